@@ -20,7 +20,7 @@ LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "run", "refus
 _MASTER = re.compile(r"zk://[^\s/]+/\S+|[^\s:/@]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 _WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 BATCH_EXECUTORS = ("keeper", "command")
-EXECUTOR_IDLE_S_MAX = 7 * 86_400.0
+EXECUTOR_IDLE_S_MIN, EXECUTOR_IDLE_S_MAX = 1.0, 7 * 86_400.0
 TASK_PIDS, TASK_PIDS_MAX = 4096, 4_194_304
 """Processes and threads of a task: how many, and the most that may be asked for."""
 
@@ -165,8 +165,9 @@ def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
     if found.batch_executor not in BATCH_EXECUTORS:
         known = " or ".join(BATCH_EXECUTORS)
         yield f"{field}.batch_executor: {found.batch_executor!r} is not {known}"
-    if not 0.0 <= found.executor_idle_s <= EXECUTOR_IDLE_S_MAX:
-        yield f"{field}.executor_idle_s: between 0 and {EXECUTOR_IDLE_S_MAX:g}"
+    if not EXECUTOR_IDLE_S_MIN <= found.executor_idle_s <= EXECUTOR_IDLE_S_MAX:
+        between = f"between {EXECUTOR_IDLE_S_MIN:g} and {EXECUTOR_IDLE_S_MAX:g}"
+        yield f"{field}.executor_idle_s: {between}"
     if found.secret_file is not None and not found.principal:
         yield f"{field}.principal: the secret is of one; name it"
     if (found.agent_secret_file is None) != (not found.agent_principal):

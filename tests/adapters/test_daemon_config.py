@@ -165,8 +165,8 @@ WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
     (
         MESOS,
         "backend.mesos.executor_idle_s",
-        -1,
-        r"^backend\.mesos\.executor_idle_s: between 0 and",
+        0.9,
+        r"^backend\.mesos\.executor_idle_s: between 1 and",
     ),
     (MESOS, "backend.mesos.agent_secret_file", "f", r"^backend\.mesos\.agent_principal: agents"),
     (MESOS, "backend.mesos.agent_principal", "p", r"^backend\.mesos\.agent_secret_file: agents"),

@@ -22,7 +22,14 @@ from peloton.actors.resources import UNIT
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.keeper.kinds import OVER_MEMORY
 from peloton.backends.mesos.executor.errand import EXECUTOR_LOST
-from peloton.backends.mesos.keeper_tasks import CHOICE, COMMAND, EXECUTOR_NEED, PREFIX
+from peloton.backends.mesos.keeper_tasks import (
+    CHOICE,
+    COMMAND,
+    EXECUTOR_NEED,
+    FAILED_STARTS_MAX,
+    PREFIX,
+    default_command,
+)
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
 from tests.e2e.cluster import until_there
@@ -201,6 +208,24 @@ def test_a_kill_before_the_executor_is_there_is_no_loss(hosts: MesosHosts) -> No
     names = hosts.start(host, order("sleep 1000"))
     hosts.stop(host, *names, grace_s=0.1)
     assert hosts.wait_ended(names)[0].outcome.end is End.KILLED
+
+
+def test_starts_that_kills_made_needless_are_no_failures(mesos: Mesos, tmp_path: Path) -> None:
+    """Each time the agent ends it when it is there, as it has no task left."""
+    gate = tmp_path / "gate"
+    slow = f"{until_there(gate)}; {default_command()}"
+    with MesosHosts(framework(mesos.address, command=slow)) as hosts:
+        host = hosts.host()
+        for _ in range(FAILED_STARTS_MAX + 2):
+            names = hosts.start(host, order("exit 0"))
+            (running,) = until(lambda: executors(mesos) or None, "no executor")
+            assert running.startswith(PREFIX)
+            hosts.stop(host, *names, grace_s=0.1)
+            assert hosts.wait_ended(names)[0].outcome.end is End.KILLED
+            gate.touch()
+            until(lambda: not executors(mesos) or None, "the executor stays")
+            gate.unlink()
+        assert not hosts.problem
 
 
 @pytest.mark.parametrize("which", ["guardian", "executor"])

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End
-from peloton.backends.mesos import backend, driver
+from peloton.backends.mesos import backend, driver, master_list
 from tests.contracts.backends import HOST, OTHER, run
 from tests.contracts.mesos_backends import ScriptedMesosRig
 from tests.servers.scripted_http import PATH, Reply
@@ -117,7 +117,7 @@ def test_a_record_that_says_no_length_is_waited_for_no_longer_than_a_heartbeat(
 
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the link look often, and be patient for no time beyond the heartbeats."""
-    monkeypatch.setattr(backend, "AGENTS_AGAIN_S", 0.05)
+    monkeypatch.setattr(master_list, "AGAIN_S", 0.05)
     monkeypatch.setattr(backend, "SILENT_MORE_S", 0.2)
 
 

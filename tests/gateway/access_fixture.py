@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.kill_switch import KillSwitch
@@ -76,12 +77,16 @@ class Guarded:
         self.job("/team/more")
 
     def job(self, path: str, by: Principal | None = None, **more: Any) -> str:
-        """A new job in a pool that runs for long, by anybody."""
+        """A new job in a pool that runs for long, by anybody; it has its first event."""
         default = t.default_config(seconds=LONG_S)
         request = self.open.request(1, defaultConfig=default, **more)
         request.config.respoolID.value = self.pools[path]
         said = said_by(by) if by is not None else None
-        return self.open.create(request, metadata=said)
+        job = self.open.create(request, metadata=said)
+        # Before it has an event it is to some calls as a job that does not exist.
+        sent = task_pb2.GetPodEventsRequest(jobId=t.named(job), limit=1)
+        self.open.until(lambda: self.open.tasks.GetPodEvents(sent).result)
+        return job
 
     def call(self, method: str, sent: Any, by: Principal) -> tuple[grpc.StatusCode, str, bytes]:
         """Code, text and answer of a unary call through the guarded door."""

@@ -208,6 +208,10 @@ def pod_events_request(job_id: str) -> Any:
     return pod_svc.DeletePodEventsRequest(pod_name=of(f"{job_id}-0"), pod_id=of(f"{job_id}-0-1"))
 
 
+FRESH = ("StopPod", "GetPodEvents")
+"""Of a job of its own: what other calls leave of a shared one is not told from none at all."""
+
+
 def pool_id(value: str) -> peloton_pb2.ResourcePoolID:
     return peloton_pb2.ResourcePoolID(value=value)
 
@@ -238,10 +242,13 @@ REQUESTS: dict[str, Made] = {
     f"{TASKS}.Start": lambda o, r, by: task.StartRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.Restart": lambda o, r, by: task.RestartRequest(jobId=named(o.job(r, by))),
     f"{TASKS}.Refresh": lambda o, r, by: task.RefreshRequest(jobId=named(o.job(r, by))),
+    # Of fresh ones: without events a job is to other calls as one that does not exist.
     f"{TASKS}.DeletePodEvents": lambda o, r, by: task.DeletePodEventsRequest(
-        jobId=named(o.job(r, by)), runId=1
+        jobId=named(o.job(r, by, fresh=True)), runId=1
     ),
-    f"{TASKS}.GetPodEvents": lambda o, r, by: task.GetPodEventsRequest(jobId=named(o.job(r, by))),
+    f"{TASKS}.GetPodEvents": lambda o, r, by: task.GetPodEventsRequest(
+        jobId=named(o.job(r, by, fresh=True)), limit=1
+    ),
     f"{TASKS}.BrowseSandbox": lambda o, r, by: task.BrowseSandboxRequest(jobId=named(o.job(r, by))),
     f"{POOLS}.CreateResourcePool": lambda o, r, by: respool.CreateRequest(
         config=pool_config(f"new-{unknown_id()}", o.parent(r))
@@ -424,7 +431,7 @@ REQUESTS: dict[str, Made] = {
     },
     **{
         f"{PODS}.{name}": lambda o, r, by, name=name: getattr(pod_svc, f"{name}Request")(
-            pod_name=of(f"{o.job(r, by, fresh=name == 'StopPod')}-0")
+            pod_name=of(f"{o.job(r, by, fresh=name in FRESH)}-0")
         )
         for name in (
             *("StartPod", "StopPod", "RestartPod", "GetPod", "GetPodCache", "GetPodEvents"),

@@ -6,7 +6,7 @@ runs there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,13 @@ import msgspec
 
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
-from peloton.backends.mesos.keeper_ends import lacks_executor, speaks
-from peloton.backends.mesos.keeper_tasks import EXECUTOR_NEED, KeeperAt, KeeperProgram
+from peloton.backends.mesos.keeper_ends import killed_before_it, lacks_executor, speaks
+from peloton.backends.mesos.keeper_tasks import (
+    EXECUTOR_NEED,
+    START_AGAIN_S,
+    KeeperAt,
+    KeeperProgram,
+)
 from peloton.backends.mesos.run_table import AgentRuns, Listing
 from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
 from peloton.placement.messages import Label
@@ -41,12 +46,18 @@ class Agent:
     listing: Listing | None = None
     keeper: KeeperAt | None = None  # our own executor there, if batch tasks run by one
 
-    def learn_of_keeper(self, status: Mapping[str, Any]) -> None:
-        """An update may say that our executor is there, or that it is not."""
-        if self.keeper is not None and lacks_executor(status):
-            self.keeper.missing()
-        elif self.keeper is not None and speaks(status):
-            self.keeper.spoke()
+    def left_for_tasks(self, found: Resources, executors: Sequence[Mapping[str, Any]]) -> Resources:
+        """What our own executor leaves of this, and those of another description beside it, which
+        stay while they have tasks."""
+        if self.keeper is None:
+            return found
+        for info in executors:
+            self.keeper.listed(info)
+        left = found - EXECUTOR_NEED
+        for info in executors:
+            if self.keeper.is_beside(info):
+                left -= sum_of(info.get("resources") or [])
+        return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
 
     def believes_in(self, run: str) -> bool:
         """Whether we know this run, or its host has asked how it is."""
@@ -67,6 +78,8 @@ class Agents:
         self._cluster, self._role = cluster, role
         self.by_host: dict[Key, Agent] = {}
         self._by_id: dict[str, Agent] = {}
+        self._failing: dict[Key, float] = {}
+        """The hosts where our own executor cannot be started, and since when, in that order."""
 
     def host_of(self, hostname: str) -> Key:
         """The host that an agent on this machine is: of two clusters none have the same."""
@@ -82,22 +95,41 @@ class Agents:
         """The agent of this id."""
         return self._by_id.get(agent_id)
 
-    def told_executors(self, listed: Iterable[Mapping[str, Any]]) -> None:
-        """By the master's list of executors: those that were there before us."""
-        for each in listed:
-            agent = self._by_id.get(each["agent_id"]["value"])
-            if agent is not None and agent.keeper is not None:
-                agent.keeper.listed(each["executor_info"])
-
-    def heard_failure(self, what: Mapping[str, Any]) -> None:
+    def heard_failure(self, what: Mapping[str, Any], now: float) -> None:
         """An agent has left, which its list says as well, or an executor of it has ended."""
         agent = self._by_id.get((what.get("agent_id") or {}).get("value", ""))
         executor = (what.get("executor_id") or {}).get("value", "")
         if agent is not None and agent.keeper is not None and executor:
             agent.keeper.over(executor)
+            if agent.keeper.fails:
+                self._failing[agent.host] = now
 
-    def told(self, registered: Iterable[Mapping[str, Any]]) -> tuple[list[Agent], list[Agent]]:
-        """By the master's list of agents: those that are new or changed, and those that left.
+    def learn_of_keeper(self, agent: Agent, status: Mapping[str, Any]) -> None:
+        """An update may say that our executor is there, or that it is not."""
+        if agent.keeper is not None and lacks_executor(status):
+            agent.keeper.missing()
+        elif agent.keeper is not None and speaks(status):
+            agent.keeper.spoke()
+            self._failing.pop(agent.host, None)
+        elif agent.keeper is not None and killed_before_it(status):
+            agent.keeper.needed_no_more(status["executor_id"]["value"])
+
+    def try_again(self, now: float) -> None:
+        """Where our own executor could not be started long ago, it may be tried again."""
+        due = [host for host, since in self._failing.items() if now >= since + START_AGAIN_S]
+        for host in due:
+            del self._failing[host]
+            keeper = self.by_host[host].keeper
+            if keeper is not None:
+                keeper.try_again()
+
+    def told(
+        self,
+        registered: Iterable[Mapping[str, Any]],
+        executors: Iterable[Mapping[str, Any]] = (),
+    ) -> tuple[list[Agent], list[Agent]]:
+        """By the master's lists of agents, and of the executors of this framework: those that are
+        new or changed, and those that left.
 
         Under a new id on the same machine an agent knows nothing of the runs of the one before,
         which has left.
@@ -107,29 +139,28 @@ class Agents:
         left = [agent for host, agent in self.by_host.items() if ids.get(host) != agent.agent_id]
         for agent in left:
             del self._by_id[agent.agent_id]
-        changed = [new for host, each in listed.items() if (new := self._told_of(host, each))]
+            self._failing.pop(agent.host, None)
+        infos = _by_agent(executors)
+        changed = [
+            new
+            for host, each in listed.items()
+            if (new := self._told_of(host, each, executors=infos.get(ids[host], ())))
+        ]
         for agent in left:
             if agent.host not in listed:
                 del self.by_host[agent.host]
         return changed, left
 
-    def _for_tasks(self, found: Resources) -> Resources:
-        """What our own executor leaves of it."""
-        if self.keeper is None:
-            return found
-        left = found - EXECUTOR_NEED
-        return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
-
     @property
     def keeper_problem(self) -> str:
         """Where our own executor cannot be started; empty if that is nowhere."""
-        hosts = [each.host for each in self.by_host.values() if each.keeper and each.keeper.fails]
-        if not hosts:
+        if not self._failing:
             return ""
-        more = f" and {len(hosts) - 1} more" if len(hosts) > 1 else ""
+        first, others = next(iter(self._failing)), len(self._failing) - 1
+        more = f" and {others} more" if others else ""
         return (
             f"the executor of batch tasks (backend.mesos.executor) does not start on "
-            f"{hosts[0].partition('/')[2]}{more}: tasks there run by the command executor"
+            f"{first.partition('/')[2]}{more}: tasks there run by the command executor"
         )
 
     def is_here(self, agent: Agent) -> bool:
@@ -148,7 +179,9 @@ class Agents:
                     found[host] = each
         return found
 
-    def _told_of(self, host: Key, listed: Mapping[str, Any]) -> Agent | None:
+    def _told_of(
+        self, host: Key, listed: Mapping[str, Any], *, executors: Sequence[Mapping[str, Any]]
+    ) -> Agent | None:
         """The agent, if anything is new of it."""
         info = listed["agent_info"]
         agent_id = info["id"]["value"]
@@ -156,19 +189,30 @@ class Agents:
         others = of_others(
             _unreserved(listed.get("allocated_resources") or [], self._role), self._role
         )
-        capacity = self._for_tasks(sum_of(of_ours(total, self._role)) - sum_of(others))
         widest = max(ranges(total), key=lambda each: each[1] - each[0], default=(0, 0))
         labels = (*_labels(info.get("attributes") or []), Label(CLUSTER_LABEL, self._cluster))
         agent = self.by_host.get(host)
-        if agent is None or agent.agent_id != agent_id:
+        is_new = agent is None or agent.agent_id != agent_id
+        if agent is None or is_new:
             epoch = 0 if agent is None else agent.epoch
             agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
             agent.ip = ip_of(listed.get("pid", ""))
             agent.keeper = None if self.keeper is None else KeeperAt(self.keeper)
-        elif (capacity, labels, widest) == (agent.capacity, agent.labels, agent.ports):
+        found = sum_of(of_ours(total, self._role)) - sum_of(others)
+        capacity = agent.left_for_tasks(found, executors)
+        known = agent.capacity, agent.labels, agent.ports
+        if not is_new and (capacity, labels, widest) == known:
             return None
         agent.capacity, agent.labels, agent.ports = capacity, labels, widest
         return agent
+
+
+def _by_agent(executors: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """What executors are, by the id of their agent."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for each in executors:
+        found.setdefault(each["agent_id"]["value"], []).append(each["executor_info"])
+    return found
 
 
 def of_ours(entries: Iterable[Mapping[str, Any]], role: str) -> list[Mapping[str, Any]]:

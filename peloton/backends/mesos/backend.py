@@ -31,6 +31,7 @@ from peloton.actors.host.use_messages import SetUse
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
 from peloton.backends.mesos.keeper_tasks import KeeperProgram
+from peloton.backends.mesos.master_list import AskTimes, MasterList, master_list
 from peloton.backends.mesos.uses import bring_about, trouble_of
 from peloton.backends.port import HostsOrder, ReportProblem, Tell
 from peloton.runtime.adapters.system_clock import SystemClock
@@ -41,12 +42,8 @@ REMOVED, OVERTAKEN = "Framework has been removed", "Framework failed over"
 """What the master says to a framework that is no more, and to one that another link has begun."""
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 15.0
 """Between two attempts to subscribe: the first pause, and the longest."""
-AGENTS_AGAIN_S = 10.0
-"""How often the master is asked for its agents, beside what it tells by itself."""
 OPEN_AGAIN_S = 2.0
 """Between two orders to the actor to begin to exist."""
-STRANGERS_AGAIN_S = 1.0
-"""Between two questions for agents because something is said of one that we do not know."""
 SILENT_BEATS, SILENT_MORE_S = 3, 5.0
 """Heartbeats that may be missing until the stream counts as dead, and how late they may be."""
 CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
@@ -90,13 +87,6 @@ class _Ended(NamedTuple):
     why: str
 
 
-class _Listed(NamedTuple):
-    """What the master has, of any framework."""
-
-    agents: Sequence[Any]
-    executors: Sequence[Any] = ()
-
-
 class MesosBackend:
     """The ephemeral service behind `link/<cluster>`; its reports are those of the backend."""
 
@@ -124,9 +114,10 @@ class MesosBackend:
         )
         self._silent_s = 60.0
         self._last_event = 0.0
-        self._looked_at = -STRANGERS_AGAIN_S
+        self._ask_times = AskTimes()
         self._sleeps_until = 0.0
         self._removed = False
+        self._executors_told = ""
         self._granted = threading.Event()
         """A subscription may begin: its number is journaled."""
         self._may_ask = True
@@ -241,6 +232,7 @@ class MesosBackend:
             self._talk.disconnected(why)
             reports = self._taken()
         self._trouble(f"mesos {framework.cluster} maintenance", "")
+        self._tell_of_executors(known=False)
         if why == OVERTAKEN:  # hosts are told by the other link, which may have been quicker
             self._trouble(f"mesos {framework.cluster}", "")
             return
@@ -260,6 +252,7 @@ class MesosBackend:
             credential=credential if self._framework.secret else None,
         )
         self._last_event = self._clock()
+        self._ask_times.again(self._last_event)
         driver.start()
         try:
             return self._serve(driver)
@@ -268,12 +261,9 @@ class MesosBackend:
             driver.join()
 
     def _serve(self, driver: MesosDriver) -> str:
-        agents_at = self._clock() + AGENTS_AGAIN_S
         while not self._closing.is_set():
             with self._lock:
-                found = self._talk.wake_at
-                wake_at = agents_at if found is None else min(found, agents_at)
-                self._sleeps_until = wake_at
+                self._sleeps_until = wake_at = self._wakes_at()
             try:
                 todo = self._todo.get(timeout=max(wake_at - self._clock(), 0.001))
             except queue.Empty:
@@ -288,16 +278,21 @@ class MesosBackend:
                 for call in todo:
                     driver.call(call)
                 self._tell_uses(driver)
-                if self._clock() >= agents_at:
-                    agents_at = self._clock() + AGENTS_AGAIN_S
-                    if driver.connected:
-                        self._look(driver)
+                with self._lock:
+                    looks = self._ask_times.is_due(self._clock())
+                if looks and driver.connected:
+                    self._look(driver)
             except CallFailed as failed:
                 return str(failed)
             if self._clock() - self._last_event > self._silent_s:
                 return f"no heartbeat of the master for {self._silent_s:g} s"
             self._due()
         return "closing"
+
+    def _wakes_at(self) -> float:
+        """When the thread that sends has something to do by itself. Under the lock."""
+        found, list_at = self._talk.wake_at, self._ask_times.next_at
+        return list_at if found is None else min(found, list_at)
 
     def _due(self) -> None:
         with self._lock:
@@ -314,45 +309,54 @@ class MesosBackend:
             beat = event["subscribed"].get("heartbeat_interval_seconds", 15.0)
             self._silent_s = SILENT_BEATS * beat + SILENT_MORE_S
         listed = None
-        if kind in ("SUBSCRIBED", "FAILURE") or self._names_strangers(event):
+        if kind == "SUBSCRIBED" or self._names_strangers(event):
             listed = self._agents(driver)
         with self._lock:
             if kind == "SUBSCRIBED":
                 self._talk.subscribed(now)
             if listed is not None:
-                self._talk.told_agents(listed.agents, now)
-                self._talk.agents.told_executors(listed.executors)
+                self._talk.told_agents(listed, now)
             self._talk.heard(event, now)
+            if kind == "FAILURE" and not event["failure"].get("executor_id"):
+                self._ask_times.one_left(now)
             reports = self._taken()
-            executors = self._talk.agents.keeper_problem
         self._tell(reports)
         if kind == "SUBSCRIBED":
             self._trouble(f"mesos {self._framework.cluster}", "")
         if kind in ("SUBSCRIBED", "FAILURE"):
-            self._trouble(f"mesos {self._framework.cluster} executors", executors)
+            self._tell_of_executors()
+
+    def _tell_of_executors(self, *, known: bool = True) -> None:
+        """Where our own executor does not start, if that is new; without a subscription nobody
+        knows."""
+        with self._lock:
+            problem = self._talk.agents.keeper_problem if known else ""
+        if problem != self._executors_told:
+            self._executors_told = problem
+            self._trouble(f"mesos {self._framework.cluster} executors", problem)
 
     def _names_strangers(self, event: Mapping[str, Any]) -> bool:
         """Whether an event is of an agent that we do not know yet."""
         found = [offer["agent_id"] for offer in event.get("offers", {}).get("offers", ())]
         if event.get("type") == "UPDATE":
             found.append(event["update"]["status"].get("agent_id", {"value": ""}))
-        if self._clock() < self._looked_at + STRANGERS_AGAIN_S:
-            return False
         with self._lock:
+            if not self._ask_times.may_ask(self._clock()):
+                return False
             return any(self._talk.agents.of(one["value"]) is None for one in found if one["value"])
 
     def _look(self, driver: MesosDriver) -> None:
         """Ask the master for its agents, and tell of them."""
         listed = self._agents(driver)
         with self._lock:
-            self._talk.told_agents(listed.agents, self._clock())
-            self._talk.agents.told_executors(listed.executors)
+            self._talk.told_agents(listed, self._clock())
             reports = self._taken()
             strays = self._talk.uses.strays(self._talk.agents)
         self._tell(reports)
         self._trouble(
             f"mesos {self._framework.cluster} maintenance", trouble_of(strays, driver.ask)
         )
+        self._tell_of_executors()
 
     def _tell_uses(self, driver: MesosDriver) -> None:
         """Tell the master which hosts are in use."""
@@ -373,25 +377,18 @@ class MesosBackend:
             self._talk.uses.told(answers, self._clock())
         self._tell(Envelope(host, answer, sender=self.key) for host, answer in answers)
 
-    def _agents(self, driver: MesosDriver) -> _Listed:
-        self._looked_at = self._clock()
-        answer = driver.ask({"type": "GET_AGENTS"})
-        agents = [*answer.get("get_agents", {}).get("agents", ())]
-        if self._framework.keeper is None:
-            return _Listed(agents)
-        answer = driver.ask({"type": "GET_EXECUTORS"})
-        every = answer.get("get_executors", {}).get("executors", ())
-        ours = {"value": self._framework.framework_id}
-        return _Listed(
-            agents, [one for one in every if one["executor_info"].get("framework_id") == ours]
-        )
+    def _agents(self, driver: MesosDriver) -> MasterList:
+        with self._lock:
+            self._ask_times.asked(self._clock())
+        framework = self._framework
+        with_executors = framework.keeper is not None
+        return master_list(driver.ask, framework.framework_id, executors=with_executors)
 
     def _taken(self) -> list[Envelope]:
         """Reports to carry away; calls go to the thread that sends, which is also woken where it
         would sleep beyond what is due next. Under the lock."""
         calls, reports = self._talk.take()
-        wake_at = self._talk.wake_at
-        if calls or self._talk.uses.open or (wake_at is not None and wake_at < self._sleeps_until):
+        if calls or self._talk.uses.open or self._wakes_at() < self._sleeps_until:
             self._sleeps_until = 0.0
             self._todo.put(calls)
         return reports

@@ -40,6 +40,7 @@ from peloton.backends.mesos.announcing import Announcements
 from peloton.backends.mesos.due_times import DueTimes
 from peloton.backends.mesos.early_updates import EarlyUpdates
 from peloton.backends.mesos.launching import launch
+from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.run_table import Listing, Run, names, started
 from peloton.backends.mesos.statuses import (
@@ -117,9 +118,10 @@ class Conversation:
             agent.runs.drop_waiting()
             self._report(agent.host, m.BackendDown(text))
 
-    def told_agents(self, registered: Iterable[Mapping[str, Any]], now: float) -> None:
-        """The master's list of agents."""
-        changed, left = self.agents.told(registered)
+    def told_agents(self, listed: MasterList, now: float) -> None:
+        """The master's lists of agents, and of our executors there."""
+        self.agents.try_again(now)
+        changed, left = self.agents.told(listed.agents, listed.executors)
         for agent in left:
             for name in agent.runs.runs:
                 self._health.drop(name)
@@ -144,7 +146,7 @@ class Conversation:
         elif kind == "INVERSE_OFFERS":
             self._calls += self.uses.answers(event["inverse_offers"], self.agents)
         elif kind == "FAILURE":
-            self.agents.heard_failure(event["failure"])
+            self.agents.heard_failure(event["failure"], now)
 
     def _offered(self, offer: Mapping[str, Any], now: float) -> None:
         self._revived = False
@@ -159,7 +161,7 @@ class Conversation:
         if agent is None:
             self._early.keep(agent_id, status)
             return
-        agent.learn_of_keeper(status)
+        self.agents.learn_of_keeper(agent, status)
         name, phase = status["task_id"]["value"], phase_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
             self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))

@@ -30,6 +30,12 @@ def speaks(status: Mapping[str, Any]) -> bool:
     return is_keepers(status) and status.get("source") == "SOURCE_EXECUTOR"
 
 
+def killed_before_it(status: Mapping[str, Any]) -> bool:
+    """Whether a task of our own executor was killed before that was there: an agent that starts an
+    executor for nothing else ends it then."""
+    return is_keepers(status) and status.get("state") == "TASK_KILLED" and not speaks(status)
+
+
 def lacks_executor(status: Mapping[str, Any]) -> bool:
     """Whether a launch was refused because its executor is not there, and has no room."""
     return status.get("reason") == "REASON_TASK_INVALID" and _SHORT in status.get("message", "")
@@ -67,8 +73,8 @@ def _lost_with(status: Mapping[str, Any]) -> RunOutcome | None:
     reason = status.get("reason", "")
     if not reason.startswith(("REASON_EXECUTOR_", "REASON_CONTAINER_")):
         return None
-    if status.get("state") == "TASK_KILLED":
-        return None  # before the executor was there
+    if killed_before_it(status):
+        return None
     words = reason.removeprefix("REASON_").replace("_", " ").lower()
     text = f"{words}: {status.get('message', '')}"
     return RunOutcome(End.LOST, reason=EXECUTOR_LOST, message=text, system=True)

@@ -33,6 +33,8 @@ CHOICE = "mesos.executor"
 KEEPER, COMMAND = "keeper", "command"
 FAILED_STARTS_MAX = 2
 """So often in a row an agent may not start it; then tasks there run by the command executor."""
+START_AGAIN_S = 600.0
+"""After this long it is tried once more."""
 _DIGEST_CHARS = 12
 
 
@@ -89,7 +91,14 @@ class KeeperAt:
         self._program = program
         self._info: Mapping[str, Any] | None = None
         self._spoke = False
+        self._for_nothing = False
+        """A task was killed before it was there: its end says nothing of whether it can start."""
         self._failures = 0
+
+    @property
+    def executor_id(self) -> str:
+        """Of the one that is there, as far as we know; empty while there is none."""
+        return "" if self._info is None else str(self._info["executor_id"]["value"])
 
     @property
     def fails(self) -> bool:
@@ -105,7 +114,7 @@ class KeeperAt:
         there from now on. Raises NotOffered."""
         if self._info is None:
             self._info = executor_info(self._program, _one_of_each(bundle.take(EXECUTOR_NEED, ())))
-            self._spoke = False
+            self._spoke = self._for_nothing = False
         return self._info
 
     def listed(self, info: Mapping[str, Any]) -> None:
@@ -113,14 +122,28 @@ class KeeperAt:
         if self._info is None and info["executor_id"]["value"].startswith(_base(self._program)):
             self._info, self._spoke = info, True
 
+    def is_beside(self, info: Mapping[str, Any]) -> bool:
+        """Whether this is one of ours of another description: it gets no more tasks."""
+        id_ = str(info["executor_id"]["value"])
+        return id_.startswith(PREFIX) and id_ != self.executor_id
+
     def spoke(self) -> None:
         """It has said something: it could be started."""
         self._spoke, self._failures = True, 0
 
+    def needed_no_more(self, executor_id: str) -> None:
+        """A task of this one was killed before it had said anything."""
+        self._for_nothing |= executor_id == self.executor_id
+
+    def try_again(self) -> None:
+        """It may be possible by now to start it. Another failure is enough to think that it is
+        not."""
+        self._failures = min(self._failures, FAILED_STARTS_MAX - 1)
+
     def over(self, executor_id: str) -> None:
         """It has ended, if it is this one."""
-        if self._info is not None and executor_id == self._info["executor_id"]["value"]:
-            self._failures += not self._spoke
+        if executor_id and executor_id == self.executor_id:
+            self._failures += not (self._spoke or self._for_nothing)
             self._info = None
 
     def missing(self) -> None:

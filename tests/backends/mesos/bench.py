@@ -5,12 +5,14 @@ Must not answer for the master: each test says what it says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.keeper_tasks import KeeperProgram
+from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.port import Order
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.words import ROLE, Json, agent, offer, status
@@ -55,7 +57,7 @@ class Talk:
     def subscribe(self, *agents: Json) -> None:
         """The master takes us, and lists its agents."""
         self.it.subscribed(self.now)
-        self.it.told_agents(agents, self.now)
+        self.it.told_agents(MasterList(agents), self.now)
         self._take()
 
     def disconnect(self) -> None:
@@ -63,9 +65,9 @@ class Talk:
         self.it.disconnected("gone")
         self._take()
 
-    def agents(self, *listed: Json) -> None:
-        """The master lists its agents."""
-        self.it.told_agents(listed, self.now)
+    def agents(self, *listed: Json, executors: Sequence[Json] = ()) -> None:
+        """The master lists its agents, and our executors there."""
+        self.it.told_agents(MasterList(listed, executors), self.now)
         self._take()
 
     def order(self, *orders: Order) -> None:

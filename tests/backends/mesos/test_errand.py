@@ -197,6 +197,21 @@ def test_without_tasks_it_is_over_after_a_while() -> None:
     assert talk.it.over == "nothing to do" and talk.it.kills == [] and talk.it.wake_at is None
 
 
+def test_it_is_not_idle_before_it_is_subscribed() -> None:
+    talk = Spoken()
+    assert talk.it.wake_at == RECOVERY_S
+    talk.it.due(IDLE_S)
+    talk.it.connected()
+    talk.it.due(2 * IDLE_S)
+    assert talk.it.over == ""
+    talk.hear("SUBSCRIBED", 3 * IDLE_S)
+    assert talk.it.wake_at == 4 * IDLE_S
+    talk.launch(task("a"))
+    talk.it.disconnected(3 * IDLE_S)
+    talk.connect(3 * IDLE_S)
+    assert talk.it.wake_at is None, "it has a task"
+
+
 def test_an_agent_that_stays_away_ends_it_and_its_tasks_are_lost() -> None:
     talk = Spoken()
     talk.connect()

@@ -22,6 +22,7 @@ from peloton.backends.mesos.keeper_tasks import (
     FAILED_STARTS_MAX,
     KEEPER,
     PREFIX,
+    START_AGAIN_S,
     KeeperAt,
     KeeperProgram,
     NotByKeeper,
@@ -277,6 +278,131 @@ def test_where_it_ends_before_it_says_anything_tasks_run_by_mesos() -> None:
     talk.clear().start(start(9))
     talk.offer()
     assert executors_of(talk) == [""]
+
+
+def listed(id_: str, on: str = "S0", *, cpus: float = 0.25) -> Json:
+    """An executor of this framework, as the master lists it."""
+    resources = [scalar("cpus", cpus), scalar("mem", 64.0)]
+    info = {"executor_id": {"value": id_}, "resources": resources}
+    return {"agent_id": {"value": on}, "executor_info": info}
+
+
+def test_what_executors_of_another_description_take_the_host_has_not() -> None:
+    talk = begun()
+    talk.start(start(0))
+    talk.offer()
+    (ours,) = executors_of(talk)
+    whole = Resources(4 * UNIT, 4096 * UNIT) - EXECUTOR_NEED
+    two = [listed(f"{PREFIX}old-{each}") for each in range(2)]
+    strange = [listed("run-of-mesos"), listed(f"{PREFIX}old", "S7")]
+    for executors, less in (([listed(ours), *two, *strange], 2), ([listed(ours), two[0]], 1)):
+        talk.clear().agents(agent(), executors=executors)
+        (appeared,) = talk.told(m.HostAppeared)
+        assert appeared.capacity == whole - Resources(UNIT // 4 * less, 64 * UNIT * less)
+        talk.clear().agents(agent(), executors=executors)
+        assert talk.told(m.HostAppeared) == [], "nothing is new"
+    talk.clear().agents(agent(), executors=[listed(ours), *strange])
+    assert [each.capacity for each in talk.told(m.HostAppeared)] == [whole]
+
+
+def test_one_that_is_taken_over_takes_no_more_than_is_kept_for_it() -> None:
+    first = KeeperAt(PROGRAM).info(Bundle(offer("O")["resources"]))
+    talk = Talk(keeper=PROGRAM)
+    told = {"agent_id": {"value": "S0"}, "executor_info": first}
+    old = listed(f"{PREFIX}old", cpus=9.0)
+    talk.it.subscribed(talk.now)
+    talk.agents(agent(), agent("S1", "h1"), executors=[told, {**old, "agent_id": {"value": "S1"}}])
+    (appeared,) = talk.told(m.HostAppeared)
+    assert appeared.capacity == Resources(4 * UNIT, 4096 * UNIT) - EXECUTOR_NEED
+    (other,) = talk.told(m.HostAppeared, Key("host/east.h1"))
+    assert other.capacity.cpu == 0 and other.capacity.memory == (4096 - 128) * UNIT
+    talk.order(m.PingBackend(H0))
+    talk.clear().start(start(0))
+    talk.offer(offer("O1", cpus=1.0))
+    assert executors_of(talk) == [first["executor_id"]["value"]]
+
+
+def failed_start(talk: Talk, number: int) -> str:
+    """What runs this task: our executor, which ends before it says anything; or empty."""
+    talk.clear().start(start(number))
+    talk.offer(offer(f"O{number}"))
+    (executor,) = executors_of(talk)
+    if executor:
+        failure(talk, executor)
+    return executor
+
+
+def test_a_start_whose_task_was_killed_before_it_counts_for_nothing() -> None:
+    talk = begun()
+    early = {"source": "SOURCE_AGENT", "reason": "REASON_EXECUTOR_UNREGISTERED"}
+    for number in range(FAILED_STARTS_MAX + 1):
+        talk.clear().start(start(number))
+        talk.offer(offer(f"O{number}"))
+        (executor,) = executors_of(talk)
+        ours = {"executor_id": {"value": executor}}
+        talk.update(status(name(number), "KILLED", **early, **ours, uuid="u"))
+        assert talk.ends()[-1].outcome.end == End.KILLED
+        failure(talk, executor)
+    assert executor and talk.it.agents.keeper_problem == ""
+    for number in range(8, 8 + FAILED_STARTS_MAX):
+        assert talk.it.agents.keeper_problem == "", "of each start it is known anew"
+        failed_start(talk, number)
+    assert talk.it.agents.keeper_problem
+
+
+def test_a_kill_of_a_task_of_another_executor_excuses_nothing() -> None:
+    talk = begun()
+    early = {"source": "SOURCE_AGENT", "reason": "REASON_EXECUTOR_UNREGISTERED"}
+    for number in range(FAILED_STARTS_MAX):
+        talk.clear().start(start(number))
+        talk.offer(offer(f"O{number}"))
+        (executor,) = executors_of(talk)
+        for other in ({}, {"executor_id": {"value": f"{PREFIX}other"}}):
+            talk.update(status(name(7), "KILLED", **early, **other))
+        failure(talk, executor)
+    assert talk.it.agents.keeper_problem
+
+
+def test_after_a_while_it_is_tried_once_more() -> None:
+    talk = begun()
+    for number in range(FAILED_STARTS_MAX):
+        failed_start(talk, number)
+    for tried in (10, 20):
+        since = talk.now
+        talk.now = since + START_AGAIN_S - 1.0
+        talk.agents(agent())
+        assert talk.it.agents.keeper_problem and failed_start(talk, tried) == ""
+        talk.now = since + START_AGAIN_S
+        talk.agents(agent())
+        assert talk.it.agents.keeper_problem == ""
+        assert failed_start(talk, tried + 1), "it is started"
+        assert talk.it.agents.keeper_problem and failed_start(talk, tried + 2) == ""
+
+
+def test_where_it_can_be_started_after_all_it_is_well() -> None:
+    talk = begun()
+    for number in range(FAILED_STARTS_MAX):
+        failed_start(talk, number)
+    talk.now += START_AGAIN_S
+    talk.agents(agent())
+    talk.clear().start(start(10))
+    talk.offer(offer("O10"))
+    (executor,) = executors_of(talk)
+    talk.update(status(name(10), "RUNNING", executor_id={"value": executor}, uuid="u"))
+    failure(talk, executor)
+    for number in range(11, 11 + FAILED_STARTS_MAX - 1):
+        failed_start(talk, number)
+    assert talk.it.agents.keeper_problem == "", "that one is forgotten"
+
+
+def test_an_agent_that_left_is_named_no_more() -> None:
+    talk = begun()
+    for number in range(FAILED_STARTS_MAX):
+        failed_start(talk, number)
+    talk.agents()
+    assert talk.it.agents.keeper_problem == ""
+    talk.now += START_AGAIN_S
+    talk.agents(agent("S1", "h1"))
 
 
 def test_one_that_has_said_something_may_end_as_often_as_it_likes() -> None:

@@ -7,8 +7,9 @@ same errand is run with a real agent, a written one, and none.
 - An update is kept until the agent has acknowledged it: after each outage of the agent those that
   are open go with the subscription, and so do tasks of which it has acknowledged nothing yet.
 - The run is forgotten when the update of its end is acknowledged: then the agent has it on disk.
-- Without tasks for a while the executor is over. So it is when the agent says so, when the agent
-  does not come back in time, and at once when it leaves where nothing may outlive it.
+- Without tasks for a while, since it was subscribed, the executor is over. So it is when the agent
+  says so, when the agent does not come back in time, and at once when it leaves where nothing may
+  outlive it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ExecutorTalk:
         self._told: set[str] = set()
         """Updates that went with the subscription, until that is answered."""
         self._away_since: float | None = now
-        self._idle_since: float | None = now
+        self._idle_since: float | None = None
         self._over = ""
         self._mute = False
 
@@ -106,6 +107,7 @@ class ExecutorTalk:
         kind = event.get("type")
         if kind == "SUBSCRIBED":
             self._subscribed, self._away_since = True, None
+            self._idle_since = None if self.tasks else now  # what it is for comes after this
             for task in self.tasks.values():
                 for uuid, update in task.updates.items():
                     if uuid not in self._told:

@@ -1,0 +1,69 @@
+"""What the master lists, its agents and our executors there, and when it is asked for them.
+
+Whoever has the link asks, under its lock where times are concerned. Must not know what is done
+with a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+AGAIN_S = 10.0
+"""How often the master is asked, beside what it tells by itself."""
+PAUSE_S = 1.0
+"""Between two questions because of an event: of an agent that we do not know, or that has left."""
+
+
+class MasterList(NamedTuple):
+    """What the master has: agents, and executors of this framework."""
+
+    agents: Sequence[Mapping[str, Any]] = ()
+    executors: Sequence[Mapping[str, Any]] = ()
+
+
+def master_list(
+    ask: Callable[[Mapping[str, Any]], Any], framework: str, *, executors: bool
+) -> MasterList:
+    """Ask for it; with the executors, or without. Raises `CallFailed`."""
+    answer = ask({"type": "GET_AGENTS"})
+    agents = [*answer.get("get_agents", {}).get("agents", ())]
+    if not executors:
+        return MasterList(agents)
+    answer = ask({"type": "GET_EXECUTORS"})
+    every = answer.get("get_executors", {}).get("executors", ())
+    ours = {"value": framework}
+    found = [one for one in every if one["executor_info"].get("framework_id") == ours]
+    return MasterList(agents, found)
+
+
+class AskTimes:
+    """When it is asked. What is not asked because of a pause is asked after it."""
+
+    def __init__(self) -> None:
+        self._asked_at = float("-inf")
+        self.next_at = float("-inf")
+        """The time of the next question that nothing else brings about."""
+
+    def again(self, now: float) -> None:
+        """The next one is after the usual time."""
+        self.next_at = now + AGAIN_S
+
+    def asked(self, now: float) -> None:
+        """It is asked now."""
+        self._asked_at = now
+
+    def may_ask(self, now: float) -> bool:
+        """Whether the pause is over."""
+        return now >= self._asked_at + PAUSE_S
+
+    def one_left(self, now: float) -> None:
+        """An agent has left: ask soon. Many leave together, and one list says it of all."""
+        self.next_at = min(self.next_at, max(now, self._asked_at + PAUSE_S))
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time; then the next time is set."""
+        due = now >= self.next_at
+        if due:
+            self.again(now)
+        return due
