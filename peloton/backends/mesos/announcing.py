@@ -16,7 +16,7 @@ APPEAR_AGAIN_S = 2.0
 
 
 class Announcements:
-    """Those of one cluster. `tell` announces once. `is_away`: whether the master is."""
+    """Those of one cluster. `tell` announces once. `away`: why the master is, or nothing."""
 
     def __init__(
         self,
@@ -24,10 +24,10 @@ class Announcements:
         *,
         tell: Callable[[Agent], None],
         is_here: Callable[[Agent], bool],
-        is_away: Callable[[], bool],
+        away: Callable[[], str],
     ) -> None:
         self._times, self._tell = times, tell
-        self._is_here, self._is_away = is_here, is_away
+        self._is_here, self._away = is_here, away
 
     def announce(self, agent: Agent, now: float) -> None:
         """It is new, or has changed."""
@@ -42,7 +42,7 @@ class Announcements:
     def _again(self, agent: Agent, now: float) -> None:
         if agent.confirmed or not self._is_here(agent) or now < agent.appear_at:
             return
-        if self._is_away():
+        if self._away():
             self._later(agent, now)
         else:
             self.announce(agent, now)

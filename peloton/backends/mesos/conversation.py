@@ -80,9 +80,8 @@ class Conversation:
         self._early = EarlyUpdates()
         self._times = DueTimes()
         self._announcements = Announcements(
-            self._times, tell=self._tell_of, is_here=self.agents.is_here,
-            is_away=lambda: bool(self._away),
-        )  # fmt: skip
+            self._times, tell=self._tell_of, is_here=self.agents.is_here, away=lambda: self._away
+        )
         self._health = HealthNews(first_number)
         self.uses = Uses()
         self._calls: list[calls.Call] = []
