@@ -12,6 +12,7 @@ from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.backends.mesos.backend import Framework, MesosBackend
 from peloton.backends.mesos.calls import INVERSE_AGAIN_S
 from peloton.backends.mesos.driver import MesosDriver
+from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.mesos.uses import PASSES_MAX, REFUSALS_MAX, REFUSED_S, bring_about
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import HOST, OTHER, Talk
@@ -220,7 +221,8 @@ def link_with(*orders: SetUse) -> tuple[MesosBackend, list[Any]]:
     link, told = MesosBackend(Framework("east", "127.0.0.1:1", "ours")), list[Any]()
     link._tell = told.extend
     link._talk.subscribed(0.0)
-    link._talk.told_agents((agent("S0", "h0", pid="slave(1)@10.0.0.1:5051"),), 0.0)
+    listed = MasterList([agent("S0", "h0", pid="slave(1)@10.0.0.1:5051")])
+    link._talk.told_agents(listed, 0.0)
     for one in orders:
         link._talk.ordered(one, 0.0)
     return link, told
