@@ -145,6 +145,8 @@ class AcknowledgementCheck:
         for number, members in fact.members:
             parts[number] = parts.get(number, 0) & ~members.raw
             self._ended[entry.key].pop(number, None)
+        if fact.whole:  # also whoever is added later
+            parts.clear()
 
     def _rolls(self, entry: Entry, fact: jf.WorkflowBegun) -> None:
         self._before[entry.key] = self._instances[entry.key]
