@@ -8,6 +8,7 @@ anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from peloton.actors.host.messages import Uri
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
@@ -35,25 +36,24 @@ def uris_of(sent: mesos.CommandInfo) -> tuple[Uri, ...]:
 def older_uris(sent: Iterable[apachemesos.PodSpec.URI]) -> Iterator[mesos.CommandInfo.URI]:
     """The same in v0, where `extract` holds unless it is denied."""
     for one in sent:
-        yield mesos.CommandInfo.URI(
-            value=one.value,
-            executable=one.executable,
-            extract=one.extract,
-            cache=one.cache,
-            output_file=one.output_file,
-        )
+        yield mesos.CommandInfo.URI(**_fields(one))
 
 
 def newer_uris(sent: Iterable[mesos.CommandInfo.URI]) -> Iterator[apachemesos.PodSpec.URI]:
     """And back."""
     for one in sent:
-        yield apachemesos.PodSpec.URI(
-            value=one.value,
-            executable=one.executable,
-            extract=one.extract,
-            cache=one.cache,
-            output_file=one.output_file,
-        )
+        yield apachemesos.PodSpec.URI(**_fields(one))
+
+
+def _fields(sent: mesos.CommandInfo.URI | apachemesos.PodSpec.URI) -> dict[str, Any]:
+    """Both forms have the same, but for what holds where nothing is said."""
+    return {
+        "value": sent.value,
+        "executable": sent.executable,
+        "extract": sent.extract,
+        "cache": sent.cache,
+        "output_file": sent.output_file,
+    }
 
 
 def _uri(sent: mesos.CommandInfo.URI, field: str) -> Uri:

@@ -7,7 +7,7 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
 
     __main__   arguments, detaching
     keeping    the lock, the recovery, the loop
-    service    sockets and the loop
+    service    sockets and the loop; wakeups: what signals do to it
     runs       every run from its launch to its acknowledged end
     adoption   what a successor makes of a killed keeper's runs
     kinds      the records: runs, ends, the reasons of an end

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import signal
 import socket
 import time
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from .identity import keeper_id
 from .journal import KeeperJournalFailed
 from .requests import BadRequest
 from .runs import EpochRefused, Runs
+from .wakeups import drain, wake_on_signals
 
 SOCKET_NAME = "socket"
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
@@ -62,25 +62,10 @@ class Service:
         self._idle_since = now
         self._next_round = now
         self._next_adopted_round = now
-        self._alarm = self._catch_signals()
+        self._alarm = wake_on_signals(self._selector, self._request_exit)
         self._listener = self._listen()
 
-    def _catch_signals(self) -> int:
-        """The handlers do nothing: the wake-up descriptor makes the selector return, and the
-        kernel is asked what happened."""
-        alarm, wakeup = os.pipe()
-        os.set_blocking(alarm, False)
-        os.set_blocking(wakeup, False)
-        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._request_exit)
-        # Not SIG_IGN, which tasks would inherit: an exec resets handlers, and nothing else.
-        signal.signal(signal.SIGINT, lambda *_: None)
-        signal.signal(signal.SIGHUP, lambda *_: None)
-        self._selector.register(alarm, selectors.EVENT_READ)
-        return alarm
-
-    def _request_exit(self, *_: object) -> None:
+    def _request_exit(self) -> None:
         """SIGTERM: exit as soon as no run is alive, and no sooner."""
         self._exit_requested = True
 
@@ -113,7 +98,7 @@ class Service:
             if key.fileobj is self._listener:
                 self._accept()
             elif key.fd == self._alarm:
-                _drain(self._alarm)
+                drain(self._alarm)
                 self._runs.look_at_pods()
             elif mask & selectors.EVENT_READ:
                 self._read(key.data)
@@ -268,11 +253,3 @@ class Service:
             if connection.unsent:
                 wanted |= selectors.EVENT_WRITE
             self._selector.modify(connection.sock, wanted, connection)
-
-
-def _drain(fd: int) -> None:
-    try:
-        while os.read(fd, 4096):
-            pass
-    except BlockingIOError:
-        return

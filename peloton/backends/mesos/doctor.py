@@ -7,7 +7,6 @@ subscribe: a daemon may be running.
 
 from __future__ import annotations
 
-import base64
 import concurrent.futures
 import http.client
 import json
@@ -18,8 +17,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from peloton.backends.mesos.agents import ip_of
 from peloton.backends.mesos.elections import NoLeader, elected
+from peloton.backends.mesos.operator_api import Credential, HttpDoor
 from peloton.backends.mesos.words import Json
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.settings.mesos_master import ZooKeeperPlace
@@ -292,7 +291,7 @@ class _Master:
     def _post(self, call: Json) -> http.client.HTTPResponse:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._wanted.secret:
-            headers["Authorization"] = _basic(self._wanted.principal, self._wanted.secret)
+            headers |= Credential(self._wanted.principal, self._wanted.secret).headers
         try:
             connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT_S)
             connection.request("POST", API, json.dumps(call), headers)
@@ -303,10 +302,6 @@ class _Master:
         if date is not None:
             self.clock_s = parsedate_to_datetime(date).timestamp() - SystemClock().now()
         return answer
-
-
-def _basic(principal: str, secret: str) -> str:
-    return "Basic " + base64.b64encode(f"{principal}:{secret}".encode()).decode()
 
 
 def _leader(master: str) -> str:
@@ -328,10 +323,9 @@ def _unreachable(agents: Sequence[Json]) -> list[str]:
 
 def _answers(agent: Json) -> bool:
     """Whether something of HTTP is there: who may read what is another question."""
-    port = str(agent.get("pid", "")).rpartition(":")[2]
     try:
-        ip = ip_of(agent.get("pid", ""))
-        connection = http.client.HTTPConnection(ip, int(port), timeout=TIMEOUT_S)
+        door = HttpDoor.of(str(agent.get("pid", "")).rpartition("@")[2])
+        connection = http.client.HTTPConnection(door.host, door.port, timeout=TIMEOUT_S)
         connection.request("GET", "/version")
         connection.getresponse().read()
     except (OSError, ValueError, http.client.HTTPException):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import signal
 import sys
 import time
 import uuid
@@ -24,6 +23,7 @@ from peloton.backends.keeper.kinds import Memory
 from peloton.backends.keeper.limits import Limits
 from peloton.backends.keeper.runs import Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
+from peloton.backends.keeper.wakeups import drain, wake_on_signals
 
 from .agent_link import AgentGone, AgentLink, AgentRefuses
 from .errand import HOST, Errand, ExecutorTalk
@@ -86,23 +86,11 @@ class ExecutorLoop:
         self._link = AgentLink(found.agent, self._selector, token=found.token)
         self._guardian = guardian
         self._selector.register(guardian, selectors.EVENT_READ)
-        self._alarm = self._catch_signals()
+        self._alarm = wake_on_signals(self._selector, self._talk.asked_to_end)
         self._next_round = time.monotonic()
         self._connect_at = 0.0
         self._last_words_until: float | None = None
         self._said = ""
-
-    def _catch_signals(self) -> int:
-        alarm, wakeup = os.pipe()
-        for fd in (alarm, wakeup):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self._talk.asked_to_end())
-        for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)  # not SIG_IGN, which tasks would inherit
-        self._selector.register(alarm, selectors.EVENT_READ)
-        return alarm
 
     def serve(self) -> None:
         """Until the errand is over, and nothing runs any more."""
@@ -135,7 +123,7 @@ class ExecutorLoop:
         self._runs.reap()
         for key, mask in ready:
             if key.fd == self._alarm:
-                _drain(self._alarm)
+                drain(self._alarm)
             elif key.fd == self._guardian:
                 self._selector.unregister(self._guardian)
                 self._talk.guardian_gone()
@@ -218,11 +206,3 @@ class ExecutorLoop:
     def _say(self, text: str) -> None:
         """To the executor's own output, which the agent keeps."""
         print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=sys.stderr, flush=True)
-
-
-def _drain(fd: int) -> None:
-    try:
-        while os.read(fd, 4096):
-            pass
-    except BlockingIOError:
-        return
