@@ -20,7 +20,7 @@ from .identity import keeper_id
 from .journal import KeeperJournalFailed
 from .requests import BadRequest
 from .runs import EpochRefused, Runs
-from .wakeups import drain, wake_on_signals
+from .wakeups import read_alarm, wake_on_signals
 
 SOCKET_NAME = "socket"
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
@@ -98,7 +98,7 @@ class Service:
             if key.fileobj is self._listener:
                 self._accept()
             elif key.fd == self._alarm:
-                drain(self._alarm)
+                read_alarm(self._alarm)
                 self._runs.look_at_pods()
             elif mask & selectors.EVENT_READ:
                 self._read(key.data)

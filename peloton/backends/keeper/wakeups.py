@@ -28,7 +28,7 @@ def wake_on_signals(selector: selectors.BaseSelector, on_term: Callable[[], obje
     return alarm
 
 
-def drain(alarm: int) -> None:
+def read_alarm(alarm: int) -> None:
     """Read what signals have left there: it has woken us."""
     try:
         while os.read(alarm, 4096):

@@ -23,7 +23,7 @@ from peloton.backends.keeper.kinds import Memory
 from peloton.backends.keeper.limits import Limits
 from peloton.backends.keeper.runs import Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
-from peloton.backends.keeper.wakeups import drain, wake_on_signals
+from peloton.backends.keeper.wakeups import read_alarm, wake_on_signals
 
 from .agent_link import AgentGone, AgentLink, AgentRefuses
 from .errand import HOST, Errand, ExecutorTalk
@@ -123,7 +123,7 @@ class ExecutorLoop:
         self._runs.reap()
         for key, mask in ready:
             if key.fd == self._alarm:
-                drain(self._alarm)
+                read_alarm(self._alarm)
             elif key.fd == self._guardian:
                 self._selector.unregister(self._guardian)
                 self._talk.guardian_gone()
