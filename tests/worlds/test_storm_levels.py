@@ -30,7 +30,7 @@ SLOW = ClusterSetup(fates=lambda run: Fate(20.0))
 
 
 def test_levels_are_drawn_from_the_seed() -> None:
-    plans = [draw(seed) for seed in range(60)]
+    plans = [draw(seed) for seed in range(200)]
     found = {(plan.level, any(each.name == RAISE for each in plan.actions)) for plan in plans}
     known = {(0, False), (2, False), (3, False), (5, False), (6, False), (7, False), (0, True)}
     assert found == known, "some commands need level 3, preemption 5, gangs and slack 6, services 7"

@@ -12,7 +12,8 @@ How the promises of `port.py` are kept:
   has journaled the end then; before, Mesos delivers it again to whoever subscribes next. What runs
   on although its end was reported is killed.
 - *Lists.* The master is asked for each run that the host believes in or that we have launched, and
-  for all there are after each subscription. A list is given once all have been answered for.
+  for all there are after each subscription and every while. A list is given once all have been
+  answered for.
 - *Hosts come and go.* Nothing is remembered of an agent that has left, nor of runs that waited for
   an offer when the connection was lost: Mesos and the hosts say again what is true.
 
@@ -28,7 +29,6 @@ from typing import Any
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
-from peloton.actors.host.ledger import names_of
 from peloton.actors.host.use_messages import SetUse
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
@@ -42,7 +42,8 @@ from peloton.backends.mesos.early_updates import EarlyUpdates
 from peloton.backends.mesos.launching import launch
 from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.mesos.offer_book import OfferBook
-from peloton.backends.mesos.run_table import Listing, Run, names, started
+from peloton.backends.mesos.reconciliation import Reconciliation
+from peloton.backends.mesos.run_table import Listing, Run, started
 from peloton.backends.mesos.statuses import (
     RunAt,
     is_hearsay,
@@ -79,6 +80,9 @@ class Conversation:
         self._offers = OfferBook()
         self._early = EarlyUpdates()
         self._times = DueTimes()
+        self._reconciliation = Reconciliation(
+            self._times, lambda: self._calls.append(calls.reconcile_all())
+        )
         self._announcements = Announcements(
             self._times, tell=self._tell_of, is_here=self.agents.is_here, away=lambda: self._away
         )
@@ -101,7 +105,7 @@ class Conversation:
         """The master takes us for the framework. All hosts compare, as orders may be lost."""
         self._away, self._revived = "", False
         self._offers.clear()
-        self._calls.append(calls.reconcile_all())
+        self._reconciliation.now(now)
         for agent in self.agents.by_host.values():
             self._report(agent.host, m.BackendUp())
 
@@ -110,6 +114,7 @@ class Conversation:
         self._away = text
         self._offers.clear()
         self._early.clear()
+        self._reconciliation.stop()
         self._calls.clear()
         self.uses.clear()
         for agent in self.agents.by_host.values():
@@ -129,6 +134,8 @@ class Conversation:
             self._announcements.announce(agent, now)
             for status in self._early.take(agent.agent_id):
                 self._updated(status, now)
+        if changed and self._early.take_missed():
+            self._reconciliation.now(now)
 
     # ---- events ----
 
@@ -335,14 +342,7 @@ class Conversation:
 
     def _asked(self, agent: Agent, order: m.ListRuns, now: float) -> None:
         """A list: complete once the master has answered for all that it is asked about."""
-        known = {run.run for run in order.known}
-        for some in order.sets:
-            known.update(names_of(some.crowd, some.members.raw, run=some.run))
-        known.update(run.name for run in agent.runs.launched())
-        runs = agent.runs.runs
-        asked = sorted(
-            name for name in known if not ((run := runs.get(name)) and (run.end or run.waits))
-        )
+        asked = agent.runs.open_of(order)
         agent.listing = listing = Listing(order.asked_at, set(asked))
         self._calls += calls.reconcile(asked, agent.agent_id)
         if asked:
@@ -357,10 +357,7 @@ class Conversation:
 
     def _list(self, agent: Agent, listing: Listing) -> None:
         agent.listing = None
-        running = [*agent.runs.running()]
-        times = tuple(run.started_at or 0.0 for run in running)
-        listed = m.RunsListed(names(running), agent.runs.ends(), listing.asked_at, started=times)
-        self._report(agent.host, listed)
+        self._report(agent.host, agent.runs.listed(listing.asked_at))
 
     def _not_listed(self, agent: Agent, listing: Listing, now: float) -> None:
         if agent.listing is listing and self._knows(agent):

@@ -1,7 +1,8 @@
 """Updates of agents that we do not know yet: a list of agents is on its way, or not asked for.
 
 An agent sends an update again only after ten seconds or more, and meanwhile the master says less of
-the same end. Must not say what an update means.
+the same end. What the master itself says, as of the tasks of an agent that is back, it says once: a
+task that has been begun anew elsewhere would go on unseen. Must not say what an update means.
 """
 
 from __future__ import annotations
@@ -10,24 +11,27 @@ from collections.abc import Mapping
 from typing import Any
 
 KEPT_MAX = 10_000
-"""Tasks of which an update is kept; of more, they come again."""
+"""Tasks of which an update is kept; those of more are missed, and all are to be asked for."""
 
 
 class EarlyUpdates:
-    """The last update of each task, by its agent. One without an id is asked for anew anyway."""
+    """The last update of each task, by its agent; of the master's own only where none has an id."""
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[str, Mapping[str, Any]]] = {}
         self._count = 0
+        self._missed = False
 
     def keep(self, agent_id: str, status: Mapping[str, Any]) -> None:
         """Keep this one until its agent is known."""
-        if not status.get("uuid") or self._count >= KEPT_MAX:
-            return
-        kept = self._kept.setdefault(agent_id, {})
+        kept = self._kept.get(agent_id, {})
         name = status["task_id"]["value"]
-        self._count += name not in kept
-        kept[name] = status
+        before = kept.get(name)
+        if before is None and self._count >= KEPT_MAX:
+            self._missed = True
+        elif before is None or status.get("uuid") or not before.get("uuid"):
+            self._count += before is None
+            self._kept.setdefault(agent_id, kept)[name] = status
 
     def take(self, agent_id: str) -> list[Mapping[str, Any]]:
         """Those of an agent, in order; they are not kept any more."""
@@ -35,7 +39,13 @@ class EarlyUpdates:
         self._count -= len(taken)
         return taken
 
+    def take_missed(self) -> bool:
+        """Whether some could not be kept since it was asked last."""
+        missed, self._missed = self._missed, False
+        return missed
+
     def clear(self) -> None:
         """The connection is lost: all come again."""
         self._kept.clear()
         self._count = 0
+        self._missed = False

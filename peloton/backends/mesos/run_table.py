@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from peloton.actors.host.messages import RunEnd, RunsStarted, StartRun
+from peloton.actors.host.ledger import names_of
+from peloton.actors.host.messages import ListRuns, RunEnd, RunsListed, RunsStarted, StartRun
 from peloton.backends.mesos.statuses import RunAt
 
 
@@ -89,6 +90,22 @@ class AgentRuns:
     def ends(self) -> tuple[RunEnd, ...]:
         """Those that wait to be journaled."""
         return tuple(run.end for run in self.runs.values() if run.end is not None)
+
+    def open_of(self, order: ListRuns) -> list[str]:
+        """Of those that the host believes in, and those that we have launched, by name: the ones
+        of which only Mesos knows how they are."""
+        known = {run.run for run in order.known}
+        for some in order.sets:
+            known.update(names_of(some.crowd, some.members.raw, run=some.run))
+        known.update(run.name for run in self.launched())
+        found = ((name, self.runs.get(name)) for name in known)
+        return sorted(name for name, run in found if not (run and (run.end or run.waits)))
+
+    def listed(self, asked_at: float) -> RunsListed:
+        """The list of all, as its host has asked for it then."""
+        running = [*self.running()]
+        times = tuple(run.started_at or 0.0 for run in running)
+        return RunsListed(names(running), self.ends(), asked_at, started=times)
 
 
 @dataclass(slots=True)

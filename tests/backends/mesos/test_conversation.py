@@ -16,6 +16,7 @@ from peloton.backends.mesos.conversation import (
     REFUSE_S,
 )
 from peloton.backends.mesos.offer_book import HOLD_S
+from peloton.backends.mesos.reconciliation import EVERY_S
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import BACKEND, HOST, OTHER, Talk, name, start
@@ -49,7 +50,7 @@ def test_hosts_are_announced_again_until_they_give_an_order() -> None:
     assert len(talk.told(m.HostAppeared)) == 2 and talk.told(m.HostAppeared, OTHER) == []
     talk.order(m.ListRuns(HOST, 1))
     talk.clear().until(100.0)
-    assert talk.reports == [] and talk.it.wake_at is None
+    assert talk.reports == [] and talk.it.wake_at == EVERY_S
 
 
 def test_a_host_is_not_announced_while_we_are_away_and_is_afterwards() -> None:

@@ -13,6 +13,7 @@ from peloton.backends.mesos.conversation import (
     OFFER_WAIT_S,
 )
 from peloton.backends.mesos.early_updates import KEPT_MAX, EarlyUpdates
+from peloton.backends.mesos.reconciliation import EVERY_S
 from peloton.runtime.vocabulary import Bits, Key
 from tests.backends.mesos.bench import HOST, JOB, OTHER, Talk, name, start
 from tests.backends.mesos.words import agent, offer, reconciled, status
@@ -218,10 +219,55 @@ def test_of_what_comes_too_early_only_so_much_is_kept() -> None:
     for number in range(KEPT_MAX + 5):
         early.keep("S0", status(name(number), "RUNNING", uuid="u"))
     early.keep("S1", status(name(0), "RUNNING", "S1", uuid="u"))
+    assert early.take_missed() and not early.take_missed()
     assert len(early.take("S0")) == KEPT_MAX and early.take("S0") == early.take("S1") == []
     early.keep("S1", status(name(0), "RUNNING", "S1", uuid="u"))
     early.keep("S1", reconciled(name(1), "RUNNING", "S1"))
-    assert len(early.take("S1")) == 1
+    assert len(early.take("S1")) == 2 and not early.take_missed()
+
+
+def test_of_what_comes_too_early_the_words_of_agents_come_before_those_of_the_master() -> None:
+    early = EarlyUpdates()
+    ended, heard = status(name(0), "FAILED", uuid="e"), reconciled(name(0), "RUNNING")
+    for kept in (heard, ended, heard):
+        early.keep("S0", kept)
+    assert early.take("S0") == [ended]
+
+
+def test_what_the_master_says_of_a_stranger_makes_its_orphans_known() -> None:
+    talk = Talk.begun()
+    talk.agents()
+    talk.clear().update(reconciled(name(0), "RUNNING", timestamp=9.0))
+    assert talk.reports == []
+    talk.agents(agent())
+    (found,) = talk.told(m.RunsStarted)
+    assert found.runs == (name(0),), "its host may have begun it anew elsewhere"
+    talk.clear().order(ask())
+    assert talk.asked() == [[name(0)]]
+
+
+def test_what_came_too_early_and_was_not_kept_is_asked_for() -> None:
+    talk = Talk.begun()
+    talk.agents()
+    talk.update(*(reconciled(name(number), "RUNNING") for number in range(KEPT_MAX + 1)))
+    talk.clear().agents(agent())
+    assert len(talk.told(m.RunsStarted)) == KEPT_MAX and talk.asked() == [[]]
+    talk.clear().agents(agent(), agent("S1", "h1"))
+    assert talk.asked() == []
+
+
+def test_every_while_the_master_is_asked_for_all_there_is() -> None:
+    talk = Talk.begun()
+    talk.until(0.9 * EVERY_S)
+    assert talk.asked() == []
+    talk.until(1.1 * EVERY_S)
+    assert talk.asked() == [[]]
+    talk.clear().disconnect()
+    talk.until(3 * EVERY_S)
+    assert talk.asked() == []
+    talk.subscribe(agent())
+    talk.until(4.1 * EVERY_S)
+    assert talk.asked() == [[], []], "at the subscription, and after a while"
 
 
 # ---- the connection is lost ----
@@ -393,4 +439,4 @@ def test_nothing_grows_by_runs_that_are_forgotten_and_agents_that_left() -> None
     (left,) = talk.it.agents.by_host.values()
     assert left.runs.runs == {} and left.runs.waiting == {}
     assert talk.it.agents.of("S0") is None and talk.it._health._last == {}
-    assert talk.it.wake_at is None
+    assert talk.it.wake_at == EVERY_S

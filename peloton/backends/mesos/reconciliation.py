@@ -1,0 +1,37 @@
+"""When the master is asked for all tasks of the framework: whatever we have missed comes so.
+
+That is at each subscription, after updates that nobody could take in, and every while. It heals
+losses only: what a host believes in is asked for by its lists. Must not know what answers mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peloton.backends.mesos.due_times import DueTimes
+
+EVERY_S = 1800.0
+"""Between two questions, as in the original: the answer has an update for each task there is."""
+
+
+class Reconciliation:
+    """The questions of one framework; `ask` sends one."""
+
+    def __init__(self, times: DueTimes, ask: Callable[[], None]) -> None:
+        self._times, self._ask = times, ask
+        self._next_at: float | None = None
+
+    def now(self, now: float) -> None:
+        """Ask at once, and again after a while."""
+        self._ask()
+        self._next_at = now + EVERY_S
+        self._times.at(self._next_at, self._due)
+
+    def stop(self) -> None:
+        """The connection is lost."""
+        self._next_at = None
+
+    def _due(self, now: float) -> None:
+        """Ask, if nothing has been asked meanwhile and somebody is there to answer."""
+        if self._next_at is not None and self._next_at <= now:
+            self.now(now)
