@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.backends.mesos.calls import CallFailed as CallFailed
-from peloton.backends.mesos.calls import CallRefused
+from peloton.backends.mesos.calls import CallRefused, of_framework
 
 _handler = signal.getsignal(signal.SIGINT)
 from pymesos import MesosSchedulerDriver, process  # noqa: E402
@@ -89,7 +89,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
 
     def call(self, call: Mapping[str, Any]) -> None:
         """Send one; raises `CallFailed`."""
-        body = {**call, "framework_id": {"value": self.framework_id}}
+        body = of_framework(call, self.framework_id)
         try:
             self._send(body, headers={})
         except Exception as error:
