@@ -7,8 +7,10 @@ It must not send queries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
 from peloton.api.v0.task import task_pb2 as task
@@ -48,12 +50,20 @@ def container_statuses(
     spec = containers_in(info.config)
     if spec is None:
         return None
-    ends = {one.name: one for one in outcome.containers} if outcome is not None else {}
+    ends = _ends(spec, outcome.containers) if outcome is not None else {}
     run = _Run(info.runtime, outcome, _first_failed(ends.values()))
     return ContainerStatuses(
         init=[run.status(one, ends.get(one.name), init=True) for one in spec.init_containers],
         main=[run.status(one, ends.get(one.name), init=False) for one in spec.containers],
     )
+
+
+def _ends(spec: pod.PodSpec, told: Sequence[ContainerEnd]) -> dict[str, ContainerEnd]:
+    """Those of the containers, by name; a host that does not know names tells all in order."""
+    specs = (*spec.init_containers, *spec.containers)
+    pairs = zip(told, specs, strict=False)
+    named = [end if end.name else replace(end, name=one.name) for end, one in pairs]
+    return {end.name: end for end in named}
 
 
 def _first_failed(ends: Iterable[ContainerEnd]) -> str:

@@ -12,7 +12,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End
 from tests.e2e.cluster import until_there
 from tests.servers import mesos_home
-from tests.servers.mesos import Mesos
+from tests.servers.mesos import Mesos, until
 from tests.servers.mesos_hosts import MesosHosts, framework, order
 
 pytestmark = pytest.mark.timeout(300)
@@ -47,8 +47,15 @@ def test_a_pod_ends_as_the_container_that_failed(mesos: Mesos, tmp_path: Path) -
         gate.touch()
         failed, well = (end.outcome for end in hosts.wait_ended(names))
         print(failed, well)
-        run = hosts.start(hosts.host(), pod(a="sleep 600", b="trap 'exit 0' TERM; while :; do sleep 1; done"))
-        hosts.wait_started(run)
+        there = tmp_path / "there"
+        run = hosts.start(
+            hosts.host(),
+            pod(
+                a=f"touch {there}a; sleep 600",
+                b=f"trap 'exit 7' TERM; touch {there}b; while :; do sleep 0.1; done",
+            ),
+        )
+        until(lambda: (tmp_path / "therea").exists() and (tmp_path / "thereb").exists() or None, "x")
         hosts.stop(hosts.host(), *run, grace_s=5.0)
         print(hosts.wait_ended(run))
         assert 0

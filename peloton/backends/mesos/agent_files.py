@@ -2,8 +2,9 @@
 
 Implements `FarFiles`. A sandbox is named by framework and executor, which an agent understands from
 its start until it has removed it, however often it was itself started meanwhile under one id; so
-nothing needs to be known of its folders. A run is an executor of its own; where it is one of many
-tasks of an executor, its files are in the folder `runs/` and its name in the sandbox of that.
+nothing needs to be known of its folders. A run is an executor of its own; that of several
+containers has the run in its name, and the files of each in `tasks/`. Where it is one of many tasks
+of an executor, its files are in the folder `runs/` and its name in the sandbox of that.
 
 What is outside of a sandbox the agent refuses, also through a link. It would wait for the writer of
 a pipe, with a thread of its own: so only what is listed as a regular file is read.
@@ -18,10 +19,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from peloton.actors.task.messages import parse_pod
 from peloton.backends.mesos.agent_book import AgentBook
+from peloton.backends.mesos.groups import run_of_executor
 from peloton.backends.mesos.operator_api import (
     SILENCE_S_MAX,
     Credential,
@@ -139,9 +141,12 @@ class AgentFiles:
     def _places(self, agent: _Agent, run: str) -> Iterator[str]:
         """Where the sandbox of a run may be."""
         yield self._of_executor(run)
+        others = agent.executors(self._framework)
+        yield from (one.directory for one in others if run_of_executor(one.id) == run)
         # Of several executors that had one id each has a sandbox of its own.
-        for directory in agent.directories(self._framework):
-            yield f"{directory}/{TASKS}/{run}"
+        ours = [one for one in others if not run_of_executor(one.id)]
+        for one in ours[:EXECUTORS_MAX]:
+            yield f"{one.directory}/{TASKS}/{run}"
 
     def _of_executor(self, executor: str) -> str:
         return f"/frameworks/{self._framework}/executors/{executor}/runs/latest"
@@ -192,11 +197,17 @@ class _Agent:
         data, size = self.ask(call, _part, bytes_max=ANSWER_BYTES_MAX)
         return data[:length], size
 
-    def directories(self, framework: str) -> list[str]:
-        """The sandboxes of our executors that have other names than runs, the newest first."""
-        read = partial(_directories, framework)
-        found = self._read(partial(self._api.state, bytes_max=STATE_BYTES_MAX), read)
-        return found[:EXECUTORS_MAX]
+    def executors(self, framework: str) -> list[_Executor]:
+        """Those of ours that have other names than runs, the newest first."""
+        read = partial(_executors, framework)
+        return self._read(partial(self._api.state, bytes_max=STATE_BYTES_MAX), read)
+
+
+class _Executor(NamedTuple):
+    """An executor, and its sandbox."""
+
+    id: str
+    directory: str
 
 
 class AgentFile:
@@ -231,7 +242,7 @@ def _part(answer: Any) -> tuple[bytes, int]:
     return base64.b64decode(found.get("data", ""), validate=True), int(found["size"])
 
 
-def _directories(framework: str, answer: Any) -> list[str]:
+def _executors(framework: str, answer: Any) -> list[_Executor]:
     ours = [
         each
         for each in (*answer.get("frameworks", ()), *answer.get("completed_frameworks", ()))
@@ -239,4 +250,5 @@ def _directories(framework: str, answer: Any) -> list[str]:
     ]
     found = [one for each in ours for one in each.get("executors", ())]
     found += [one for each in ours for one in reversed(each.get("completed_executors", ()))]
-    return [str(one["directory"]) for one in found if parse_pod(str(one["id"])) is None]
+    every = [_Executor(str(one["id"]), str(one["directory"])) for one in found]
+    return [one for one in every if parse_pod(one.id) is None]
