@@ -94,15 +94,20 @@ def test_a_run_of_several_containers_has_the_sandbox_of_their_executor(
     agent: ScriptedAgent,
 ) -> None:
     run = RUN[:-1] + "7"
-    shared = agent.sandbox(f"{run}.0.2")
-    agent.executors = ["many", f"{RUN}.0.2", f"{run}.0.2"]
+    far, pod = FarRun("west.h1", run), f"{run}.0.2"
+    shared = agent.sandbox(pod)
+    agent.executors = ["many", f"{RUN}.0.2", pod]
     agent.folders[shared] = {"stdout": b"", "tasks": stat.S_IFDIR | 0o755}
-    agent.folders[f"{shared}/tasks/{run}.1.2"] = {"stdout": b"of the second"}
+    agent.folders[f"{shared}/tasks/{run}.1.2"] = {"stdout": b"of the second", "d": stat.S_IFDIR}
     found = files(agent)
-    with found.open(FarRun("west.h1", run), ["tasks", f"{run}.1.2", "stdout"]) as file:
-        assert file.read(0, 100) == b"of the second"
+    assert len(found.listing(far, [])) == 2, "the executor is there, and no container yet"
+    agent.tasks[pod] = {f"{run}.1.2": "side", run: "web"}
+    assert read(found, "side.stdout", run=far) == b"of the second"
+    assert [one.name for one in found.listing(far, [])] == ["stdout", "tasks", "side.stdout"]
     asked = [call["list_files"]["path"] for call in agent.asked if call["type"] == "LIST_FILES"]
     assert shared in asked and not [path for path in asked if RUN in path or "many" in path]
+    agent.folders[f"{shared}/tasks/{run}"] = {"stdout": b"of the first"}
+    assert read(found, "web.stdout", run=far) == b"of the first", "it has begun"
 
 
 def test_executors_of_several_containers_hide_no_other(agent: ScriptedAgent) -> None:
