@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from peloton.actors.host.messages import Container, RunEnd, StartRun
+from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck
 from peloton.actors.task.messages import End
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
@@ -76,6 +78,17 @@ def test_the_end_of_a_pod_is_that_of_its_containers(mesos: Mesos, tmp_path: Path
     assert (well.outcome.end, ends_of(well)) == (End.SUCCEEDED, [("a", 0, ""), ("b", 0, "")])
     assert killed.outcome.end is End.KILLED
     assert ends_of(killed) == [("a", 0, ""), ("b", None, "SIGTERM")]
+
+
+def test_a_container_that_fails_its_check_ends_the_pod(mesos: Mesos) -> None:
+    check = HealthCheck("exit 1", initial_s=0.0, interval_s=0.1, max_failures=2, container="b")
+    run = pod(a="exec sleep 600", b="exec sleep 600")
+    with MesosHosts(framework(mesos.address)) as hosts:
+        checked = replace(run, spec=replace(run.spec, check=check))
+        (end,) = hosts.wait_ended(hosts.start(hosts.host(), checked))
+    assert (end.outcome.end, end.outcome.reason) == (End.FAILED, UNHEALTHY)
+    assert end.outcome.message.startswith("container b: the check of Mesos failed too often")
+    assert [bool(signal) for _, _, signal in ends_of(end)] == [True, True]
 
 
 @pytest.mark.parametrize("ordered", [True, False])

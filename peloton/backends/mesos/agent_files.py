@@ -4,8 +4,8 @@ Implements `FarFiles`. A sandbox is named by framework and executor, which an ag
 its start until it has removed it, however often it was itself started meanwhile under one id; so
 nothing needs to be known of its folders. A run is an executor of its own. That of a pod of several
 containers has the run in its name, and in `tasks/` the sandbox of each, whose files are shown as
-`NAME.stdout` and so on, as the keeper has them. Where a run is one of many tasks of an executor, its
-files are in the folder `runs/` and its name in the sandbox of that.
+`NAME.stdout` and so on, as the keeper has them. Where a run is one of many tasks of an executor,
+its files are in the folder `runs/` and its name in the sandbox of that.
 
 What is outside of a sandbox the agent refuses, also through a link. It would wait for the writer of
 a pipe, with a thread of its own: so only what is listed as a regular file is read.
