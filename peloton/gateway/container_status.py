@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
 from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
@@ -61,9 +59,16 @@ def container_statuses(
 def _ends(spec: pod.PodSpec, told: Sequence[ContainerEnd]) -> dict[str, ContainerEnd]:
     """Those of the containers, by name; a host that does not know names tells all in order."""
     specs = (*spec.init_containers, *spec.containers)
-    pairs = zip(told, specs, strict=False)
-    named = [end if end.name else replace(end, name=one.name) for end, one in pairs]
+    named = [_named(end, one.name) for end, one in zip(told, specs, strict=False)]
     return {end.name: end for end in named}
+
+
+def _named(end: ContainerEnd, name: str) -> ContainerEnd:
+    if end.name:
+        return end
+    return ContainerEnd(
+        name, end.init, end.started_at, end.ended_at, exit_code=end.exit_code, signal=end.signal
+    )
 
 
 def _first_failed(ends: Iterable[ContainerEnd]) -> str:

@@ -28,6 +28,7 @@ class CallRefused(CallFailed):
 def accept(
     offers: Sequence[str],
     tasks: Sequence[Mapping[str, Any]],
+    *,
     groups: Sequence[Mapping[str, Any]] = (),
 ) -> Call:
     """Launch these tasks, and groups of tasks, on these offers of one agent; what is left comes

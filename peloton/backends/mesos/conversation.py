@@ -179,16 +179,16 @@ class Conversation:
             return  # the host may have forgotten it just now; if not, its own update comes
         run, learned = agent.runs.found(seat)
         if learned:
-            self._calls += self._lists.learned(agent, run, task)
+            self._calls += self._lists.learned(agent, run, task=task)
         if phase is not RunAt.ENDED:
             self._goes_on(agent, run, status=status, now=now)
         elif is_hearsay(status) and not run.has_ended(task):
             if run.hearsay.setdefault(task, status) is status:
-                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run, task))
+                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run, task=task))
             return
         else:
             self._ended(agent, run, status=status)
-        self._lists.answered(agent, run, task)
+        self._lists.answered(agent, run, task=task)
 
     def _goes_on(self, agent: Agent, run: Run, *, status: Mapping[str, Any], now: float) -> None:
         task = status["task_id"]["value"]
@@ -224,12 +224,12 @@ class Conversation:
         self._report(agent.host, m.RunsEnded((end,)))
         self._kill(agent, left, grace_s=0.0)
 
-    def _believe(self, agent: Agent, run: Run, task: str, now: float) -> None:
+    def _believe(self, agent: Agent, run: Run, now: float, *, task: str) -> None:
         """Its executor says nothing more: the end is what the master knows of it."""
         status = run.hearsay.pop(task)
         if not run.has_ended(task) and self._knows(agent):
             self._ended(agent, run, status=status)
-            self._lists.answered(agent, run, task)
+            self._lists.answered(agent, run, task=task)
 
     # ---- orders ----
 
@@ -296,7 +296,7 @@ class Conversation:
         found = launch(agent, self._offers.of(agent.agent_id))
         if found.tasks or found.groups:
             offers = self._offers.use(agent.agent_id)
-            self._calls.append(calls.accept(offers, found.tasks, found.groups))
+            self._calls.append(calls.accept(offers, found.tasks, groups=found.groups))
         if found.refused:
             self._report(agent.host, m.RunsEnded(tuple(found.refused)))
         if agent.runs.waiting and not self._revived:

@@ -84,7 +84,7 @@ class Part:
 class Group:
     """The containers of one run, by task, in order."""
 
-    def __init__(self, run: str, of: int, names: Sequence[str] = ()) -> None:
+    def __init__(self, run: str, of: int, *, names: Sequence[str] = ()) -> None:
         known = [*names, *[""] * (of - len(names))]
         self.parts = {task_id(run, at, of=of): Part(name) for at, name in enumerate(known)}
 

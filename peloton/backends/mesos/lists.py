@@ -44,7 +44,7 @@ class Lists:
             self._give(agent, listing)
         return calls.reconcile(asked, agent.agent_id)
 
-    def learned(self, agent: Agent, run: Run, task: str) -> list[calls.Call]:
+    def learned(self, agent: Agent, run: Run, *, task: str) -> list[calls.Call]:
         """By this task we have learned that a run has others: what the master is to be asked. Where
         the run is on a list, they are as well."""
         others = [one for one in run.open_tasks if one != task]
@@ -52,7 +52,7 @@ class Lists:
             agent.listing.open.update(others)
         return calls.reconcile(others, agent.agent_id)
 
-    def answered(self, agent: Agent, run: Run, task: str) -> None:
+    def answered(self, agent: Agent, run: Run, *, task: str) -> None:
         """It is known how this task of a run is, or how the run is as a whole."""
         tasks = (task,) if run.end is None else (task, *run.tasks)
         if agent.listing is not None and agent.listing.heard(tasks):

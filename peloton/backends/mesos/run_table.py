@@ -111,7 +111,7 @@ class AgentRuns:
         """A run that is to start; the caller has seen that it is not known."""
         run = self.runs[order.run] = self.waiting[order.run] = Run(order.run, order)
         names = [one.name for one in order.spec.containers]
-        run.group = Group(order.run, len(names), names) if names else None
+        run.group = Group(order.run, len(names), names=names) if names else None
         return run
 
     def drop_waiting(self) -> None:

@@ -90,7 +90,7 @@ def test_the_end_is_that_of_the_first_that_failed(
     updates: list[Json], end: End, code: int | None, order: tuple[int, ...]
 ) -> None:
     """In whatever order the updates come."""
-    group = Group(RUN, 3, ("a", "b", "c"))
+    group = Group(RUN, 3, names=("a", "b", "c"))
     for at, task in enumerate((A, B, C)):
         group.begin(task, status(task, "RUNNING", timestamp=0.5 + at))
     for at in order:
@@ -105,7 +105,7 @@ def test_the_end_is_that_of_the_first_that_failed(
 
 
 def test_each_container_has_its_own_end() -> None:
-    group = Group(RUN, 3, ("a", "b", "c"))
+    group = Group(RUN, 3, names=("a", "b", "c"))
     group.begin(A, status(A, "RUNNING", timestamp=1.0))
     group.end(A, killed(9.0))
     group.end(B, finished(3, 8.0))
