@@ -113,6 +113,25 @@ def test_another_link_takes_a_pod_over(mesos: Mesos, tmp_path: Path, ordered: bo
     assert (tmp_path / "ran").read_text() == "a\n"
 
 
+def test_a_pod_outlives_its_agents_process_and_not_its_executor(
+    mesos: Mesos, tmp_path: Path
+) -> None:
+    gate, (agent,) = tmp_path / "gate", mesos.agents
+    with MesosHosts(framework(mesos.address)) as hosts:
+        run = pod(a=f"{until_there(gate)}; exit 3", b="exec sleep 600")
+        other = pod(a="exec sleep 600", b="exec sleep 600")
+        hosts.wait_started(hosts.start(hosts.host(), run, other))
+        agent.kill()
+        mesos.restart(agent)
+        gate.touch()
+        (end,) = hosts.wait_ended([run.run])
+        assert ends_of(end) == [("a", 3), ("b", KILLED)]
+        agent.kill()
+        mesos.restart(agent, recover=False)
+        (lost,) = hosts.wait_ended([other.run])
+    assert (lost.outcome.end, lost.outcome.system) == (End.LOST, True)
+
+
 def container(name: str, value: str) -> dict[str, Any]:
     need = {"cpu_limit": 0.1, "mem_limit_mb": 32.0, "disk_limit_mb": 10.0}
     return {"name": name, "resource": need, "entrypoint": {"value": value}}

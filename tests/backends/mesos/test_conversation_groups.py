@@ -25,7 +25,7 @@ EXECUTOR = {"executor_id": {"value": executor_id(RUN, of=2)}}
 EXITED = "Command exited with status 3"
 
 
-def pod(instance: int = 0, *, epoch: int = 1, **spec: Any) -> m.StartRun:
+def pod(instance: int = 0, **spec: Any) -> m.StartRun:
     """A run of two containers."""
     containers = (m.Container("a", "sleep 1"), m.Container("b", "sleep 2"))
     need = Resources(UNIT, 128 * UNIT)
