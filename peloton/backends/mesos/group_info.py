@@ -1,8 +1,8 @@
 """The group of tasks that is a run of several containers, under the default executor of Mesos.
 
 Mesos holds all of them, and their executor, to the sum of what they have. So it matters little who
-has which part, and the sum is what the run was promised: the executor's share comes off it. Must not
-leave out in silence what a run has and Mesos cannot give it.
+has which part, and the sum is what the run was promised: the executor's share comes off it. Must
+not leave out in silence what a run has and Mesos cannot give it.
 """
 
 from __future__ import annotations
