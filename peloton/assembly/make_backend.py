@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.assembly.agent_files import framework_id, secret_of
 from peloton.assembly.folders import keeper_owner
 from peloton.assembly.kept_sandboxes import keeper_settings
+from peloton.assembly.mesos_access import framework_id, secret_of
 from peloton.assembly.task_accounts import task_accounts
 from peloton.assembly.task_limits import task_limits
 from peloton.backends.port import Backend

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from peloton.backends.mesos.agent_book import AgentBook
+from peloton.backends.mesos.leading_master import LeadingMaster
 from peloton.backends.mesos.operator_api import Credential, HttpDoor
 from tests.contracts.mesos_calls import Run, framework
 from tests.servers import leftovers, mesos_home, zookeeper
@@ -118,7 +119,8 @@ def test_a_standby_takes_over(tmp_path: Path) -> None:
         assert (answer.status, answer.getheader("Location")) == (307, location)
         connection.close()
         agent = HttpDoor("127.0.0.1", cluster.agents[0].port)
-        books = [AgentBook(where, Credential()) for where in (cluster.address, standby.address)]
+        places = cluster.address, standby.address
+        books = [AgentBook(LeadingMaster(where, Credential())) for where in places]
         for book in books:
             assert book.door_of("h1") == agent and book.leader == HttpDoor("127.0.0.1", first.port)
         first.kill()

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-PATH, STATE = "/api/v1", "/state"
+PATH, STATE, VERSION = "/api/v1", "/state", "/version"
 SILENCE_S_MAX = 5.0
 """How long nothing may come."""
 ANSWER_S_MAX = 20.0
@@ -69,6 +69,11 @@ class HttpDoor(NamedTuple):
         host, _, port = text.rpartition(":")
         return cls(host.strip("[]"), int(port))
 
+    @classmethod
+    def of_agent(cls, listed: Mapping[str, Any]) -> HttpDoor:
+        """That of an agent, as the master lists it: with the pid `slave(1)@HOST:PORT`."""
+        return cls.of(listed["pid"].rpartition("@")[2])
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
@@ -80,6 +85,8 @@ class OperatorApi:
         self, door: HttpDoor, credential: Credential, *, timeout_s: float = SILENCE_S_MAX
     ) -> None:
         self.door = door
+        self.date = ""
+        """What the last answer said the time was, as HTTP has it."""
         self._headers = {
             "Content-Type": "application/json",
             "Accept": "application/json",
@@ -96,16 +103,36 @@ class OperatorApi:
         body = json.dumps(call).encode()
         return self._answer("POST", PATH, body=body, bytes_max=bytes_max)
 
+    def is_there(self) -> bool:
+        """Whether something of HTTP answers: who may ask for what is another question."""
+        try:
+            self._exchange("GET", VERSION, body=None, bytes_max=ANSWER_BYTES_MAX)
+        except NoAnswer:
+            return False
+        return True
+
     def state(self, *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
         """What an agent says of itself beside these calls; raises as `ask`."""
         return self._answer("GET", STATE, body=None, bytes_max=bytes_max)
 
     def _answer(self, method: str, path: str, *, body: bytes | None, bytes_max: int) -> Any:
+        answer, said = self._exchange(method, path, body=body, bytes_max=bytes_max)
+        if answer.status != HTTPStatus.OK:
+            self._raise(answer, said)
+        try:
+            return json.loads(said)
+        except ValueError:
+            raise NoAnswer(f"{self.door} answers something else than JSON") from None
+
+    def _exchange(
+        self, method: str, path: str, *, body: bytes | None, bytes_max: int
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         answer = None
         try:
             self._connection.request(method, path, body, self._headers)
             answer = self._connection.getresponse()
-            said = _body(answer, bytes_max)
+            self.date = answer.getheader("Date") or ""
+            return answer, _body(answer, bytes_max)
         except TimeoutError:
             self.close()
             raise NoAnswer(f"{self.door} does not answer in time") from None
@@ -113,12 +140,6 @@ class OperatorApi:
             self.close()
             text = str(error) if answer is None else f"its answer broke off: {error}"
             raise NoAnswer(f"{self.door}: {text or type(error).__name__}") from None
-        if answer.status != HTTPStatus.OK:
-            self._raise(answer, said)
-        try:
-            return json.loads(said)
-        except ValueError:
-            raise NoAnswer(f"{self.door} answers something else than JSON") from None
 
     def _raise(self, answer: http.client.HTTPResponse, body: bytes) -> None:
         if answer.status == HTTPStatus.TEMPORARY_REDIRECT:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from peloton.backends.mesos.agent_book import KNOWN_S, MISSED_S, OLD_S, AgentBook
+from peloton.backends.mesos.leading_master import LeadingMaster
 from peloton.backends.mesos.operator_api import Credential, HttpDoor, NoAnswer
 from tests.servers.scripted_agent import Json, ScriptedAgent, scripted
 
@@ -23,9 +24,8 @@ class Timed:
 
     def __init__(self, master: ScriptedAgent) -> None:
         self.now, self.master = 0.0, master
-        self.book = AgentBook(
-            master.address, Credential(), clock=lambda: self.now, timeout_s=WAIT_S
-        )
+        leading = LeadingMaster(master.address, Credential(), timeout_s=WAIT_S)
+        self.book = AgentBook(leading, clock=lambda: self.now)
         self.door = HttpDoor("127.0.0.1", master.port)
 
     @property
