@@ -5,13 +5,15 @@ Serves the backend, the files of agents, and the doctor. Must not know a shell, 
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peloton.failures import CannotStart
 from peloton.runtime.ports import ClusterRecord
-from peloton.settings.access_files import BadSecretFile, read_secret_file
-from peloton.settings.backend import MesosBackendSettings
+from peloton.settings.access_files import BadSecretFile, exposed, read_secret_file
+from peloton.settings.backend import BackendSetting, MesosBackendSettings, MesosTls
 
 if TYPE_CHECKING:
     from peloton.backends.mesos.leading_master import LeadingMaster
@@ -25,7 +27,7 @@ def leading_master(found: MesosBackendSettings, *, field: str) -> LeadingMaster:
 
     secret = secret_of(found.secret_file, f"{field}.secret_file")
     ours = Credential(found.principal, secret) if secret else Credential()
-    return LeadingMaster(found.master, ours)
+    return LeadingMaster(found.master, ours, tls=tls_of(found, field=field))
 
 
 def framework_id(setting: MesosBackendSettings, record: ClusterRecord) -> str:
@@ -41,3 +43,60 @@ def secret_of(file: Path | None, field: str) -> str:
         return read_secret_file(file).strip()
     except BadSecretFile as error:
         raise CannotStart(f"{field}: {error}") from error
+
+
+def tls_of(found: MesosBackendSettings, *, field: str) -> ssl.SSLContext | None:
+    """Whom we believe and what we show, or None for plain HTTP. Raises CannotStart with all that
+    is wrong with the files."""
+    if found.tls is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificates, and names
+    texts = [*_loaded(context, found.tls, field=f"{field}.tls")]
+    if texts:
+        raise CannotStart("\n".join(texts))
+    return context
+
+
+def _loaded(context: ssl.SSLContext, files: MesosTls, *, field: str) -> Iterator[str]:
+    """Load them, and say what is wrong with them."""
+    try:
+        context.load_verify_locations(cafile=files.ca)
+    except OSError as error:
+        yield f"{field}.ca: {files.ca}: {_why(error)}"
+    if files.certificate is None or files.key is None:
+        return
+    for name, file in (("certificate", files.certificate), ("key", files.key)):
+        try:
+            file.read_bytes()
+        except OSError as error:
+            yield f"{field}.{name}: {file}: {_why(error)}"
+            return
+    text = exposed(files.key)
+    if text:
+        yield f"{field}.key: {text}"
+    try:
+        # Do not prompt for the passphrase of a key: a daemon has no terminal.
+        context.load_cert_chain(files.certificate, files.key, password=lambda: "")
+    except OSError as error:
+        yield f"{field}.certificate: {files.certificate} with {files.key}: {_why(error)}"
+
+
+def _why(error: OSError) -> str:
+    """What is wrong with a file."""
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "no PEM that we can read"
+    return error.strerror or str(error)
+
+
+def problems(setting: BackendSetting) -> Iterator[str]:
+    """What would prevent the start, without making anything."""
+    for field, found in setting.clusters.items():
+        for name in ("secret_file", "agent_secret_file"):
+            try:
+                secret_of(getattr(found, name), f"{field}.{name}")
+            except CannotStart as error:
+                yield str(error)
+        try:
+            tls_of(found, field=field)
+        except CannotStart as error:
+            yield from str(error).splitlines()

@@ -7,6 +7,7 @@ not too old is known. It must not know what is wanted of the agents.
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +40,11 @@ class AgentBook:
         """When agents were not where we thought; `_void`: since when nobody was asked."""
         self._void: set[str] = set()
         self._leader: HttpDoor | None = None
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """How agents prove who they are, as the master does; None: they do not."""
+        return self._master.tls
 
     @property
     def leader(self) -> HttpDoor | None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import re
+import ssl
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from peloton.backends.mesos.leading_master import LeadingMaster
@@ -255,12 +257,12 @@ def read_cluster(master: LeadingMaster) -> MesosReading:
         raise Unanswered(f"no master answers: {error}") from error
     with contextlib.closing(asked.api) as api:
         try:
-            return _read(api, asked.answer)
+            return _read(api, asked.answer, tls=master.tls)
         except (KeyError, TypeError, AttributeError):
             raise Unanswered(f"{api.door} answers in words that we do not know") from None
 
 
-def _read(api: OperatorApi, listed: Json) -> MesosReading:
+def _read(api: OperatorApi, listed: Json, *, tls: ssl.SSLContext | None) -> MesosReading:
     clock_s = _ahead_s(api.date)
     agents = listed["get_agents"].get("agents", [])
     told = _told(api, "GET_FRAMEWORKS")
@@ -274,7 +276,7 @@ def _read(api: OperatorApi, listed: Json) -> MesosReading:
         _told(api, "GET_QUOTA").get("status", {}).get("configs", []),
         {one["name"]: one.get("value", "") for one in _told(api, "GET_FLAGS").get("flags", ())},
         clock_s,
-        _unreachable(agents),
+        _unreachable(agents, tls=tls),
     )
 
 
@@ -296,16 +298,19 @@ def _ahead_s(date: str) -> float | None:
         return None
 
 
-def _unreachable(agents: Sequence[Json]) -> list[str]:
+def _unreachable(agents: Sequence[Json], *, tls: ssl.SSLContext | None) -> list[str]:
     with concurrent.futures.ThreadPoolExecutor(AGENTS_AT_ONCE) as pool:
-        found = pool.map(_answers, agents)
-        return [_hostname(one) for one, answers in zip(agents, found, strict=True) if not answers]
+        return [name for name in pool.map(partial(_amiss, tls=tls), agents) if name]
 
 
-def _answers(agent: Json) -> bool:
+def _amiss(agent: Json, *, tls: ssl.SSLContext | None) -> str:
+    """The name of an agent that does not answer; where certificates are looked at, and why."""
     try:
         door = HttpDoor.of_agent(agent)
     except (KeyError, ValueError):
-        return False
-    with contextlib.closing(OperatorApi(door, Credential())) as api:
-        return api.is_there()
+        return _hostname(agent)
+    with contextlib.closing(OperatorApi(door, Credential(), tls=tls)) as api:
+        trouble = api.trouble()
+    if trouble and tls is not None:
+        return f"{_hostname(agent)} ({trouble})"
+    return _hostname(agent) if trouble else ""

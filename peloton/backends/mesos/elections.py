@@ -5,6 +5,9 @@ Must not ask a master.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from peloton.backends.mesos.operator_api import HttpDoor
 from peloton.runtime.ports import Unreachable
 from peloton.settings.mesos_master import ZooKeeperPlace
@@ -24,11 +27,15 @@ def candidates(place: ZooKeeperPlace, *, timeout_s: float) -> list[HttpDoor]:
     text = f"no master to be found in ZooKeeper at {place.servers}"
     try:
         told = candidates_of(place.servers, place.folder, prefix=_INFO, timeout_s=timeout_s)
-        found = [HttpDoor(str(one["address"]["ip"]), int(one["address"]["port"])) for one in told]
+        found = [_door(one["address"]) for one in told]
     except Unreachable as error:
         raise NoLeader(f"{text}: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NoLeader(f"{text}: {type(error).__name__} {error}") from None
     if not found:
         raise NoLeader(f"{text}: none is elected below {place.folder}")
     return found
+
+
+def _door(address: Mapping[str, Any]) -> HttpDoor:
+    return HttpDoor(address["ip"], int(address["port"]), address.get("hostname") or "")

@@ -7,6 +7,7 @@ know better. It must not know what is asked.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -42,22 +43,24 @@ class LeadingMaster:
         masters: str,
         credential: Credential,
         *,
+        tls: ssl.SSLContext | None = None,
         timeout_s: float = SILENCE_S_MAX,
         zookeeper_s: float = SILENCE_S_MAX,
     ) -> None:
-        """`masters`: HOST:PORT, or zk://…"""
+        """`masters`: HOST:PORT, or zk://… `tls`: of all masters and agents."""
+        self.tls = tls
         self._masters, self._credential = masters, credential
         self._timeout_s, self._zookeeper_s = timeout_s, zookeeper_s
 
     def connect(self, call: Mapping[str, Any]) -> MasterAsked:
         """Find it, and ask it this. Raises `NotAllowed`, or `NoAnswer` with what the first said."""
-        tried: set[HttpDoor] = set()
+        tried: set[tuple[str, int]] = set()
         first: NoAnswer | None = None
         for door in self._doors():
-            if door in tried:
+            if door[:2] in tried:
                 continue
             try:
-                return self._follow(door, call, tried)
+                return self._follow(door, call, tried=tried)
             except NotAllowed:
                 raise
             except NoAnswer as error:
@@ -75,22 +78,26 @@ class LeadingMaster:
         except NoLeader as error:
             raise NoAnswer(str(error)) from None
 
-    def _follow(self, door: HttpDoor, call: Mapping[str, Any], tried: set[HttpDoor]) -> MasterAsked:
+    def _follow(
+        self, door: HttpDoor, call: Mapping[str, Any], *, tried: set[tuple[str, int]]
+    ) -> MasterAsked:
         """Ask one, and whom it names."""
         try:
-            return self._ask(door, call, tried)
+            return self._ask(door, call, tried=tried)
         except Elsewhere as elsewhere:
-            if elsewhere.door is None or elsewhere.door in tried:
+            if elsewhere.door is None or elsewhere.door[:2] in tried:
                 raise
             named = elsewhere.door
         try:
-            return self._ask(named, call, tried)
+            return self._ask(named, call, tried=tried)
         except Elsewhere:
             raise NoAnswer(f"{named} does not lead either") from None
 
-    def _ask(self, door: HttpDoor, call: Mapping[str, Any], tried: set[HttpDoor]) -> MasterAsked:
-        tried.add(door)
-        api = OperatorApi(door, self._credential, timeout_s=self._timeout_s)
+    def _ask(
+        self, door: HttpDoor, call: Mapping[str, Any], *, tried: set[tuple[str, int]]
+    ) -> MasterAsked:
+        tried |= {(door.host, door.port), (door.name, door.port)}
+        api = OperatorApi(door, self._credential, tls=self.tls, timeout_s=self._timeout_s)
         try:
             return MasterAsked(api, api.ask(call))
         except NotThere:

@@ -267,7 +267,7 @@ def test_the_master_is_asked_once_for_many(agent: ScriptedAgent) -> None:
     agent.hostnames = ["h2"]
     assert book.door_of("h2") is None
     now[0] = 3.0
-    assert book.door_of("h2") == HttpDoor("127.0.0.1", agent.port)
+    assert book.door_of("h2") == HttpDoor("127.0.0.1", agent.port, "h2")
     assert len(agent.asked) == 2
     now[0] = 40.0
     assert book.door_of("h2") is not None and len(agent.asked) == 3
