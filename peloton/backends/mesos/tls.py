@@ -150,7 +150,7 @@ def told_failure(error: OSError) -> str:
     if not isinstance(error, ssl.SSLError):
         return str(error) or type(error).__name__
     if isinstance(error, ssl.SSLEOFError):
-        return "it hung up before there was TLS"
+        return "it hung up before there was TLS: it may speak none"
     reason = error.reason or ""
     if any(word in reason for word in _NO_TLS):
         return f"it does not speak TLS ({reason})"
