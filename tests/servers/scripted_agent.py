@@ -31,6 +31,8 @@ class ScriptedAgent:
         self.tasks: dict[str, dict[str, str]] = {}
         """Of executors that live: names by id."""
         self.hostnames = ["h1"]
+        self.advertised = ""
+        """Where the master says that it is, if that is somewhere else."""
         self.authorization = ""
         """What a request must carry."""
         self.asked: list[Json] = []
@@ -76,7 +78,10 @@ class ScriptedAgent:
         self.asked.append(call)
         if call["type"] == "GET_AGENTS":
             agents = [
-                {"agent_info": {"hostname": name}, "pid": f"slave(1)@{self.address}"}
+                {
+                    "agent_info": {"hostname": name},
+                    "pid": f"slave(1)@{self.advertised or self.address}",
+                }
                 for name in self.hostnames
             ]
             return 200, {"get_agents": {"agents": agents}}
