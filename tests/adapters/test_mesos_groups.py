@@ -68,10 +68,10 @@ def test_the_end_of_a_pod_is_that_of_its_containers(mesos: Mesos, tmp_path: Path
             host,
             pod(web=f"{until_there(gate)}; exit 3", beside="sleep 600"),
             pod(a="exit 0", b=f"{until_there(gate)}; exit 0"),
-            pod(a="exit 0", b=f"touch {tmp_path}/b; exec sleep 600"),
+            pod(**{one: f"touch {tmp_path}/{one}; exec sleep 600" for one in "cd"}),
         )
         hosts.wait_started(names)
-        until((tmp_path / "b").exists)
+        until(lambda: all((tmp_path / one).exists() for one in "cd"))
         hosts.stop(host, names[2], grace_s=60.0)
         gate.touch()
         failed, well, killed = hosts.wait_ended(names)
@@ -81,7 +81,7 @@ def test_the_end_of_a_pod_is_that_of_its_containers(mesos: Mesos, tmp_path: Path
     assert all(one.started_at and one.ended_at for one in failed.outcome.containers)
     assert (well.outcome.end, ends_of(well)) == (End.SUCCEEDED, [("a", 0), ("b", 0)])
     assert killed.outcome.end is End.KILLED
-    assert ends_of(killed) == [("a", 0), ("b", KILLED)]
+    assert ends_of(killed) == [("c", KILLED), ("d", KILLED)]
 
 
 def test_a_container_that_fails_its_check_ends_the_pod(mesos: Mesos) -> None:
