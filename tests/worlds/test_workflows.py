@@ -454,6 +454,34 @@ def test_instances_that_come_back_have_runs_of_new_names() -> None:
     quiet(cluster, job)
 
 
+@pytest.mark.parametrize("stopped", ["by a workflow", "before", "while they are removed"])
+def test_instances_that_were_stopped_and_removed_run_once_they_are_added_again(
+    stopped: str,
+) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    stop = StopJob(ranges=((2, COUNT),))
+    if stopped == "by a workflow":
+        cluster.ask(job, RestartJob(ranges=((2, COUNT),), kind=WorkflowTypes.STOP))
+        finished(cluster, job)
+    if stopped == "before":
+        cluster.ask(job, stop)
+    paused = WorkflowOptions(batch=1, paused=True)
+    cluster.ask(job, ReplaceJob(service(2), options=paused))
+    if stopped == "while they are removed":
+        cluster.ask(job, stop)
+    cluster.run_for(5.0)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
+    finished(cluster, job)
+    cluster.run_for(5.0)
+    assert cluster.counts(job) == {"RUNNING": 2}
+    cluster.ask(job, ReplaceJob(service()))
+    finished(cluster, job)
+    cluster.run_for(5.0)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+    quiet(cluster, job)
+
+
 def test_an_aborted_removal_leaves_instances_for_the_next_update() -> None:
     cluster = cluster_of()
     job = running(cluster)
