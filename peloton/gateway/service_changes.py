@@ -86,6 +86,7 @@ class ServiceChanges:
         self._deleted: dict[str, None] = {}  # of the services; the first one first
         self._by_job: dict[str, dict[ServiceWatcher, None]] = {}
         self._of_any: dict[ServiceWatcher, None] = {}
+        self._over = False
 
     @property
     def revision(self) -> int:
@@ -112,7 +113,10 @@ class ServiceChanges:
         return bool(self._by_job or self._of_any)
 
     def add(self, watcher: ServiceWatcher, jobs: Iterable[str] | None) -> None:
-        """Tell somebody of the changes of these jobs; None: of all."""
+        """Tell somebody of the changes of these jobs; None: of all. Also that the numbering is over
+        already, as where it ended before whoever waited for its beginning was woken."""
+        if self._over:
+            watcher.missed()
         if jobs is None:
             self._of_any[watcher] = None
         else:
@@ -146,6 +150,7 @@ class ServiceChanges:
 
     def miss(self) -> None:
         """Something may have been missed: everybody is told, and nothing more is."""
+        self._over = True
         everybody = dict(self._of_any)
         for some in self._by_job.values():
             everybody.update(some)
