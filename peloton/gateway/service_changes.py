@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 
 from peloton.actors.job.facts import DeletionOrdered, JobChanged, JobForgotten, JobMade
 from peloton.actors.job.messages import JobSummary
-from peloton.actors.job.spec import SERVICE, JobSpec
+from peloton.actors.job.spec import DAEMON, SERVICE, JobSpec
 from peloton.actors.job.workflow.facts import WorkflowBegun
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.gateway.feed import ClusterFeed, FeedMark, OutOfReach
@@ -44,7 +44,7 @@ IDLE_S = 300.0
 WHOLE = -1
 """In the place of an instance: the job itself."""
 _KINDS = ("job", "task")
-_LISTED = (Where("job_type", AMONG, words=(SERVICE,)),)
+_LISTED = (Where("job_type", AMONG, words=(SERVICE, DAEMON)),)
 
 
 class Watched(NamedTuple):
@@ -187,7 +187,7 @@ class ServiceChanges:
 
     def _made(self, name: str, fact: JobMade) -> None:
         self._deleted.pop(name, None)
-        if fact.spec.job_type == SERVICE:
+        if fact.spec.is_service:
             labels = frozenset(fact.spec.labels)
             self.services[name] = ServiceLine(labels, fact.pool_path, fact.who)
         else:

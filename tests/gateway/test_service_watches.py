@@ -26,7 +26,7 @@ from peloton.gateway import service_watches
 from peloton.gateway.server import ServerOptions
 from peloton.sdk.client import Client as PelotonClient
 from tests.cli.terminal import typed
-from tests.gateway.fleet_fixture import Deployment, default_config, named, refused, running
+from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, named, refused, running
 from tests.gateway.service_specs import creation, pod_spec, service_spec
 
 CODE = grpc.StatusCode
@@ -205,6 +205,24 @@ def test_batch_jobs_are_not_told(client: Client) -> None:
     assert f"{job}-0" in seen and not [name for name in seen if name.startswith(batch)]
     named_batch, _ = client.watch(of_jobs(batch))
     assert told(next(named_batch)) == [f"no {batch}"]
+
+
+def test_daemon_jobs_are_told_with_the_pods_that_they_have(client: Client) -> None:
+    deployment = client.deployment
+    any_job, _ = client.watch(of_jobs())
+    request = deployment.request(0, defaultConfig=default_config(600.0))
+    request.config.type = job_pb2.DAEMON
+    job = deployment.create(request)
+    until(any_job, lambda message: job in told(message))
+    there = client.watch(of_pods(job, start=1))[0]
+    until(there, lambda message: any(one.status.host for one in message.pods))
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == len(HOSTS))
+    pods, _ = client.watch(of_pods(job, start=1))
+    found = until(pods, lambda message: not told(message))[:-1]
+    assert [one.pods[0].status.state for one in found] == [pod.POD_STATE_RUNNING] * len(HOSTS)
+    client.delete(job)
+    until(any_job, lambda message: f"no {job}" in told(message))
+    until(pods, lambda message: f"no {told(found[0])[0]}" in told(message))
 
 
 def test_a_watch_resumes_behind_each_revision(client: Client) -> None:
