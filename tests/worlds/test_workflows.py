@@ -524,6 +524,29 @@ def test_a_way_back_takes_away_what_was_added_and_adds_what_was_removed(
     quiet(cluster, job)
 
 
+@pytest.mark.parametrize("third", [0, 1, 3, 6])
+@pytest.mark.parametrize("aborted", [False, True])
+def test_a_way_back_is_to_the_spec_before_though_not_all_had_it(third: int, aborted: bool) -> None:
+    """The update before ended under way: what it had begun with has its config, and so has the
+    rest, unless it was aborted: then that was left alone."""
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(command="second"), options=WorkflowOptions(batch=2)))
+    cluster.run_until(lambda: versions(cluster, job).count(2) == 2, within_s=60)
+    if aborted:
+        cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.ask(job, ReplaceJob(service(command="third"), options=WorkflowOptions(batch=3)))
+    cluster.run_until(lambda: versions(cluster, job).count(3) >= third, within_s=60)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ROLL_BACK))
+    finished(cluster, job, WorkflowStates.ROLLED_BACK)
+    assert cluster.job(job).spec.default.command == Command("second")
+    found = [each.config.command.value for each in cluster.instances(job, COUNT)]
+    assert found == ["second"] * 2 + [found[-1]] * 4
+    assert (found[-1] == "second") is not aborted
+    assert versions(cluster, job) == [4] * COUNT
+    quiet(cluster, job)
+
+
 def test_a_way_back_adds_what_was_removed_by_then() -> None:
     cluster = cluster_of()
     job = running(cluster)
