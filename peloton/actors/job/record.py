@@ -112,7 +112,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         if sum(map(len, parts.values())) < spec.instances:
             return False
         # Some may be beyond those that are to run.
-        return sum(map(len, within(parts, spec).values())) >= spec.instances
+        return sum(map(len, still_there(parts, spec).values())) >= spec.instances
 
     @property
     def reach(self) -> int:
@@ -138,9 +138,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         return dict(sorted(counts_of(self.spec, self.reports).items()))
 
 
-def within(
-    stopped: immutables.Map[int, Bits], spec: JobSpec
-) -> immutables.Map[int, Bits]:
+def still_there(stopped: immutables.Map[int, Bits], spec: JobSpec) -> immutables.Map[int, Bits]:
     """Of these members of slices, those that there are to be."""
     kept = ((k, stopped[k] & Bits.span(0, count_of(spec, k))) for k in sorted(stopped))
     return immutables.Map({number: some for number, some in kept if some})

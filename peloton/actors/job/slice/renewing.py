@@ -19,7 +19,7 @@ from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.home_wishes import host_is_down
 from peloton.actors.job.slice.messages import SliceOpening
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
-from peloton.actors.job.slice.rollout_rows import RowPlan, rows_in_use, rows_to_come
+from peloton.actors.job.slice.rollout_rows import RowPlan, rows_in_use
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
@@ -68,8 +68,7 @@ def begun_rollout(
     # Only another update adds what an aborted one had still to add.
     kept = NO_MEMBERS if order.members is None else later
     added = added | (later - kept)
-    coming = rows_to_come(slice_, at)
-    plan = RowPlan(slice_, order, opening=opening, forced=forced, coming=coming)
+    plan = RowPlan(slice_, order, opening=opening, forced=forced, at=at)
     if at.index is not None and not order.over:
         for spec, raw in at.index.columns.groups("spec", here.raw):
             plan.place(spec or 0, Bits(raw), beyond=beyond)

@@ -45,7 +45,7 @@ class RowPlan:
         *,
         opening: SliceOpening,
         forced: Bits,
-        coming: tuple[tuple[int, Bits], ...] = (),
+        at: At,
     ) -> None:
         self._slice, self._order, self._forced = slice_, order, forced
         self._groups: tuple[tuple[SpecRow, Bits], ...] = ()
@@ -57,7 +57,7 @@ class RowPlan:
             self._groups = tuple(zip(rows, members, strict=True))
         closed = enumerate(slice_.closed)
         self.before = tuple((spec, members) for spec, members in closed if members)
-        self._coming = coming
+        self._coming = _rows_to_come(slice_, at)
         self._found: dict[tuple[int | None, int | None, bool], Bits] = {}
 
     def place(self, spec: int, members: Bits, *, beyond: Bits) -> None:
@@ -127,7 +127,7 @@ def _before(slice_: Slice, number: int) -> tuple[tuple[int, Bits], ...] | None:
     return rollout.before if rollout is not None and rollout.order.number == number else None
 
 
-def rows_to_come(slice_: Slice, at: At) -> tuple[tuple[int, Bits], ...]:
+def _rows_to_come(slice_: Slice, at: At) -> tuple[tuple[int, Bits], ...]:
     """The rows that members are to have by the rollout before: those that are under way, and those
     that wait, unless it is over."""
     if at.index is None:

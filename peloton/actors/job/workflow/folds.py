@@ -13,7 +13,7 @@ from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.budget import reshared
 from peloton.actors.job.grants import count_of
-from peloton.actors.job.record import Job, awaited_of, default_goal, within
+from peloton.actors.job.record import Job, awaited_of, default_goal, still_there
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.spec import JobSpec
@@ -103,7 +103,7 @@ def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
     return replace(
         job,
         spec=spec,
-        stopped=within(job.stopped, spec),
+        stopped=still_there(job.stopped, spec),
         span=most if most > spec.instances else 0,
         opened=job.slices if job.slices > needed else 0,
         awaited=awaited_of(job, version).update(dict.fromkeys(sorted(asked), version)),
@@ -200,7 +200,7 @@ def _moved(job: Job, fact: f.WorkflowMoved) -> Job:
     return replace(
         job,
         span=0 if through else job.span,
-        stopped=within(job.stopped, job.spec) if through and job.spec else job.stopped,
+        stopped=still_there(job.stopped, job.spec) if through and job.spec else job.stopped,
         workflow=workflow,
         workflow_version=job.workflow_version + fact.ordered,
         version=job.version + 1,
