@@ -291,7 +291,7 @@ class _Stream:
         return rights.may_with_job(Permission.SEE, path, created_by=line.created_by)
 
     async def _write(self, part: bytes, revision: int) -> None:
-        self.revision = max(self.revision, revision)
+        self.revision = revision
         own = svc.WatchResponse(watch_id=self.watch.watch_id, revision=revision)
         await self._call.write(_Encoded(own.SerializeToString() + part))
 

@@ -317,6 +317,19 @@ def test_revisions_of_others_are_refused_or_begin_anew(client: Client) -> None:
         assert not told(next(one))
 
 
+def test_a_quiet_stream_gets_newer_revisions_whatever_it_began_with(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another daemon, whose clock is ahead, gave the revision."""
+    monkeypatch.setattr(service_watches, "BOOKMARK_S", 0.2)
+    job = client.service(1)
+    stream, _ = client.watch(of_jobs(job, start=(1 << 64) - 1))
+    end = until(stream, lambda message: not told(message))[-1]
+    client.service(1)
+    later = until(stream, lambda message: message.revision > end.revision)
+    assert not any(map(told, later))
+
+
 def test_a_slow_reader_is_told_that_it_was_too_slow(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
