@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 
 from peloton.actors.job.facts import DeletionOrdered, JobChanged, JobForgotten, JobMade
 from peloton.actors.job.messages import JobSummary
-from peloton.actors.job.spec import SERVICE, JobSpec
+from peloton.actors.job.spec import DAEMON, SERVICE, JobSpec
 from peloton.actors.job.workflow.facts import WorkflowBegun
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.gateway.feed import ClusterFeed, FeedMark, OutOfReach
@@ -44,7 +44,7 @@ IDLE_S = 300.0
 WHOLE = -1
 """In the place of an instance: the job itself."""
 _KINDS = ("job", "task")
-_LISTED = (Where("job_type", AMONG, words=(SERVICE,)),)
+_LISTED = (Where("job_type", AMONG, words=(SERVICE, DAEMON)),)
 
 
 class Watched(NamedTuple):
@@ -86,6 +86,7 @@ class ServiceChanges:
         self._deleted: dict[str, None] = {}  # of the services; the first one first
         self._by_job: dict[str, dict[ServiceWatcher, None]] = {}
         self._of_any: dict[ServiceWatcher, None] = {}
+        self._over = False
 
     @property
     def revision(self) -> int:
@@ -112,7 +113,10 @@ class ServiceChanges:
         return bool(self._by_job or self._of_any)
 
     def add(self, watcher: ServiceWatcher, jobs: Iterable[str] | None) -> None:
-        """Tell somebody of the changes of these jobs; None: of all."""
+        """Tell somebody of the changes of these jobs; None: of all. Also that the numbering is over
+        already, as where it ended before whoever waited for its beginning was woken."""
+        if self._over:
+            watcher.missed()
         if jobs is None:
             self._of_any[watcher] = None
         else:
@@ -146,6 +150,7 @@ class ServiceChanges:
 
     def miss(self) -> None:
         """Something may have been missed: everybody is told, and nothing more is."""
+        self._over = True
         everybody = dict(self._of_any)
         for some in self._by_job.values():
             everybody.update(some)
@@ -182,7 +187,7 @@ class ServiceChanges:
 
     def _made(self, name: str, fact: JobMade) -> None:
         self._deleted.pop(name, None)
-        if fact.spec.job_type == SERVICE:
+        if fact.spec.is_service:
             labels = frozenset(fact.spec.labels)
             self.services[name] = ServiceLine(labels, fact.pool_path, fact.who)
         else:

@@ -59,6 +59,17 @@ class ServiceObjects:
         found = isinstance(view, JobView) and view.spec.is_service
         return view if found else None
 
+    async def pods_of(self, name: str, view: JobView) -> list[int]:
+        """The numbers of its pods, ascending; those of a daemon job have gaps."""
+        if not view.spec.is_daemon:
+            return [*range(view.reach)]
+        found: list[int] = []
+        for first in range(0, view.reach, SLICE_SIZE):
+            asked = ListInstances(first, first + SLICE_SIZE)
+            answer = await self._ask(slice_key(name, first // SLICE_SIZE), asked)
+            found += [one.instance for one in answer] if isinstance(answer, tuple) else []
+        return found
+
     async def read(self, some: Iterable[Watched]) -> dict[Watched, Sent]:
         """These objects of one job, as they are now or became since the call."""
         found: dict[Watched, Sent] = {}
@@ -117,7 +128,8 @@ class ServiceObjects:
             views = {one.instance: one for one in answer} if isinstance(answer, tuple) else {}
             for instance in wanted:
                 what, one = Watched(job, instance), views.get(instance)
-                if one is None and instance >= view.spec.instances:
+                free = view.spec.is_daemon or instance >= view.spec.instances
+                if one is None and free:
                     found[what] = _no_pod(what)
                 else:
                     found[what] = _pod(to_wire, one or unopened(view, instance))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from peloton.actors.job.messages import JobView
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, end
 from peloton.gateway.feed import ClusterFeed, OutOfReach
@@ -197,8 +196,10 @@ class WatchService:
         begins anew."""
         scope = stream.watch.scope
         for job in sorted(changes.services if scope.jobs is None else scope.jobs):
-            view = await stream.objects.job(job)
-            for some in _objects_of(job, view, scope=scope):
+            view, every = await stream.objects.job(job), list[int]()
+            if view is not None and scope.pods and scope.named is None:
+                every = await stream.objects.pods_of(job, view)
+            for some in _objects_of(job, every, scope=scope):
                 await stream.send([(what, start) for what in some], first=True)
                 stream.stop_if_over()
 
@@ -290,7 +291,7 @@ class _Stream:
         return rights.may_with_job(Permission.SEE, path, created_by=line.created_by)
 
     async def _write(self, part: bytes, revision: int) -> None:
-        self.revision = max(self.revision, revision)
+        self.revision = revision
         own = svc.WatchResponse(watch_id=self.watch.watch_id, revision=revision)
         await self._call.write(_Encoded(own.SerializeToString() + part))
 
@@ -366,14 +367,12 @@ def _by_job(pairs: Iterable[tuple[Watched, int]]) -> list[list[tuple[Watched, in
     return found
 
 
-def _objects_of(job: str, view: JobView | None, *, scope: ServiceScope) -> Iterator[list[Watched]]:
-    """What a scope covers of a job, in parts."""
+def _objects_of(job: str, every: list[int], *, scope: ServiceScope) -> Iterator[list[Watched]]:
+    """What a scope covers of a job that has these pods, in parts."""
     if not scope.pods:
         yield [Watched(job)]
         return
     if scope.named is not None:
         every = sorted(what.instance for what in scope.named if what.job == job)
-    else:
-        every = [*range(view.reach if view is not None else 0)]
     for at in range(0, len(every), AT_A_TIME):
         yield [Watched(job, instance) for instance in every[at : at + AT_A_TIME]]

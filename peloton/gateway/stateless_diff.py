@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from peloton.actors.host.messages import SecretRef
 from peloton.actors.job.messages import JobView
-from peloton.actors.job.slice.renewing import same_config
+from peloton.actors.job.slice.rollout_rows import same_config
 from peloton.actors.job.spec import INSTANCES_MAX, TaskConfig, effective, with_secrets
 from peloton.actors.resources import BadAmount
 from peloton.api.v0.job import job_pb2 as job

@@ -104,6 +104,18 @@ def test_the_spec_before_is_stored_with_the_workflow_that_replaces_it() -> None:
     assert (view.since, view.past) == (3, talk.past)
 
 
+def test_a_workflow_of_a_job_that_is_deleted_does_not_go_back_for_lack_of_progress() -> None:
+    """Its deletion may take longer than that, as where a host does not answer: the spec that it
+    left would be kept for ever."""
+    talk = Talk(spec("one", progress_s=60.0))
+    back = m.WorkflowOptions(back=True)
+    talk.receive(m.ReplaceJob(spec("two", progress_s=60.0), options=back))
+    assert KIND.deadline(talk.job) == ("progress 5.0", 60.0)
+    talk.receive(m.DeleteJob(force=True))
+    assert KIND.deadline(talk.job) is None
+    assert talk.receive(SliceGone(0)).state is None and talk.stored == []
+
+
 def test_new_runs_are_no_other_spec() -> None:
     talk = Talk(spec("one"))
     for kind in (WorkflowTypes.RESTART, WorkflowTypes.STOP):

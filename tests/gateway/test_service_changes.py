@@ -144,3 +144,22 @@ def test_a_gap_ends_the_numbering_and_tells_everybody() -> None:
         assert await feed.changes() is not changes
 
     asyncio.run(play())
+
+
+class GapAtOnce(Gap):
+    """A feed that has a gap before whoever waits for the beginning is woken."""
+
+    async def behind(self, *args: Any, **more: Any) -> AsyncIterator[list[Change]]:
+        for page in ():
+            yield page
+
+
+def test_who_comes_after_a_gap_is_told_of_it() -> None:
+    async def play() -> None:
+        feed, told, of_a = ServiceFeed(GapAtOnce()), Told(), Told()  # type: ignore[arg-type]
+        changes = await feed.changes()
+        changes.add(told, None)
+        changes.add(of_a, [A])
+        await asyncio.wait_for(asyncio.gather(told.over.wait(), of_a.over.wait()), 10)
+
+    asyncio.run(play())

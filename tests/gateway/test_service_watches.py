@@ -26,7 +26,7 @@ from peloton.gateway import service_watches
 from peloton.gateway.server import ServerOptions
 from peloton.sdk.client import Client as PelotonClient
 from tests.cli.terminal import typed
-from tests.gateway.fleet_fixture import Deployment, default_config, named, refused, running
+from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, named, refused, running
 from tests.gateway.service_specs import creation, pod_spec, service_spec
 
 CODE = grpc.StatusCode
@@ -207,6 +207,24 @@ def test_batch_jobs_are_not_told(client: Client) -> None:
     assert told(next(named_batch)) == [f"no {batch}"]
 
 
+def test_daemon_jobs_are_told_with_the_pods_that_they_have(client: Client) -> None:
+    deployment = client.deployment
+    any_job, _ = client.watch(of_jobs())
+    request = deployment.request(0, defaultConfig=default_config(600.0))
+    request.config.type = job_pb2.DAEMON
+    job = deployment.create(request)
+    until(any_job, lambda message: job in told(message))
+    there = client.watch(of_pods(job, start=1))[0]
+    until(there, lambda message: any(one.status.host for one in message.pods))
+    deployment.until(lambda: deployment.job(job).runtime.taskStats["RUNNING"] == len(HOSTS))
+    pods, _ = client.watch(of_pods(job, start=1))
+    found = until(pods, lambda message: not told(message))[:-1]
+    assert [one.pods[0].status.state for one in found] == [pod.POD_STATE_RUNNING] * len(HOSTS)
+    client.delete(job)
+    until(any_job, lambda message: f"no {job}" in told(message))
+    until(pods, lambda message: f"no {told(found[0])[0]}" in told(message))
+
+
 def test_a_watch_resumes_behind_each_revision(client: Client) -> None:
     job = client.service(3)
     stream, first = client.watch(of_pods(job))
@@ -297,6 +315,19 @@ def test_revisions_of_others_are_refused_or_begin_anew(client: Client) -> None:
         one, first = client.watch(of_jobs(job, start=revision))
         assert first.revision == revision and told(next(one)) == [job]
         assert not told(next(one))
+
+
+def test_a_quiet_stream_gets_newer_revisions_whatever_it_began_with(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where another daemon, whose clock is ahead, gave the revision."""
+    monkeypatch.setattr(service_watches, "BOOKMARK_S", 0.2)
+    job = client.service(1)
+    stream, _ = client.watch(of_jobs(job, start=(1 << 64) - 1))
+    end = until(stream, lambda message: not told(message))[-1]
+    client.service(1)
+    later = until(stream, lambda message: message.revision > end.revision)
+    assert not any(map(told, later))
 
 
 def test_a_slow_reader_is_told_that_it_was_too_slow(

@@ -19,7 +19,7 @@ from peloton.actors.job.slice import renewing, sparing
 from peloton.actors.job.slice.budget_messages import MemberRestarted, RestartIfSpared
 from peloton.actors.job.slice.messages import Command, Override, TaskConfig, slice_key
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.workflow.messages import WorkflowOptions
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
@@ -139,6 +139,18 @@ def test_a_service_without_a_bound_is_updated_all_at_once() -> None:
     cluster.ask(job, ReplaceJob(service(0, command="y")))
     assert least_up(cluster, job, lambda: over(cluster, job)) == 0
     assert not spared(cluster), "and nothing is journaled of it"
+    quiet(cluster, job)
+
+
+def test_a_stop_by_a_workflow_asks_nobody() -> None:
+    cluster = cluster_of()
+    job = running(cluster, 1)
+    cluster.ask(job, RestartJob(kind=WorkflowTypes.STOP))
+    cluster.run_until(lambda: over(cluster, job), within_s=60)
+    assert runs_up(cluster, job) == 0 and not spared(cluster)
+    cluster.ask(job, RestartJob(options=WorkflowOptions(batch=2)))
+    cluster.run_until(lambda: over(cluster, job), within_s=60)
+    assert runs_up(cluster, job) == COUNT
     quiet(cluster, job)
 
 

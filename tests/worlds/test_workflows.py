@@ -454,6 +454,34 @@ def test_instances_that_come_back_have_runs_of_new_names() -> None:
     quiet(cluster, job)
 
 
+@pytest.mark.parametrize("stopped", ["by a workflow", "before", "while they are removed"])
+def test_instances_that_were_stopped_and_removed_run_once_they_are_added_again(
+    stopped: str,
+) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    stop = StopJob(ranges=((2, COUNT),))
+    if stopped == "by a workflow":
+        cluster.ask(job, RestartJob(ranges=((2, COUNT),), kind=WorkflowTypes.STOP))
+        finished(cluster, job)
+    if stopped == "before":
+        cluster.ask(job, stop)
+    paused = WorkflowOptions(batch=1, paused=True)
+    cluster.ask(job, ReplaceJob(service(2), options=paused))
+    if stopped == "while they are removed":
+        cluster.ask(job, stop)
+    cluster.run_for(5.0)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
+    finished(cluster, job)
+    cluster.run_for(5.0)
+    assert cluster.counts(job) == {"RUNNING": 2}
+    cluster.ask(job, ReplaceJob(service()))
+    finished(cluster, job)
+    cluster.run_for(5.0)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+    quiet(cluster, job)
+
+
 def test_an_aborted_removal_leaves_instances_for_the_next_update() -> None:
     cluster = cluster_of()
     job = running(cluster)
@@ -493,6 +521,29 @@ def test_a_way_back_takes_away_what_was_added_and_adds_what_was_removed(
     finished(cluster, job)
     refused = cluster.ask(job, back)
     assert refused.text == "workflow RESTART cannot be rolled back: it is SUCCEEDED"
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("third", [0, 1, 3, 6])
+@pytest.mark.parametrize("aborted", [False, True])
+def test_a_way_back_is_to_the_spec_before_though_not_all_had_it(third: int, aborted: bool) -> None:
+    """The update before ended under way: what it had begun with has its config, and so has the
+    rest, unless it was aborted: then that was left alone."""
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(command="second"), options=WorkflowOptions(batch=2)))
+    cluster.run_until(lambda: versions(cluster, job).count(2) == 2, within_s=60)
+    if aborted:
+        cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
+    cluster.ask(job, ReplaceJob(service(command="third"), options=WorkflowOptions(batch=3)))
+    cluster.run_until(lambda: versions(cluster, job).count(3) >= third, within_s=60)
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.ROLL_BACK))
+    finished(cluster, job, WorkflowStates.ROLLED_BACK)
+    assert cluster.job(job).spec.default.command == Command("second")
+    found = [each.config.command.value for each in cluster.instances(job, COUNT)]
+    assert found == ["second"] * 2 + [found[-1]] * 4
+    assert (found[-1] == "second") is not aborted
+    assert versions(cluster, job) == [4] * COUNT
     quiet(cluster, job)
 
 

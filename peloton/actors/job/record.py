@@ -109,11 +109,10 @@ class Job(Value, frozen=True, gc=False, array_like=True):
         if self.spec is None or not self.is_wanted:
             return True
         spec, parts = self.spec, self.stopped
-        if self.span <= spec.instances:
-            return sum(map(len, parts.values())) >= spec.instances
+        if sum(map(len, parts.values())) < spec.instances:
+            return False
         # Some may be beyond those that are to run.
-        inside = (some & Bits.span(0, count_of(spec, k)) for k, some in parts.items())
-        return sum(map(len, inside)) >= spec.instances
+        return sum(map(len, still_there(parts, spec).values())) >= spec.instances
 
     @property
     def reach(self) -> int:
@@ -137,6 +136,12 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     def counts(self) -> dict[str, int]:
         """Instances by state."""
         return dict(sorted(counts_of(self.spec, self.reports).items()))
+
+
+def still_there(stopped: immutables.Map[int, Bits], spec: JobSpec) -> immutables.Map[int, Bits]:
+    """Of these members of slices, those that there are to be."""
+    kept = ((k, stopped[k] & Bits.span(0, count_of(spec, k))) for k in sorted(stopped))
+    return immutables.Map({number: some for number, some in kept if some})
 
 
 def awaited_of(job: Job, version: int) -> immutables.Map[int, int]:

@@ -179,6 +179,8 @@ def progress_end_of(job: Job) -> tuple[str, float] | None:
     workflow, spec = job.workflow, job.spec
     if workflow is None or spec is None or not spec.progress_s or not workflow.is_rolling:
         return None
+    if job.goal == m.JobGoals.DELETED:
+        return None  # nobody goes back, and no spec is kept any more
     return _timed(PROGRESS, job, moment=workflow.progressed_at + spec.progress_s)
 
 

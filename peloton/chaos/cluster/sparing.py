@@ -64,6 +64,7 @@ class _Members:
         self.well = self.ready = 0  # by what was told of the present run
         self.going = 0  # taken down, and not yet told
         self.excused = 0  # that ran when the bound came: an earlier order may end them
+        self.stops = False  # the last workflow stops instances, which asks nobody
 
     @property
     def up(self) -> int:
@@ -86,6 +87,7 @@ class FloorCheck:
         self.noted: dict[type, Callable[[Entry, Any], None]] = {
             sf.SliceGoalSet: self._goal,
             sf.MembersSpared: self._spared,
+            sf.RolloutBegun: self._begun,
             tf.TaskCreated: self._created,
             tf.TaskGoalSet: self._wanted,
             tf.TaskStarted: self._started,
@@ -106,6 +108,9 @@ class FloorCheck:
         if some.budget is None and fact.budget is not None:
             some.excused = some.running
         some.budget, some.stopped = fact.budget, fact.stopped.raw
+
+    def _begun(self, entry: Entry, fact: sf.RolloutBegun) -> None:
+        self._of(entry).stops = fact.order.stops
 
     def _spared(self, entry: Entry, fact: sf.MembersSpared) -> None:
         self.checked += 1
@@ -172,7 +177,8 @@ class FloorCheck:
         self._down(entry, fact)
 
     def _renewed(self, entry: Entry, fact: tf.RenewalOrdered) -> None:
-        self._ended(entry, "WORKFLOW")
+        if not self._of(entry).stops:
+            self._ended(entry, "WORKFLOW")
         self._down(entry, fact)
 
     def _ended(self, entry: Entry, why: str) -> None:

@@ -7,8 +7,6 @@ version. Must not give leave to itself: the job counts who is under way in all s
 
 from __future__ import annotations
 
-import msgspec
-
 from peloton.actors.host.hold_messages import TASK_HOLD_S, HoldForTask
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import (
@@ -18,11 +16,11 @@ from peloton.actors.job.slice.availability import (
     spared,
 )
 from peloton.actors.job.slice.budget_messages import SparedFor
-from peloton.actors.job.slice.configs import SpecRow, spec_rows
 from peloton.actors.job.slice.home_wishes import host_is_down
-from peloton.actors.job.slice.messages import SliceOpening, TaskConfig
+from peloton.actors.job.slice.messages import SliceOpening
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
-from peloton.actors.job.slice.rollouts import NewRow, Rollout
+from peloton.actors.job.slice.rollout_rows import RowPlan, rows_in_use
+from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
     SLICE_SIZE,
@@ -38,25 +36,6 @@ from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send, coun
 
 REMOVED_TEXT = "Task Count reduced via API"
 _WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
-
-
-def same_config(one: TaskConfig, other: TaskConfig) -> bool:
-    """Whether a run by one config is a run by the other: names, the order of labels and ports, and
-    who sent it do not matter."""
-    return one is other or _compared(one) == _compared(other)
-
-
-def _compared(config: TaskConfig) -> TaskConfig:
-    command = config.command
-    return msgspec.structs.replace(
-        config,
-        name="",
-        raw=b"",
-        health_check=False,  # whether there is a check says the check
-        labels=tuple(sorted(config.labels)),
-        ports=tuple(sorted(config.ports, key=lambda port: (port.name, port.number, port.env))),
-        command=msgspec.structs.replace(command, caller="") if command is not None else None,
-    )
 
 
 def begun_rollout(
@@ -89,7 +68,7 @@ def begun_rollout(
     # Only another update adds what an aborted one had still to add.
     kept = NO_MEMBERS if order.members is None else later
     added = added | (later - kept)
-    plan = _Plan(slice_, order, opening=opening, forced=forced)
+    plan = RowPlan(slice_, order, opening=opening, forced=forced, at=at)
     if at.index is not None and not order.over:
         for spec, raw in at.index.columns.groups("spec", here.raw):
             plan.place(spec or 0, Bits(raw), beyond=beyond)
@@ -99,7 +78,7 @@ def begun_rollout(
     return f.RolloutBegun(
         order=order,
         opening=opening,
-        rows=plan.rows(_in_use(slice_, at, coming=unborn - slice_.waiting)),
+        rows=plan.rows(rows_in_use(slice_, at, coming=unborn - slice_.waiting)),
         added=added,
         asleep=asleep,
         current=current,
@@ -109,99 +88,6 @@ def begun_rollout(
         dropped=dropped,
         kept=kept,
     )
-
-
-class _Plan:
-    """Which row each member of a slice is to have, as members are placed."""
-
-    def __init__(
-        self, slice_: Slice, order: RolloutOrder, *, opening: SliceOpening, forced: Bits
-    ) -> None:
-        self._slice, self._order, self._forced = slice_, order, forced
-        self._groups: tuple[tuple[SpecRow, Bits], ...] = ()
-        self._back = _before(slice_, order.back) if order.back else None
-        if order.members is None and not order.back:
-            rows, members = spec_rows(
-                slice_.number, opening, known=slice_.specs, lots_made=slice_.lots_made
-            )
-            self._groups = tuple(zip(rows, members, strict=True))
-        closed = enumerate(slice_.closed)
-        self.before = tuple((spec, members) for spec, members in closed if members)
-        self._found: dict[tuple[int | None, int | None, bool], Bits] = {}
-
-    def place(self, spec: int, members: Bits, *, beyond: Bits) -> None:
-        """Members that exist, and have the row `spec`; those `beyond` are to have none."""
-        self.before = (*self.before, (spec, members))
-        members = members - beyond
-        row = self._slice.specs[spec]
-        if self._order.members is not None:
-            self._copy(spec, spec, members=members, same=True)
-        elif self._order.back and self._back is None:
-            self._copy(spec, spec, members=members, same=True)  # that rollout changed nothing here
-        elif self._back is not None:
-            for source, some in self._back:
-                if some & members:
-                    same = same_config(self._slice.specs[source].config, row.config)
-                    self._copy(source, spec, members=some & members, same=same)
-        for group, (wanted, some) in enumerate(self._groups):
-            if not some & members:
-                continue
-            same = same_config(wanted.config, row.config)
-            kept = some & members - self._forced if same else NO_MEMBERS
-            self._add(group, spec, runs=False, members=kept)
-            self._add(group, None, runs=True, members=some & members - kept)
-
-    def place_new(self, members: Bits) -> None:
-        """Members that do not exist yet: they begin with the new config."""
-        for group, (_, some) in enumerate(self._groups):
-            self._add(group, None, runs=True, members=some & members)
-        if self._order.members is None and not self._order.back:
-            return
-        for spec, some in (*(self._back or ()), *enumerate(self._slice.closed)):
-            self._add(None, spec, runs=True, members=some & members)
-            members = members - some
-
-    def _copy(self, source: int, spec: int, *, members: Bits, same: bool) -> None:
-        kept = members - self._forced if same else NO_MEMBERS
-        self._add(None, spec, runs=False, members=kept)
-        self._add(None, source, runs=True, members=members - kept)
-
-    def _add(self, group: int | None, like: int | None, *, runs: bool, members: Bits) -> None:
-        if members:
-            name = group, like, runs
-            self._found[name] = self._found.get(name, NO_MEMBERS) | members
-
-    def rows(self, used: frozenset[int]) -> tuple[NewRow, ...]:
-        """The rows, in places that nobody uses, or beyond the table."""
-        free = iter([place for place in range(len(self._slice.specs)) if place not in used])
-        beyond = iter(range(len(self._slice.specs), len(self._slice.specs) + len(self._found)))
-        return tuple(
-            NewRow(next(free, None) or next(beyond), members, group, like, runs)
-            for (group, like, runs), members in self._found.items()
-        )
-
-
-def _before(slice_: Slice, number: int) -> tuple[tuple[int, Bits], ...] | None:
-    """The rows before the rollout of this number; None if the slice never began it."""
-    rollout = slice_.rollout
-    return rollout.before if rollout is not None and rollout.order.number == number else None
-
-
-def _in_use(slice_: Slice, at: At, *, coming: Bits) -> frozenset[int]:
-    """Rows that a member has or is to have, and those that a rollout goes back to.
-
-    `coming`: members that begin to exist in this very frame, nobody knows with which rows.
-    """
-    if coming:
-        return frozenset(range(len(slice_.specs)))
-    used = {0}
-    if at.index is not None:
-        used |= {spec or 0 for spec, _ in at.index.columns.groups("spec", at.index.present)}
-        used |= {task.renewal.spec for task in at.index.classes if task.renewal is not None}
-    used |= {spec for spec, members in enumerate(slice_.closed) if members}
-    if slice_.rollout is not None:
-        used |= {*slice_.rollout.places, *(spec for spec, _ in slice_.rollout.before)}
-    return frozenset(used)
 
 
 def told_at_once(slice_: Slice, fact: f.RolloutBegun) -> list[Send]:

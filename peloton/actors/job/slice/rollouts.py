@@ -176,5 +176,10 @@ def settled(rollout: Rollout, *, done: Bits, failed: Bits) -> Rollout:
 
 
 def removed(rollout: Rollout, members: Bits) -> Rollout:
-    """The same once these members are no more."""
-    return replace(rollout, leaving=rollout.leaving - members, done=rollout.done | members)
+    """The same once these members are no more. If they are added again, they are to run."""
+    return replace(
+        rollout,
+        leaving=rollout.leaving - members,
+        done=rollout.done | members,
+        downed=rollout.downed - members,
+    )

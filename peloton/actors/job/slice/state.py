@@ -238,7 +238,7 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
         removed=fact.removing | fact.leaving,
         removing=fact.removing,
         leaving=fact.leaving,
-        downed=_still_down(slice_, order),
+        downed=_still_down(slice_, order) - fact.dropped,
     )
     after = msgspec.structs.replace(
         slice_,

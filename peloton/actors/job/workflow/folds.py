@@ -13,7 +13,7 @@ from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.budget import reshared
 from peloton.actors.job.grants import count_of
-from peloton.actors.job.record import Job, awaited_of, default_goal
+from peloton.actors.job.record import Job, awaited_of, default_goal, still_there
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.spec import JobSpec
@@ -98,18 +98,12 @@ def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
     their instances may have anything to do, they are asked for their tallies; and so are those of
     which no instance exists, as after a creation that was aborted.
     """
-    known = job.spec
-    assert known is not None
     most, needed = job.reach, slices_of(spec.instances)
     asked = {*range(needed, job.slices), *filter(lambda each: _is_silent(job, each), range(needed))}
-    stopped = job.stopped
-    if spec.instances < known.instances:
-        kept = ((k, stopped[k] & Bits.span(0, count_of(spec, k))) for k in sorted(stopped))
-        stopped = immutables.Map({number: some for number, some in kept if some})
     return replace(
         job,
         spec=spec,
-        stopped=stopped,
+        stopped=still_there(job.stopped, spec),
         span=most if most > spec.instances else 0,
         opened=job.slices if job.slices > needed else 0,
         awaited=awaited_of(job, version).update(dict.fromkeys(sorted(asked), version)),
@@ -202,9 +196,11 @@ def _moved(job: Job, fact: f.WorkflowMoved) -> Job:
         workflow = moved or _in(workflow, fact.state, at=fact.at)
     # All that was to be removed is, once an update is through.
     through = fact.state in (WorkflowStates.SUCCEEDED, WorkflowStates.ROLLED_BACK)
+    through = through and workflow.kind == WorkflowTypes.UPDATE
     return replace(
         job,
-        span=0 if through and workflow.kind == WorkflowTypes.UPDATE else job.span,
+        span=0 if through else job.span,
+        stopped=still_there(job.stopped, job.spec) if through and job.spec else job.stopped,
         workflow=workflow,
         workflow_version=job.workflow_version + fact.ordered,
         version=job.version + 1,
@@ -264,9 +260,11 @@ def with_downed(job: Job, *, number: int, tally: RolloutTally, goal: int) -> Job
     workflow, known = job.workflow, job.stopped.get(number, Bits())
     if workflow is None or goal < max(workflow.first, job.awaited.get(number, 0)):
         return job  # they may have been started since
-    if not tally.downed - known:
+    assert job.spec is not None
+    downed = tally.downed & Bits.span(0, count_of(job.spec, number))  # the others are removed
+    if not downed - known:
         return job
-    return replace(job, stopped=job.stopped.set(number, known | tally.downed))
+    return replace(job, stopped=job.stopped.set(number, known | downed))
 
 
 def with_progress(job: Job, *, number: int, tally: RolloutTally, at: float) -> Job:
