@@ -14,8 +14,8 @@ How the promises of `port.py` are kept:
 - *Lists.* The master is asked for each run that the host believes in or that we have launched, and
   for all there are after each subscription and every while. A list is given once all have been
   answered for.
-- *Hosts come and go.* Nothing is remembered of an agent that has left, nor of runs that waited for
-  an offer when the connection was lost: Mesos and the hosts say again what is true.
+- *Hosts come and go.* Of an agent that has left the names of its runs are remembered, but not those
+  that waited for an offer, then or when the connection was lost: hosts order them again.
 
 An order that finds no offer waits for one, and asks for it (`REVIVE`); after `OFFER_WAIT_S` the run
 ends as lost, without fault of its program, so that its task goes to another host.
@@ -43,7 +43,7 @@ from peloton.backends.mesos.launching import launch
 from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.reconciliation import Reconciliation
-from peloton.backends.mesos.run_table import Listing, Run, started
+from peloton.backends.mesos.run_table import LIST_WAIT_S, Listing, Run, started
 from peloton.backends.mesos.statuses import (
     RunAt,
     is_hearsay,
@@ -62,8 +62,6 @@ OFFER_WAIT_S = 30.0
 """How long a run waits for an offer of its host before it goes elsewhere."""
 REFUSE_S = 5.0
 """For how long others come first on what we decline; an order asks for it at once."""
-LIST_WAIT_S = 10.0
-"""How long a list waits for answers of the master; after it the host is told that nobody knows."""
 HEARSAY_WAIT_S = 5.0
 """How long we wait for what a run's own executor says of its end, once the master has told it."""
 NOT_SUBSCRIBED = "not subscribed at the master"
@@ -119,11 +117,13 @@ class Conversation:
         self.uses.clear()
         for agent in self.agents.by_host.values():
             agent.listing = None
-            agent.runs.drop_waiting()
+            agent.runs.cut_off()
             self._report(agent.host, m.BackendDown(text))
 
     def told_agents(self, listed: MasterList, now: float) -> None:
-        """The master's lists of agents, and of our executors there."""
+        """The master's lists of agents, and of our executors there, unless newer ones were told."""
+        if not self.agents.is_news(listed.number):
+            return
         self.agents.try_again(now)
         changed, left = self.agents.told(listed.agents, listed.executors)
         for agent in left:
@@ -132,8 +132,8 @@ class Conversation:
             self._report(agent.host, m.HostLeft(LEFT))
         for agent in changed:
             self._announcements.announce(agent, now)
-            for status in self._early.take(agent.agent_id):
-                self._updated(status, now)
+        for status in self._early.take_known(self.agents.at):
+            self._updated(status, now)
         if changed and self._early.take_missed():
             self._reconciliation.now(now)
 
@@ -163,28 +163,29 @@ class Conversation:
 
     def _updated(self, status: Mapping[str, Any], now: float) -> None:
         agent_id = (status.get("agent_id") or {}).get("value", "")
-        agent = self.agents.of(agent_id)
+        agent, name, phase = self.agents.at(agent_id), status["task_id"]["value"], phase_of(status)
         if agent is None:
-            self._early.keep(agent_id, status)
+            if phase is not RunAt.UNKNOWN:
+                self._early.keep(agent_id, status)
             return
         self.agents.learn_of_keeper(agent, status)
-        name, phase = status["task_id"]["value"], phase_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
-            self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))
+            self._calls.append(calls.acknowledge(name, agent_id, uuid=status["uuid"]))
         if phase is RunAt.UNKNOWN:
             return
         if is_repeat_of_a_launch(status):
-            self._calls += calls.reconcile((name,), agent.agent_id)
+            self._calls += calls.reconcile((name,), agent_id)
             return
         if is_hearsay(status) and not agent.believes_in(name):
             return  # the host may have forgotten it just now; if not, its own update comes
         run = agent.runs.found(name)
+        run.at = agent_id
         if phase is not RunAt.ENDED:
             self._goes_on(agent, run, status=status, now=now)
         elif run.end is None and is_hearsay(status):
             if run.hearsay is None:
                 run.hearsay = status
-                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run))
+                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run, status))
             return
         else:
             self._ended(agent, run, status=status)
@@ -194,7 +195,7 @@ class Conversation:
         if run.end is not None:
             # If its own executor has said that it is over, this is an old word of the master.
             if not run.uuid and status["state"] != "TASK_KILLING":
-                self._calls.append(calls.kill(run.name, agent.agent_id, grace_s=0.0))
+                self._kill(agent, run, grace_s=0.0)
             return
         agent.runs.sent(run)
         if phase_of(status) is RunAt.RUNNING and run.phase is not RunAt.RUNNING:
@@ -202,7 +203,7 @@ class Conversation:
             run.knows_start = tells_start(status)
             self._report(agent.host, started([run]))
             if run.grace_s is not None:  # the order to end it came before the agent had it
-                self._calls.append(calls.kill(run.name, agent.agent_id, grace_s=run.grace_s))
+                self._kill(agent, run, grace_s=run.grace_s)
         well = told_health(status)
         if well is not None and well != run.healthy and run.grace_s is None:
             run.healthy = well
@@ -220,10 +221,9 @@ class Conversation:
         self._health.drop(run.name)
         self._report(agent.host, m.RunsEnded((run.end,)))
 
-    def _believe(self, agent: Agent, run: Run, now: float) -> None:
+    def _believe(self, agent: Agent, run: Run, status: Mapping[str, Any], now: float) -> None:
         """Its executor says nothing more: the end is what the master knows of it."""
-        status, run.hearsay = run.hearsay, None
-        if status is not None and run.end is None and self._knows(agent):
+        if run.hearsay is status and run.end is None and self._knows(agent):
             self._ended(agent, run, status=status)
             self._answered(agent, run.name)
 
@@ -325,7 +325,7 @@ class Conversation:
                 continue
             run.grace_s = order.grace_s
             self._health.drop(name)
-            self._calls.append(calls.kill(name, agent.agent_id, grace_s=order.grace_s))
+            self._kill(agent, run, grace_s=order.grace_s)
         if ends:
             self._report(agent.host, m.RunsEnded(tuple(ends)))
         if unknown:
@@ -336,15 +336,18 @@ class Conversation:
         for name in runs:
             run = agent.runs.forget(name)
             if run is not None and run.uuid and not self._away:
-                self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=run.uuid))
+                self._calls.append(calls.acknowledge(name, run.at, uuid=run.uuid))
+
+    def _kill(self, agent: Agent, run: Run, *, grace_s: float) -> None:
+        self._calls.append(calls.kill(run.name, run.at or agent.agent_id, grace_s=grace_s))
 
     # ---- lists ----
 
     def _asked(self, agent: Agent, order: m.ListRuns, now: float) -> None:
         """A list: complete once the master has answered for all that it is asked about."""
-        asked = agent.runs.open_of(order)
-        agent.listing = listing = Listing(order.asked_at, set(asked))
-        self._calls += calls.reconcile(asked, agent.agent_id)
+        before, asked = agent.listing, agent.runs.open_of(order)
+        agent.listing = listing = Listing(order.asked_at, set(asked), now)
+        self._calls += calls.reconcile(listing.unasked(before), agent.agent_id)
         if asked:
             self._times.at(now + LIST_WAIT_S, partial(self._not_listed, agent, listing))
         else:

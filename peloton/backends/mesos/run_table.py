@@ -14,6 +14,9 @@ from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import ListRuns, RunEnd, RunsListed, RunsStarted, StartRun
 from peloton.backends.mesos.statuses import RunAt
 
+LIST_WAIT_S = 10.0
+"""How long a list waits for answers of the master; after it the host is told that nobody knows."""
+
 
 @dataclass(slots=True, eq=False)
 class Run:
@@ -29,6 +32,7 @@ class Run:
     hearsay: Mapping[str, Any] | None = None  # of its end, by the master
     grace_s: float | None = None  # it is to end
     healthy: bool | None = None  # as its host was told
+    at: str = ""  # the id of its agent, which may be another than that which is the host
 
     @property
     def waits(self) -> bool:
@@ -48,11 +52,14 @@ class AgentRuns:
         run = self.runs[order.run] = self.waiting[order.run] = Run(order.run, order)
         return run
 
-    def drop_waiting(self) -> None:
-        """Their orders are void: hosts give them again."""
+    def cut_off(self) -> None:
+        """The connection is lost: orders that wait are void, as hosts give them again, and what the
+        master has told of ends it tells again."""
         for name in self.waiting:
             del self.runs[name]
         self.waiting.clear()
+        for run in self.runs.values():
+            run.hearsay = None
 
     def sent(self, run: Run) -> None:
         """It is launched: whatever becomes of it, an update says so."""
@@ -110,15 +117,25 @@ class AgentRuns:
 
 @dataclass(slots=True)
 class Listing:
-    """A list that a host has asked for: it is complete when these have been answered."""
+    """A list that a host has asked for: it is complete when these have been answered. `since`: when
+    the master was asked for them."""
 
     asked_at: float
     open: set[str]
+    since: float = 0.0
 
     def heard(self, name: str) -> bool:
         """The state of this one is known; whether the list is complete now."""
         self.open.discard(name)
         return not self.open
+
+    def unasked(self, before: Listing | None) -> list[str]:
+        """What the master is to be asked for: nothing that it is about to answer for the list
+        before. A host asks again sooner than a master with much to say has said it all."""
+        if before is None or self.since >= before.since + LIST_WAIT_S:
+            return sorted(self.open)
+        self.since = before.since
+        return sorted(self.open - before.open)
 
 
 def names(runs: Iterable[Run]) -> tuple[str, ...]:
