@@ -156,7 +156,8 @@ class Agents:
 
         Under a new id on the same machine an agent knows nothing of the runs of the one before,
         which has left. One that comes back may have runs still that its host has given up, and
-        nobody says so: they are known again, so that the next list asks for them.
+        nobody says so: they are known again, so that the next list asks for them. Where an agent
+        that is not the host has left, that counts as a change: the host compares.
         """
         listed = self._by_machine(registered := [*registered])
         ids = {host: each["agent_info"]["id"]["value"] for host, each in listed.items()}
@@ -175,12 +176,13 @@ class Agents:
         for agent in left:
             if agent.host not in listed:
                 del self.by_host[agent.host]
-        self._beside = self._not_hosts(registered)
+        before, self._beside = self._beside, self._not_hosts(registered)
+        changed += self._lost_beside(before, changed)
         for agent_id in self._former.agents:
-            agent = self.at(agent_id)
-            if agent is not None:
+            here = self.at(agent_id)
+            if here is not None:
                 for name in self._former.take(agent_id):
-                    agent.runs.found(name).at = agent_id
+                    here.runs.found(name).at = agent_id
         return changed, left
 
     @property
@@ -220,6 +222,12 @@ class Agents:
             for agent_id, host in hosts.items()
             if agent_id not in self._by_id and host in self.by_host
         }
+
+    def _lost_beside(self, before: Mapping[str, Key], changed: Iterable[Agent]) -> list[Agent]:
+        """The agents beside which one has left, but for those that have changed anyhow."""
+        left = [host for id_, host in before.items() if self.at(id_) is None]
+        found = dict.fromkeys(self.by_host[host] for host in left if host in self.by_host)
+        return [agent for agent in found if agent not in changed]
 
     def _told_of(
         self, host: Key, listed: Mapping[str, Any], *, executors: Sequence[Mapping[str, Any]]

@@ -126,6 +126,22 @@ def test_another_agent_becomes_the_host_and_the_runs_of_the_one_before_go_on() -
     assert [each.runs for each in talk.told(m.RunsStarted)] == [(name(1),)]
 
 
+def test_where_an_agent_beside_the_host_leaves_the_host_compares() -> None:
+    talk = Talk.begun(agent("S0"), agent("S1")).running(0)
+    talk.agents(agent("S0", active=False), agent("S1"))
+    talk.clear().agents(agent("S0", active=False), agent("S1"))
+    assert talk.reports == []
+    talk.agents(agent("S1"))
+    assert [type(each) for _, each in talk.reports] == [m.HostAppeared]
+    talk.order(ASK)
+    talk.update(reconciled(name(0), "GONE", "S1"))
+    assert [end.run for end in talk.told(m.RunsListed)[0].ends] == [name(0)]
+    talk.clear().agents(agent("S0"), agent("S1"))
+    talk.update(status(name(0), "RUNNING", "S0", source="SOURCE_MASTER"))
+    assert talk.killed() == [(name(0), 0.0)], "its result is known already"
+    assert [each["agent_id"] for each in talk.called("KILL")] == [{"value": "S0"}]
+
+
 def test_offers_and_executors_of_agents_that_are_not_the_host_are_of_no_use() -> None:
     talk = Talk(KeeperProgram("run it"))
     talk.subscribe(agent("S0"), agent("S1"))
