@@ -154,10 +154,9 @@ class Agents:
         """By the master's lists of agents, and of the executors of this framework: those that are
         new or changed, and those that left.
 
-        Under a new id on the same machine an agent knows nothing of the runs of the one before,
-        which has left. One that comes back may have runs still that its host has given up, and
-        nobody says so: they are known again, so that the next list asks for them. Where an agent
-        that is not the host has left, that counts as a change: the host compares.
+        What went on at an agent that left may do so still: it is known again at the next agent of
+        its host, itself or another one, so that lists ask for it, and it is not begun twice. Where
+        an agent that is not the host has left, that counts as a change: the host compares.
         """
         listed = self._by_machine(registered := [*registered])
         ids = {host: each["agent_info"]["id"]["value"] for host, each in listed.items()}
@@ -166,7 +165,7 @@ class Agents:
             del self._by_id[agent.agent_id]
             self._failing.pop(agent.host, None)
             for run in agent.runs.launched():
-                self._former.keep(run.at or agent.agent_id, run.name)
+                self._former.keep(agent.host, run.name, agent_id=run.at or agent.agent_id)
         infos = _by_agent(executors)
         changed = [
             new
@@ -178,11 +177,10 @@ class Agents:
                 del self.by_host[agent.host]
         before, self._beside = self._beside, self._not_hosts(registered)
         changed += self._lost_beside(before, changed)
-        for agent_id in self._former.agents:
-            here = self.at(agent_id)
-            if here is not None:
-                for name in self._former.take(agent_id):
-                    here.runs.found(name).at = agent_id
+        for host in self._former.hosts:
+            if host in self.by_host:
+                for name, agent_id in self._former.take(host).items():
+                    self.by_host[host].runs.found(name).at = agent_id
         return changed, left
 
     @property

@@ -58,16 +58,35 @@ def test_a_run_that_was_launched_at_an_agent_that_comes_back_is_not_launched_aga
     assert talk.calls == []
 
 
+def test_a_run_that_was_launched_is_not_launched_at_the_next_agent_of_its_host() -> None:
+    """The one before may come back, or its executors may not have noticed yet."""
+    talk = Talk.begun()
+    talk.offer()
+    talk.start(start(0))
+    talk.agents()
+    talk.start(start(1))
+    talk.agents(agent("S7"))
+    talk.order(NOTHING)
+    talk.clear().start(start(0), start(1))
+    talk.offer(offer("O7", "S7"))
+    assert talk.launched() == [[name(1)]]
+    talk.clear().update(reconciled(name(0), "GONE", "S7"))
+    (found,) = talk.told(m.RunsListed)
+    assert [end.run for end in found.ends] == [name(0)]
+
+
 def test_of_what_went_on_at_agents_that_left_only_so_much_is_kept() -> None:
     former = FormerRuns()
-    former.keep("S0", "a")
-    former.keep("S1", "b")
-    for _ in range(NAMES_MAX - 1):
-        former.keep("S2", "c")
-    assert former.agents == ["S1", "S2"] and former.take("S0") == []
-    assert former.take("S1") == ["b"] and former.take("S1") == []
-    former.keep("S3", "d")
-    assert len(former.take("S2")) == NAMES_MAX - 1 and former.agents == ["S3"]
+    former.keep(OTHER, "a", agent_id="S1")
+    for number in range(NAMES_MAX - 1):
+        former.keep(HOST, f"b{number}", agent_id="S0")
+    former.keep(HOST, "b0", agent_id="S2")
+    assert former.hosts == [OTHER, HOST]
+    former.keep(HOST, "one more", agent_id="S0")
+    assert former.hosts == [HOST] and former.take(OTHER) == {}
+    assert len(kept := former.take(HOST)) == NAMES_MAX and kept["b0"] == "S2"
+    former.keep(OTHER, "c", agent_id="S1")
+    assert former.take(OTHER) == {"c": "S1"} and former.hosts == []
 
 
 def test_agents_that_do_not_come_take_no_room_of_those_that_do() -> None:
