@@ -185,7 +185,7 @@ class Conversation:
         elif run.end is None and is_hearsay(status):
             if run.hearsay is None:
                 run.hearsay = status
-                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run, status))
+                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run, of=status))
             return
         else:
             self._ended(agent, run, status=status)
@@ -221,10 +221,10 @@ class Conversation:
         self._health.drop(run.name)
         self._report(agent.host, m.RunsEnded((run.end,)))
 
-    def _believe(self, agent: Agent, run: Run, status: Mapping[str, Any], now: float) -> None:
+    def _believe(self, agent: Agent, run: Run, now: float, *, of: Mapping[str, Any]) -> None:
         """Its executor says nothing more: the end is what the master knows of it."""
-        if run.hearsay is status and run.end is None and self._knows(agent):
-            self._ended(agent, run, status=status)
+        if run.hearsay is of and run.end is None and self._knows(agent):
+            self._ended(agent, run, status=of)
             self._answered(agent, run.name)
 
     # ---- orders ----
