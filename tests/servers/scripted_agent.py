@@ -29,6 +29,8 @@ class ScriptedAgent:
         self.ended: list[tuple[int, str]] = []
         """Earlier containers of executors, by number and id."""
         self.hostnames = ["h1"]
+        self.advertised = ""
+        """Where the master says that it is, if that is somewhere else."""
         self.authorization = ""
         """What a request must carry."""
         self.asked: list[Json] = []
@@ -68,7 +70,10 @@ class ScriptedAgent:
         self.asked.append(call)
         if call["type"] == "GET_AGENTS":
             agents = [
-                {"agent_info": {"hostname": name}, "pid": f"slave(1)@{self.address}"}
+                {
+                    "agent_info": {"hostname": name},
+                    "pid": f"slave(1)@{self.advertised or self.address}",
+                }
                 for name in self.hostnames
             ]
             return 200, {"get_agents": {"agents": agents}}

@@ -117,7 +117,7 @@ class AgentFiles:
         if door is None:
             raise FilesAway(f"host {run.host}: no such agent is registered at the master")
         with contextlib.closing(
-            OperatorApi(door, self._credential, timeout_s=self._timeout_s)
+            OperatorApi(door, self._credential, tls=self._book.tls, timeout_s=self._timeout_s)
         ) as api:
             yield _Agent(api, host=run.host, doubt=partial(self._book.doubt, hostname))
 

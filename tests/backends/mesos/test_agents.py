@@ -118,3 +118,13 @@ def test_attributes_of_text_and_numbers_are_labels() -> None:
         Label(CLUSTER_LABEL, "east"),
     )  # fmt: skip
     assert found.appeared(Key("backend/east")).labels == found.labels
+
+
+def test_the_address_of_an_agent_is_a_label_that_follows_it() -> None:
+    here, there = ("slave(1)@10.0.0.7:5051", "10.0.0.7"), ("slave(1)@[::7]:5051", "::7")
+    found = agents(agent("S0", pid=here[0]))
+    for pid, ip in (here, there):
+        found.told([agent("S0", pid=pid)])
+        host = found.by_host[HOST]
+        assert host.labels == (Label(CLUSTER_LABEL, "east"), Label("host_ip", ip))
+        assert found.machine_of(HOST)[1] == ip
