@@ -247,7 +247,6 @@ class Agents:
             epoch = 0 if agent is None else agent.epoch
             agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
             agent.keeper = None if self.keeper is None else KeeperAt(self.keeper)
-        agent.ip = ip_of(listed.get("pid", ""))
         found = sum_of(of_ours(total, self._role)) - sum_of(others)
         capacity = agent.left_for_tasks(found, executors)
         known = agent.capacity, agent.labels, agent.ports

@@ -347,10 +347,7 @@ class MesosBackend:
             now, agents = self._clock(), self._talk.agents
             if all(agents.at(one["value"]) is not None for one in found if one["value"]):
                 return False
-            if self._ask_times.may_ask(now):
-                return True
-            self._ask_times.soon(now)
-            return False
+            return self._ask_times.may_ask(now)
 
     def _look(self, driver: MesosDriver) -> None:
         """Ask the master for its agents, and tell of them."""

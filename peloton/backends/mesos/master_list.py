@@ -59,8 +59,11 @@ class AskTimes:
         return self._number
 
     def may_ask(self, now: float) -> bool:
-        """Whether the pause is over."""
-        return now >= self._asked_at + PAUSE_S
+        """Whether the pause is over; if not, it is asked after that."""
+        if now >= self._asked_at + PAUSE_S:
+            return True
+        self.soon(now)
+        return False
 
     def soon(self, now: float) -> None:
         """An agent has left, or come during the pause: ask after that. Many leave together, and one
