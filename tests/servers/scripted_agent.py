@@ -28,6 +28,8 @@ class ScriptedAgent:
         self.executors: list[str] = []
         self.ended: list[tuple[int, str]] = []
         """Earlier containers of executors, by number and id."""
+        self.tasks: dict[str, dict[str, str]] = {}
+        """Of executors that live: names by id."""
         self.hostnames = ["h1"]
         self.advertised = ""
         """Where the master says that it is, if that is somewhere else."""
@@ -61,7 +63,13 @@ class ScriptedAgent:
         """`/state`: of those that ended the last one is the newest."""
         self.asked.append({"type": "state"})
         ended = [{"id": name, "directory": f"/work/{name}/{at}"} for at, name in self.ended]
-        live = [{"id": name, "directory": self.sandbox(name)} for name in self.executors]
+        live = [
+            {
+                "id": name, "directory": self.sandbox(name),
+                "tasks": [{"id": k, "name": v} for k, v in self.tasks.get(name, {}).items()],
+            }
+            for name in self.executors
+        ]  # fmt: skip
         ours = {"id": self.framework, "executors": live, "completed_executors": ended}
         return {"frameworks": [{"id": "other", "executors": [{"id": "x"}]}, ours]}
 

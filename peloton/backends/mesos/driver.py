@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any
 
 from peloton.backends.mesos.calls import CallFailed as CallFailed
-from peloton.backends.mesos.calls import CallRefused
+from peloton.backends.mesos.calls import CallRefused, of_framework
 from peloton.backends.mesos.operator_api import (
     Credential,
     HttpDoor,
@@ -140,7 +140,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
 
     def call(self, call: Mapping[str, Any]) -> None:
         """Send one; raises `CallFailed`."""
-        body = {**call, "framework_id": {"value": self.framework_id}}
+        body = of_framework(call, self.framework_id)
         try:
             self._send(body, headers={})
         except Exception as error:

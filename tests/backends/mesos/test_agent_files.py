@@ -91,6 +91,34 @@ def test_a_run_among_the_tasks_of_an_executor_has_a_folder_in_its_sandbox(
     assert read(found, "stdout", run=FarRun("west.h1", RUN[:-1] + "8")) == b"earlier"
 
 
+def test_a_run_of_several_containers_has_the_sandbox_of_their_executor(
+    agent: ScriptedAgent,
+) -> None:
+    run = RUN[:-1] + "7"
+    far, pod = FarRun("west.h1", run), f"{run}.0.2"
+    shared = agent.sandbox(pod)
+    agent.executors = ["many", f"{RUN}.0.2", pod]
+    agent.folders[shared] = {"stdout": b"", "tasks": stat.S_IFDIR | 0o755}
+    agent.folders[f"{shared}/tasks/{run}.1.2"] = {"stdout": b"of the second", "d": stat.S_IFDIR}
+    found = files(agent)
+    assert len(found.listing(far, [])) == 2, "the executor is there, and no container yet"
+    agent.tasks[pod] = {f"{run}.1.2": "side", run: "web"}
+    assert read(found, "side.stdout", run=far) == b"of the second"
+    assert [one.name for one in found.listing(far, [])] == ["stdout", "tasks", "side.stdout"]
+    asked = [call["list_files"]["path"] for call in agent.asked if call["type"] == "LIST_FILES"]
+    assert shared in asked and not [path for path in asked if RUN in path or "many" in path]
+    agent.folders[f"{shared}/tasks/{run}"] = {"stdout": b"of the first"}
+    assert read(found, "web.stdout", run=far) == b"of the first", "it has begun"
+
+
+def test_executors_of_several_containers_hide_no_other(agent: ScriptedAgent) -> None:
+    run = RUN[:-1] + "7"
+    pods = [f"{RUN}{at}.0.2" for at in range(agent_files.EXECUTORS_MAX)]
+    agent.executors = [*pods, "many"]
+    agent.folders[agent.sandbox("many") + f"/runs/{run}"] = {"stdout": b"of many"}
+    assert read(files(agent), "stdout", run=FarRun("west.h1", run)) == b"of many"
+
+
 @pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFDIR, stat.S_IFSOCK, stat.S_IFCHR])
 def test_only_regular_files_are_asked_for(agent: ScriptedAgent, kind: int) -> None:
     """An agent would wait for the writer of a pipe."""
