@@ -26,7 +26,7 @@ from peloton.backends.mesos.keeper_tasks import (
     KeeperAt,
     KeeperProgram,
 )
-from peloton.backends.mesos.run_table import AgentRuns, Listing
+from peloton.backends.mesos.run_table import AgentRuns, Listing, Run
 from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
 from peloton.placement.conditions import HOST_IP
 from peloton.placement.messages import Label
@@ -68,6 +68,10 @@ class Agent:
     def believes_in(self, run: str) -> bool:
         """Whether we know this run, or its host has asked how it is."""
         return run in self.runs.runs or (self.listing is not None and run in self.listing.open)
+
+    def where(self, run: Run) -> str:
+        """The id of the agent that has this run of its host."""
+        return run.at or self.agent_id
 
     def appeared(self, backend: Key) -> HostAppeared:
         """What the host is told."""
@@ -167,7 +171,7 @@ class Agents:
             del self._by_id[agent.agent_id]
             self._failing.pop(agent.host, None)
             for run in agent.runs.launched():
-                self._former.keep(agent.host, run.name, agent_id=run.at or agent.agent_id)
+                self._former.keep(agent.host, run.name, agent_id=agent.where(run))
         infos = _by_agent(executors)
         changed = [
             new

@@ -199,14 +199,14 @@ class Conversation:
         if run.has_ended(task):
             # If its own executor has said that it is over, this is an old word of the master.
             if task not in run.uuids and status["state"] != "TASK_KILLING":
-                self._kill(agent, run, (task,), grace_s=0.0)
+                self._kill(agent.where(run), (task,), grace_s=0.0)
             return
         agent.runs.sent(run)
         if phase_of(status) is RunAt.RUNNING and not run.runs(task):
             if run.begin(task, status):
                 self._report(agent.host, started([run]))
             if run.grace_s is not None:  # the order to end it came before the agent had it
-                self._kill(agent, run, (task,), grace_s=run.grace_s)
+                self._kill(agent.where(run), (task,), grace_s=run.grace_s)
         well = told_health(status)
         if well is not None and well != run.healthy and run.grace_s is None:
             run.healthy = well
@@ -226,7 +226,7 @@ class Conversation:
         agent.runs.ended(run, end)
         self._health.drop(run.name)
         self._report(agent.host, m.RunsEnded((end,)))
-        self._kill(agent, run, left, grace_s=0.0)
+        self._kill(agent.where(run), left, grace_s=0.0)
 
     def _believe(self, agent: Agent, run: Run, now: float, *, of: Mapping[str, Any]) -> None:
         """Its executor says nothing more: the end is what the master knows of it."""
@@ -337,7 +337,7 @@ class Conversation:
                 continue
             run.grace_s = order.grace_s
             self._health.drop(name)
-            self._kill(agent, run, run.open_tasks, grace_s=order.grace_s)
+            self._kill(agent.where(run), run.open_tasks, grace_s=order.grace_s)
         if ends:
             self._report(agent.host, m.RunsEnded(tuple(ends)))
         if unknown:
@@ -380,8 +380,7 @@ class Conversation:
     def _tell_of(self, agent: Agent) -> None:
         self._report(agent.host, agent.appeared(self._backend))
 
-    def _kill(self, agent: Agent, run: Run, tasks: Iterable[str], *, grace_s: float) -> None:
-        where = run.at or agent.agent_id
+    def _kill(self, where: str, tasks: Iterable[str], *, grace_s: float) -> None:
         self._calls += [calls.kill(task, where, grace_s=grace_s) for task in tasks]
 
     def _report(self, host: Key, report: Report) -> None:
