@@ -2,6 +2,9 @@
 
 An agent that registers under a new id on the same hostname is the same host. Must not know what
 runs there.
+
+Of several agents on one machine one is the host. Others get nothing to do, but what runs there is
+that host's: one of them may have been it before, or for the daemon before us.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import msgspec
 
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
+from peloton.backends.mesos.former_runs import FormerRuns
+from peloton.backends.mesos.groups import Seat
 from peloton.backends.mesos.keeper_ends import killed_before_it, lacks_executor, speaks
 from peloton.backends.mesos.keeper_tasks import (
     EXECUTOR_NEED,
@@ -21,7 +26,7 @@ from peloton.backends.mesos.keeper_tasks import (
     KeeperAt,
     KeeperProgram,
 )
-from peloton.backends.mesos.run_table import AgentRuns, Listing
+from peloton.backends.mesos.run_table import AgentRuns, Listing, Run
 from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
 from peloton.placement.conditions import HOST_IP
 from peloton.placement.messages import Label
@@ -64,13 +69,18 @@ class Agent:
         """Whether we know this run, or its host has asked how it is."""
         return run in self.runs.runs or (self.listing is not None and run in self.listing.open)
 
+    def where(self, run: Run) -> str:
+        """The id of the agent that has this run of its host."""
+        return run.at or self.agent_id
+
     def appeared(self, backend: Key) -> HostAppeared:
         """What the host is told."""
         return HostAppeared(self.capacity, self.labels, backend, self.ports)
 
 
 class Agents:
-    """The agents of one cluster, by host and by id. One that has left is not remembered."""
+    """The agents of one cluster, by host and by id. Of one that has left only the names of its runs
+    are remembered."""
 
     keeper: KeeperProgram | None = None
     """Our own executor, set before there are any; None: all tasks run by those of Mesos."""
@@ -79,6 +89,10 @@ class Agents:
         self._cluster, self._role = cluster, role
         self.by_host: dict[Key, Agent] = {}
         self._by_id: dict[str, Agent] = {}
+        self._beside: dict[str, Key] = {}
+        """Agents that are not the host of their machine, by id."""
+        self._former = FormerRuns()
+        self._told = 0
         self._failing: dict[Key, float] = {}
         """The hosts where our own executor cannot be started, and since when, in that order."""
 
@@ -93,8 +107,13 @@ class Agents:
         return name, "" if agent is None else agent.ip
 
     def of(self, agent_id: str) -> Agent | None:
-        """The agent of this id."""
+        """The agent of this id, which is a host."""
         return self._by_id.get(agent_id)
+
+    def at(self, agent_id: str) -> Agent | None:
+        """The agent that is the host of the machine on which this one is: mostly itself."""
+        host = self._beside.get(agent_id)
+        return self._by_id.get(agent_id) if host is None else self.by_host.get(host)
 
     def heard_failure(self, what: Mapping[str, Any], now: float) -> None:
         """An agent has left, which its list says as well, or an executor of it has ended."""
@@ -107,13 +126,16 @@ class Agents:
 
     def learn_of_keeper(self, agent: Agent, status: Mapping[str, Any]) -> None:
         """An update may say that our executor is there, or that it is not."""
-        if agent.keeper is not None and lacks_executor(status):
-            agent.keeper.missing()
-        elif agent.keeper is not None and speaks(status):
-            agent.keeper.spoke()
+        keeper = agent.keeper
+        if keeper is None or (status.get("agent_id") or {}).get("value") != agent.agent_id:
+            return
+        if lacks_executor(status):
+            keeper.missing()
+        elif speaks(status):
+            keeper.spoke()
             self._failing.pop(agent.host, None)
-        elif agent.keeper is not None and killed_before_it(status):
-            agent.keeper.needed_no_more(status["executor_id"]["value"])
+        elif killed_before_it(status):
+            keeper.needed_no_more(status["executor_id"]["value"])
 
     def try_again(self, now: float) -> None:
         """Where our own executor could not be started long ago, it may be tried again."""
@@ -124,6 +146,12 @@ class Agents:
             if keeper is not None:
                 keeper.try_again()
 
+    def is_news(self, number: int) -> bool:
+        """Whether the list of this number is to be told: not once a later one was."""
+        newest = number >= self._told
+        self._told = max(number, self._told)
+        return newest
+
     def told(
         self,
         registered: Iterable[Mapping[str, Any]],
@@ -132,15 +160,18 @@ class Agents:
         """By the master's lists of agents, and of the executors of this framework: those that are
         new or changed, and those that left.
 
-        Under a new id on the same machine an agent knows nothing of the runs of the one before,
-        which has left.
+        What went on at an agent that left may do so still: it is known again at the next agent of
+        its host, itself or another one, so that lists ask for it, and it is not begun twice. Where
+        an agent that is not the host has left, that counts as a change: the host compares.
         """
-        listed = self._by_machine(registered)
+        listed = self._by_machine(registered := [*registered])
         ids = {host: each["agent_info"]["id"]["value"] for host, each in listed.items()}
         left = [agent for host, agent in self.by_host.items() if ids.get(host) != agent.agent_id]
         for agent in left:
             del self._by_id[agent.agent_id]
             self._failing.pop(agent.host, None)
+            for run in agent.runs.launched():
+                self._former.keep(agent.host, run.name, agent_id=agent.where(run))
         infos = _by_agent(executors)
         changed = [
             new
@@ -150,6 +181,12 @@ class Agents:
         for agent in left:
             if agent.host not in listed:
                 del self.by_host[agent.host]
+        before, self._beside = self._beside, self._not_hosts(registered)
+        changed += self._lost_beside(before, changed)
+        for host in self._former.hosts:
+            if host in self.by_host:
+                for name, agent_id in self._former.take(host).items():
+                    self.by_host[host].runs.found(Seat(name))[0].at = agent_id
         return changed, left
 
     @property
@@ -179,6 +216,22 @@ class Agents:
                 if host not in found or info["id"]["value"] in self._by_id:
                     found[host] = each
         return found
+
+    def _not_hosts(self, registered: Iterable[Mapping[str, Any]]) -> dict[str, Key]:
+        """The agents of machines that another agent is the host of, connected or not."""
+        infos = (each["agent_info"] for each in registered)
+        hosts = {one["id"]["value"]: self.host_of(one["hostname"]) for one in infos}
+        return {
+            agent_id: host
+            for agent_id, host in hosts.items()
+            if agent_id not in self._by_id and host in self.by_host
+        }
+
+    def _lost_beside(self, before: Mapping[str, Key], changed: Iterable[Agent]) -> list[Agent]:
+        """The agents beside which one has left, but for those that have changed anyhow."""
+        left = [host for id_, host in before.items() if self.at(id_) is None]
+        found = dict.fromkeys(self.by_host[host] for host in left if host in self.by_host)
+        return [agent for agent in found if agent not in changed]
 
     def _told_of(
         self, host: Key, listed: Mapping[str, Any], *, executors: Sequence[Mapping[str, Any]]

@@ -321,7 +321,7 @@ class MesosBackend:
                 self._talk.told_agents(listed, now)
             self._talk.heard(event, now)
             if kind == "FAILURE" and not event["failure"].get("executor_id"):
-                self._ask_times.one_left(now)
+                self._ask_times.soon(now)
             reports = self._taken()
         self._tell(reports)
         if kind == "SUBSCRIBED":
@@ -344,9 +344,10 @@ class MesosBackend:
         if event.get("type") == "UPDATE":
             found.append(event["update"]["status"].get("agent_id", {"value": ""}))
         with self._lock:
-            if not self._ask_times.may_ask(self._clock()):
+            now, agents = self._clock(), self._talk.agents
+            if all(agents.at(one["value"]) is not None for one in found if one["value"]):
                 return False
-            return any(self._talk.agents.of(one["value"]) is None for one in found if one["value"])
+            return self._ask_times.may_ask(now)
 
     def _look(self, driver: MesosDriver) -> None:
         """Ask the master for its agents, and tell of them."""
@@ -382,10 +383,11 @@ class MesosBackend:
 
     def _agents(self, driver: MesosDriver) -> MasterList:
         with self._lock:
-            self._ask_times.asked(self._clock())
+            number = self._ask_times.asked(self._clock())
         framework = self._framework
         with_executors = framework.keeper is not None
-        return master_list(driver.ask, framework.framework_id, executors=with_executors)
+        found = master_list(driver.ask, framework.framework_id, executors=with_executors)
+        return found._replace(number=number)
 
     def _taken(self) -> list[Envelope]:
         """Reports to carry away; calls go to the thread that sends, which is also woken where it

@@ -14,8 +14,8 @@ How the promises of `port.py` are kept:
 - *Lists.* The master is asked for each run that the host believes in or that we have launched, and
   for all there are after each subscription and every while. A list is given once all have been
   answered for.
-- *Hosts come and go.* Nothing is remembered of an agent that has left, nor of runs that waited for
-  an offer when the connection was lost: Mesos and the hosts say again what is true.
+- *Hosts come and go.* Of an agent that has left the names of its runs are remembered, but not those
+  that waited for an offer, then or when the connection was lost: hosts order them again.
 
 An order that finds no offer waits for one, and asks for it (`REVIVE`); after `OFFER_WAIT_S` the run
 ends as lost, without fault of its program, so that its task goes to another host.
@@ -118,11 +118,13 @@ class Conversation:
         self.uses.clear()
         for agent in self.agents.by_host.values():
             agent.listing = None
-            agent.runs.drop_waiting()
+            agent.runs.cut_off()
             self._report(agent.host, m.BackendDown(text))
 
     def told_agents(self, listed: MasterList, now: float) -> None:
-        """The master's lists of agents, and of our executors there."""
+        """The master's lists of agents, and of our executors there, unless newer ones were told."""
+        if not self.agents.is_news(listed.number):
+            return
         self.agents.try_again(now)
         changed, left = self.agents.told(listed.agents, listed.executors)
         for agent in left:
@@ -131,8 +133,8 @@ class Conversation:
             self._report(agent.host, m.HostLeft(LEFT))
         for agent in changed:
             self._announcements.announce(agent, now)
-            for status in self._early.take(agent.agent_id):
-                self._updated(status, now)
+        for status in self._early.take_known(self.agents.at):
+            self._updated(status, now)
         if changed and self._early.take_missed():
             self._reconciliation.now(now)
 
@@ -162,29 +164,31 @@ class Conversation:
 
     def _updated(self, status: Mapping[str, Any], now: float) -> None:
         agent_id = (status.get("agent_id") or {}).get("value", "")
-        agent = self.agents.of(agent_id)
+        agent, phase = self.agents.at(agent_id), phase_of(status)
         if agent is None:
-            self._early.keep(agent_id, status)
+            if phase is not RunAt.UNKNOWN:
+                self._early.keep(agent_id, status)
             return
         self.agents.learn_of_keeper(agent, status)
-        task, phase, seat = status["task_id"]["value"], phase_of(status), seat_of(status)
+        task, seat = status["task_id"]["value"], seat_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
-            self._calls.append(calls.acknowledge(task, agent.agent_id, uuid=status["uuid"]))
+            self._calls.append(calls.acknowledge(task, agent_id, uuid=status["uuid"]))
         if phase is RunAt.UNKNOWN:
             return
         if is_repeat_of_a_launch(status):
-            self._calls += calls.reconcile((task,), agent.agent_id)
+            self._calls += calls.reconcile((task,), agent_id)
             return
         if is_hearsay(status) and not agent.believes_in(seat.run):
             return  # the host may have forgotten it just now; if not, its own update comes
         run, learned = agent.runs.found(seat)
+        run.at = agent_id
         if learned:
             self._calls += self._lists.learned(agent, run, task=task)
         if phase is not RunAt.ENDED:
             self._goes_on(agent, run, status=status, now=now)
         elif is_hearsay(status) and not run.has_ended(task):
             if run.hearsay.setdefault(task, status) is status:
-                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run, task=task))
+                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run, of=status))
             return
         else:
             self._ended(agent, run, status=status)
@@ -195,14 +199,14 @@ class Conversation:
         if run.has_ended(task):
             # If its own executor has said that it is over, this is an old word of the master.
             if task not in run.uuids and status["state"] != "TASK_KILLING":
-                self._kill(agent, (task,), grace_s=0.0)
+                self._kill(agent.where(run), (task,), grace_s=0.0)
             return
         agent.runs.sent(run)
         if phase_of(status) is RunAt.RUNNING and not run.runs(task):
             if run.begin(task, status):
                 self._report(agent.host, started([run]))
             if run.grace_s is not None:  # the order to end it came before the agent had it
-                self._kill(agent, (task,), grace_s=run.grace_s)
+                self._kill(agent.where(run), (task,), grace_s=run.grace_s)
         well = told_health(status)
         if well is not None and well != run.healthy and run.grace_s is None:
             run.healthy = well
@@ -222,13 +226,16 @@ class Conversation:
         agent.runs.ended(run, end)
         self._health.drop(run.name)
         self._report(agent.host, m.RunsEnded((end,)))
-        self._kill(agent, left, grace_s=0.0)
+        self._kill(agent.where(run), left, grace_s=0.0)
 
-    def _believe(self, agent: Agent, run: Run, now: float, *, task: str) -> None:
+    def _believe(self, agent: Agent, run: Run, now: float, *, of: Mapping[str, Any]) -> None:
         """Its executor says nothing more: the end is what the master knows of it."""
-        status = run.hearsay.pop(task)
+        task = of["task_id"]["value"]
+        if run.hearsay.get(task) is not of:  # there was an outage since
+            return
+        del run.hearsay[task]
         if not run.has_ended(task) and self._knows(agent):
-            self._ended(agent, run, status=status)
+            self._ended(agent, run, status=of)
             self._lists.answered(agent, run, task=task)
 
     # ---- orders ----
@@ -330,7 +337,7 @@ class Conversation:
                 continue
             run.grace_s = order.grace_s
             self._health.drop(name)
-            self._kill(agent, run.open_tasks, grace_s=order.grace_s)
+            self._kill(agent.where(run), run.open_tasks, grace_s=order.grace_s)
         if ends:
             self._report(agent.host, m.RunsEnded(tuple(ends)))
         if unknown:
@@ -340,8 +347,10 @@ class Conversation:
         """Where the acknowledgement is lost, the end is delivered, reported and forgotten again."""
         for name in runs:
             run = agent.runs.forget(name)
-            for task, uuid in run.uuids.items() if run is not None and not self._away else ():
-                self._calls.append(calls.acknowledge(task, agent.agent_id, uuid=uuid))
+            if run is None or self._away:
+                continue
+            for task, uuid in run.uuids.items():
+                self._calls.append(calls.acknowledge(task, run.at, uuid=uuid))
 
     # ---- times ----
 
@@ -371,8 +380,8 @@ class Conversation:
     def _tell_of(self, agent: Agent) -> None:
         self._report(agent.host, agent.appeared(self._backend))
 
-    def _kill(self, agent: Agent, tasks: Iterable[str], *, grace_s: float) -> None:
-        self._calls += [calls.kill(task, agent.agent_id, grace_s=grace_s) for task in tasks]
+    def _kill(self, where: str, tasks: Iterable[str], *, grace_s: float) -> None:
+        self._calls += [calls.kill(task, where, grace_s=grace_s) for task in tasks]
 
     def _report(self, host: Key, report: Report) -> None:
         self._reports.append(Envelope(host, report, sender=self._backend))

@@ -7,11 +7,12 @@ task that has been begun anew elsewhere would go on unseen. Must not say what an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 KEPT_MAX = 10_000
-"""Tasks of which an update is kept; those of more are missed, and all are to be asked for."""
+"""Tasks of which an update is kept; of more the oldest are missed, and all are to be asked for: an
+agent that never comes must not take the room of those that do."""
 
 
 class EarlyUpdates:
@@ -24,14 +25,26 @@ class EarlyUpdates:
 
     def keep(self, agent_id: str, status: Mapping[str, Any]) -> None:
         """Keep this one until its agent is known."""
-        kept = self._kept.get(agent_id, {})
         name = status["task_id"]["value"]
-        before = kept.get(name)
+        before = self._kept.get(agent_id, {}).get(name)
         if before is None and self._count >= KEPT_MAX:
-            self._missed = True
-        elif before is None or status.get("uuid") or not before.get("uuid"):
+            self._drop_oldest()
+        if before is None or status.get("uuid") or not before.get("uuid"):
             self._count += before is None
-            self._kept.setdefault(agent_id, kept)[name] = status
+            self._kept.setdefault(agent_id, {})[name] = status
+
+    def _drop_oldest(self) -> None:
+        agent_id, kept = next(iter(self._kept.items()))
+        del kept[next(iter(kept))]
+        if not kept:
+            del self._kept[agent_id]
+        self._count -= 1
+        self._missed = True
+
+    def take_known(self, knows: Callable[[str], Any]) -> list[Mapping[str, Any]]:
+        """Those of all agents that are known by now."""
+        known = [agent_id for agent_id in self._kept if knows(agent_id) is not None]
+        return [status for agent_id in known for status in self.take(agent_id)]
 
     def take(self, agent_id: str) -> list[Mapping[str, Any]]:
         """Those of an agent, in order; they are not kept any more."""

@@ -35,13 +35,18 @@ class Lists:
         self._times, self._tell, self._knows = times, tell, knows
 
     def asked(self, agent: Agent, order: ListRuns, now: float) -> list[calls.Call]:
-        """A host asks for one; what the master is to be asked for it."""
-        asked = agent.runs.open_of(order)
-        agent.listing = listing = Listing(order.asked_at, set(asked))
+        """A host asks for one; what the master is to be asked for it: nothing that it is about to
+        answer for the one before. A host asks again sooner than a master with much to say has said
+        it all."""
+        before, asked = agent.listing, agent.runs.open_of(order)
+        agent.listing = listing = Listing(order.asked_at, set(asked), now)
         if asked:
             self._times.at(now + LIST_WAIT_S, partial(self._not_listed, agent, listing))
         else:
             self._give(agent, listing)
+        if before is not None and now < before.since + LIST_WAIT_S:
+            listing.since = before.since
+            asked = [task for task in asked if task not in before.open]
         return calls.reconcile(asked, agent.agent_id)
 
     def learned(self, agent: Agent, run: Run, *, task: str) -> list[calls.Call]:

@@ -16,10 +16,12 @@ PAUSE_S = 1.0
 
 
 class MasterList(NamedTuple):
-    """What the master has: agents, and executors of this framework."""
+    """What the master has: agents, and executors of this framework. `number`: of the question; two
+    threads may ask, and what is told last may have been asked first."""
 
     agents: Sequence[Mapping[str, Any]] = ()
     executors: Sequence[Mapping[str, Any]] = ()
+    number: int = 0
 
 
 def master_list(
@@ -42,6 +44,7 @@ class AskTimes:
 
     def __init__(self) -> None:
         self._asked_at = float("-inf")
+        self._number = 0
         self.next_at = float("-inf")
         """The time of the next question that nothing else brings about."""
 
@@ -49,16 +52,22 @@ class AskTimes:
         """The next one is after the usual time."""
         self.next_at = now + AGAIN_S
 
-    def asked(self, now: float) -> None:
-        """It is asked now."""
+    def asked(self, now: float) -> int:
+        """It is asked now; the number of this question."""
         self._asked_at = now
+        self._number += 1
+        return self._number
 
     def may_ask(self, now: float) -> bool:
-        """Whether the pause is over."""
-        return now >= self._asked_at + PAUSE_S
+        """Whether the pause is over; if not, it is asked after that."""
+        if now >= self._asked_at + PAUSE_S:
+            return True
+        self.soon(now)
+        return False
 
-    def one_left(self, now: float) -> None:
-        """An agent has left: ask soon. Many leave together, and one list says it of all."""
+    def soon(self, now: float) -> None:
+        """An agent has left, or come during the pause: ask after that. Many leave together, and one
+        list says it of all."""
         self.next_at = min(self.next_at, max(now, self._asked_at + PAUSE_S))
 
     def is_due(self, now: float) -> bool:

@@ -34,6 +34,7 @@ class Run:
     hearsay: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     grace_s: float | None = None  # it is to end
     healthy: bool | None = None  # as its host was told
+    at: str = ""  # the id of its agent, which may be another than that which is the host
 
     @property
     def waits(self) -> bool:
@@ -114,11 +115,14 @@ class AgentRuns:
         run.group = Group(order.run, len(names), names=names) if names else None
         return run
 
-    def drop_waiting(self) -> None:
-        """Their orders are void: hosts give them again."""
+    def cut_off(self) -> None:
+        """The connection is lost: orders that wait are void, as hosts give them again, and what the
+        master has told of ends it tells again."""
         for name in self.waiting:
             del self.runs[name]
         self.waiting.clear()
+        for run in self.runs.values():
+            run.hearsay.clear()
 
     def sent(self, run: Run) -> None:
         """It is launched: whatever becomes of it, an update says so."""
@@ -186,10 +190,12 @@ class AgentRuns:
 
 @dataclass(slots=True)
 class Listing:
-    """A list that a host has asked for: it is complete when these tasks have been answered for."""
+    """A list that a host has asked for: it is complete when these tasks have been answered for.
+    `since`: when the master was asked for them."""
 
     asked_at: float
     open: set[str]
+    since: float = 0.0
 
     def heard(self, tasks: Iterable[str]) -> bool:
         """The state of these is known; whether the list is complete now."""

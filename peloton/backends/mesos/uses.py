@@ -109,7 +109,7 @@ class Uses:
         yes: list[str] = []
         no: list[str] = []
         for each in asked.get("inverse_offers", ()):
-            agent = agents.of((each.get("agent_id") or {}).get("value", ""))
+            agent = agents.at((each.get("agent_id") or {}).get("value", ""))
             said = self._said.get(agent.host) if agent is not None else None
             leaves = said is not None and said.use != HostUse.IN_USE
             (yes if leaves else no).append(each["id"]["value"])

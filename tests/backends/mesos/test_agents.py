@@ -7,6 +7,7 @@ from typing import Any
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.agents import CLUSTER_LABEL, Agents
 from peloton.backends.mesos.groups import Seat
+from peloton.backends.mesos.statuses import RunAt
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.words import ROLE, agent, allocated, ports, reserved, scalar
@@ -34,14 +35,16 @@ def test_an_agent_is_the_host_of_its_machine() -> None:
     assert made.told([agent("S0", "h0")]) == ([], []), "nothing is new"
 
 
-def test_a_new_id_on_the_same_machine_is_the_same_host_and_knows_no_run() -> None:
+def test_a_new_id_on_the_same_machine_is_the_same_host_and_asks_for_what_went_on() -> None:
     made = agents(agent("S0"))
     old = made.by_host[HOST]
     old.epoch, old.confirmed = 3, True
     old.runs.found(Seat("r"))
     (new,), left = made.told([agent("S1")])
     assert left == [old] and made.by_host == {HOST: new} and made.of("S0") is None
-    assert (new.agent_id, new.epoch, new.confirmed, new.runs.runs) == ("S1", 3, False, {})
+    assert (new.agent_id, new.epoch, new.confirmed) == ("S1", 3, False)
+    (run,) = new.runs.launched()
+    assert (run.name, run.at, run.phase) == ("r", "S0", RunAt.COMING)
     assert made.is_here(new) and not made.is_here(old)
 
 

@@ -61,6 +61,11 @@ class Link:
     def hear(self, kind: str, **what: Any) -> None:
         self.it._heard(self.driver, {"type": kind, kind.lower(): what})
 
+    @property
+    def hosts(self) -> set[Key]:
+        """Those that there are."""
+        return {*self.it._talk.agents.by_host}
+
     def next_look(self) -> float:
         """When the thread that sends will ask for agents."""
         return self.it._ask_times.next_at
@@ -132,6 +137,36 @@ def test_agents_that_leave_together_are_one_list_after_a_pause() -> None:
     assert link.driver.questions == LISTS * 2
     link.hear("FAILURE", agent_id={"value": "S0"})
     assert link.next_look() == link.now + PAUSE_S, "the list may be older than that"
+
+
+def test_an_agent_that_comes_right_after_a_list_is_in_one_after_the_pause() -> None:
+    link = Link()
+    link.now += 0.1
+    link.driver.agents = (agent("S0", "h0"), agent("S1", "h1"))
+    link.hear("OFFERS", offers=[offer("O1", "S0")])
+    assert link.next_look() > link.now + PAUSE_S
+    link.hear("OFFERS", offers=[offer("O2", "S1")])
+    assert link.driver.questions == LISTS and link.next_look() == 100.0 + PAUSE_S
+    link.now += 2 * PAUSE_S
+    link.hear("OFFERS", offers=[offer("O3", "S1")])
+    assert link.driver.questions == LISTS * 2 and Key("host/east.h1") in link.hosts
+
+
+def test_an_agent_beside_the_host_is_no_reason_to_ask_for_agents() -> None:
+    link = Link(agent("S0", "h0"), agent("S1", "h0"))
+    link.now += 2 * PAUSE_S
+    link.hear("OFFERS", offers=[offer("O1", "S1")])
+    link.hear("UPDATE", status=status("r", "RUNNING", "S1", uuid="u"))
+    assert link.driver.questions == LISTS
+
+
+def test_a_list_that_took_longer_than_the_next_one_changes_nothing() -> None:
+    link = Link()
+    older = link.it._agents(link.driver)
+    link.driver.agents = (agent("S0", "h0"), agent("S1", "h1"))
+    link.it._look(link.driver)
+    link.it._talk.told_agents(older, link.now)
+    assert Key("host/east.h1") in link.hosts
 
 
 def test_whoever_sends_is_woken_for_agents_that_left() -> None:

@@ -277,3 +277,16 @@ def test_an_error_of_the_agent_is_the_end() -> None:
     talk.hear("ERROR", message="no such executor")
     talk.it.asked_to_end()
     assert talk.it.over == "no such executor"
+
+
+@pytest.mark.parametrize("how", ["guardian_gone", "asked_to_end"])
+def test_what_is_launched_at_an_executor_that_is_over_does_not_go_on(how: str) -> None:
+    """The agent has not noticed yet; once it does, others run in its place."""
+    talk = Spoken()
+    talk.connect()
+    getattr(talk.it, how)()
+    talk.launch(task("a"))
+    assert talk.it.kills == [("a", 0.0)] and len(talk.it.launches) == 1
+    talk.it.ended("a", end("KILLED", None), at=1.0)
+    told = [] if how == "guardian_gone" else [("a", "TASK_DROPPED")]
+    assert states(talk.updates()) == told

@@ -138,6 +138,8 @@ class ExecutorTalk:
         except (KeyError, ValueError, TypeError):
             request = {"run": name}  # which the keeper refuses
         self.launches.append(request)
+        if self._over:  # nobody else would end it
+            self.kills.append((name, 0.0))
 
     def _kill(self, what: Mapping[str, Any]) -> None:
         name = what["task_id"]["value"]
