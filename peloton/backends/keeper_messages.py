@@ -17,9 +17,10 @@ from peloton.backends.keeper.kinds import RUN_ID
 from peloton.backends.keeper.limits import ENFORCE
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_pods import ContainerOfRun as ContainerOfRun
-from peloton.backends.keeper_pods import ContainersMoved, read_containers
+from peloton.backends.keeper_pods import ContainersMoved as ContainersMoved
 from peloton.backends.keeper_pods import PodPart as PodPart
 from peloton.backends.keeper_pods import RunPod as RunPod
+from peloton.backends.keeper_pods import read_containers
 
 RunStateName = Literal["queued", "running", "ended"]
 OutcomeName = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]

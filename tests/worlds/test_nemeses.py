@@ -198,7 +198,7 @@ NOT_SENT = {
             *(("backend", "ContainersNoted"), ("host", "ContainersReported")),
             *(("host", "ContainersSeen"), ("task", "ContainersChanged")),
         ],
-        "simulated runs have single containers: test_containers tells of several, and loses words",
+        "simulated runs have one container: test_containers tells of several, and loses words",
     ),
     **dict.fromkeys(
         [
