@@ -16,7 +16,6 @@ from peloton.gateway.container_status import container_statuses
 from peloton.gateway.pod_specs import image_of, pod_spec_of
 from peloton.gateway.texts import pod_name
 
-Told = Iterable[ContainerEnd]
 POD_STATE, CONTAINER_STATE = "POD_STATE_", "CONTAINER_STATE_"
 _POD_STATES: dict[str, Any] = dict(pod.PodState.items())
 _CONTAINER_STATES: dict[str, Any] = dict(pod.ContainerState.items())
@@ -37,7 +36,7 @@ def pod_info_of(
     info: task.TaskInfo,
     outcome: RunOutcome | None = None,
     *,
-    told: Told = (),
+    told: Iterable[ContainerEnd] = (),
     status_only: bool = False,
 ) -> pod.PodInfo:
     """A run of a pod, with its outcome if it has ended, else what was told of its containers; with
@@ -49,7 +48,7 @@ def pod_info_of(
 
 
 def pod_summary_of(
-    info: task.TaskInfo, outcome: RunOutcome | None = None, *, told: Told = ()
+    info: task.TaskInfo, outcome: RunOutcome | None = None, *, told: Iterable[ContainerEnd] = ()
 ) -> pod.PodSummary:
     """What a listing says of a pod."""
     name = pod_name(info.jobId.value, info.instanceId)
@@ -57,7 +56,7 @@ def pod_summary_of(
 
 
 def pod_status_of(
-    info: task.TaskInfo, outcome: RunOutcome | None = None, *, told: Told = ()
+    info: task.TaskInfo, outcome: RunOutcome | None = None, *, told: Iterable[ContainerEnd] = ()
 ) -> pod.PodStatus:
     """What has become of a run; of several containers by its outcome, if it has ended, else by
     what was told of them."""
