@@ -41,7 +41,7 @@ class ContainerNews:
         self.wake_at: float | None = None
         """When `due` is to be called next; None before its first call."""
 
-    def moved(self, host: str, run: str, containers: tuple[ContainerEnd, ...]) -> None:
+    def moved(self, host: str, run: str, *, containers: tuple[ContainerEnd, ...]) -> None:
         """The containers of a run are so far: told at once, unless that is known."""
         number = steps_of(containers)
         with self._lock:

@@ -464,7 +464,7 @@ class ProcessBackend:
         """Of a run of a single container nothing is told."""
         if told.containers:
             found = tuple(_container_end(one) for one in told.containers)
-            self._containers.moved(host, self._ids.name(told.run_id), found)
+            self._containers.moved(host, self._ids.name(told.run_id), containers=found)
 
     def _unknown(self, report: km.RunUnknown) -> None:
         """The host ordered to kill a run that the keeper does not know. It waits for an end that

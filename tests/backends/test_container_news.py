@@ -48,10 +48,10 @@ def noted(run: str, number: int) -> ContainersNoted:
 
 def test_each_step_is_told_at_once_and_again_until_it_is_confirmed() -> None:
     told = Told()
-    told.news.moved("h", "r", STEPS[0])
+    told.news.moved("h", "r", containers=STEPS[0])
     assert told.take() == [], "nothing has happened"
     told.news.due(0.0)
-    told.news.moved("h", "r", STEPS[1])
+    told.news.moved("h", "r", containers=STEPS[1])
     assert told.changes == [("h", RunContainers("r", 1, STEPS[1]))]
     assert told.take() == [("r", 1)]
     assert told.news.wake_at == REPEAT_S
@@ -61,7 +61,7 @@ def test_each_step_is_told_at_once_and_again_until_it_is_confirmed() -> None:
     assert told.take() == []
     told.news.due(2 * REPEAT_S)
     assert told.take() == [("r", 1)]
-    told.news.moved("h", "r", STEPS[2])
+    told.news.moved("h", "r", containers=STEPS[2])
     told.news.noted(noted("r", 1))
     told.news.due(3 * REPEAT_S)
     told.news.due(4 * REPEAT_S)
@@ -69,23 +69,23 @@ def test_each_step_is_told_at_once_and_again_until_it_is_confirmed() -> None:
     told.news.noted(noted("r", 2))
     told.news.due(5 * REPEAT_S)
     told.news.due(6 * REPEAT_S)
-    told.news.moved("h", "r", STEPS[2])
+    told.news.moved("h", "r", containers=STEPS[2])
     assert told.take() == [], "a list says what is known"
 
 
 def test_what_is_listed_late_takes_nothing_back() -> None:
     told = Told()
-    told.news.moved("h", "r", STEPS[3])
-    told.news.moved("h", "r", STEPS[2])
+    told.news.moved("h", "r", containers=STEPS[3])
+    told.news.moved("h", "r", containers=STEPS[2])
     assert told.take() == [("r", 3)]
     told.news.noted(noted("r", 2))
-    told.news.moved("h", "r", STEPS[3])
+    told.news.moved("h", "r", containers=STEPS[3])
     assert told.take() == [("r", 3)]
 
 
 def test_nothing_is_told_of_a_run_that_is_over() -> None:
     told = Told()
-    told.news.moved("h", "r", STEPS[3])
+    told.news.moved("h", "r", containers=STEPS[3])
     told.take()
     told.news.over("r")
     told.news.over("another")
@@ -101,7 +101,7 @@ def test_the_last_step_is_known_in_the_end_whatever_is_lost(
 ) -> None:
     told, known, now = Told(), 0, 0.0
     for step, arrives, answered in [*steps, (6, False, False)]:
-        told.news.moved("h", "r", STEPS[step])
+        told.news.moved("h", "r", containers=STEPS[step])
         now += REPEAT_S / 2
         told.news.due(now)
         for _, number in told.take():

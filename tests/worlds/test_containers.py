@@ -60,7 +60,7 @@ def test_what_is_shown_comes_true_whatever_is_lost_or_late(seed: int) -> None:
     assert told(cluster, job) == [()] * COUNT
     for step in (PREPARES, SERVES, ALONE):
         for run, process in cluster.machines.running.items():
-            news.moved(process.host.partition("/")[2], run, step)
+            news.moved(process.host.partition("/")[2], run, containers=step)
         cluster.run_for(REPEAT_S)
         news.due(cluster.world.now)
     for _ in range(20):
@@ -77,7 +77,7 @@ def test_what_was_told_outlives_the_daemon_and_ends_with_the_run() -> None:
     job = begun(cluster)
     news = ContainerNews(lambda host, reported: tell(cluster, host, reported))
     for run, process in cluster.machines.running.items():
-        news.moved(process.host.partition("/")[2], run, SERVES)
+        news.moved(process.host.partition("/")[2], run, containers=SERVES)
     cluster.run_until(lambda: told(cluster, job) == [SERVES] * COUNT, within_s=60)
     cluster.kill()
     cluster.run_until(lambda: told(cluster, job) == [SERVES] * COUNT, within_s=60)
