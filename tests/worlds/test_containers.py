@@ -66,7 +66,7 @@ def test_what_is_shown_comes_true_whatever_is_lost_or_late(seed: int) -> None:
     for _ in range(20):
         cluster.run_for(REPEAT_S)
         news.due(cluster.world.now)
-    for host, reported in late:  # all of it once more, from the first on
+    for host, reported in reversed(late):  # all of it once more, the first at last
         tell(cluster, host, reported)
     cluster.run_for(REPEAT_S)
     assert told(cluster, job) == [ALONE] * COUNT

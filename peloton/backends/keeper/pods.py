@@ -118,30 +118,35 @@ class Pods:
         """What has become of pods since the last look, as events: of which all containers have
         started, and of which some have begun or ended, that go on."""
         found: list[Record] = []
-        for run in self.running.values():
-            told = self._newly_told(run) if run.end is None else {}
-            was_ready, run.ready_at = run.ready_at, told.get("ready_at", run.ready_at)
+        for run in [*self.running.values()]:
+            if run.end is not None:
+                self._drop(run)
+                continue
+            before = self._looks.get(run.run_id, _Look()).told
+            told = self._looked_at(run)
+            was_ready, run.ready_at = run.ready_at, told.get("ready_at", 0.0)
             if run.ready_at and not was_ready:
                 found.append(started_event(run))
-            if told and not told["over"]:
+            moved = told.get("containers") != before.get("containers")
+            if moved and not told["over"]:
                 found.append(containers_event(run, told))
         return found
 
-    def _newly_told(self, run: KeeperRun) -> Record:
-        """What its watcher has told since the last look; nothing, if that is the same."""
+    def _looked_at(self, run: KeeperRun) -> Record:
+        """What its watcher has told last, as `told`; read only where that may have changed."""
         last = self._looks.get(run.run_id, _Look())
         try:
             at = self._disk.stat(self._file(run))
         except OSError:
-            return {}  # nothing has been told yet
+            return last.told  # nothing has been told yet
         stamp = at.st_ino, at.st_size, at.st_mtime_ns
         if stamp == last.stamp:
-            return {}
+            return last.told
         told = self.told(run)
         # Files that follow each other closely may have the same stamp, and are read each time.
-        settled = abs(time.time() - at.st_mtime) > SETTLED_S
-        self._looks[run.run_id] = _Look(stamp if settled else None, told)
-        return told if told != last.told else {}
+        settled = told and abs(time.time() - at.st_mtime) > SETTLED_S
+        self._looks[run.run_id] = _Look(stamp if settled else None, told or last.told)
+        return told or last.told
 
     def told(self, run: KeeperRun) -> Record:
         """What its watcher has told last; nothing before that."""
@@ -159,8 +164,7 @@ class Pods:
 
     def ended(self, run: KeeperRun) -> Record:
         """What its watcher told last, which has ended."""
-        self.running.pop(run.run_id, None)
-        self._looks.pop(run.run_id, None)
+        self._drop(run)
         self._asked.pop(run.run_id, None)
         told = self.told(run)
         run.ready_at = told.get("ready_at", 0.0)
@@ -175,6 +179,10 @@ class Pods:
                 self._disk.unlink(self._file(run) + suffix)
             except OSError:
                 continue  # there is none, or the next keeper removes it
+
+    def _drop(self, run: KeeperRun) -> None:
+        self.running.pop(run.run_id, None)
+        self._looks.pop(run.run_id, None)
 
     def _file(self, run: KeeperRun) -> str:
         return f"{self._folder}/{FOLDER}/{run.run_id}"
