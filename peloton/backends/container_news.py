@@ -37,14 +37,21 @@ class ContainerNews:
     def __init__(self, tell: Callable[[str, ContainersReported], None]) -> None:
         self._tell = tell
         self._last: dict[str, _Told] = {}
+        self._expected: dict[str, None] = {}  # runs, and hosts whose list is to come
         self._lock = threading.Lock()
         self.wake_at: float | None = None
-        """When `due` is to be called next; None before its first call."""
+        """When `due` is to be called next; None: once there are orders."""
+
+    def expect(self, what: str) -> None:
+        """News may come of this run of several containers, or of runs in the list of this host."""
+        with self._lock:
+            self._expected[what] = None
 
     def moved(self, host: str, run: str, *, containers: tuple[ContainerEnd, ...]) -> None:
         """The containers of a run are so far: told at once, unless that is known."""
         number = steps_of(containers)
         with self._lock:
+            self._expected[run] = None
             known = self._last.get(run)
             noted = known.noted if known is not None else 0
             if number <= noted or (known is not None and number < known.change.number):
@@ -62,16 +69,18 @@ class ContainerNews:
                     noted = max(known.noted, message.number)
                     self._last[run] = known._replace(noted=noted)
 
-    def over(self, run: str) -> None:
-        """It has ended, and what becomes of its containers is told with that."""
+    def over(self, what: str) -> None:
+        """The run has ended, and what became of its containers is told with that; or the list of
+        the host has come."""
         with self._lock:
-            self._last.pop(run, None)
+            self._expected.pop(what, None)
+            self._last.pop(what, None)
 
     def due(self, now: float) -> None:
         """Tell again what was told before the last look, and was not confirmed."""
         if self.wake_at is not None and now < self.wake_at:
             return
-        self.wake_at = now + REPEAT_S
+        self.wake_at = now + REPEAT_S if self._expected else None
         found: dict[str, list[RunContainers]] = {}
         with self._lock:
             for run, told in self._last.items():

@@ -223,6 +223,12 @@ class ProcessBackend:
         if order.epoch != self._epochs.get(name):
             self._epochs[name] = order.epoch
             runs.hello(name, order.epoch)
+        if isinstance(order, m.ListRuns):
+            self._containers.expect(order.host)
+        elif isinstance(order, m.StartRuns):
+            for run in order.runs:
+                if run.spec.containers:
+                    self._containers.expect(run.run)
         wanted = wanted_of(order) if isinstance(order, m.StartRuns) else {}
         self.secrets.then(
             name, lambda values: self._obey(order, runs, values=values), wanted=wanted
@@ -444,6 +450,7 @@ class ProcessBackend:
                         )
                 else:
                     self._not_alive(self._ids.name(run.run_id))
+            self._containers.over(key("host", report.host))
             self._listed_once[report.host] = None
             listed = self._listed(report)
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)

@@ -50,6 +50,7 @@ def test_each_step_is_told_at_once_and_again_until_it_is_confirmed() -> None:
     told = Told()
     told.news.moved("h", "r", containers=STEPS[0])
     assert told.take() == [], "nothing has happened"
+    assert told.news.wake_at is None
     told.news.due(0.0)
     told.news.moved("h", "r", containers=STEPS[1])
     assert told.changes == [("h", RunContainers("r", 1, STEPS[1]))]
@@ -93,6 +94,19 @@ def test_nothing_is_told_of_a_run_that_is_over() -> None:
     for look in range(3):
         told.news.due(look * REPEAT_S)
     assert told.take() == []
+
+
+def test_it_is_looked_at_as_long_as_news_may_come() -> None:
+    told = Told()
+    told.news.due(0.0)
+    assert told.news.wake_at is None
+    for what in ("r", HOST):
+        told.news.expect(what)
+        told.news.due(1.0)
+        assert told.news.wake_at == 1.0 + REPEAT_S
+        told.news.over(what)
+        told.news.due(1.0 + REPEAT_S)
+        assert told.news.wake_at is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.booleans()), max_size=20))
