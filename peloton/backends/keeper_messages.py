@@ -16,6 +16,11 @@ from peloton.backends.keeper import wire
 from peloton.backends.keeper.kinds import RUN_ID
 from peloton.backends.keeper.limits import ENFORCE
 from peloton.backends.keeper.secret_files import RunSecret
+from peloton.backends.keeper_pods import ContainerOfRun as ContainerOfRun
+from peloton.backends.keeper_pods import ContainersMoved as ContainersMoved
+from peloton.backends.keeper_pods import PodPart as PodPart
+from peloton.backends.keeper_pods import RunPod as RunPod
+from peloton.backends.keeper_pods import read_containers
 
 RunStateName = Literal["queued", "running", "ended"]
 OutcomeName = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
@@ -93,28 +98,6 @@ class RunContainer:
 
 
 @dataclass(frozen=True, slots=True)
-class PodPart:
-    """One of several containers: its command as in a request, and its own variables."""
-
-    name: str
-    value: str
-    shell: bool = True
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    init: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RunPod:
-    """The containers of a run with several. `grace_s`: what the others have to end in, once one
-    has failed. `checked`: the one of which checks by commands have the variables."""
-
-    containers: tuple[PodPart, ...]
-    grace_s: float = 30.0
-    checked: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class RunVolume:
     """The volume of a run (`keeper/volumes.py`): where the run sees it, and how much it holds."""
 
@@ -154,18 +137,6 @@ class RunRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedContainer:
-    """One of several containers of a run that has ended, as far as it came."""
-
-    name: str
-    init: bool
-    started_at: float
-    ended_at: float
-    exit_code: int | None
-    signal: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class RunStarted:
     host: str
     run_id: str
@@ -190,7 +161,7 @@ class KeeperRunEnded:
     at: float
     cpu_s: float = 0.0
     peak_mb: float = 0.0
-    containers: tuple[EndedContainer, ...] = ()
+    containers: tuple[ContainerOfRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +179,7 @@ class ListedRun:
     pid: int
     started_at: float
     ended: KeeperRunEnded | None
+    containers: tuple[ContainerOfRun, ...] = ()  # of several, while it runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +250,7 @@ class KeeperDown:
 
 
 RunReport = (
-    RunStarted | KeeperRunEnded | RunUnknown | KeeperRunsListed | RunChecked
+    RunStarted | ContainersMoved | KeeperRunEnded | RunUnknown | KeeperRunsListed | RunChecked
     | HelloAnswered | KeeperVolumesRemoved | HostEpochRefused | KeeperUp | KeeperDown
 )  # fmt: skip
 
@@ -349,6 +321,8 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
     answer, host = message["a"], message["host"]
     if answer == "started":
         return RunStarted(host, message["run"], message["pid"], message["at"])
+    if answer == "containers":
+        return ContainersMoved(host, message["run"], read_containers(message))
     if answer == "ended":
         return _read_end(host, message["run"], end=message)
     if answer == "listed":
@@ -382,11 +356,11 @@ def _read_end(host: str, run_id: str, *, end: dict[str, Any]) -> KeeperRunEnded:
         end["at"],
         end.get("cpu_s", 0.0),
         end.get("peak_mb", 0.0),
-        tuple(EndedContainer(**one) for one in end.get("containers", ())),
+        read_containers(end),
     )
 
 
 def _read_listed(host: str, run: dict[str, Any]) -> ListedRun:
     end = run["end"]
     ended = None if end is None else _read_end(host, run["run"], end=end)
-    return ListedRun(run["run"], run["state"], run["pid"], run["at"], ended)
+    return ListedRun(run["run"], run["state"], run["pid"], run["at"], ended, read_containers(run))

@@ -35,6 +35,10 @@ What a backend must do:
   own, and the last one again until `HealthNoted` confirms its number. A confirmation of another
   number is answered with the last change once more. A backend need not remember which runs are
   checked: whoever has forgotten asks its hosts to compare.
+- **Containers.** Where a run has several, and goes on, a backend that knows how far each has come
+  says so (`ContainersReported`), each time with all of them. The number is that of their starts and
+  ends. The last report is repeated until `ContainersNoted` confirms its number or a later one, and
+  told anew by a daemon that begins. A backend that knows nothing of them reports nothing.
 - **Volumes.** A run whose spec has a volume has the directory of its instance on this host, which
   is made with the first of its runs and outlives all of them. `RemoveVolumes` removes directories,
   and is answered with `VolumesRemoved` once they are out of reach of later runs, also where there
@@ -71,6 +75,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.container_messages import ContainersNoted, ContainersReported
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
@@ -82,7 +87,7 @@ from peloton.runtime.vocabulary import Key
 
 Order = (
     m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend | HealthNoted
-    | RemoveVolumes | SetUse
+    | RemoveVolumes | ContainersNoted | SetUse
 )  # fmt: skip
 """What hosts send to a backend."""
 
@@ -91,7 +96,7 @@ HostsOrder = m.AddHost | m.RemoveHost
 
 Report = (
     m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft | SlackReported | HealthReported
-    | m.RunsStarted | m.RunsEnded | m.RunsListed | VolumesRemoved | UseSet
+    | ContainersReported | m.RunsStarted | m.RunsEnded | m.RunsListed | VolumesRemoved | UseSet
 )  # fmt: skip
 """What a backend sends to hosts."""
 

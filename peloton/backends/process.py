@@ -22,6 +22,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.container_messages import ContainersNoted
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
@@ -31,6 +32,7 @@ from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRETS_UNAVAILABLE, ContainerEnd, End, RunOutcome
 from peloton.backends import keeper_folder, volumes
 from peloton.backends import keeper_messages as km
+from peloton.backends.container_news import ContainerNews
 from peloton.backends.cpu_use import OWN_CPUS
 from peloton.backends.gpu_words import gpu_variables
 from peloton.backends.keeper.kinds import NO_IMAGES, NOT_RUNNABLE
@@ -145,6 +147,7 @@ class ProcessBackend:
         self._removes: bool | None = None  # whether the keeper removes volumes; None: not known yet
         self._said = False  # that it does not
         self._health = ProcessHealth(self._tell_health, self._check_by_command)
+        self._containers = ContainerNews(self._report)
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
         self._started = threading.Event()
@@ -170,8 +173,9 @@ class ProcessBackend:
 
     @property
     def wake_at(self) -> float | None:
-        """When a host that appeared has to be reported again."""
-        return self._roster.wake_at
+        """When a host that appeared has to be reported again, or what containers do."""
+        times = self._roster.wake_at, self._containers.wake_at
+        return min((at for at in times if at is not None), default=None)
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
         """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
@@ -190,10 +194,13 @@ class ProcessBackend:
                     self._runs.ack(self._ids.forget(message.runs))
             elif isinstance(message, HealthNoted):
                 self._health.noted(message)
+            elif isinstance(message, ContainersNoted):
+                self._containers.noted(message)
             elif isinstance(message, SetUse):  # nobody else has a share of the machine
                 self._send(_to_host(message.host, UseSet(message.number)))
             elif isinstance(message, _ORDERS):
                 self._ordered(message)
+        self._containers.due(now)
         return [*replies, *self._roster.due(now)]
 
     def _ordered(
@@ -216,6 +223,12 @@ class ProcessBackend:
         if order.epoch != self._epochs.get(name):
             self._epochs[name] = order.epoch
             runs.hello(name, order.epoch)
+        if isinstance(order, m.ListRuns):
+            self._containers.expect(order.host)
+        elif isinstance(order, m.StartRuns):
+            for run in order.runs:
+                if run.spec.containers:
+                    self._containers.expect(run.run)
         wanted = wanted_of(order) if isinstance(order, m.StartRuns) else {}
         self.secrets.then(
             name, lambda values: self._obey(order, runs, values=values), wanted=wanted
@@ -423,17 +436,21 @@ class ProcessBackend:
             end = self._end(report)
             self._not_alive(end.run)
             self._report(report.host, m.RunsEnded((end,)))
+        elif isinstance(report, km.ContainersMoved):
+            self._moved(report.host, report)
         elif isinstance(report, km.KeeperRunsListed):
             for run in report.runs:
                 if run.ended is None:
                     name = self._ids.name(run.run_id)
                     self._alive[name] = report.host
+                    self._moved(report.host, run)
                     if run.started_at:  # else its start is reported
                         self._health.running(
                             key("host", report.host), name, started_at=run.started_at
                         )
                 else:
                     self._not_alive(self._ids.name(run.run_id))
+            self._containers.over(key("host", report.host))
             self._listed_once[report.host] = None
             listed = self._listed(report)
             keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
@@ -449,6 +466,12 @@ class ProcessBackend:
             self._report(report.host, VolumesRemoved(volumes.names_of_host(report.volumes)))
             volumes.empty_trash(self._folder)
         # HostEpochRefused: another owner has the host; the journal fences this one by itself.
+
+    def _moved(self, host: str, told: km.ContainersMoved | km.ListedRun) -> None:
+        """Of a run of a single container nothing is told."""
+        if told.containers:
+            found = tuple(_container_end(one) for one in told.containers)
+            self._containers.moved(host, self._ids.name(told.run_id), containers=found)
 
     def _unknown(self, report: km.RunUnknown) -> None:
         """The host ordered to kill a run that the keeper does not know. It waits for an end that
@@ -486,6 +509,7 @@ class ProcessBackend:
 
     def _not_alive(self, run: str) -> None:
         self._health.over((run,))
+        self._containers.over(run)
         self._alive.pop(run, None)
         if not self._alive:
             self._none_alive.set()
@@ -523,14 +547,14 @@ def _pod(spec: m.RunSpec) -> km.RunPod | None:
     return km.RunPod(tuple(parts), spec.kill_grace_s, checked)
 
 
-def _container_end(ended: km.EndedContainer) -> ContainerEnd:
+def _container_end(told: km.ContainerOfRun) -> ContainerEnd:
     return ContainerEnd(
-        name=ended.name,
-        init=ended.init,
-        started_at=ended.started_at,
-        ended_at=ended.ended_at,
-        exit_code=ended.exit_code,
-        signal=_signal_name(ended.signal) if ended.signal else "",
+        name=told.name,
+        init=told.init,
+        started_at=told.started_at,
+        ended_at=told.ended_at,
+        exit_code=told.exit_code,
+        signal=_signal_name(told.signal) if told.signal else "",
     )
 
 

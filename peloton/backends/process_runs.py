@@ -34,6 +34,7 @@ from peloton.backends.keeper.calling import (
     KeeperUnavailable,
     UnansweredRequests,
     dial,
+    hello_of,
     start_keeper,
 )
 from peloton.backends.keeper.identity import keeper_id
@@ -59,7 +60,7 @@ so a shorter limit would report it down when it is only busy."""
 _PINGS_PER_SILENCE = 4
 _READ_BYTES = 262144
 # A hello for no host: keepers of every version answer it, and it changes nothing.
-_PING: wire.KeeperMessage = {"q": "hello", "host": "", "epoch": 0}
+_PING = hello_of("", 0)
 
 
 class KeeperSettings(NamedTuple):
@@ -174,7 +175,7 @@ class ProcessRuns:
             self._unanswered.forget_requests()
 
     def hello(self, host: str, epoch: int) -> None:
-        self._ask({"q": "hello", "host": host, "epoch": epoch})
+        self._ask(hello_of(host, epoch))
 
     def launch(
         self, host: str, epoch: int, *, runs: Sequence[RunRequest], keeper: str = ""

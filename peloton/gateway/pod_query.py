@@ -42,7 +42,8 @@ def query_pods(
     asked = sent.pagination
     return svc.QueryPodsResponse(
         pods=[
-            pod_info_of(info, view.outcome) for info, view in zip(infos, page.views, strict=True)
+            pod_info_of(info, view.outcome, told=view.containers)
+            for info, view in zip(infos, page.views, strict=True)
         ],
         pagination=query.Pagination(
             offset=asked.offset, limit=asked.limit, total=page.pagination.total
@@ -100,4 +101,7 @@ class _PodStream:
         job, (start, stop) = asked
         views = [*self._cluster_client.instances(job, start, context=context, stop=stop)]
         infos = self._instances.infos(job, views, context=context)
-        return [pod_summary_of(info, view.outcome) for info, view in zip(infos, views, strict=True)]
+        return [
+            pod_summary_of(info, view.outcome, told=view.containers)
+            for info, view in zip(infos, views, strict=True)
+        ]

@@ -6,9 +6,10 @@ path. It must not send queries.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from peloton.actors.task.messages import RunOutcome
+from peloton.actors.task.messages import ContainerEnd, RunOutcome
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.container_status import container_statuses
@@ -32,24 +33,34 @@ def pod_state_of(state: Any) -> Any:
 
 
 def pod_info_of(
-    info: task.TaskInfo, outcome: RunOutcome | None = None, *, status_only: bool = False
+    info: task.TaskInfo,
+    outcome: RunOutcome | None = None,
+    *,
+    told: Iterable[ContainerEnd] = (),
+    status_only: bool = False,
 ) -> pod.PodInfo:
-    """A run of a pod, with its outcome if it has ended; with `status_only` without its spec."""
-    found = pod.PodInfo(status=pod_status_of(info, outcome))
+    """A run of a pod, with its outcome if it has ended, else what was told of its containers; with
+    `status_only` without its spec."""
+    found = pod.PodInfo(status=pod_status_of(info, outcome, told=told))
     if not status_only:
         found.spec.CopyFrom(pod_spec_of(info.config, pod_name(info.jobId.value, info.instanceId)))
     return found
 
 
-def pod_summary_of(info: task.TaskInfo, outcome: RunOutcome | None = None) -> pod.PodSummary:
+def pod_summary_of(
+    info: task.TaskInfo, outcome: RunOutcome | None = None, *, told: Iterable[ContainerEnd] = ()
+) -> pod.PodSummary:
     """What a listing says of a pod."""
     name = pod_name(info.jobId.value, info.instanceId)
-    return pod.PodSummary(pod_name={"value": name}, status=pod_status_of(info, outcome))
+    return pod.PodSummary(pod_name={"value": name}, status=pod_status_of(info, outcome, told=told))
 
 
-def pod_status_of(info: task.TaskInfo, outcome: RunOutcome | None = None) -> pod.PodStatus:
-    """What has become of a run; of several containers by its outcome, if it has ended."""
-    several = container_statuses(info, outcome)
+def pod_status_of(
+    info: task.TaskInfo, outcome: RunOutcome | None = None, *, told: Iterable[ContainerEnd] = ()
+) -> pod.PodStatus:
+    """What has become of a run; of several containers by its outcome, if it has ended, else by
+    what was told of them."""
+    several = container_statuses(info, outcome, told=told)
     runtime = info.runtime
     found = pod.PodStatus(
         state=pod_state_of(runtime.state),

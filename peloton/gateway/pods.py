@@ -103,7 +103,9 @@ class PodService:
         runs = self._instances.runs(pod.job, pod.view)[1 : sent.limit or None]
         ended = zip(runs, reversed(pod.view.runs), strict=False)  # no more than were asked for
         return svc.GetPodResponse(
-            current=pod_info_of(now, pod.view.outcome, status_only=sent.status_only),
+            current=pod_info_of(
+                now, pod.view.outcome, told=pod.view.containers, status_only=sent.status_only
+            ),
             previous=[
                 pod_info_of(run, past.outcome, status_only=sent.status_only) for run, past in ended
             ],
@@ -119,7 +121,9 @@ class PodService:
         if view is None:
             end(context, Code.NOT_FOUND, text="task not found in cache")
         now = self._instances.now(job, view, context=context)
-        found = svc.GetPodCacheResponse(status=pod_status_of(now, view.outcome))
+        found = svc.GetPodCacheResponse(
+            status=pod_status_of(now, view.outcome, told=view.containers)
+        )
         for label in now.config.labels:
             found.labels.add(key=label.key, value=label.value)
         return found

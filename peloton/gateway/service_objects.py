@@ -171,7 +171,8 @@ def _whole(job: str, view: JobView | None) -> Sent:
 
 
 def _pod(to_wire: Translator, view: InstanceView) -> Sent:
-    found = svc.WatchResponse(pods=[pod_summary_of(pod_info(to_wire, view), view.outcome)])
+    summary = pod_summary_of(pod_info(to_wire, view), view.outcome, told=view.containers)
+    found = svc.WatchResponse(pods=[summary])
     return Sent(found.SerializeToString(), frozenset(view.config.labels), exists=True)
 
 

@@ -11,6 +11,11 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
+from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pod_svc
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as watch_svc
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
 from tests.channels import channel_to
 from tests.e2e import cluster as c
 
@@ -22,7 +27,7 @@ def container(name: str, value: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "resource": need, "entrypoint": {"value": value}, **more}
 
 
-def spec_of(pool: str, gate: Path) -> stateless.JobSpec:
+def spec_of(pool: str, gate: Path, *, code: int = 5) -> stateless.JobSpec:
     """A pod of which the first container waits for a file, and one main container for another."""
     return stateless.JobSpec(
         name="pods",
@@ -37,7 +42,7 @@ def spec_of(pool: str, gate: Path) -> stateless.JobSpec:
             "containers": [
                 container("web", SERVE, ports=[{"name": "http", "env_name": "HTTP"}]),
                 container("side", f"{SERVE[:-15]} while [ ! -e {gate}.2 ]; do sleep .05; done;"
-                          " exit 5"),
+                          f" exit {code}"),
             ],
             "kill_grace_period_seconds": 5,
         },
@@ -79,6 +84,63 @@ def test_a_pod_goes_on_while_its_daemon_and_its_keeper_are_killed(tmp_path: Path
             event = _ends(client, job.value)[0]
             assert (event.actualState, event.reason) == ("FAILED", "exited")
             assert event.message == "container side: exit code 5"
+
+
+def test_each_container_of_a_running_pod_is_seen_by_itself(tmp_path: Path) -> None:
+    """Also what one did while there was no daemon."""
+    gate = tmp_path / "gate"
+    with c.running(tmp_path) as cluster:
+        with cluster.client() as client:
+            pool = str(client.pools.lookup(c.pool(client)))
+        with channel_to(cluster.address) as channel:
+            jobs = stateless_svc_pb2_grpc.JobServiceStub(channel)
+            sent = svc.CreateJobRequest(spec=spec_of(pool, gate, code=0))
+            job = jobs.CreateJob(sent).job_id.value
+            want = {"wait": "RUNNING", "prepare": "PENDING", "web": "PENDING", "side": "PENDING"}
+            c.wait_for(lambda: _seen(channel, job) == want, "the first container to be seen")
+            watched = watch_svc.WatchRequest(pod_filter={"job_id": {"value": job}})
+            watches = watch_svc_pb2_grpc.WatchServiceStub(channel)
+            stream = watches.Watch(watched, timeout=c.WAIT_MAX_S)
+            assert next(stream).watch_id
+            gate.touch()
+            done = {"wait": "SUCCEEDED", "prepare": "SUCCEEDED"}
+            want = {**done, "web": "RUNNING", "side": "RUNNING"}
+            seen = (_states(one.status) for message in stream for one in message.pods)
+            assert any(each == want for each in seen), "a watch tells of it"
+            stream.cancel()
+            assert _seen(channel, job) == want
+        cluster.kill()
+        Path(f"{gate}.2").touch()
+        box = _found(cluster, "order")[0].parent
+        c.wait_for(lambda: "container side: exit code 0" in (box / "stdout").read_text(), "its end")
+        cluster.start()
+        with channel_to(cluster.address) as channel:
+            want = {**done, "web": "RUNNING", "side": "SUCCEEDED"}
+            c.wait_for(lambda: _seen(channel, job) == want, "what has ended to be seen")
+            found = _status(channel, job)
+            assert found.state == pod.POD_STATE_RUNNING
+            web, side = found.containers_status
+            assert web.start_time and not web.completion_time
+            assert side.start_time < side.completion_time
+            pods = pod_svc_pb2_grpc.PodServiceStub(channel)
+            cached = pods.GetPodCache(pod_svc.GetPodCacheRequest(pod_name={"value": f"{job}-0"}))
+            assert _states(cached.status) == want
+
+
+def _status(channel: Any, job: str) -> pod.PodStatus:
+    pods = pod_svc_pb2_grpc.PodServiceStub(channel)
+    return pods.GetPod(pod_svc.GetPodRequest(pod_name={"value": f"{job}-0"})).current.status
+
+
+def _seen(channel: Any, job: str) -> dict[str, str]:
+    return _states(_status(channel, job))
+
+
+def _states(status: pod.PodStatus) -> dict[str, str]:
+    """What each container does."""
+    name = pod.ContainerState.Name
+    found = (*status.init_containers_status, *status.containers_status)
+    return {one.name: name(one.state).removeprefix("CONTAINER_STATE_") for one in found}
 
 
 def _pods(jobs: Any, job: Any) -> dict[str, int]:

@@ -167,13 +167,16 @@ def test_all_containers_run_as_one_account() -> None:
 
 
 def shown(
-    state: str, outcome: RunOutcome | None = None, **runtime: Any
+    state: str,
+    outcome: RunOutcome | None = None,
+    told: tuple[ContainerEnd, ...] = (),
+    **runtime: Any,
 ) -> dict[str, pod.ContainerStatus]:
     """The statuses by name, and that there is one for each container."""
     info = task.TaskInfo(
         config=to_task(POD, "spec"), runtime={"state": task.TaskState.Value(state), **runtime}
     )
-    found = container_statuses(info, outcome)
+    found = container_statuses(info, outcome, told=told)
     assert found is not None
     assert [one.name for one in found.init] == ["first", "second"]
     assert [one.name for one in found.main] == ["web", "db"]
@@ -195,8 +198,87 @@ def states(found: dict[str, pod.ContainerStatus]) -> list[str]:
         ("KILLED", ["KILLED"] * 4),
     ],
 )
-def test_while_a_pod_runs_its_containers_are_as_it_is(state: str, wanted: list[str]) -> None:
+def test_of_what_was_not_told_its_pod_says_what_it_does(state: str, wanted: list[str]) -> None:
     assert states(shown(state)) == wanted
+
+
+FIRST_RUNS = (ContainerEnd("first", True, 1.0), ContainerEnd("second", True))
+SECOND_RUNS = (ContainerEnd("first", True, 1.0, 2.0, 0), ContainerEnd("second", True, 2.0))
+INITS_DONE = (SECOND_RUNS[0], ContainerEnd("second", True, 2.0, 3.0, 0))
+WAIT = (ContainerEnd("web"), ContainerEnd("db"))
+WEB, DB = ContainerEnd("web", False, 3.0), ContainerEnd("db", False, 3.0)
+DB_DONE = ContainerEnd("db", False, 3.0, 8.0, 0)
+DB_FAILED = ContainerEnd("db", False, 3.0, 8.0, 3)
+DB_SHOT = ContainerEnd("db", False, 3.0, 8.0, None, "SIGSEGV")
+WEB_ENDED = ContainerEnd("web", False, 3.0, 9.0, None, "SIGTERM")
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "wanted"),
+    [
+        ("LAUNCHED", (*FIRST_RUNS, *WAIT), ["RUNNING", "PENDING", "PENDING", "PENDING"]),
+        ("LAUNCHED", (*SECOND_RUNS, *WAIT), ["SUCCEEDED", "RUNNING", "PENDING", "PENDING"]),
+        ("LAUNCHED", (*INITS_DONE, WEB, WAIT[1]),
+         ["SUCCEEDED", "SUCCEEDED", "RUNNING", "PENDING"]),
+        ("RUNNING", (*INITS_DONE, WEB, DB), ["SUCCEEDED", "SUCCEEDED", "RUNNING", "RUNNING"]),
+        ("RUNNING", (*INITS_DONE, WEB, DB_DONE),
+         ["SUCCEEDED", "SUCCEEDED", "RUNNING", "SUCCEEDED"]),
+        ("RUNNING", (*INITS_DONE, WEB, DB_FAILED), ["SUCCEEDED", "SUCCEEDED", "RUNNING", "FAILED"]),
+        ("RUNNING", (*INITS_DONE, WEB, DB_SHOT), ["SUCCEEDED", "SUCCEEDED", "RUNNING", "FAILED"]),
+        ("RUNNING", (*INITS_DONE, WEB_ENDED, DB_FAILED),
+         ["SUCCEEDED", "SUCCEEDED", "KILLED", "FAILED"]),
+        ("KILLING", (*SECOND_RUNS, *WAIT), ["SUCCEEDED", "KILLING", "PENDING", "PENDING"]),
+        ("KILLING", (*INITS_DONE, WEB, DB_FAILED),
+         ["SUCCEEDED", "SUCCEEDED", "KILLING", "KILLED"]),
+        ("PREEMPTING", (*INITS_DONE, WEB_ENDED, DB),
+         ["SUCCEEDED", "SUCCEEDED", "KILLED", "KILLING"]),
+    ],
+)  # fmt: skip
+def test_while_a_pod_runs_each_container_is_as_was_told(
+    state: str, told: tuple[ContainerEnd, ...], wanted: list[str]
+) -> None:
+    assert states(shown(state, told=told)) == wanted
+
+
+def test_while_a_pod_runs_each_container_has_its_own_times_and_end() -> None:
+    told = (*INITS_DONE, WEB, DB_DONE)
+    found = shown("RUNNING", told=told, startTime="t", message="m", ports={"http": 31000})
+    first, web, db = found["first"], found["web"], found["db"]
+    assert first.start_time == "1970-01-01T00:00:01.000000000Z"
+    assert first.completion_time == "1970-01-01T00:00:02.000000000Z"
+    assert web.start_time == db.start_time == "1970-01-01T00:00:03.000000000Z"
+    assert not web.completion_time and not web.HasField("terminationStatus")
+    assert web.message == "m" and dict(web.ports) == {"http": 31000}
+    assert db.completion_time == "1970-01-01T00:00:08.000000000Z" and not db.message
+    assert db.HasField("terminationStatus") and db.terminationStatus.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "message", "code", "signal"),
+    [
+        (DB_FAILED, "container db: exit code 3", 3, ""),
+        (DB_SHOT, "container db: signal SIGSEGV", 0, "SIGSEGV"),
+    ],
+)
+def test_what_failed_says_so_before_its_pod_has_ended(
+    end: ContainerEnd, message: str, code: int, signal: str
+) -> None:
+    found = shown("RUNNING", told=(*INITS_DONE, WEB_ENDED, end), message="m", reason="r")
+    db, web = found["db"], found["web"]
+    assert (db.message, db.reason) == (message, "")
+    assert (db.terminationStatus.exit_code, db.terminationStatus.signal) == (code, signal)
+    assert db.terminationStatus.reason == 2
+    assert web.message == "ended because container db failed"
+
+
+def test_what_has_not_begun_is_not_said_to_stay_so_before_the_end() -> None:
+    found = shown("LAUNCHED", told=(*FIRST_RUNS, *WAIT))["web"]
+    assert not found.message and not found.start_time and not found.HasField("terminationStatus")
+
+
+def test_an_end_says_more_than_what_was_told_before() -> None:
+    outcome = RunOutcome(End.SUCCEEDED, 0, containers=(*INITS_DONE, WEB, DB_DONE))
+    assert states(shown("SUCCEEDED", outcome, (*FIRST_RUNS, *WAIT)))[0] == "SUCCEEDED"
 
 
 def test_a_running_container_has_its_ports_and_image() -> None:
@@ -266,7 +348,8 @@ def test_a_killed_pod_has_killed_containers() -> None:
 
 def test_the_status_of_a_pod_has_one_for_each_container() -> None:
     info = task.TaskInfo(config=to_task(POD, "spec"), runtime={"state": task.RUNNING})
-    found = pod_status_of(info)
+    found = pod_status_of(info, told=(*INITS_DONE, WEB, DB_DONE))
+    assert found.containers_status[1].state == pod.CONTAINER_STATE_SUCCEEDED
     assert [one.name for one in found.init_containers_status] == ["first", "second"]
     assert [one.name for one in found.containers_status] == ["web", "db"]
     (only,) = pod_status_of(task.TaskInfo(config=to_task(ONE, "spec"))).containers_status

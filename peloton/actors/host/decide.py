@@ -26,6 +26,7 @@ from peloton.actors.host.configuring import (
     no_host_for_pool,
     set_pool,
 )
+from peloton.actors.host.container_messages import ContainersReported, ContainersSeen
 from peloton.actors.host.devices import devices_told
 from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.granting import Granted, granted
@@ -42,6 +43,7 @@ from peloton.actors.host.ledger import (
     replace,
     step,
 )
+from peloton.actors.host.live_containers import containers_reported, containers_seen
 from peloton.actors.host.maintenance import asked_to_end, complete, no_host, start
 from peloton.actors.host.moving import move, move_owed, not_moved
 from peloton.actors.host.quarantine import QUARANTINE, quarantine_over
@@ -259,6 +261,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     SlackReported: from_backend(slack_measured),
     HealthReported: from_backend(health_reported),
     HealthSeen: health_seen,
+    ContainersReported: from_backend(containers_reported),
+    ContainersSeen: containers_seen,
     hm.HoldHost: hold,
     hm.ReleaseHold: release,
     hm.LaunchForeign: launch_foreign,
@@ -310,6 +314,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     SlackReported: _nothing,
     HealthReported: _nothing,
     HealthSeen: _nothing,
+    ContainersReported: _nothing,
+    ContainersSeen: _nothing,
     hm.HoldHost: no_host,
     hm.ReleaseHold: not_held,
     hm.LaunchForeign: no_host,

@@ -15,6 +15,7 @@ from peloton.actors.host import move_messages as mm
 from peloton.actors.host import view
 from peloton.actors.host import volume_messages as vm
 from peloton.actors.host.configuring import from_backend
+from peloton.actors.host.container_messages import CONTAINER_MESSAGES
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.facts import (
@@ -71,6 +72,7 @@ MESSAGES: Mapping[int, type] = {
     **mm.MOVE_MESSAGES,
     **SLACK_MESSAGES,
     **HEALTH_MESSAGES,
+    **CONTAINER_MESSAGES,
     **vm.VOLUME_MESSAGES,
     **USE_MESSAGES,
 }

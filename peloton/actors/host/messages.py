@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from peloton.actors.host.container_messages import ContainersNoted
 from peloton.actors.host.containers import Container as Container
 from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.containers import Uri as Uri
@@ -40,8 +41,7 @@ LEVEL_MAINTENANCE = 2
 """The feature level from which a host may be drained for maintenance."""
 
 # Codes of refusals.
-HOLDS_RUNS, NO_HOST = "HOLDS_RUNS", "NO_HOST"
-NOT_DOWN, LEVEL_TOO_LOW = "NOT_DOWN", "LEVEL_TOO_LOW"
+HOLDS_RUNS, NO_HOST, NOT_DOWN, LEVEL_TOO_LOW = "HOLDS_RUNS", "NO_HOST", "NOT_DOWN", "LEVEL_TOO_LOW"
 
 
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
@@ -395,5 +395,6 @@ BACKEND_MESSAGES: dict[int, type] = {
     28: HealthNoted,
     88: RemoveVolumes,
     131: SetUse,
+    141: ContainersNoted,
 }
 """Messages backends receive, by number, for backends that are reached through another daemon."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.task import facts as f
+from peloton.actors.task.container_messages import LiveContainers
 from peloton.actors.task.messages import PastRun, RunOutcome
 from peloton.actors.task.state import RUNS_KEPT_MAX, Task, TaskStates, dropped_runs
 from peloton.runtime.vocabulary import Fact
@@ -29,6 +30,7 @@ COLUMNS: Mapping[str, Any] = {
     "dropped_run": tuple[int, float] | None,  # of which single run they are not, and until when
     "dropped_before": tuple[tuple[int, float], ...] | None,  # other single runs, by number
     "health": tuple[str, float] | None,  # what the check found at the last change, and when
+    "containers": LiveContainers | None,  # of a pod with several, until its run ends
     "version": int | None,  # of its config, of an instance of a service
     "ran_by": int | None,  # by which the present run ran, that has ended, where it is another one
 }
@@ -50,12 +52,17 @@ def _renewed(fact: f.TaskRenewed, now: float) -> Mapping[str, Any]:
     return {"spec": renewal.spec, "lot": renewal.lot, "version": renewal.config_version}
 
 
+def _ended(fact: f.RunEnded, now: float) -> Mapping[str, Any]:
+    columns = {"ended_at": _time_of(fact, now), "outcome": fact.outcome}
+    return {**columns, "containers": None} if fact.outcome.containers else columns
+
+
 WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskCreated: _created,
     f.TaskLaunching: lambda fact, now: {"launched_at": now},
     f.HeldLaunching: lambda fact, now: {"launched_at": now},
     f.TaskStarted: lambda fact, now: {"started_at": _time_of(fact, now)},
-    f.RunEnded: lambda fact, now: {"ended_at": _time_of(fact, now), "outcome": fact.outcome},
+    f.RunEnded: _ended,
     f.TaskRetried: lambda fact, now: {**_FRESH, "begun_at": now},
     f.TaskRestarted: lambda fact, now: {**_FRESH, "begun_at": now},
     f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
@@ -90,6 +97,16 @@ def _archive_version(
     return {"ran_by": read("ran_by") or read("version")}
 
 
+def _keep_containers(
+    task: Task, fact: f.ContainersTold, *, read: Callable[[str], Any]
+) -> Mapping[str, Any]:
+    """What is told late, or again, changes nothing."""
+    known: LiveContainers | None = read("containers")
+    if known is not None and known.run == task.run and known.number >= fact.number:
+        return {}
+    return {"containers": LiveContainers(task.run, fact.number, fact.containers)}
+
+
 def _archive_dropped(task: Task, fact: Fact, *, read: Callable[[str], Any]) -> Mapping[str, Any]:
     found = dropped_runs(read)
     return {"dropped_before": found} if found else {}
@@ -100,4 +117,5 @@ ARCHIVE: Mapping[type, Callable[..., Mapping[str, Any]]] = {
     f.TaskRestarted: _archive_run,
     f.RunEventsDropped: _archive_dropped,
     f.TaskRenewed: _archive_version,
+    f.ContainersTold: _keep_containers,
 }

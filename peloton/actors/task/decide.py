@@ -23,6 +23,8 @@ from peloton.actors.task.admitting import (
     queued,
     released,
 )
+from peloton.actors.task.container_messages import ContainersChanged
+from peloton.actors.task.containers import containers_changed, told_of_no_task
 from peloton.actors.task.giving_way import give_way, outcome_of, preempt
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
 from peloton.actors.task.health import health_changed, told_of_nobody
@@ -287,6 +289,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.TicketParked: parked,
     m.Renew: renew,
     HealthChanged: health_changed,
+    ContainersChanged: containers_changed,
     m.GiveWay: give_way,
     Due: due,
 }
@@ -335,6 +338,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.TicketParked: _nothing,
     m.Renew: _nothing,
     HealthChanged: told_of_nobody,
+    ContainersChanged: told_of_no_task,
     m.GiveWay: _nothing,
     Due: _nothing,
 }

@@ -6,7 +6,14 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 from __future__ import annotations
 
 from peloton.actors.task.health_messages import TaskHealth
-from peloton.actors.task.messages import KillCause, Policy, Renewal, RunOutcome, TaskGoals
+from peloton.actors.task.messages import (
+    ContainerEnd,
+    KillCause,
+    Policy,
+    Renewal,
+    RunOutcome,
+    TaskGoals,
+)
 from peloton.runtime.vocabulary import Fact, Key
 
 
@@ -189,6 +196,14 @@ class HealthTold(Fact, frozen=True, gc=False, array_like=True):
     ready: TaskHealth = TaskHealth.DISABLED
 
 
+class ContainersTold(Fact, frozen=True, gc=False, array_like=True):
+    """How far the containers of the present run have come, of a pod with several; nothing, if a
+    change of a number as high is known of it."""
+
+    number: int
+    containers: tuple[ContainerEnd, ...]
+
+
 FACTS: dict[int, type] = {
     1: TaskCreated,
     2: TaskGoalSet,
@@ -222,4 +237,5 @@ FACTS: dict[int, type] = {
     30: TaskRenewed,
     51: HealthTold,
     61: RunEventsDropped,
+    141: ContainersTold,
 }

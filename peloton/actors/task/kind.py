@@ -12,6 +12,7 @@ from peloton.actors.host.messages import Launch
 from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import messages as m
 from peloton.actors.task.columns import ARCHIVE, COLUMNS, WRITE
+from peloton.actors.task.container_messages import LEVEL_CONTAINERS, TASK_CONTAINER_MESSAGES
 from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.task.facts import (
     FACTS,
@@ -20,6 +21,7 @@ from peloton.actors.task.facts import (
     AdmissionParking,
     AdmissionQueued,
     AdmissionReleased,
+    ContainersTold,
     EventsDropped,
     GangJoined,
     HealthTold,
@@ -69,7 +71,7 @@ KIND = Kind(
     pursue=pursue,
     at_rest=WAITING,
     evolve=EVOLVE,
-    messages={**m.MESSAGES, **TASK_HEALTH_MESSAGES},
+    messages={**m.MESSAGES, **TASK_HEALTH_MESSAGES, **TASK_CONTAINER_MESSAGES},
     facts=FACTS,
     partition=_partition,
     deadline=deadline,
@@ -84,6 +86,7 @@ KIND = Kind(
         **dict.fromkeys(
             (RenewalOrdered, TaskRenewed, RunEventsDropped, HealthTold), m.LEVEL_SERVICES
         ),
+        ContainersTold: LEVEL_CONTAINERS,
     },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.

@@ -361,5 +361,6 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.GangJoined: _joined,
     f.RenewalOrdered: lambda task, fact: replace(task, renewal=fact.renewal),
     f.TaskRenewed: _renewed,
+    f.ContainersTold: lambda task, fact: task,
     f.HealthTold: lambda task, fact: replace(task, health=fact.health, ready=fact.ready),
 }

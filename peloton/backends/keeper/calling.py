@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from . import identity, wire
+from .kinds import CONTAINERS
 
 START_TIMEOUT_S = 20.0
 _KEEPER = Path(__file__).parent / "__main__.py"
@@ -85,11 +86,16 @@ class UnansweredRequests:
     def repeats(self) -> Iterator[wire.KeeperMessage]:
         """All of them. Lists come last: one that overtook a launch would not list its run."""
         for host, epoch in self._epochs.items():
-            yield {"q": "hello", "host": host, "epoch": epoch}
+            yield hello_of(host, epoch)
         yield from self._launches.values()
         yield from self._kills.values()
         for host, epoch in self._epochs.items():
             yield {"q": "list", "host": host, "epoch": epoch}
+
+
+def hello_of(host: str, epoch: int) -> wire.KeeperMessage:
+    """Says that this is an owner of the host who knows what is told of containers of pods."""
+    return {"q": "hello", "host": host, "epoch": epoch, CONTAINERS: True}
 
 
 def _has_values(run: wire.KeeperMessage) -> bool:

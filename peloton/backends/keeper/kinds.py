@@ -16,6 +16,9 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 SUCCEEDED, FAILED, KILLED, LOST = "SUCCEEDED", "FAILED", "KILLED", "LOST"
 
+CONTAINERS = "containers"
+"""The event of a pod that goes on, for daemons that have said that they know it."""
+
 EXITED = "exited"
 SIGNALLED = "ended by a signal"
 KILL_REQUESTED = "killed"

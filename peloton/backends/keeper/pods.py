@@ -12,19 +12,22 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import pod_run, processes
 from .accounts import Account
 from .disk import DISK, Disk, make_folder, read_file
-from .kinds import KeeperRun, Record
+from .kinds import CONTAINERS, KeeperRun, Record, started_event
 from .processes import SpawnFailed
 from .programs import called, program_of
 from .switching import in_memory
 
 FOLDER = "pods"
 PARTS_MAX = 64
+SETTLED_S = 1.0
+"""After which a file has another time of its last change than one that replaces it."""
 NAME_VARIABLE = "PELOTON_CONTAINER_NAME"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ARGUMENTS = [sys.executable, "-I", "-S", os.path.abspath(pod_run.__file__)]
@@ -51,6 +54,13 @@ def parts_of(sent: Record) -> list[Record]:
     return sorted(parts, key=lambda part: not part["init"])
 
 
+class _Look(NamedTuple):
+    """What was found in the file of a watcher, and by what it is known that it is the same."""
+
+    stamp: tuple[int, int, int] | None = None
+    told: Record = {}
+
+
 class Pods:
     """Of one keeper. Nothing is made before there is one."""
 
@@ -59,14 +69,15 @@ class Pods:
         self._disk = disk
         self._made = False
         self._asked: dict[str, None] = {}
-        self.unready: dict[str, KeeperRun] = {}
-        """Those of which not all containers have started."""
+        self.running: dict[str, KeeperRun] = {}
+        """Those that have not ended."""
+        self._looks: dict[str, _Look] = {}
 
     def recover(self, runs: Iterable[KeeperRun]) -> None:
         """At the start of a keeper: take over what goes on, and forget what is over."""
         for run in runs:
             if run.pod and run.end is None:
-                self.unready[run.run_id] = run
+                self.running[run.run_id] = run
             else:
                 self.forget(run)
 
@@ -89,7 +100,7 @@ class Pods:
             pid = self._spawn(told, run)
         except OSError as trouble:
             raise SpawnFailed(f"spawn: {trouble.strerror}", status=None) from trouble
-        self.unready[run.run_id] = run
+        self.running[run.run_id] = run
         return pid
 
     def asks(self, run: KeeperRun, number: int) -> bool:
@@ -103,16 +114,39 @@ class Pods:
         processes.signal_one(run.pid, taken)
         return True
 
-    def look(self) -> list[KeeperRun]:
-        """The pods of which all containers have started since."""
-        found: list[KeeperRun] = []
-        for run in [*self.unready.values()]:
-            run.ready_at = self.told(run).get("ready_at", 0.0)
-            if run.ready_at or run.end is not None:
-                del self.unready[run.run_id]
-            if run.ready_at and run.end is None:
-                found.append(run)
+    def look(self) -> list[Record]:
+        """What has become of pods since the last look, as events: of which all containers have
+        started, and of which some have begun or ended, that go on."""
+        found: list[Record] = []
+        for run in [*self.running.values()]:
+            if run.end is not None:
+                self._drop(run)
+                continue
+            before = self._looks.get(run.run_id, _Look()).told
+            told = self._looked_at(run)
+            was_ready, run.ready_at = run.ready_at, told.get("ready_at", 0.0)
+            if run.ready_at and not was_ready:
+                found.append(started_event(run))
+            moved = told.get("containers") != before.get("containers")
+            if moved and not told["over"]:
+                found.append(containers_event(run, told))
         return found
+
+    def _looked_at(self, run: KeeperRun) -> Record:
+        """What its watcher has told last, as `told`; read only where that may have changed."""
+        last = self._looks.get(run.run_id, _Look())
+        try:
+            at = self._disk.stat(self._file(run))
+        except OSError:
+            return last.told  # nothing has been told yet
+        stamp = at.st_ino, at.st_size, at.st_mtime_ns
+        if stamp == last.stamp:
+            return last.told
+        told = self.told(run)
+        # Files that follow each other closely may have the same stamp, and are read each time.
+        settled = told and abs(time.time() - at.st_mtime) > SETTLED_S
+        self._looks[run.run_id] = _Look(stamp if settled else None, told or last.told)
+        return told or last.told
 
     def told(self, run: KeeperRun) -> Record:
         """What its watcher has told last; nothing before that."""
@@ -122,9 +156,15 @@ class Pods:
         except (OSError, ValueError):
             return {}
 
+    def listed(self, run: KeeperRun) -> Record:
+        """What a list says of one that runs, beyond what it says of every run."""
+        if not (run.pod and run.live):
+            return {}
+        return {"containers": container_ends(run, self.told(run))}
+
     def ended(self, run: KeeperRun) -> Record:
         """What its watcher told last, which has ended."""
-        self.unready.pop(run.run_id, None)
+        self._drop(run)
         self._asked.pop(run.run_id, None)
         told = self.told(run)
         run.ready_at = told.get("ready_at", 0.0)
@@ -139,6 +179,10 @@ class Pods:
                 self._disk.unlink(self._file(run) + suffix)
             except OSError:
                 continue  # there is none, or the next keeper removes it
+
+    def _drop(self, run: KeeperRun) -> None:
+        self.running.pop(run.run_id, None)
+        self._looks.pop(run.run_id, None)
 
     def _file(self, run: KeeperRun) -> str:
         return f"{self._folder}/{FOLDER}/{run.run_id}"
@@ -211,9 +255,14 @@ def ended_at(told: Record | None) -> float:
     return max(float(row[1]) for row in told["containers"]) if told and over else 0.0
 
 
+def containers_event(run: KeeperRun, told: Record) -> Record:
+    """How far its containers have come, for a daemon that has said that it knows this event."""
+    return {"a": CONTAINERS, "run": run.run_id, "containers": container_ends(run, told)}
+
+
 def container_ends(run: KeeperRun, told: Record) -> list[Record]:
-    """Each container of a run that is over, for its end: those that were killed with the watcher
-    have no status."""
+    """Each container of a run, as far as it came: those that were killed with the watcher have no
+    status."""
     nothing = [[0.0, 0.0, None, ""]] * len(run.pod)
     rows = told.get("containers", nothing)
     return [

@@ -164,7 +164,8 @@ class Runs:
                 self.sandboxes.finish(run_id)
 
     def listing(self, host: str) -> list[Record]:
-        return [kinds.listed(run) for run in self.memory.runs.values() if run.host == host]
+        mine = (run for run in self.memory.runs.values() if run.host == host)
+        return [{**kinds.listed(run), **self.pods.listed(run)} for run in mine]
 
     def _report_again(self, run: KeeperRun) -> None:
         if run.end_safe and run.end is not None:
@@ -355,10 +356,9 @@ class Runs:
         return True
 
     def look_at_pods(self) -> None:
-        """Report those of which all containers have started."""
-        if self.pods.unready:
-            for run in self.pods.look():
-                self.events.append((run.host, kinds.started_event(run)))
+        """Report what has become of their containers."""
+        for event in self.pods.look():
+            self.events.append((self.memory.runs[event["run"]].host, event))
 
     def _spawn_one(self, run: KeeperRun) -> int:
         """A container has no group of ours: its engine holds it to its limits."""

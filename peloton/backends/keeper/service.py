@@ -42,6 +42,8 @@ class ClientConnection:
         self.sock = sock
         self.lines = wire.Lines()
         self.unsent = bytearray()
+        self.hears_containers = False
+        """Whether its daemon has said that it knows this event."""
 
 
 class Service:
@@ -205,6 +207,7 @@ class Service:
             return
         self._owners[host] = connection
         if request == "hello":
+            connection.hears_containers = bool(message.get(kinds.CONTAINERS))
             answer = {"a": "hello", "host": host, "epoch": epoch, **ABLE}
             self._send(connection, answer)
         elif request == "launch":
@@ -227,7 +230,8 @@ class Service:
         events, self._runs.events = self._runs.events, []
         for host, event in events:
             owner = self._owners.get(host)
-            if owner is not None:
+            known = owner is not None and (owner.hears_containers or event["a"] != kinds.CONTAINERS)
+            if owner is not None and known:
                 self._send(owner, {"host": host, **event})
         for connection in list(self._connections):
             if connection.unsent:

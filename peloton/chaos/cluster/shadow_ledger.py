@@ -514,7 +514,7 @@ NOT_APPLIED = (
     tf.AdmissionRequested, tf.AdmissionReleasing, tf.AdmissionReleased, tf.TaskUnschedulable,
     tf.AdmissionGranted, tf.AdmissionQueued, tf.TaskThrottled, tf.EventsDropped, tf.RunLimitSet,
     tf.GangJoined, lf.LotGangSet, hf.SlackTaken, tf.AdmissionParking, tf.AdmissionParked,
-    tf.RenewalOrdered, tf.TaskRenewed, tf.HealthTold,
+    tf.RenewalOrdered, tf.TaskRenewed, tf.HealthTold, tf.ContainersTold,
     tf.RunEventsDropped, hf.DaemonsEnding, jf.BudgetShared, jf.SpareHeard,
     jf.WorkflowBegun, jf.WorkflowMoved, jf.WorkflowUndone, jf.LeavesRaised, jf.OpaqueChanged,
 )  # fmt: skip

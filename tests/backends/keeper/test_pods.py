@@ -14,14 +14,17 @@ from typing import Any
 
 import pytest
 
-from peloton.backends.keeper import kinds, pod_run
+from peloton.backends.keeper import kinds, pod_run, wire
+from peloton.backends.keeper.calling import dial
 from peloton.backends.keeper.group_places import find_place
 from peloton.backends.keeper.pods import Pods
 from peloton.backends.keeper_messages import (
     EARLIER_PODS,
+    ContainersMoved,
     KeeperDown,
     KeeperRunEnded,
     KeeperRunsListed,
+    ListedRun,
     PodPart,
     RunLimits,
     RunPod,
@@ -98,6 +101,107 @@ def test_it_has_started_once_all_containers_have(daemon: Any, procs: Any) -> Non
     daemon.runs.list("host-1", asked_at=8.0)
     (listed,) = daemon.log.next_report(KeeperRunsListed, asked_at=8.0).runs
     assert (listed.state, listed.started_at) == ("running", started.at)
+
+
+GATES = "while [ ! -e $PELOTON_CONTAINER_NAME.go ]; do sleep 0.01; done; exit {0}"
+
+
+def doing(told: ContainersMoved | ListedRun) -> dict[str, str | int]:
+    """By container: waits, runs, or its exit code."""
+    return {
+        one.name: one.exit_code if one.exit_code is not None
+        else "runs" if one.started_at else "waits"
+        for one in told.containers
+    }  # fmt: skip
+
+
+def let_go(daemon: Any, name: str, run_id: str = "r-0-1") -> None:
+    (daemon.sandbox(run_id) / f"{name}.go").touch()
+
+
+def moves(daemon: Any) -> list[dict[str, str | int]]:
+    return [doing(one) for one in [*daemon.log.reports] if isinstance(one, ContainersMoved)]
+
+
+def await_move(daemon: Any, procs: Any, want: dict[str, str | int]) -> None:
+    procs.until(lambda: want in moves(daemon), f"{want} to be told")
+
+
+def listed(daemon: Any, asked_at: float) -> list[ListedRun]:
+    daemon.runs.list("host-1", asked_at=asked_at)
+    return list(daemon.log.next_report(KeeperRunsListed, asked_at=asked_at).runs)
+
+
+def test_each_step_of_a_container_is_told_while_the_pod_runs(daemon: Any, procs: Any) -> None:
+    launch(daemon, init("first", GATES.format(0)), *(
+        PodPart(name, GATES.format(0)) for name in ("web", "db")
+    ))  # fmt: skip
+    await_move(daemon, procs, {"first": "runs", "web": "waits", "db": "waits"})
+    let_go(daemon, "first")
+    await_move(daemon, procs, {"first": 0, "web": "runs", "db": "runs"})
+    let_go(daemon, "db")
+    await_move(daemon, procs, {"first": 0, "web": "runs", "db": 0})
+    (found,) = listed(daemon, 7.0)
+    assert doing(found) == {"first": 0, "web": "runs", "db": 0}
+    first, web, db = found.containers
+    assert first.init and first.started_at <= first.ended_at <= web.started_at
+    assert web.ended_at == 0.0 and web.started_at <= db.ended_at
+    let_go(daemon, "web")
+    assert daemon.end("r-0-1").outcome == "SUCCEEDED"
+    told = moves(daemon)
+    assert all(a != b for a, b in zip(told, told[1:], strict=False)), "each change is told once"
+
+
+def test_of_a_run_of_a_single_container_nothing_more_is_told(daemon: Any, procs: Any) -> None:
+    daemon.launch("r-0-1", "while [ ! -e go ]; do sleep 0.01; done")
+    daemon.log.next_report(RunStarted, run_id="r-0-1")
+    (found,) = listed(daemon, 7.0)
+    assert found.containers == ()
+    (daemon.sandbox("r-0-1") / "go").touch()
+    daemon.end("r-0-1")
+    assert moves(daemon) == []
+
+
+def test_a_successor_tells_what_containers_do(daemon: Any, folder: Path, procs: Any) -> None:
+    """Also what they did while there was no keeper."""
+    launch(daemon, *(PodPart(name, GATES.format(0)) for name in ("web", "db", "side")))
+    await_move(daemon, procs, {"web": "runs", "db": "runs", "side": "runs"})
+    os.kill(procs.keeper_pid(folder), signal.SIGKILL)
+    let_go(daemon, "db")
+    want = {"web": "runs", "db": 0, "side": "runs"}
+    procs.until(lambda: want in moves(daemon) or want in lists(daemon), "it to be told")
+    let_go(daemon, "side")
+    await_move(daemon, procs, {"web": "runs", "db": 0, "side": 0})
+    let_go(daemon, "web")
+    assert daemon.end("r-0-1").outcome == "SUCCEEDED"
+
+
+def lists(daemon: Any) -> list[dict[str, str | int]]:
+    found = [one for one in [*daemon.log.reports] if isinstance(one, KeeperRunsListed)]
+    return [doing(run) for one in found for run in one.runs]
+
+
+def test_a_daemon_of_an_earlier_version_is_told_nothing_it_does_not_know(
+    daemon: Any, folder: Path, procs: Any
+) -> None:
+    launch(daemon, PodPart("web", GATES.format(0)), PodPart("db", GATES.format(0)))
+    await_move(daemon, procs, {"web": "runs", "db": "runs"})
+    with dial(folder) as sock:
+        sock.setblocking(True)
+        sock.settimeout(60.0)
+        sock.sendall(wire.encode({"q": "hello", "host": "host-1", "epoch": 9}))
+        lines = wire.Lines()
+        said: list[str] = []
+        while "hello" not in said:
+            said += [one["a"] for one in lines.feed(sock.recv(65536))]
+        let_go(daemon, "db")
+        status = folder / "pods" / "r-0-1"
+        ended = lambda: json.loads(status.read_bytes())["containers"][1][1] > 0  # noqa: E731
+        procs.until(ended, "it to end")
+        let_go(daemon, "web")
+        while "ended" not in said:
+            said += [one["a"] for one in lines.feed(sock.recv(65536))]
+        assert "containers" not in said
 
 
 def test_each_has_its_output_and_its_variables(daemon: Any) -> None:

@@ -25,7 +25,7 @@ from peloton.actors.job.slice.task_config import effective as effective
 from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import TaskHealth
-from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, TaskGoals
+from peloton.actors.task.messages import SLICE_SIZE, ContainerEnd, PastRun, RunOutcome, TaskGoals
 from peloton.placement.messages import (
     GangPlaced,
     HostSummary,
@@ -255,6 +255,7 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     ready: TaskHealth = TaskHealth.DISABLED
     ran_by: int = 0  # the config version of the present run, where that is another one
     coming: int = 0  # that of the next run, where that is another one
+    containers: tuple[ContainerEnd, ...] = ()  # of several, how far they are while the run goes on
 
 
 class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):

@@ -24,11 +24,13 @@ from peloton.actors.job.slice.placing import why_unplaced
 from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
+from peloton.actors.task.container_messages import LiveContainers
 from peloton.actors.task.health_messages import TaskHealth
-from peloton.actors.task.messages import SLICE_SIZE, KillCause
+from peloton.actors.task.messages import SLICE_SIZE, ContainerEnd, KillCause
 from peloton.actors.task.state import (
     ENDED,
     HOLDS,
+    ON_HOST,
     PARKS,
     Admission,
     Task,
@@ -148,7 +150,14 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         ready=task.ready,
         ran_by=read("ran_by") or 0,
         coming=task.renewal.config_version if task.renewal is not None else 0,
+        containers=_containers(task, read("containers")),
     )
+
+
+def _containers(task: Task, told: LiveContainers | None) -> tuple[ContainerEnd, ...]:
+    """Those of the present run, while it is on a host."""
+    known = told is not None and told.run == task.run and task.state in ON_HOST
+    return told.containers if told is not None and known else ()
 
 
 def _why_at_home(task: Task, member: int, *, because: str, notes: WishNotes) -> tuple[str, str]:

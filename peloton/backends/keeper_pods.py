@@ -1,0 +1,59 @@
+"""The containers of a run with several, as a daemon orders them at its keeper and hears of them.
+
+Turns what the keeper tells of them into values. It must not say what follows for the run, and has
+no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PodPart:
+    """One of several containers: its command as in a request, and its own variables."""
+
+    name: str
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    init: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunPod:
+    """The containers of a run with several. `grace_s`: what the others have to end in, once one
+    has failed. `checked`: the one of which checks by commands have the variables."""
+
+    containers: tuple[PodPart, ...]
+    grace_s: float = 30.0
+    checked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOfRun:
+    """One of several containers of a run, as far as it came."""
+
+    name: str
+    init: bool
+    started_at: float
+    ended_at: float
+    exit_code: int | None
+    signal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainersMoved:
+    """Containers of a run of several have begun or ended, and the run goes on."""
+
+    host: str
+    run_id: str
+    containers: tuple[ContainerOfRun, ...]
+
+
+def read_containers(told: Mapping[str, Any]) -> tuple[ContainerOfRun, ...]:
+    """Those in an end, a list or an event; none of a run of a single one."""
+    return tuple(ContainerOfRun(**one) for one in told.get("containers", ()))
