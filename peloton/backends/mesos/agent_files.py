@@ -2,8 +2,9 @@
 
 Implements `FarFiles`. A sandbox is named by framework and executor, which an agent understands from
 its start until it has removed it, however often it was itself started meanwhile under one id; so
-nothing needs to be known of its folders. A run is an executor of its own; where it is one of many
-tasks of an executor, its files are in the folder `runs/` and its name in the sandbox of that.
+nothing needs to be known of its folders. A run is an executor of its own, or has one of its own;
+where it is one of many tasks of an executor, its files are in the folder `runs/` and its name in
+the sandbox of that.
 
 What is outside of a sandbox the agent refuses, also through a link. It would wait for the writer of
 a pipe, with a thread of its own: so only what is listed as a regular file is read.
@@ -30,6 +31,7 @@ from peloton.backends.mesos.operator_api import (
     NotThere,
     OperatorApi,
 )
+from peloton.backends.mesos.task_info import OWN_EXECUTOR
 from peloton.runtime.far_files import (
     FarEntry,
     FarRun,
@@ -139,6 +141,7 @@ class AgentFiles:
     def _places(self, agent: _Agent, run: str) -> Iterator[str]:
         """Where the sandbox of a run may be."""
         yield self._of_executor(run)
+        yield self._of_executor(f"{OWN_EXECUTOR}{run}")
         # Of several executors that had one id each has a sandbox of its own.
         for directory in agent.directories(self._framework):
             yield f"{directory}/{TASKS}/{run}"
@@ -239,4 +242,8 @@ def _directories(framework: str, answer: Any) -> list[str]:
     ]
     found = [one for each in ours for one in each.get("executors", ())]
     found += [one for each in ours for one in reversed(each.get("completed_executors", ()))]
-    return [str(one["directory"]) for one in found if parse_pod(str(one["id"])) is None]
+    return [
+        str(one["directory"])
+        for one in found
+        if parse_pod(str(one["id"]).removeprefix(OWN_EXECUTOR)) is None
+    ]

@@ -71,6 +71,7 @@ class KeeperProgram(NamedTuple):
             "secrets": spec.secrets,
             "a health check": spec.check,
             "files to fetch": spec.uris,
+            "an executor of its own": spec.mesos is not None and spec.mesos.executor,
             "gpus": spec.resources.gpu,
             "revocable cpu": spec.resources.slack,
             "another account": spec.user not in ("", self.user),

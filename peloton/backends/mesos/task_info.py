@@ -5,6 +5,7 @@ Must not leave out in silence what a run has and Mesos cannot give it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,10 @@ from peloton.backends.mesos.keeper_tasks import KeeperAt, keeper_data
 from peloton.backends.mesos.words import Bundle
 
 LABEL = "peloton."
+OWN_EXECUTOR = "thermos-"
+"""With which the id of a task's own executor begins; the run's name follows."""
+OWN_EXECUTOR_NAME = "AuroraExecutor"
+"""Where the spec gives it no other name."""
 _NANO = 1_000_000_000
 
 
@@ -46,6 +51,8 @@ def task_info(
     if spec.image:
         image = {"type": "DOCKER", "docker": {"name": spec.image}}
         info["container"] = {"type": "MESOS", "mesos": {"image": image}}
+    if spec.mesos is not None and spec.mesos.executor:
+        _put_executor(info, json.loads(spec.mesos.executor))
     if spec.ports:
         info["discovery"] = _discovery(run)
     if spec.check is not None:
@@ -55,6 +62,20 @@ def task_info(
         if keeper is not None and by_keeper:
             info["executor"] = keeper.info(bundle)
     return info
+
+
+def _put_executor(info: dict[str, Any], own: dict[str, Any]) -> None:
+    """The executor of a task's own: its command and container are the task's, as are its
+    resources. The data are for it, in whichever of both places it looks."""
+    moved = {name: info.pop(name) for name in ("command", "container") if name in info}
+    info["executor"] = {
+        "type": "CUSTOM",
+        "executor_id": {"value": f"{OWN_EXECUTOR}{info['name']}"},
+        "name": OWN_EXECUTOR_NAME,
+        **own,
+        **moved,
+    }
+    info["data"] = own["data"]
 
 
 def _check(run: StartRun) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from peloton.actors.host.messages import (
     Container,
+    MesosWords,
     Port,
     RunSpec,
     SecretRef,
@@ -99,6 +100,24 @@ def test_ports_are_taken_and_can_be_discovered() -> None:
 def test_an_image_is_run_by_mesos_itself() -> None:
     image = {"type": "DOCKER", "docker": {"name": "debian:12"}}
     assert made(image="debian:12")["container"] == {"type": "MESOS", "mesos": {"image": image}}
+
+
+def test_an_executor_of_its_own_has_command_and_container_of_its_task() -> None:
+    own = MesosWords(executor='{"data":"AP8=","source":"here"}')
+    plain, task = (
+        made(image="debian:12", user="ann"),
+        made(image="debian:12", user="ann", mesos=own),
+    )
+    assert task["executor"] == {
+        "type": "CUSTOM", "executor_id": {"value": f"thermos-{RUN}"}, "name": "AuroraExecutor",
+        "data": "AP8=", "source": "here",
+        "command": plain["command"], "container": plain["container"],
+    }  # fmt: skip
+    assert task["data"] == "AP8=" and task["resources"] == plain["resources"]
+    assert not {"command", "container"} & {*task}
+    assert {*task} - {*plain} == {"executor", "data"}
+    named = MesosWords(executor='{"data":"AP8=","name":"Own"}')
+    assert made(mesos=named)["executor"]["name"] == "Own"
 
 
 def test_the_grace_of_a_kill() -> None:

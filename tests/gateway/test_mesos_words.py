@@ -1,0 +1,127 @@
+"""What of a spec only hosts of Mesos understand: in both forms, and where a cluster has none."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peloton.actors.host.messages import MesosWords
+from peloton.api.v0.job import job_pb2 as job
+from peloton.api.v0.task import task_pb2 as task
+from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.mesos_words import BadForMesos, mesos_words
+from peloton.gateway.pod_specs import pod_spec_of, to_task
+from peloton.gateway.server import STANDARD_OPTIONS
+from peloton.gateway.stateless_specs import spec_path
+from peloton.gateway.translate_task import BadConfig, merged, to_config
+from tests.gateway.fleet_fixture import Deployment, default_config, running
+from tests.gateway.service_specs import service_spec
+
+DATA = b"\x00\xffas is"
+CUSTOM = {"type": "CUSTOM", "executor_id": {"value": "any"}, "data": DATA}
+NEWER = {"type": "EXECUTOR_TYPE_CUSTOM", "executor_id": "any", "data": DATA}
+RUNS = {"name": "a", "entrypoint": {"value": "/bin/own"}}
+
+
+def words(**config: Any) -> dict[str, Any]:
+    found = mesos_words(task.TaskConfig(**config))
+    assert isinstance(found, MesosWords)
+    return dict(json.loads(found.executor))
+
+
+def test_an_executor_is_told_with_its_data_as_they_are() -> None:
+    data = base64.b64encode(DATA).decode()
+    assert words(executor=CUSTOM) == {"data": data}
+    more = {
+        "name": "Own", "source": "here", "shutdown_grace_period": {"nanoseconds": 2**40},
+        "labels": {"labels": [{"key": "k", "value": "v"}]},
+    }  # fmt: skip
+    assert words(executor=CUSTOM | more) == {"data": data, **more}
+    assert mesos_words(task.TaskConfig(command={"value": "true"})) is False
+
+
+def test_what_follows_from_the_run_says_nothing() -> None:
+    one = {"name": "cpus", "type": "SCALAR", "scalar": {"value": 1}}
+    follows = {"resources": [one], "framework_id": {"value": "f"}}
+    assert words(executor=CUSTOM | follows) == words(executor=CUSTOM)
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "text"),
+    [
+        ({"type": "DEFAULT"}, "executor.type", "Unsupported type in executor config"),
+        ({"data": b""}, "executor.data", "Data field not set in executor config"),
+        ({"command": {"value": "x"}}, "executor.command", "say it in command of the task"),
+        ({"container": {"type": "MESOS"}}, "executor.container", "in container of the task"),
+        ({"discovery": {"visibility": "CLUSTER"}}, "executor.discovery", "in ports of the task"),
+    ],
+)  # fmt: skip
+def test_what_is_no_executor(given: dict[str, Any], field: str, text: str) -> None:
+    config = task.TaskConfig(executor=CUSTOM | given)
+    with pytest.raises(BadForMesos, match=text) as why:
+        mesos_words(config)
+    assert why.value.field == field
+    with pytest.raises(BadConfig, match=rf"^config\.{field}: "):
+        to_config(config, "config", on_mesos=True)
+
+
+def test_a_pod_says_it_in_either_form_and_reads_back_both() -> None:
+    newer = pod.PodSpec(containers=[RUNS], mesos_spec={"executor_spec": NEWER})
+    older = pod.PodSpec(containers=[RUNS | {"executor": CUSTOM}])
+    for sent in (newer, older):
+        config = to_task(sent, "spec", on_mesos=True)
+        assert config.executor == task.TaskConfig(executor=CUSTOM).executor
+        back = pod_spec_of(config)
+        assert back.mesos_spec.executor_spec == newer.mesos_spec.executor_spec
+        assert back.containers[0].executor == older.containers[0].executor
+        assert to_task(back, "spec", on_mesos=True) == config
+    both = pod.PodSpec(
+        containers=[RUNS | {"executor": CUSTOM}],
+        mesos_spec={"executor_spec": NEWER | {"data": b"x"}},
+    )
+    with pytest.raises(BadConfig, match=r"^spec\.mesos_spec\.executor_spec: differs from executor"):
+        to_task(both, "spec", on_mesos=True)
+
+
+def test_errors_name_the_form_that_was_written() -> None:
+    path = "config.defaultConfig.executor.data"
+    newer = service_spec("p", default_spec=pod.PodSpec(containers=[RUNS]))
+    older = service_spec("p", default_spec=pod.PodSpec(containers=[RUNS | {"executor": CUSTOM}]))
+    assert spec_path(path, newer) == "spec.default_spec.mesos_spec.executor_spec.data"
+    assert spec_path(path, older) == "spec.default_spec.containers[0].executor.data"
+
+
+def test_an_instance_has_the_executor_of_the_default_or_its_own() -> None:
+    default = task.TaskConfig(command={"value": "a"}, executor=CUSTOM)
+    command = task.TaskConfig(command={"value": "b"})
+    other = task.TaskConfig(executor=CUSTOM | {"data": b"other"})
+
+    def shown(own: task.TaskConfig) -> task.TaskConfig:
+        return merged(default.SerializeToString(), own.SerializeToString())
+
+    assert shown(command).command.value == "b" and shown(command).executor.data == DATA
+    assert shown(other).command.value == "a" and shown(other).executor.data == b"other"
+
+
+def service(deployment: Deployment, **more: Any) -> task.TaskConfig:
+    """The default config of a service of this deployment that was made with more."""
+    config = default_config(600.0)
+    config.MergeFrom(task.TaskConfig(**more))
+    request = deployment.request(1, defaultConfig=config)
+    request.config.type = job.SERVICE
+    made = deployment.create(request)
+    return deployment.task(made).result.config
+
+
+def test_a_cluster_of_mesos_takes_an_executor_and_another_refuses_it(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with running(tmp_path, options=STANDARD_OPTIONS._replace(outside=True)) as deployment:
+        assert service(deployment, executor=CUSTOM).executor.data == DATA
+    refused = pytest.raises(AssertionError, match="an executor is not supported: a task")
+    with running(tmp_path_factory.mktemp("other")) as deployment, refused:
+        service(deployment, executor=CUSTOM)
