@@ -62,6 +62,9 @@ def container_in(
         older = container.container
         same = not container.image or container.image == image_of(older)
         agree(same, f"{field}.image", of="container")
+        same = not spec.docker_parameters or _parameters(older) == [*spec.docker_parameters]
+        where = f"{field.rpartition('.')[0]}.mesos_spec.docker_parameters"
+        agree(same, where, of="container.docker.parameters")
         return older
     return _older_image(sent, container.image) if container.image else None
 
@@ -93,8 +96,14 @@ def put_newer(found: pod.PodSpec, config: task.TaskConfig) -> None:
         spec = MesosPod
         found.mesos_spec.type = spec.CONTAINER_TYPE_DOCKER if docker else spec.CONTAINER_TYPE_MESOS
         if docker:
-            for one in config.container.docker.parameters:
-                found.mesos_spec.docker_parameters.add(key=one.key, value=one.value)
+            found.mesos_spec.docker_parameters.extend(_parameters(config.container))
+
+
+def _parameters(container: mesos.ContainerInfo) -> list[Any]:
+    found = pod.PodSpec()
+    for one in container.docker.parameters:
+        found.mesos_spec.docker_parameters.add(key=one.key, value=one.value)
+    return [*found.mesos_spec.docker_parameters]
 
 
 def image_of(container: Any) -> str:

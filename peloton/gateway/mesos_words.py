@@ -1,4 +1,4 @@
-"""What of a config only hosts of Mesos understand: the executor of a task's own.
+"""What of a config only hosts of Mesos understand: the executor of a task's own, and containers.
 
 Turns these fields into what such a host is told in the words of Mesos, or into a refusal that names
 the field. It must not drop a field that would have an effect.
@@ -22,6 +22,13 @@ _TASKS = {"command": "command", "container": "container", "discovery": "ports"}
 """What an executor has of its task, and where that is said."""
 
 
+_OF_CONTAINER = (
+    "type", "docker", "mesos", "hostname", "network_infos", "linux_info", "rlimit_info"
+)  # fmt: skip
+_HOST = mesos.ContainerInfo.DockerInfo.HOST
+LATER = "is not supported yet"
+
+
 class BadForMesos(ValueError):
     """`field` is the path within the config."""
 
@@ -33,7 +40,8 @@ class BadForMesos(ValueError):
 def mesos_words(sent: task.TaskConfig) -> MesosWords | bool:
     """The record of it, or False; raises BadForMesos."""
     executor = _executor(sent.executor) if sent.HasField("executor") else ""
-    return MesosWords(executor) if executor else False
+    container = _container(sent.container) if sent.HasField("container") else ""
+    return MesosWords(executor, container) if executor or container else False
 
 
 def _executor(sent: mesos.ExecutorInfo) -> str:
@@ -46,8 +54,44 @@ def _executor(sent: mesos.ExecutorInfo) -> str:
             text = f"an executor has its task's: say it in {_TASKS[field.name]} of the task"
             raise BadForMesos(f"executor.{field.name}", text)
         if field.name not in (*_OF_EXECUTOR, *_FOLLOWS):
-            raise BadForMesos(f"executor.{field.name}", "is not supported yet")
+            raise BadForMesos(f"executor.{field.name}", LATER)
     return _text({name: one for name, one in as_words(sent).items() if name not in _FOLLOWS})
+
+
+def _container(sent: mesos.ContainerInfo) -> str:
+    """The container; empty where it is an image in one of Mesos' own kind, and nothing else."""
+    for field, _ in sent.ListFields():
+        if field.name not in _OF_CONTAINER:
+            raise BadForMesos(f"container.{field.name}", LATER)
+    if sent.type == mesos.ContainerInfo.DOCKER:
+        if not sent.docker.image:
+            raise BadForMesos("container.docker.image", "a container of type DOCKER needs one")
+        if sent.HasField("mesos"):
+            raise BadForMesos("container.mesos", "is of containers of type MESOS only")
+        return _text(as_words(sent))
+    words = as_words(sent)
+    image = _image_of_mesos(sent)
+    plain = {"type": "DOCKER", "docker": {"name": image.get("docker", {}).get("name", "")}}
+    if not {*words} - {"type", "docker", "mesos"} and image in ({}, plain):
+        return ""
+    words.pop("docker", None)
+    return _text({**words, "mesos": {"image": image}} if image else words)
+
+
+def _image_of_mesos(sent: mesos.ContainerInfo) -> dict[str, Any]:
+    """The image, which may be said where that of the other kind is, if nothing else of it is."""
+    if not sent.HasField("docker"):
+        image = as_words(sent.mesos.image)
+        if image.get("cached"):  # which is so where nothing is said
+            del image["cached"]
+        return image
+    for field, value in sent.docker.ListFields():
+        if field.name != "image" and not (field.name == "network" and value == _HOST):
+            text = "is of containers of type DOCKER only"
+            raise BadForMesos(f"container.docker.{field.name}", text)
+    if sent.mesos.HasField("image"):
+        raise BadForMesos("container.docker.image", "there is another in mesos")
+    return {"type": "DOCKER", "docker": {"name": sent.docker.image}} if sent.docker.image else {}
 
 
 def as_words(sent: Any) -> dict[str, Any]:

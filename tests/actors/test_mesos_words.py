@@ -22,6 +22,24 @@ def test_an_executor_stays_the_defaults_where_an_instance_has_none() -> None:
     assert effective(DEFAULT, None).mesos == EXECUTOR
 
 
+def test_a_container_is_replaced_as_a_whole() -> None:
+    docker, other = MesosWords(container="{d}"), MesosWords(container="{o}")
+    default = TaskConfig(command=Command("a"), image="d", mesos=docker)
+
+    def mesos(own: TaskConfig, of: TaskConfig = default) -> bool | MesosWords:
+        return effective(of, own).mesos
+
+    assert mesos(TaskConfig()) == docker
+    assert mesos(TaskConfig(mesos=other)) == other
+    assert mesos(TaskConfig(image="of mesos")) is False
+    both = TaskConfig(mesos=MesosWords("{e}", "{d}"))
+    assert mesos(TaskConfig(mesos=EXECUTOR)) == MesosWords("{}", "{d}")
+    assert mesos(TaskConfig(image="x"), both) == MesosWords("{e}")
+    assert mesos(TaskConfig(mesos=other), both) == MesosWords("{e}", "{o}")
+    assert mesos(TaskConfig(mesos=True), TaskConfig()) is True
+    assert mesos(TaskConfig(), TaskConfig(mesos=True)) is True
+
+
 def test_several_containers_and_an_executor_replace_each_other() -> None:
     pod = TaskConfig(command=Command("b"), containers=SEVERAL)
     found = effective(DEFAULT, pod)

@@ -1,4 +1,5 @@
-"""What a spec asks of Mesos and of nobody else, on a real one: an executor of the task's own.
+"""What a spec asks of Mesos and of nobody else, on a real one: an executor of the task's own, and
+containers.
 
 It must not look into the daemon: it is typed at.
 """
@@ -8,38 +9,75 @@ from __future__ import annotations
 import base64
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.adapters.mesos_daemon import job_file, on_mesos, said
+from tests.adapters.mesos_daemon import job_file, on_mesos, operated, said
 from tests.adapters.test_daemon_wiring import until
+from tests.cli.terminal import typed
 from tests.conftest import ROOT
 from tests.servers import mesos_home
+from tests.servers.mesos import Mesos
 
 pytestmark = pytest.mark.timeout(180)
 EXECUTOR = ROOT / "tests" / "servers" / "own_executor.py"
 
 
-def test_an_executor_of_a_tasks_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Served(NamedTuple):
+    """A Mesos, and a daemon at which commands are typed."""
+
+    mesos: Mesos
+    folder: Path
+
+    def created(self, command: str, **more: Any) -> str:
+        """A job of one instance; its id."""
+        file = job_file(self.folder, command, instancecount=1, **more)
+        return said("job", "create", "/HelloWorldPool", file).split()[1]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     mesos_home.needed_home()
-    with on_mesos(tmp_path, monkeypatch):
+    folder = tmp_path_factory.mktemp("launch")
+    with pytest.MonkeyPatch.context() as patch, on_mesos(folder, patch) as mesos:
         said("respool", "create", "/HelloWorldPool", str(ROOT / "examples/hello_world_pool.yaml"))
-        data = base64.b64encode(b"as it is").decode()
-        task = {
-            "executor": {"type": "CUSTOM", "executorid": {"value": "any"}, "data": data},
-            "command": {
-                "value": f"exec {shlex.join((sys.executable, str(EXECUTOR)))}",
-                "environment": {"variables": [{"name": "SAID", "value": "said:"}]},
-            },
-        }
-        file = job_file(tmp_path, "", type="SERVICE", instancecount=1, task=task)
-        job = said("job", "create", "/HelloWorldPool", file).split()[1]
-        until(lambda: "RUNNING" in said("task", "list", job))
-        printed = said("task", "logs", job, "0").splitlines()
-        assert printed == [
-            f"AuroraExecutor thermos-{job}-0-1", "said: b'as it is' b'as it is'"
-        ]  # fmt: skip
-        said("job", "stop", job)
-        until(lambda: "KILLED" in said("task", "list", job))
-        assert said("task", "logs", job, "0").splitlines()[-1] == "ends"
+        yield Served(mesos, folder)
+
+
+def test_an_executor_of_a_tasks_own(served: Served) -> None:
+    data = base64.b64encode(b"as it is").decode()
+    task = {
+        "executor": {"type": "CUSTOM", "executorid": {"value": "any"}, "data": data},
+        "command": {
+            "value": f"exec {shlex.join((sys.executable, str(EXECUTOR)))}",
+            "environment": {"variables": [{"name": "SAID", "value": "said:"}]},
+        },
+    }
+    job = served.created("", type="SERVICE", task=task)
+    until(lambda: "RUNNING" in said("task", "list", job))
+    printed = said("task", "logs", job, "0").splitlines()
+    assert printed == [f"AuroraExecutor thermos-{job}-0-1", "said: b'as it is' b'as it is'"]
+    said("job", "stop", job)
+    until(lambda: "KILLED" in said("task", "list", job))
+    assert said("task", "logs", job, "0").splitlines()[-1] == "ends"
+
+
+def test_the_master_takes_a_container_of_docker_as_the_spec_says_it(served: Served) -> None:
+    """The agents here have no Docker: the run fails there."""
+    docker = {
+        "type": "DOCKER",
+        "docker": {
+            "image": "debian:12",
+            "network": "HOST",
+            "privileged": True,
+            "parameters": [{"key": "cap-add", "value": "ALL"}],
+        },
+    }
+    job = served.created("true", task={"container": docker, "restartpolicy": {"maxfailures": 0}})
+    assert "FAILED" in typed("job", "wait", job).out
+    tasks = operated(served.mesos, "GET_TASKS")
+    found = [task for task in tasks["completed_tasks"] if job in task["name"]]
+    assert found and all(task["container"] == docker for task in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,84 @@ def test_what_is_no_executor(given: dict[str, Any], field: str, text: str) -> No
     assert why.value.field == field
     with pytest.raises(BadConfig, match=rf"^config\.{field}: "):
         to_config(config, "config", on_mesos=True)
+
+
+DOCKER = {
+    "type": "DOCKER", "hostname": "h",
+    "docker": {
+        "image": "debian:12", "network": "BRIDGE", "privileged": True, "force_pull_image": True,
+        "parameters": [{"key": "cap-add", "value": "NET_ADMIN"}], "volume_driver": "v",
+        "port_mappings": [{"host_port": 31000, "container_port": 80, "protocol": "tcp"}],
+    },
+}  # fmt: skip
+IMAGE = {"type": "DOCKER", "docker": {"name": "debian:12"}}
+OWN_KIND = {"type": "MESOS", "mesos": {"image": IMAGE}}
+
+
+def container(**sent: Any) -> Any:
+    """What is said of a container; "" where its image says all."""
+    found = mesos_words(task.TaskConfig(container=sent))
+    return json.loads(found.container) if isinstance(found, MesosWords) else ""
+
+
+def test_a_container_of_docker_is_told_as_it_is() -> None:
+    assert container(**DOCKER) == DOCKER
+    config = to_config(task.TaskConfig(container=DOCKER), "config", on_mesos=True)
+    assert config.image == "debian:12" and isinstance(config.mesos, MesosWords)
+    assert to_config(task.TaskConfig(container=DOCKER), "config").mesos is False
+
+
+def test_an_image_in_a_container_of_mesos_is_told_by_its_name_unless_there_is_more() -> None:
+    assert container(**OWN_KIND) == container(type="MESOS") == ""
+    assert container(type="MESOS", mesos={"image": IMAGE | {"cached": True}}) == ""
+    assert container(type="MESOS", docker={"image": "debian:12", "network": "HOST"}) == ""
+    more = {"rlimit_info": {"rlimits": [{"type": "RLMT_NOFILE", "hard": 2**40, "soft": 9}]}}
+    assert container(**OWN_KIND, **more) == OWN_KIND | more
+    assert container(type="MESOS", docker={"image": "debian:12"}, **more) == OWN_KIND | more
+    assert container(type="MESOS", **more) == {"type": "MESOS"} | more
+    fresh = {"type": "MESOS", "mesos": {"image": IMAGE | {"cached": False}}}
+    assert container(**fresh) == fresh
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"type": "DOCKER"}, "container.docker.image"),
+        ({"type": "DOCKER", "docker": {"image": ""}}, "container.docker.image"),
+        (DOCKER | {"mesos": {}}, "container.mesos"),
+        ({"type": "MESOS", "docker": {"image": "a", "privileged": True}},
+         "container.docker.privileged"),
+        ({"type": "MESOS", "docker": {"image": "a", "network": "NONE"}},
+         "container.docker.network"),
+        (OWN_KIND | {"docker": {"image": "a"}}, "container.docker.image"),
+        (OWN_KIND | {"tty_info": {}}, "container.tty_info"),
+    ],
+)  # fmt: skip
+def test_what_is_no_container(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadConfig, match=rf"^config\.{re.escape(field)}: "):
+        to_config(task.TaskConfig(container=given), "config", on_mesos=True)
+
+
+def test_a_pod_has_a_container_of_docker_in_either_form() -> None:
+    parameters = [{"key": "cap-add", "value": "NET_ADMIN"}]
+    kind = {"type": "CONTAINER_TYPE_DOCKER", "docker_parameters": parameters}
+    newer = pod.PodSpec(containers=[RUNS | {"image": "debian:12"}], mesos_spec=kind)
+    config = to_task(newer, "spec", on_mesos=True)
+    docker = {"image": "debian:12", "network": "HOST", "parameters": parameters}
+    told = mesos_words(config)
+    assert isinstance(told, MesosWords)
+    assert json.loads(told.container) == {"type": "DOCKER", "docker": docker}
+    assert to_task(pod_spec_of(config), "spec", on_mesos=True) == config
+    older = pod.PodSpec(containers=[RUNS | {"container": DOCKER}])
+    assert (
+        to_task(older, "spec", on_mesos=True).container
+        == task.TaskConfig(container=DOCKER).container
+    )
+    both = pod_spec_of(config)
+    both.mesos_spec.docker_parameters[0].value = "other"
+    text = r"^spec\.mesos_spec\.docker_parameters: differs from container\.docker\.parameters"
+    with pytest.raises(BadConfig, match=text):
+        to_task(both, "spec", on_mesos=True)
 
 
 def test_a_pod_says_it_in_either_form_and_reads_back_both() -> None:

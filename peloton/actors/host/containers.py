@@ -33,9 +33,11 @@ class MesosWords(Value, frozen=True, gc=False, array_like=True):
     """What of a run only hosts of Mesos understand, in the words of Mesos, as JSON; or "".
 
     `executor`: the description of the one that runs the command, but for what follows from the run.
+    `container`: in what it runs, where that is more than an image in one of Mesos' own kind.
     """
 
     executor: str = ""
+    container: str = ""
 
 
 class Container(Value, frozen=True, gc=False, array_like=True):

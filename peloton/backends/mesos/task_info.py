@@ -48,7 +48,9 @@ def task_info(
         info["data"] = keeper_data(run)
     else:
         info["command"] = _command(run, environment)
-    if spec.image:
+    if spec.mesos is not None and spec.mesos.container:
+        info["container"] = json.loads(spec.mesos.container)
+    elif spec.image:
         image = {"type": "DOCKER", "docker": {"name": spec.image}}
         info["container"] = {"type": "MESOS", "mesos": {"image": image}}
     if spec.mesos is not None and spec.mesos.executor:

@@ -61,6 +61,7 @@ OBSTACLES: dict[str, dict[str, Any]] = {
     "a health check": {"check": HealthCheck("true")},
     "files to fetch": {"uris": (Uri("http://x"),)},
     "an executor of its own": {"mesos": MesosWords("{}")},
+    "a container": {"mesos": MesosWords(container="{}")},
     "gpus": {"resources": Resources(UNIT, gpu=UNIT)},
     "revocable cpu": {"resources": Resources(slack=UNIT)},
     "another account": {"user": "bob"},

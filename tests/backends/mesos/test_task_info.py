@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -100,6 +101,14 @@ def test_ports_are_taken_and_can_be_discovered() -> None:
 def test_an_image_is_run_by_mesos_itself() -> None:
     image = {"type": "DOCKER", "docker": {"name": "debian:12"}}
     assert made(image="debian:12")["container"] == {"type": "MESOS", "mesos": {"image": image}}
+
+
+def test_a_container_is_told_as_the_spec_says_it() -> None:
+    docker = {"type": "DOCKER", "docker": {"image": "a", "privileged": True}}
+    task = made(image="a", mesos=MesosWords(container=json.dumps(docker)))
+    assert task["container"] == docker and "executor" not in task
+    own = MesosWords('{"data":"AP8="}', json.dumps(docker))
+    assert made(image="a", mesos=own)["executor"]["container"] == docker
 
 
 def test_an_executor_of_its_own_has_command_and_container_of_its_task() -> None:

@@ -97,7 +97,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         controller=own.controller,
         revocable=own.revocable,
         health_check=own.health_check or default.health_check,
-        mesos=own.mesos or (False if own.containers else default.mesos),
+        mesos=own.mesos if own.containers else _effective_mesos(default, own),
         preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
         raw=own.raw,
         max_running_s=own.max_running_s if own.labels else default.max_running_s,
@@ -107,3 +107,14 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         secrets=own.secrets or default.secrets,
         volume=own.volume if own.volume is not None else default.volume,
     )
+
+
+def _effective_mesos(default: TaskConfig, own: TaskConfig) -> bool | MesosWords:
+    """A container is replaced as a whole, also by one that is nothing but an image."""
+    one, other = own.mesos, default.mesos
+    if not isinstance(other, MesosWords) or not isinstance(one or other, MesosWords):
+        return one or other
+    executor, container = other.executor, "" if own.image else other.container
+    if isinstance(one, MesosWords):
+        executor, container = one.executor or executor, one.container or container
+    return MesosWords(executor, container) if executor or container else False
