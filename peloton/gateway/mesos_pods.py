@@ -6,13 +6,15 @@ gives both they have to say the same. It must not check what the config's own ru
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
-from peloton.gateway.translate_task import BadConfig
+from peloton.api.v1alpha.volume.volume_pb2 import VolumeSpec
+from peloton.gateway.translate_task import LATER, BadConfig
 from peloton.gateway.uris import newer_uris
 
 MesosPod = apachemesos.PodSpec
@@ -53,8 +55,9 @@ def _newer_executor(sent: Any) -> MesosPod.ExecutorSpec:
 def container_in(
     sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
 ) -> mesos.ContainerInfo | None:
-    """The image, in the older form if it has that."""
+    """The image and the volumes, in the older form if it has that."""
     spec = sent.mesos_spec
+    volumes = _older_volumes(sent, container, field=field)
     if spec.docker_parameters and spec.type != MesosPod.CONTAINER_TYPE_DOCKER:
         where = field.rpartition(".")[0]
         raise BadConfig(f"{where}.mesos_spec.docker_parameters", "are of docker containers only")
@@ -65,19 +68,59 @@ def container_in(
         same = not spec.docker_parameters or _parameters(older) == [*spec.docker_parameters]
         where = f"{field.rpartition('.')[0]}.mesos_spec.docker_parameters"
         agree(same, where, of="container.docker.parameters")
+        same = not volumes or volumes == [*_of_hosts(older)]
+        agree(same, f"{field}.volume_mounts", of="container.volumes")
         return older
-    return _older_image(sent, container.image) if container.image else None
+    if not container.image and not volumes:
+        return None
+    found = _older_image(sent, container.image)
+    found.volumes.extend(volumes)
+    return found
+
+
+def _older_volumes(
+    sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
+) -> list[mesos.Volume]:
+    """The volumes of a pod that a container mounts."""
+    paths: dict[str, str] = {}
+    for at, volume in enumerate(sent.volumes):
+        where = f"{field.rpartition('.')[0]}.volumes[{at}]"
+        if volume.type != volume.VOLUME_TYPE_HOST_PATH:
+            raise BadConfig(f"{where}.type", f"a volume that is no path of the host {LATER}")
+        if not volume.name or volume.name in paths:
+            raise BadConfig(f"{where}.name", "each volume needs one of its own")
+        if not volume.host_path.path:
+            raise BadConfig(f"{where}.host_path.path", "missing")
+        paths[volume.name] = volume.host_path.path
+    found = []
+    for at, mount in enumerate(container.volume_mounts):
+        if mount.name not in paths:
+            text = f"the pod has no volume {mount.name[:100]!r}"
+            raise BadConfig(f"{field}.volume_mounts[{at}].name", text)
+        mode = mesos.Volume.RO if mount.read_only else mesos.Volume.RW
+        path = paths[mount.name]
+        found.append(mesos.Volume(container_path=mount.mount_path, host_path=path, mode=mode))
+    return found
+
+
+def _of_hosts(container: mesos.ContainerInfo) -> Iterator[mesos.Volume]:
+    """The volumes that the newer form can say."""
+    for volume in container.volumes:
+        if volume.HasField("host_path"):
+            yield volume
 
 
 def _older_image(sent: pod.PodSpec, image: str) -> mesos.ContainerInfo:
     if sent.mesos_spec.type == MesosPod.CONTAINER_TYPE_DOCKER:
         found = mesos.ContainerInfo(type=mesos.ContainerInfo.DOCKER)
-        found.docker.image = image
+        found.docker.image = image  # without one it is refused as any such container
         found.docker.network = mesos.ContainerInfo.DockerInfo.HOST
         for one in sent.mesos_spec.docker_parameters:
             found.docker.parameters.add(key=one.key, value=one.value)
         return found
     found = mesos.ContainerInfo(type=mesos.ContainerInfo.MESOS)
+    if not image:
+        return found
     found.mesos.image.type = mesos.Image.DOCKER
     found.mesos.image.docker.name = image
     found.mesos.image.cached = True
@@ -91,12 +134,25 @@ def put_newer(found: pod.PodSpec, config: task.TaskConfig) -> None:
     if config.HasField("command"):
         found.mesos_spec.shell = config.command.shell
         found.mesos_spec.uris.extend(newer_uris(config.command.uris))
+    _put_volumes(found, config.container)
     if image_of(config.container):
         docker = config.container.type == mesos.ContainerInfo.DOCKER
         spec = MesosPod
         found.mesos_spec.type = spec.CONTAINER_TYPE_DOCKER if docker else spec.CONTAINER_TYPE_MESOS
         if docker:
             found.mesos_spec.docker_parameters.extend(_parameters(config.container))
+
+
+def _put_volumes(found: pod.PodSpec, container: mesos.ContainerInfo) -> None:
+    """Those of a config's container; each has its path on the host as its name."""
+    for volume in _of_hosts(container):
+        path = volume.host_path
+        if path not in {one.name for one in found.volumes}:
+            kind = VolumeSpec.VOLUME_TYPE_HOST_PATH
+            found.volumes.add(name=path, type=kind, host_path={"path": path})
+        read_only = volume.mode == mesos.Volume.RO
+        mounts = found.containers[0].volume_mounts
+        mounts.add(name=path, read_only=read_only, mount_path=volume.container_path)
 
 
 def _parameters(container: mesos.ContainerInfo) -> list[Any]:

@@ -23,9 +23,10 @@ _TASKS = {"command": "command", "container": "container", "discovery": "ports"}
 
 
 _OF_CONTAINER = (
-    "type", "docker", "mesos", "hostname", "network_infos", "linux_info", "rlimit_info"
+    "type", "docker", "mesos", "volumes", "hostname", "network_infos", "linux_info", "rlimit_info"
 )  # fmt: skip
 _HOST = mesos.ContainerInfo.DockerInfo.HOST
+PATH_CHARS_MAX = 4096
 LATER = "is not supported yet"
 
 
@@ -63,6 +64,8 @@ def _container(sent: mesos.ContainerInfo) -> str:
     for field, _ in sent.ListFields():
         if field.name not in _OF_CONTAINER:
             raise BadForMesos(f"container.{field.name}", LATER)
+    for at, volume in enumerate(sent.volumes):
+        _check_volume(volume, f"container.volumes[{at}]")
     if sent.type == mesos.ContainerInfo.DOCKER:
         if not sent.docker.image:
             raise BadForMesos("container.docker.image", "a container of type DOCKER needs one")
@@ -76,6 +79,20 @@ def _container(sent: mesos.ContainerInfo) -> str:
         return ""
     words.pop("docker", None)
     return _text({**words, "mesos": {"image": image}} if image else words)
+
+
+def _check_volume(sent: mesos.Volume, field: str) -> None:
+    """Of volumes of a container, not of the data of a service, which outlive a run."""
+    for name in ("container_path", "host_path"):
+        path = getattr(sent, name)
+        given = name == "container_path" or sent.HasField("host_path")
+        if given and (not path or len(path) > PATH_CHARS_MAX or not path.isprintable()):
+            text = f"must have 1 to {PATH_CHARS_MAX} printable characters, got {path[:100]!r}"
+            raise BadForMesos(f"{field}.{name}", text)
+    if sum(map(sent.HasField, ("host_path", "image", "source"))) != 1:
+        raise BadForMesos(field, "needs one of host_path, image and source")
+    if sent.HasField("source") and sent.source.type == mesos.Volume.Source.UNKNOWN:
+        raise BadForMesos(f"{field}.source.type", "is missing")
 
 
 def _image_of_mesos(sent: mesos.ContainerInfo) -> dict[str, Any]:

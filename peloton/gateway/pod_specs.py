@@ -37,12 +37,13 @@ NETWORKS = (MesosPod.NetworkSpec.NETWORK_TYPE_INVALID, MesosPod.NetworkSpec.NETW
 _Form = TypeVar("_Form", bound=Message)
 INIT, MAIN = "init_containers", "containers"
 _UNBUILT = {
-    "volumes": "a volume",
     "host_ports": "a port of the host",
 }
-_UNBUILT_IN_CONTAINER = {
+_UNBUILT_ELSEWHERE = {
+    "volumes": "a volume",
     "volume_mounts": "a volume",
 }
+"""On other hosts than those of Mesos."""
 _UNBUILT_IN_CHECK = {
     "success_threshold": "a number of successes",
     "command": "a command of this form; `command_check` has one",
@@ -83,7 +84,8 @@ def to_task(
         _put_several(found, sent, field=field)
     elif sent.containers:
         only = sent.containers[0]
-        _put_container(found, sent, container=only, field=f"{field}.containers[0]")
+        where = f"{field}.containers[0]"
+        _put_container(found, sent, container=only, field=where, on_mesos=on_mesos)
     return found
 
 
@@ -97,7 +99,7 @@ def refuse_images(sent: pod.PodSpec, field: str) -> None:
 
 
 def _refuse_unbuilt(sent: pod.PodSpec, field: str, *, on_mesos: bool) -> None:
-    _refuse(sent, _UNBUILT, field=field)
+    _refuse(sent, _UNBUILT if on_mesos else _UNBUILT | _UNBUILT_ELSEWHERE, field=field)
     if sent.pod_name.value:
         raise BadConfig(f"{field}.pod_name", "the name of a pod follows from its job")
     where = f"{field}.mesos_spec"
@@ -169,7 +171,7 @@ def _refuse_second_checks(sent: pod.PodSpec, field: str) -> None:
 def _part(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> task.TaskConfig:
     """The config of a task that were this container alone."""
     found = task.TaskConfig()
-    _put_container(found, sent, container=container, field=field)
+    _put_container(found, sent, container=container, field=field, on_mesos=False)
     if found.HasField("executor"):
         raise BadConfig(f"{field}.executor", "an executor is not supported: a pod is a command")
     if not found.HasField("command"):
@@ -209,9 +211,15 @@ def _put_ports_and_check(
 
 
 def _put_container(
-    found: task.TaskConfig, sent: pod.PodSpec, *, container: pod.ContainerSpec, field: str
+    found: task.TaskConfig,
+    sent: pod.PodSpec,
+    *,
+    container: pod.ContainerSpec,
+    field: str,
+    on_mesos: bool,
 ) -> None:
-    _refuse(container, _UNBUILT_IN_CONTAINER, field=field)
+    if not on_mesos:
+        _refuse(container, _UNBUILT_ELSEWHERE, field=field)
     for at, volume in enumerate(container.container.volumes):
         if volume.source.type == mesos.Volume.Source.SECRET:
             text = "a secret is given beside the spec"

@@ -127,7 +127,8 @@ def _in_container(path: list[str], among: Sequence[pod.ContainerSpec], *, at: in
     first, rest = path[0], path[1:]
     found = [_snake(first), *map(_snake, rest)]
     if first == "container" and not container.HasField("container"):
-        found = ["image"]
+        name, bracket, number = rest[0].partition("[") if rest else ("", "", "")
+        found = [f"volume_mounts{bracket}{number}" if name == "volumes" else "image"]
     elif first == "command" and not container.HasField("command"):
         if rest[:1] == ["environment"]:
             found = [part.replace("variables", "environment") for part in rest[1:]]

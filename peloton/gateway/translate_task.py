@@ -69,7 +69,7 @@ def to_config(
     the field. `on_mesos`: the hosts are those of Mesos, which can do more."""
     for missing in missing_fields(sent):
         raise BadConfig(f"{field}.{missing}", "required field is missing")
-    _refuse_unsupported(sent, field)
+    _refuse_volumes(sent, field, on_mesos=on_mesos and not has_several(sent))
     check = _checks(sent, field)
     raw = sent.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
@@ -152,6 +152,8 @@ def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Conta
             command = _command(one.command, field, by=by)
             if command.user != sent.command.user:
                 raise BadConfig(f"{field}.command.user", "differs from that of the first container")
+            if one.container.volumes:
+                raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
             if command.uris:
                 text = f"fetching files for several containers {LATER}"
                 raise BadConfig(f"{field}.command.uris", text)
@@ -210,12 +212,12 @@ def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:
     return None
 
 
-def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
+def _refuse_volumes(sent: task.TaskConfig, field: str, *, on_mesos: bool) -> None:
     for at, volume in enumerate(sent.container.volumes):
         if volume.source.type == mesos.Volume.Source.SECRET:
             text = "a secret is given beside the config"
             raise SecretVolume(f"{field}.container.volumes[{at}]", text)
-    if sent.container.volumes:
+    if sent.container.volumes and not on_mesos:
         raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
 
 

@@ -37,6 +37,15 @@ class Served(NamedTuple):
         file = job_file(self.folder, command, instancecount=1, **more)
         return said("job", "create", "/HelloWorldPool", file).split()[1]
 
+    def fails_with(self, container: dict[str, Any]) -> None:
+        """A run in such a container reaches an agent, which cannot make one."""
+        task = {"container": container, "restartpolicy": {"maxfailures": 0}}
+        job = self.created("true", task=task)
+        assert "FAILED" in typed("job", "wait", job).out
+        tasks = operated(self.mesos, "GET_TASKS")["completed_tasks"]
+        found = [task["container"] for task in tasks if job in task["name"]]
+        assert found and all(one == container for one in found)
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -76,8 +85,12 @@ def test_the_master_takes_a_container_of_docker_as_the_spec_says_it(served: Serv
             "parameters": [{"key": "cap-add", "value": "ALL"}],
         },
     }
-    job = served.created("true", task={"container": docker, "restartpolicy": {"maxfailures": 0}})
-    assert "FAILED" in typed("job", "wait", job).out
-    tasks = operated(served.mesos, "GET_TASKS")
-    found = [task for task in tasks["completed_tasks"] if job in task["name"]]
-    assert found and all(task["container"] == docker for task in found)
+    served.fails_with(docker)
+
+
+def test_the_master_takes_volumes_as_the_spec_says_them(served: Served) -> None:
+    """The agents here mount none, which needs a launcher with control groups: the run fails."""
+    path = str(served.folder)
+    one = {"container_path": "/in", "host_path": path, "mode": "RO"}
+    two = {"container_path": "in", "host_path": path, "mode": "RW"}
+    served.fails_with({"type": "MESOS", "volumes": [one, two]})

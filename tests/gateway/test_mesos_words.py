@@ -126,6 +126,109 @@ def test_what_is_no_container(given: dict[str, Any], field: str) -> None:
         to_config(task.TaskConfig(container=given), "config", on_mesos=True)
 
 
+HOSTS = {"container_path": "/in", "host_path": "/on/host", "mode": "RO"}
+OTHER = {"container_path": "in", "host_path": "/other", "mode": "RW"}
+
+
+def test_volumes_are_told_in_containers_of_either_kind() -> None:
+    assert container(type="MESOS", volumes=[HOSTS]) == {"type": "MESOS", "volumes": [HOSTS]}
+    sandbox = {"type": "SANDBOX_PATH", "sandbox_path": {"type": "PARENT", "path": "x"}}
+    more = [HOSTS, {"container_path": "/x", "mode": "RW", "source": sandbox}]
+    assert container(**DOCKER, volumes=more) == DOCKER | {"volumes": more}
+    assert container(**OWN_KIND, volumes=[HOSTS]) == OWN_KIND | {"volumes": [HOSTS]}
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"container_path": ""}, "[0].container_path: must have 1 to 4096 printable"),
+        ({"container_path": "a\nb"}, "[0].container_path: must have 1 to 4096 printable"),
+        ({"host_path": ""}, "[0].host_path: must have 1 to 4096 printable"),
+        ({"host_path": None}, "[0]: needs one of host_path, image and source"),
+        ({"source": {"type": "HOST_PATH"}}, "[0]: needs one of host_path, image and source"),
+        ({"host_path": None, "source": {}}, "[0].source.type: is missing"),
+        ({"mode": None}, "[0].mode: required field is missing"),
+        ({"host_path": None, "source": {"type": "SECRET"}}, "[0]: a secret is given beside"),
+    ],
+)
+def test_what_is_no_volume(given: dict[str, Any], field: str) -> None:
+    volume = {name: one for name, one in (HOSTS | given).items() if one is not None}
+    config = task.TaskConfig(container={"type": "MESOS", "volumes": [volume]})
+    with pytest.raises(BadConfig, match=rf"^config\.container\.volumes{re.escape(field)}"):
+        to_config(config, "config", on_mesos=True)
+
+
+def test_volumes_are_for_hosts_of_mesos_and_a_single_container() -> None:
+    config = task.TaskConfig(container={"type": "MESOS", "volumes": [HOSTS]})
+    with pytest.raises(BadConfig, match=r"^config\.container\.volumes: a volume is not supported"):
+        to_config(config, "config")
+    second = {"name": "b", "entrypoint": {"value": "true"}, "container": config.container}
+    sent = to_task(pod.PodSpec(containers=[RUNS, second]), "spec", on_mesos=True)
+    for on_mesos in (False, True):
+        text = r"^config\.executor\.containers\[1\]\.container\.volumes: a volume is not supported"
+        with pytest.raises(BadConfig, match=text):
+            to_config(sent, "config", on_mesos=on_mesos)
+
+
+NAMED = [
+    {"name": "a", "type": "VOLUME_TYPE_HOST_PATH", "host_path": {"path": "/on/host"}},
+    {"name": "b", "type": "VOLUME_TYPE_HOST_PATH", "host_path": {"path": "/other"}},
+]
+MOUNTS = [{"name": "a", "mount_path": "/in", "read_only": True}, {"name": "b", "mount_path": "in"}]
+
+
+def mounting(*, volumes: Any = NAMED, mounts: Any = MOUNTS, **more: Any) -> pod.PodSpec:
+    return pod.PodSpec(containers=[RUNS | {"volume_mounts": mounts} | more], volumes=volumes)
+
+
+def test_a_pod_mounts_volumes_in_either_form_and_reads_back_both() -> None:
+    config = to_task(mounting(), "spec", on_mesos=True)
+    expected = task.TaskConfig(container={"type": "MESOS", "volumes": [HOSTS, OTHER]})
+    assert config.container == expected.container
+    back = pod_spec_of(config)
+    assert [one.name for one in back.volumes] == ["/on/host", "/other"]
+    assert back.containers[0].container == expected.container
+    assert to_task(back, "spec", on_mesos=True) == config
+    back.containers[0].ClearField("container")
+    assert to_task(back, "spec", on_mesos=True) == config
+    with_image = to_task(mounting(image="debian:12"), "spec", on_mesos=True).container
+    assert len(with_image.volumes) == 2 and with_image.mesos.image.docker.name == "debian:12"
+    twice = to_task(
+        mounting(mounts=[MOUNTS[0], MOUNTS[0] | {"mount_path": "/2"}]), "s", on_mesos=True
+    )
+    assert len(pod_spec_of(twice).volumes) == 1 and len(twice.container.volumes) == 2
+    other = mounting(container={"type": "MESOS", "volumes": [HOSTS]})
+    text = r"^spec\.containers\[0\]\.volume_mounts: differs from container\.volumes"
+    with pytest.raises(BadConfig, match=text):
+        to_task(other, "spec", on_mesos=True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        (mounting(mounts=[{"name": "c", "mount_path": "/x"}]),
+         "containers[0].volume_mounts[0].name: the pod has no volume 'c'"),
+        (mounting(volumes=[NAMED[0], NAMED[0]]), "volumes[1].name: each volume needs"),
+        (mounting(volumes=[NAMED[0] | {"name": ""}]), "volumes[0].name: each volume needs"),
+        (mounting(volumes=[NAMED[0] | {"host_path": {}}]), "volumes[0].host_path.path: missing"),
+        (mounting(volumes=[{"name": "a", "type": "VOLUME_TYPE_EMPTY_DIR"}]),
+         "volumes[0].type: a volume that is no path of the host is not supported yet"),
+        (mounting(volumes=[{"name": "a", "host_path": {"path": "/x"}}]), "volumes[0].type: "),
+    ],
+)  # fmt: skip
+def test_what_a_pod_cannot_mount(sent: pod.PodSpec, text: str) -> None:
+    with pytest.raises(BadConfig, match=rf"^spec\.{re.escape(text)}"):
+        to_task(sent, "spec", on_mesos=True)
+
+
+def test_a_bad_path_is_named_where_the_client_wrote_it() -> None:
+    newer = service_spec("p", default_spec=mounting())
+    path = "config.defaultConfig.container.volumes[1].container_path"
+    where = "spec.default_spec.containers[0].volume_mounts[1]"
+    assert spec_path(path, newer) == where
+    assert spec_path("config.defaultConfig.container.docker.image", newer).endswith("].image")
+
+
 def test_a_pod_has_a_container_of_docker_in_either_form() -> None:
     parameters = [{"key": "cap-add", "value": "NET_ADMIN"}]
     kind = {"type": "CONTAINER_TYPE_DOCKER", "docker_parameters": parameters}
