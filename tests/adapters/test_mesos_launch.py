@@ -39,12 +39,14 @@ class Served(NamedTuple):
 
     def fails_with(self, container: dict[str, Any]) -> None:
         """A run in such a container reaches an agent, which cannot make one."""
-        task = {"container": container, "restartpolicy": {"maxfailures": 0}}
+        labels = [{"key": "kept", "value": "here"}]
+        task = {"container": container, "restartpolicy": {"maxfailures": 0}, "labels": labels}
         job = self.created("true", task=task)
         assert "FAILED" in typed("job", "wait", job).out
         tasks = operated(self.mesos, "GET_TASKS")["completed_tasks"]
-        found = [task["container"] for task in tasks if job in task["name"]]
-        assert found and all(one == container for one in found)
+        found = [task for task in tasks if job in task["name"]]
+        assert found and all(task["container"] == container for task in found)
+        assert all(labels[0] in task["labels"]["labels"] for task in found)
 
 
 @pytest.fixture(scope="module")

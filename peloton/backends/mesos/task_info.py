@@ -41,7 +41,7 @@ def task_info(
         "task_id": {"value": run.run},
         "agent_id": {"value": agent},
         "kill_policy": {"grace_period": {"nanoseconds": int(spec.kill_grace_s * _NANO)}},
-        "labels": {"labels": [_label(name, value) for name, value in _ids(environment)]},
+        "labels": {"labels": _labels(run)},
     }
     by_keeper = keeper is not None and keeper.runs(spec)
     if by_keeper:
@@ -118,14 +118,13 @@ def _uri(uri: Uri) -> dict[str, Any]:
     return {**found, "output_file": uri.output_file} if uri.output_file else found
 
 
-def _ids(environment: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    found = dict(environment)
+def _labels(run: StartRun) -> list[dict[str, str]]:
+    """Who it is, and the labels of its spec, of which none says otherwise."""
+    found = dict(run.environment)
     names = ("JOB_ID", "INSTANCE_ID", "TASK_ID")
-    return [(f"{LABEL}{name.lower()}", found[f"PELOTON_{name}"]) for name in names]
-
-
-def _label(name: str, value: str) -> dict[str, str]:
-    return {"key": name, "value": value}
+    ours = {f"{LABEL}{name.lower()}": found[f"PELOTON_{name}"] for name in names}
+    own = [(each.key, each.value) for each in run.spec.labels if each.key not in ours]
+    return [{"key": name, "value": value} for name, value in (*ours.items(), *own)]
 
 
 def _discovery(run: StartRun) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
 from peloton.backends.mesos.task_info import NotOnMesos, task_info
 from peloton.backends.mesos.words import Bundle, NotOffered
+from peloton.placement.messages import Label
 from tests.backends.mesos.words import offer, scalar
 
 JOB = "0e1f9a3c-1111-4222-8333-444455556666"
@@ -44,6 +45,15 @@ def test_ids_resources_and_labels() -> None:
         "peloton.job_id": JOB, "peloton.instance_id": "7", "peloton.task_id": f"{JOB}-7"
     }  # fmt: skip
     assert not {"container", "discovery", "health_check"} & {*task}
+
+
+def test_labels_of_the_spec_are_beside_ours() -> None:
+    own = (Label("a", "1"), Label("a", "2"), Label("peloton.job_id", "another"), Label("b", ""))
+    told = [(one["key"], one["value"]) for one in made(labels=own)["labels"]["labels"]]
+    assert told == [
+        ("peloton.job_id", JOB), ("peloton.instance_id", "7"), ("peloton.task_id", f"{JOB}-7"),
+        ("a", "1"), ("a", "2"), ("b", ""),
+    ]  # fmt: skip
 
 
 def test_a_command_in_a_shell() -> None:
