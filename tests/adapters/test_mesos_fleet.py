@@ -51,6 +51,11 @@ class OnMesos(Cluster):
 
 @pytest.fixture
 def daemons(cluster: Cluster, mesos: Mesos) -> OnMesos:
+    return on(cluster, mesos)
+
+
+def on(cluster: Cluster, mesos: Mesos) -> OnMesos:
+    """The same daemons on hosts of Mesos."""
     cluster.__class__ = OnMesos
     assert isinstance(cluster, OnMesos)
     cluster.master = mesos.address
@@ -75,9 +80,11 @@ def noting(folder: Path, gate: Path) -> task_pb2.TaskConfig:
 class Job:
     """One job at one daemon."""
 
-    def __init__(self, deployment: Deployment, config: task_pb2.TaskConfig) -> None:
+    def __init__(
+        self, deployment: Deployment, config: task_pb2.TaskConfig, count: int = INSTANCES
+    ) -> None:
         self._deployment = deployment
-        request = deployment.request(INSTANCES, defaultConfig=config)
+        request = deployment.request(count, defaultConfig=config)
         self.name = patiently(lambda: deployment.create(request))
 
     def counts(self, deployment: Deployment | None = None) -> dict[str, int]:
@@ -97,9 +104,9 @@ class Job:
         }  # fmt: skip
 
 
-def each_ran_once(folder: Path, job: str) -> None:
+def each_ran_once(folder: Path, job: str, count: int = INSTANCES) -> None:
     runs = sorted((folder / "ran").read_text().split())
-    assert runs == sorted(f"{job}-{number}-1" for number in range(INSTANCES))
+    assert runs == sorted(f"{job}-{number}-1" for number in range(count))
 
 
 def raised(cluster: Cluster) -> None:
