@@ -76,7 +76,8 @@ SECRETS_UNAVAILABLE, SECRET_NOT_FOUND = "secrets cannot be read", "REASON_SECRET
 class ContainerEnd(Value, frozen=True, gc=False, array_like=True):
     """One of several containers of a run that has ended: 0 for what it has not reached.
 
-    Without exit code and signal nobody knows how it ended, if it began.
+    Without exit code and signal nobody knows how it ended, if it began. Where its host does not
+    know the name, that is empty: all are told then, in the order of the spec.
     """
 
     name: str

@@ -82,8 +82,6 @@ def _put_executor(info: dict[str, Any], own: dict[str, Any]) -> None:
 
 def _check(run: StartRun) -> None:
     spec = run.spec
-    if spec.containers:
-        raise NotOnMesos("several containers in a pod")
     if spec.volume is not None:
         raise NotOnMesos("volumes")
     if spec.secrets:
