@@ -93,7 +93,7 @@ def to_config(
         controller=sent.controller,
         revocable=sent.revocable,
         health_check=sent.HasField("healthCheck") or check is not None,
-        mesos=_mesos(sent, field, on_mesos=on_mesos),
+        executor=_mesos(sent, field, on_mesos=on_mesos),
         preemptible=preemptible,
         raw=raw,
         max_running_s=_max_running_s(sent, field),

@@ -212,7 +212,7 @@ def test_a_job_that_breaks_a_rule_is_refused(fields: dict[str, Any], text: str) 
         (1, TaskConfig(ports=(Port(""),)), "Port name is missing"),
         (1, TaskConfig(ports=(Port("p"),)), "Env name is missing for dynamic port"),
         (1, TaskConfig(health_check=True), "Batch job task should not set health check"),
-        (1, TaskConfig(mesos=True), "Batch job task should not include executor config"),
+        (1, TaskConfig(executor=True), "Batch job task should not include executor config"),
     ],
 )
 def test_an_instance_that_breaks_a_rule_is_refused(

@@ -10,42 +10,42 @@ from peloton.actors.task.messages import LEVEL_SERVICES
 from tests.actors.test_secret_refs import SPEC
 
 EXECUTOR = MesosWords("{}")
-DEFAULT = TaskConfig(command=Command("a"), mesos=EXECUTOR)
+DEFAULT = TaskConfig(command=Command("a"), executor=EXECUTOR)
 SEVERAL = (Container("x", "true"), Container("y", "true"))
 
 
 def test_an_executor_stays_the_defaults_where_an_instance_has_none() -> None:
     own = effective(DEFAULT, TaskConfig(command=Command("b")))
-    assert (own.command, own.mesos) == (Command("b"), EXECUTOR)
-    other = TaskConfig(mesos=MesosWords("{1}"))
-    assert effective(DEFAULT, other).mesos == MesosWords("{1}")
-    assert effective(DEFAULT, None).mesos == EXECUTOR
+    assert (own.command, own.executor) == (Command("b"), EXECUTOR)
+    other = TaskConfig(executor=MesosWords("{1}"))
+    assert effective(DEFAULT, other).executor == MesosWords("{1}")
+    assert effective(DEFAULT, None).executor == EXECUTOR
 
 
 def test_a_container_is_replaced_as_a_whole() -> None:
     docker, other = MesosWords(container="{d}"), MesosWords(container="{o}")
-    default = TaskConfig(command=Command("a"), image="d", mesos=docker)
+    default = TaskConfig(command=Command("a"), image="d", executor=docker)
 
     def mesos(own: TaskConfig, of: TaskConfig = default) -> bool | MesosWords:
-        return effective(of, own).mesos
+        return effective(of, own).executor
 
     assert mesos(TaskConfig()) == docker
-    assert mesos(TaskConfig(mesos=other)) == other
+    assert mesos(TaskConfig(executor=other)) == other
     assert mesos(TaskConfig(image="of mesos")) is False
-    both = TaskConfig(mesos=MesosWords("{e}", "{d}"))
-    assert mesos(TaskConfig(mesos=EXECUTOR)) == MesosWords("{}", "{d}")
+    both = TaskConfig(executor=MesosWords("{e}", "{d}"))
+    assert mesos(TaskConfig(executor=EXECUTOR)) == MesosWords("{}", "{d}")
     assert mesos(TaskConfig(image="x"), both) == MesosWords("{e}")
-    assert mesos(TaskConfig(mesos=other), both) == MesosWords("{e}", "{o}")
-    assert mesos(TaskConfig(mesos=True), TaskConfig()) is True
-    assert mesos(TaskConfig(), TaskConfig(mesos=True)) is True
+    assert mesos(TaskConfig(executor=other), both) == MesosWords("{e}", "{o}")
+    assert mesos(TaskConfig(executor=True), TaskConfig()) is True
+    assert mesos(TaskConfig(), TaskConfig(executor=True)) is True
 
 
 def test_several_containers_and_an_executor_replace_each_other() -> None:
     pod = TaskConfig(command=Command("b"), containers=SEVERAL)
     found = effective(DEFAULT, pod)
-    assert (found.containers, found.mesos) == (SEVERAL, False)
-    found = effective(pod, TaskConfig(mesos=EXECUTOR))
-    assert (found.containers, found.mesos) == ((), EXECUTOR)
+    assert (found.containers, found.executor) == (SEVERAL, False)
+    found = effective(pod, TaskConfig(executor=EXECUTOR))
+    assert (found.containers, found.executor) == ((), EXECUTOR)
 
 
 def test_only_a_service_has_one_and_only_where_it_is_understood() -> None:
@@ -56,7 +56,7 @@ def test_only_a_service_has_one_and_only_where_it_is_understood() -> None:
         return found.text if found is not None else ""
 
     assert not refused("SERVICE", DEFAULT)
-    unknown = TaskConfig(command=Command("a"), mesos=True)
+    unknown = TaskConfig(command=Command("a"), executor=True)
     assert "an executor is not supported: a task is a command" in refused("SERVICE", unknown)
     assert "should not include executor config" in refused("BATCH", DEFAULT)
 

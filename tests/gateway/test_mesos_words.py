@@ -91,8 +91,8 @@ def container(**sent: Any) -> Any:
 def test_a_container_of_docker_is_told_as_it_is() -> None:
     assert container(**DOCKER) == DOCKER
     config = to_config(task.TaskConfig(container=DOCKER), "config", on_mesos=True)
-    assert config.image == "debian:12" and isinstance(config.mesos, MesosWords)
-    assert to_config(task.TaskConfig(container=DOCKER), "config").mesos is False
+    assert config.image == "debian:12" and isinstance(config.executor, MesosWords)
+    assert to_config(task.TaskConfig(container=DOCKER), "config").executor is False
 
 
 def test_an_image_in_a_container_of_mesos_is_told_by_its_name_unless_there_is_more() -> None:

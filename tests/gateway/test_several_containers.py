@@ -72,7 +72,7 @@ def test_the_pod_needs_what_all_need_together() -> None:
         ("first", True, ""), ("second", True, ""), ("web", False, ""), ("db", False, "db:1"),
     ]  # fmt: skip
     assert config.containers[2].environment == (("A", "1"),) and config.containers[2].shell
-    assert config.image == "db:1" and not config.mesos
+    assert config.image == "db:1" and not config.executor
 
 
 def test_one_container_is_a_config_as_ever() -> None:

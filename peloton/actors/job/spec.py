@@ -370,7 +370,7 @@ def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
                 "Task preemption policy should be false for stateless job",
             ),
             "executor": (
-                config.mesos is True,
+                config.executor is True,
                 "an executor is not supported: a task is a command",
             ),
         }

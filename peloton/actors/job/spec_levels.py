@@ -44,7 +44,7 @@ def check_configs(spec: JobSpec, overrides: Iterable[Override], *, level: int) -
         return _below(
             LEVEL_SERVICES, "files to fetch", field=f"{DEFAULT}.command.uris", level=level
         )
-    if level < LEVEL_SERVICES and any(isinstance(one.mesos, MesosWords) for one in configs):
+    if level < LEVEL_SERVICES and any(isinstance(one.executor, MesosWords) for one in configs):
         what = "executors and containers of Mesos"
         return _below(LEVEL_SERVICES, what, field=DEFAULT, level=level)
     return None

@@ -148,7 +148,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         secrets=config.secrets,
         volume=config.volume,
         uris=command.uris,
-        mesos=config.mesos if isinstance(config.mesos, MesosWords) else None,
+        mesos=config.executor if isinstance(config.executor, MesosWords) else None,
     )
     shape = Shape(
         resources=resources,

@@ -34,7 +34,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     """The config of an instance, or the default of all. None and empty mean "not given".
     `controller` and `revocable` have no such value: an instance's own config always decides
     them, as in the original. With several `containers`, the command is the first one's.
-    `mesos` is True where an executor is asked for of hosts that are not of Mesos.
+    `executor`: whether one is asked for; of hosts of Mesos, what only these understand.
     """
 
     name: str = ""
@@ -49,7 +49,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     controller: bool = False
     revocable: bool = False
     health_check: bool = False
-    mesos: bool | MesosWords = False
+    executor: bool | MesosWords = False
     preemptible: bool | None = None
     raw: bytes = b""
     max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
@@ -62,7 +62,9 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     @property
     def has_executor(self) -> bool:
         """Whether an executor of its own is asked for, whoever could start that."""
-        return self.mesos.executor != "" if isinstance(self.mesos, MesosWords) else self.mesos
+        return (
+            self.executor.executor != "" if isinstance(self.executor, MesosWords) else self.executor
+        )
 
     def on_slack(self) -> TaskConfig:
         """The same of an instance of a revocable job: its cpu is slack."""
@@ -97,7 +99,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         controller=own.controller,
         revocable=own.revocable,
         health_check=own.health_check or default.health_check,
-        mesos=own.mesos if own.containers else _effective_mesos(default, own),
+        executor=own.executor if own.containers else _effective_mesos(default, own),
         preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
         raw=own.raw,
         max_running_s=own.max_running_s if own.labels else default.max_running_s,
@@ -111,7 +113,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
 
 def _effective_mesos(default: TaskConfig, own: TaskConfig) -> bool | MesosWords:
     """A container is replaced as a whole, also by one that is nothing but an image."""
-    one, other = own.mesos, default.mesos
+    one, other = own.executor, default.executor
     if not isinstance(other, MesosWords) or not isinstance(one or other, MesosWords):
         return one or other
     executor, container = other.executor, "" if own.image else other.container
