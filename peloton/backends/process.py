@@ -319,6 +319,8 @@ class ProcessBackend:
         secrets, refusal = values.of(run)
         if spec.uris:
             raise ValueError("the files of its command.uris are fetched on hosts of Mesos only")
+        if spec.mesos is not None:
+            raise ValueError("executors and containers of Mesos are on hosts of Mesos only")
         container = self.limits.container_of(spec.image)
         contained = container is not None
         if container is not None and spec.containers:

@@ -101,8 +101,9 @@ class ClusterClient:
         self.strategies = strategies
         self.secrets: SecretVault | None = None
         """Those of jobs, if there can be any; set before anything is served."""
-        self.uris_fetched = False
-        """Whether hosts fetch files for tasks; set before anything is served."""
+        self.on_mesos = False
+        """Whether the hosts are those of Mesos, which do more for tasks; set before anything is
+        served."""
         self.permissions = permissions if permissions is not None else Permissions()
 
     def wait(

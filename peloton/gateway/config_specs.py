@@ -35,10 +35,12 @@ def spec_wanted(
     into the client's terms."""
     try:
         by, inventories = run_as(principal_of(context)), cluster_client.inventories
-        wanted = to_spec(config, by, inventories=inventories).with_secrets(secrets)
+        on_mesos = cluster_client.on_mesos
+        wanted = to_spec(config, by, inventories=inventories, on_mesos=on_mesos)
+        wanted = wanted.with_secrets(secrets)
         if cluster_client.images_run:
             refuse_commands_in_images(wanted)
-        if not cluster_client.uris_fetched:
+        if not on_mesos:
             refuse_uris(wanted)
     except (BadConfig, BadAmount) as error:
         end(context, Code.INVALID_ARGUMENT, text=text_of(str(error)))

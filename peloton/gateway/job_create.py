@@ -144,11 +144,13 @@ class Creation:
         if isinstance(pools, str):
             return self._invalid(pools)
         try:
-            by, inventories = run_as(principal_of(self._context)), self._cluster_client.inventories
-            wanted = to_spec(self._sent.config, by, inventories=inventories)
-            if self._cluster_client.images_run:
+            by, client = run_as(principal_of(self._context)), self._cluster_client
+            wanted = to_spec(
+                self._sent.config, by, inventories=client.inventories, on_mesos=client.on_mesos
+            )
+            if client.images_run:
                 refuse_commands_in_images(wanted)
-            if not self._cluster_client.uris_fetched:
+            if not client.on_mesos:
                 refuse_uris(wanted)
             spec = self._cluster_client.strategies.chosen(wanted.spec, self._sent.config)
             wanted = wanted._replace(spec=spec)

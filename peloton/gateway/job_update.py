@@ -67,8 +67,9 @@ class JobUpdate:
         version = config.changeLog.version
         config.ClearField("changeLog")
         try:
-            wanted = to_spec(config, run_as(principal_of(self._context)))
-            if not self._cluster_client.uris_fetched:
+            by, on_mesos = run_as(principal_of(self._context)), self._cluster_client.on_mesos
+            wanted = to_spec(config, by, on_mesos=on_mesos)
+            if not on_mesos:
                 refuse_uris(wanted)
             wanted = self._of_new_instances(wanted, view)
             pool = GetPool(pool_key(config.respoolID.value), config_only=True)

@@ -7,14 +7,21 @@ that would have an effect, or check what the task's own rules check.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
-from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
+from peloton.gateway.mesos_pods import (
+    MesosPod,
+    agree,
+    container_in,
+    executor_in,
+    image_of,
+    put_newer,
+)
 from peloton.gateway.several_containers import (
     CHECKS,
     containers_in,
@@ -23,20 +30,20 @@ from peloton.gateway.several_containers import (
     keeps_containers,
 )
 from peloton.gateway.translate_task import LATER, BadConfig, SecretVolume
-from peloton.gateway.uris import newer_uris, older_uris
+from peloton.gateway.uris import older_uris
 
-MesosPod = apachemesos.PodSpec
 NETWORKS = (MesosPod.NetworkSpec.NETWORK_TYPE_INVALID, MesosPod.NetworkSpec.NETWORK_TYPE_HOST)
 """Those that need nothing: the host's."""
 _Form = TypeVar("_Form", bound=Message)
 INIT, MAIN = "init_containers", "containers"
 _UNBUILT = {
-    "volumes": "a volume",
     "host_ports": "a port of the host",
 }
-_UNBUILT_IN_CONTAINER = {
+_UNBUILT_ELSEWHERE = {
+    "volumes": "a volume",
     "volume_mounts": "a volume",
 }
+"""On other hosts than those of Mesos."""
 _UNBUILT_IN_CHECK = {
     "success_threshold": "a number of successes",
     "command": "a command of this form; `command_check` has one",
@@ -51,10 +58,13 @@ class NotBuilt(BadConfig):
 # ---- to the config of a task ----
 
 
-def to_task(sent: pod.PodSpec, field: str, *, several: bool = False) -> task.TaskConfig:
+def to_task(
+    sent: pod.PodSpec, field: str, *, several: bool = False, on_mesos: bool = False
+) -> task.TaskConfig:
     """The config of a task that is this pod; raises BadConfig, naming the field. `several`: also
-    a single container is written as several are."""
-    _refuse_unbuilt(sent, field)
+    a single container is written as several are. `on_mesos`: as of `to_config`."""
+    several = several or keeps_containers(sent)
+    _refuse_unbuilt(sent, field, on_mesos=on_mesos and not several)
     found = task.TaskConfig(
         controller=sent.controller,
         killGracePeriodSeconds=sent.kill_grace_period_seconds,
@@ -70,11 +80,12 @@ def to_task(sent: pod.PodSpec, field: str, *, several: bool = False) -> task.Tas
         found.volume.CopyFrom(_recast(task.PersistentVolumeConfig, sent.volume))
     if sent.HasField("preemption_policy"):
         _put_policy(found, sent.preemption_policy)
-    if several or keeps_containers(sent):
+    if several:
         _put_several(found, sent, field=field)
     elif sent.containers:
         only = sent.containers[0]
-        _put_container(found, sent, container=only, field=f"{field}.containers[0]")
+        where = f"{field}.containers[0]"
+        _put_container(found, sent, container=only, field=where, on_mesos=on_mesos)
     return found
 
 
@@ -87,12 +98,12 @@ def refuse_images(sent: pod.PodSpec, field: str) -> None:
                 raise NotBuilt(f"{field}.{name}[{at}].image", text)
 
 
-def _refuse_unbuilt(sent: pod.PodSpec, field: str) -> None:
-    _refuse(sent, _UNBUILT, field=field)
+def _refuse_unbuilt(sent: pod.PodSpec, field: str, *, on_mesos: bool) -> None:
+    _refuse(sent, _UNBUILT if on_mesos else _UNBUILT | _UNBUILT_ELSEWHERE, field=field)
     if sent.pod_name.value:
         raise BadConfig(f"{field}.pod_name", "the name of a pod follows from its job")
     where = f"{field}.mesos_spec"
-    if sent.mesos_spec.HasField("executor_spec"):
+    if sent.mesos_spec.HasField("executor_spec") and not on_mesos:
         text = "an executor is not supported: a pod is a command"
         raise BadConfig(f"{where}.executor_spec", text)
     if sent.mesos_spec.network_spec.type not in NETWORKS:
@@ -160,7 +171,7 @@ def _refuse_second_checks(sent: pod.PodSpec, field: str) -> None:
 def _part(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> task.TaskConfig:
     """The config of a task that were this container alone."""
     found = task.TaskConfig()
-    _put_container(found, sent, container=container, field=field)
+    _put_container(found, sent, container=container, field=field, on_mesos=False)
     if found.HasField("executor"):
         raise BadConfig(f"{field}.executor", "an executor is not supported: a pod is a command")
     if not found.HasField("command"):
@@ -200,9 +211,15 @@ def _put_ports_and_check(
 
 
 def _put_container(
-    found: task.TaskConfig, sent: pod.PodSpec, *, container: pod.ContainerSpec, field: str
+    found: task.TaskConfig,
+    sent: pod.PodSpec,
+    *,
+    container: pod.ContainerSpec,
+    field: str,
+    on_mesos: bool,
 ) -> None:
-    _refuse(container, _UNBUILT_IN_CONTAINER, field=field)
+    if not on_mesos:
+        _refuse(container, _UNBUILT_ELSEWHERE, field=field)
     for at, volume in enumerate(container.container.volumes):
         if volume.source.type == mesos.Volume.Source.SECRET:
             text = "a secret is given beside the spec"
@@ -218,12 +235,13 @@ def _put_container(
         found.healthCheck.CopyFrom(check)
     for at, port in enumerate(container.ports):
         _put_port(found, port, field=f"{field}.ports[{at}]")
-    if container.HasField("executor"):
-        found.executor.CopyFrom(container.executor)
+    executor = executor_in(sent, container, field=field)
+    if executor is not None:
+        found.executor.CopyFrom(executor)
     command = _command(sent, container, field=field)
     if command is not None:
         found.command.CopyFrom(command)
-    image = _container(sent, container, field=field)
+    image = container_in(sent, container, field=field)
     if image is not None:
         found.container.CopyFrom(image)
 
@@ -251,15 +269,15 @@ def _command(
         return newer
     older = container.command
     if newer is not None and container.HasField("entrypoint"):
-        _agree(newer.value == older.value, f"{field}.entrypoint.value", of="command.value")
+        agree(newer.value == older.value, f"{field}.entrypoint.value", of="command.value")
         same = newer.arguments == older.arguments
-        _agree(same, f"{field}.entrypoint.arguments", of="command.arguments")
+        agree(same, f"{field}.entrypoint.arguments", of="command.arguments")
     if sent.mesos_spec.uris and newer is not None:
         same = newer.uris == older.uris
-        _agree(same, f"{field.rpartition('.')[0]}.mesos_spec.uris", of="command.uris")
+        agree(same, f"{field.rpartition('.')[0]}.mesos_spec.uris", of="command.uris")
     if container.environment and newer is not None:
         same = newer.environment == older.environment
-        _agree(same, f"{field}.environment", of="command.environment")
+        agree(same, f"{field}.environment", of="command.environment")
     return older
 
 
@@ -272,40 +290,6 @@ def _newer_command(sent: pod.PodSpec, container: pod.ContainerSpec) -> mesos.Com
     for variable in container.environment:
         found.environment.variables.add(name=variable.name, value=variable.value)
     return found
-
-
-def _container(
-    sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
-) -> mesos.ContainerInfo | None:
-    """The image, in the older form if it has that; both may be there if they say the same."""
-    spec = sent.mesos_spec
-    if spec.docker_parameters and spec.type != MesosPod.CONTAINER_TYPE_DOCKER:
-        where = field.rpartition(".")[0]
-        raise BadConfig(f"{where}.mesos_spec.docker_parameters", "are of docker containers only")
-    if container.HasField("container"):
-        older = container.container
-        same = not container.image or container.image == image_of(older)
-        _agree(same, f"{field}.image", of="container")
-        return older
-    if not container.image:
-        return None
-    if spec.type == MesosPod.CONTAINER_TYPE_DOCKER:
-        found = mesos.ContainerInfo(type=mesos.ContainerInfo.DOCKER)
-        found.docker.image = container.image
-        found.docker.network = mesos.ContainerInfo.DockerInfo.HOST
-        for one in spec.docker_parameters:
-            found.docker.parameters.add(key=one.key, value=one.value)
-        return found
-    found = mesos.ContainerInfo(type=mesos.ContainerInfo.MESOS)
-    found.mesos.image.type = mesos.Image.DOCKER
-    found.mesos.image.docker.name = container.image
-    found.mesos.image.cached = True
-    return found
-
-
-def _agree(same: bool, field: str, *, of: str) -> None:
-    if not same:
-        raise BadConfig(field, f"differs from {of}, the older form of it: give one of both")
 
 
 def _recast(form: type[_Form], sent: Message) -> _Form:
@@ -345,7 +329,7 @@ def pod_spec_of(config: task.TaskConfig, pod_name: str = "") -> pod.PodSpec:
     container = _container_of(config)
     if container.ByteSize():
         found.containers.append(container)
-    _put_mesos(found, config)
+    put_newer(found, config)
     return found
 
 
@@ -366,22 +350,3 @@ def _container_of(config: task.TaskConfig) -> pod.ContainerSpec:
         for variable in config.command.environment.variables:
             found.environment.add(name=variable.name, value=variable.value)
     return found
-
-
-def _put_mesos(found: pod.PodSpec, config: task.TaskConfig) -> None:
-    """What of the newer form is said beside the container."""
-    if config.HasField("command"):
-        found.mesos_spec.shell = config.command.shell
-        found.mesos_spec.uris.extend(newer_uris(config.command.uris))
-    if image_of(config.container):
-        docker = config.container.type == mesos.ContainerInfo.DOCKER
-        spec = MesosPod
-        found.mesos_spec.type = spec.CONTAINER_TYPE_DOCKER if docker else spec.CONTAINER_TYPE_MESOS
-        if docker:
-            for one in config.container.docker.parameters:
-                found.mesos_spec.docker_parameters.add(key=one.key, value=one.value)
-
-
-def image_of(container: Any) -> str:
-    """The name of the image of a container in the older form; "" without one."""
-    return str(container.docker.image or container.mesos.image.docker.name)

@@ -13,7 +13,8 @@ from peloton.actors.task.messages import ContainerEnd, RunOutcome
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.container_status import container_statuses
-from peloton.gateway.pod_specs import image_of, pod_spec_of
+from peloton.gateway.mesos_pods import image_of
+from peloton.gateway.pod_specs import pod_spec_of
 from peloton.gateway.texts import pod_name
 
 POD_STATE, CONTAINER_STATE = "POD_STATE_", "CONTAINER_STATE_"

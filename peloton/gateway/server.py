@@ -137,7 +137,7 @@ def build_server(
         images_run=options.images_run,
     )
     cluster_client.secrets = options.secrets
-    cluster_client.uris_fetched = options.outside
+    cluster_client.on_mesos = options.outside
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of)

@@ -52,7 +52,11 @@ class ServiceCreation:
         """Create the job; the answer to the client."""
         sent = self._sent
         try:
-            config = to_config_v0(sent.spec, images_run=self._cluster_client.images_run)
+            config = to_config_v0(
+                sent.spec,
+                images_run=self._cluster_client.images_run,
+                on_mesos=self._cluster_client.on_mesos,
+            )
         except BadConfig as error:
             self._end_misplaced()
             self._end_unfit(error)

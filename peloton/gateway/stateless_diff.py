@@ -6,6 +6,8 @@ changes nothing; it must not check the rules of a config, as the original does n
 
 from __future__ import annotations
 
+from functools import partial
+
 from peloton.actors.host.messages import SecretRef
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.rollout_rows import same_config
@@ -37,7 +39,7 @@ def replace_diff(
         end(context, Code.INVALID_ARGUMENT, text=text, field="spec.instance_count")
     config = replacing_config(cluster_client, sent, view=view, context=context)
     try:
-        wanted = _Wanted(config, view.spec.default.secrets)
+        wanted = _Wanted(config, view.spec.default.secrets, on_mesos=cluster_client.on_mesos)
     except (BadConfig, BadAmount) as error:
         text = f"invalid job spec: {spec_text(str(error), sent)}"
         end(context, Code.INVALID_ARGUMENT, text=text)
@@ -61,16 +63,19 @@ def replace_diff(
 class _Wanted:
     """What each instance is to be; raises BadConfig or BadAmount, naming the field."""
 
-    def __init__(self, config: job.JobConfig, secrets: tuple[SecretRef, ...]) -> None:
+    def __init__(
+        self, config: job.JobConfig, secrets: tuple[SecretRef, ...], *, on_mesos: bool
+    ) -> None:
+        read = partial(to_config, by=ANY_USER, on_mesos=on_mesos)
         self._slack = config.sla.revocable
         self._default = TaskConfig()
         if config.HasField("defaultConfig"):
-            found = to_config(config.defaultConfig, "config.defaultConfig", by=ANY_USER)
+            found = read(config.defaultConfig, "config.defaultConfig")
             self._default = with_secrets(found.on_slack() if self._slack else found, secrets)
         self._own: dict[int, TaskConfig] = {}
         for instance in sorted(config.instanceConfig):
             field = f"config.instanceConfig[{instance}]"
-            own = to_config(config.instanceConfig[instance], field, by=ANY_USER)
+            own = read(config.instanceConfig[instance], field)
             own = own.on_slack() if self._slack else own
             self._own[instance] = effective(self._default, own)
         self._compared: dict[TaskConfig, bool] = {}

@@ -65,7 +65,9 @@ def replacing_config(
         text = "failed to validate spec update: resource pool identifier is immutable"
         end(context, Code.INVALID_ARGUMENT, text=text)
     try:
-        config = to_config_v0(spec, images_run=cluster_client.images_run)
+        config = to_config_v0(
+            spec, images_run=cluster_client.images_run, on_mesos=cluster_client.on_mesos
+        )
     except NotBuilt as error:
         end(context, Code.UNIMPLEMENTED, text=str(error))
     except SecretVolume as error:

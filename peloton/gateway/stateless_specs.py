@@ -30,9 +30,12 @@ _OF_CONTAINER = ("name", "resource", "container", "command", "healthCheck", "por
 # ---- to the config of a job ----
 
 
-def to_config_v0(sent: stateless.JobSpec, *, images_run: bool = False) -> job.JobConfig:
+def to_config_v0(
+    sent: stateless.JobSpec, *, images_run: bool = False, on_mesos: bool = False
+) -> job.JobConfig:
     """The config of a service that is this job; raises BadConfig, naming the field. `images_run`:
-    the cluster runs images, and so far not those of several containers."""
+    the cluster runs images, and so far not those of several containers. `on_mesos`: as of
+    `to_config`."""
     found = job.JobConfig(
         name=sent.name,
         type=job.SERVICE,
@@ -56,7 +59,7 @@ def to_config_v0(sent: stateless.JobSpec, *, images_run: bool = False) -> job.Jo
         default = _on_slack(sent.default_spec, slack, field=field)
         if images_run:
             refuse_images(default, field)
-        found.defaultConfig.CopyFrom(to_task(default, field))
+        found.defaultConfig.CopyFrom(to_task(default, field, on_mesos=on_mesos))
     for instance in sorted(sent.instance_spec):
         field = f"spec.instance_spec[{instance}]"
         own = _on_slack(sent.instance_spec[instance], slack, field=field)
@@ -65,7 +68,8 @@ def to_config_v0(sent: stateless.JobSpec, *, images_run: bool = False) -> job.Jo
         several = is_several(sent.default_spec) and len(own.containers) > 0
         if images_run:
             refuse_images(own, field)
-        found.instanceConfig[instance].CopyFrom(to_task(own, field, several=several))
+        one = to_task(own, field, several=several, on_mesos=on_mesos)
+        found.instanceConfig[instance].CopyFrom(one)
     return found
 
 
@@ -111,6 +115,8 @@ def _in_pod(path: list[str], sent: pod.PodSpec) -> list[str]:
         return [_snake(part) for part in path]
     one = _ONE_OF_SEVERAL.fullmatch(path[1]) if path[0] == "executor" and path[1:] else None
     if one is None:
+        if path[0] == "executor" and not any(each.HasField("executor") for each in sent.containers):
+            return ["mesos_spec", "executor_spec", *path[1:]]
         return ["containers[0]", *_in_container(path, sent.containers, at=0)]
     among, at = getattr(sent, one[1]), int(one[2] or 0)
     return [path[1], *(_in_container(path[2:], among, at=at) if path[2:] else ())]
@@ -121,7 +127,8 @@ def _in_container(path: list[str], among: Sequence[pod.ContainerSpec], *, at: in
     first, rest = path[0], path[1:]
     found = [_snake(first), *map(_snake, rest)]
     if first == "container" and not container.HasField("container"):
-        found = ["image"]
+        name, bracket, number = rest[0].partition("[") if rest else ("", "", "")
+        found = [f"volume_mounts{bracket}{number}" if name == "volumes" else "image"]
     elif first == "command" and not container.HasField("command"):
         if rest[:1] == ["environment"]:
             found = [part.replace("variables", "environment") for part in rest[1:]]

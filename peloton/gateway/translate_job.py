@@ -56,13 +56,16 @@ class ParsedJob(NamedTuple):
         return sum(len(o.config.raw) for piece in self.pieces.values() for o in piece)
 
 
-def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN, *, inventories: int = 1) -> ParsedJob:
+def to_spec(
+    sent: job.JobConfig, by: RunAs = UNKNOWN, *, inventories: int = 1, on_mesos: bool = False
+) -> ParsedJob:
     """The spec of a config, checked for a caller; raises BadConfig, BadAmount or NotPermitted,
-    naming the field. `inventories`: so many there are in this cluster."""
+    naming the field. `inventories`: so many there are in this cluster. `on_mesos`: as of
+    `to_config`."""
     has_default = sent.HasField("defaultConfig")
     default = TaskConfig()
     if has_default:
-        default = to_config(sent.defaultConfig, "config.defaultConfig", by=by)
+        default = to_config(sent.defaultConfig, "config.defaultConfig", by=by, on_mesos=on_mesos)
         default = default.on_slack() if sent.sla.revocable else default
     if sent.type == job.DAEMON and sent.instanceCount:
         text = "must be 0 for a daemon job, which has one on each host"
@@ -94,7 +97,7 @@ def to_spec(sent: job.JobConfig, by: RunAs = UNKNOWN, *, inventories: int = 1) -
     if refused is not None:
         raise BadConfig(refused.field, refused.text)
     _refuse_unsupported(spec, sent)
-    pieces = _pieces(sent, by)
+    pieces = _pieces(sent, by, on_mesos=on_mesos)
     overrides = [override for piece in pieces.values() for override in piece]
     refused = check_instances(spec, overrides, own=len(overrides))
     if refused is not None:
@@ -131,12 +134,12 @@ def _refuse_unsupported(spec: JobSpec, sent: job.JobConfig) -> None:
         raise BadConfig("config.placementStrategy", text)
 
 
-def _pieces(sent: job.JobConfig, by: RunAs) -> dict[int, tuple[Override, ...]]:
+def _pieces(sent: job.JobConfig, by: RunAs, *, on_mesos: bool) -> dict[int, tuple[Override, ...]]:
     found: dict[int, list[Override]] = {}
     in_slice: dict[int, int] = {}
     for instance in sorted(sent.instanceConfig):
         field = f"config.instanceConfig[{instance}]"
-        config = to_config(sent.instanceConfig[instance], field, by=by)
+        config = to_config(sent.instanceConfig[instance], field, by=by, on_mesos=on_mesos)
         config = config.on_slack() if sent.sla.revocable else config
         number = instance // SLICE_SIZE
         found.setdefault(number, []).append(Override(instance, config))

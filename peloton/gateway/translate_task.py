@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 
-from peloton.actors.host.messages import Container, Port
+from peloton.actors.host.messages import Container, MesosWords, Port
 from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import UNIT, BadAmount, Resources, millionths
@@ -18,6 +18,7 @@ from peloton.actors.task.health_messages import HealthCheck
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.health_checks import BadCheck, to_check
+from peloton.gateway.mesos_words import BadForMesos, mesos_words
 from peloton.gateway.required_fields import missing_fields
 from peloton.gateway.run_as import UNKNOWN, RunAs
 from peloton.gateway.several_containers import (
@@ -61,12 +62,14 @@ class SecretVolume(BadConfig):
     """The config has a secret as a volume of its own."""
 
 
-def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> TaskConfig:
+def to_config(
+    sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN, on_mesos: bool = False
+) -> TaskConfig:
     """The record of a config, for a caller; raises BadConfig, BadAmount or NotPermitted, naming
-    the field."""
+    the field. `on_mesos`: the hosts are those of Mesos, which can do more."""
     for missing in missing_fields(sent):
         raise BadConfig(f"{field}.{missing}", "required field is missing")
-    _refuse_unsupported(sent, field)
+    _refuse_volumes(sent, field, on_mesos=on_mesos and not has_several(sent))
     check = _checks(sent, field)
     raw = sent.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
@@ -90,7 +93,7 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         controller=sent.controller,
         revocable=sent.revocable,
         health_check=sent.HasField("healthCheck") or check is not None,
-        executor=sent.HasField("executor") and not has_several(sent),
+        executor=_mesos(sent, field, on_mesos=on_mesos),
         preemptible=preemptible,
         raw=raw,
         max_running_s=_max_running_s(sent, field),
@@ -99,6 +102,18 @@ def to_config(sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN) -> Task
         check=check,
         volume=_volume(sent.volume, f"{field}.volume") if sent.HasField("volume") else None,
     )
+
+
+def _mesos(sent: task.TaskConfig, field: str, *, on_mesos: bool) -> MesosWords | bool:
+    """What only hosts of Mesos can do; for others, whether an executor is asked for."""
+    if has_several(sent):
+        return False
+    if not on_mesos:
+        return sent.HasField("executor")
+    try:
+        return mesos_words(sent)
+    except BadForMesos as bad:
+        raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
 
 
 def _volume(sent: task.PersistentVolumeConfig, field: str) -> VolumeConfig:
@@ -137,6 +152,8 @@ def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Conta
             command = _command(one.command, field, by=by)
             if command.user != sent.command.user:
                 raise BadConfig(f"{field}.command.user", "differs from that of the first container")
+            if one.container.volumes:
+                raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
             if command.uris:
                 text = f"fetching files for several containers {LATER}"
                 raise BadConfig(f"{field}.command.uris", text)
@@ -195,12 +212,12 @@ def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:
     return None
 
 
-def _refuse_unsupported(sent: task.TaskConfig, field: str) -> None:
+def _refuse_volumes(sent: task.TaskConfig, field: str, *, on_mesos: bool) -> None:
     for at, volume in enumerate(sent.container.volumes):
         if volume.source.type == mesos.Volume.Source.SECRET:
             text = "a secret is given beside the config"
             raise SecretVolume(f"{field}.container.volumes[{at}]", text)
-    if sent.container.volumes:
+    if sent.container.volumes and not on_mesos:
         raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
 
 
@@ -341,7 +358,7 @@ def merged(default: bytes, own: bytes) -> task.TaskConfig:
     overrides = task.TaskConfig.FromString(own)
     for name in _BOOLEANS:
         found.ClearField(name)
-    if overrides.HasField("command"):
+    if overrides.HasField("command") and has_several(found):
         found.ClearField("executor")  # several containers, which belong to their command
     if has_several(overrides):
         for name in _OF_ALL:

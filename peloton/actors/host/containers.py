@@ -29,6 +29,17 @@ class Uri(Value, frozen=True, gc=False, array_like=True):
     output_file: str = ""
 
 
+class MesosWords(Value, frozen=True, gc=False, array_like=True):
+    """What of a run only hosts of Mesos understand, in the words of Mesos, as JSON; or "".
+
+    `executor`: the description of the one that runs the command, but for what follows from the run.
+    `container`: in what it runs, where that is more than an image in one of Mesos' own kind.
+    """
+
+    executor: str = ""
+    container: str = ""
+
+
 class Container(Value, frozen=True, gc=False, array_like=True):
     """One of several in a pod: its command as in a `Command`, and its variables beside the run's.
 

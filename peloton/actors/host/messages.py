@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from peloton.actors.host.container_messages import ContainersNoted
 from peloton.actors.host.containers import Container as Container
+from peloton.actors.host.containers import MesosWords as MesosWords
 from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.containers import Uri as Uri
 from peloton.actors.host.foreign_names import shown_run
@@ -71,6 +72,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     secrets: tuple[SecretRef, ...] = ()
     volume: VolumeConfig | None = None  # made with the grant, unless the host has it
     uris: tuple[Uri, ...] = ()
+    mesos: MesosWords | None = None
 
     @property
     def once_started(self) -> RunSpec | None:
@@ -142,10 +144,8 @@ class BackendDown(Message, frozen=True, gc=False, array_like=True):
 
 
 class RecheckBackend(Message, frozen=True, gc=False, array_like=True):
-    """Inventory to host, after a recovery: reports of the backend may have been lost; poll it.
-
-    The backend need not know that the shard was away.
-    """
+    """Inventory to host, after a recovery: reports of the backend may have been lost; poll it. That
+    need not know that the shard was away."""
 
 
 class HostGone(Message, frozen=True, gc=False, array_like=True):

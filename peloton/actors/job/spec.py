@@ -369,13 +369,16 @@ def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
                 config.kill_on_preempt,
                 "Task preemption policy should be false for stateless job",
             ),
-            "executor": (config.executor, "an executor is not supported: a task is a command"),
+            "executor": (
+                config.executor is True,
+                "an executor is not supported: a task is a command",
+            ),
         }
     else:
         found = {
             "healthCheck": (config.health_check, "Batch job task should not set health check "),
             "executor": (
-                config.executor or bool(config.containers),
+                config.has_executor or bool(config.containers),
                 "Batch job task should not include executor config",
             ),
         }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from peloton.actors.host.messages import MesosWords
 from peloton.actors.job.spec import DEFAULT, OLDER_LEVEL, JobSpec, Override
 from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
 from peloton.runtime.vocabulary import Refused
@@ -43,6 +44,9 @@ def check_configs(spec: JobSpec, overrides: Iterable[Override], *, level: int) -
         return _below(
             LEVEL_SERVICES, "files to fetch", field=f"{DEFAULT}.command.uris", level=level
         )
+    if level < LEVEL_SERVICES and any(isinstance(one.executor, MesosWords) for one in configs):
+        what = "executors and containers of Mesos"
+        return _below(LEVEL_SERVICES, what, field=DEFAULT, level=level)
     return None
 
 

@@ -2,10 +2,10 @@
 
 Implements `FarFiles`. A sandbox is named by framework and executor, which an agent understands from
 its start until it has removed it, however often it was itself started meanwhile under one id; so
-nothing needs to be known of its folders. A run is an executor of its own. That of a pod of several
-containers has the run in its name, and in `tasks/` the sandbox of each, whose files are shown as
-`NAME.stdout` and so on, as the keeper has them. Where a run is one of many tasks of an executor,
-its files are in the folder `runs/` and its name in the sandbox of that.
+nothing needs to be known of its folders. A run is an executor of its own, or has one. That of a
+pod of several containers has the run in its name, and in `tasks/` the sandbox of each, whose files
+are shown as `NAME.stdout` and so on, as the keeper has them. Where a run is one of many tasks of an
+executor, its files are in the folder `runs/` and its name in the sandbox of that.
 
 What is outside of a sandbox the agent refuses, also through a link. It would wait for the writer of
 a pipe, with a thread of its own: so only what is listed as a regular file is read.
@@ -33,6 +33,7 @@ from peloton.backends.mesos.operator_api import (
     NotThere,
     OperatorApi,
 )
+from peloton.backends.mesos.task_info import OWN_EXECUTOR
 from peloton.runtime.far_files import (
     FarEntry,
     FarRun,
@@ -149,6 +150,7 @@ class AgentFiles:
     def _places(self, agent: _Agent, run: str) -> Iterator[_Place]:
         """Where the sandbox of a run may be."""
         yield _Place(self._of_executor(run))
+        yield _Place(self._of_executor(f"{OWN_EXECUTOR}{run}"))
         others = agent.executors(self._framework)
         pods = [one for one in others if run_of_executor(one.id) == run]
         for one in pods:
@@ -283,7 +285,8 @@ def _executors(framework: str, answer: Any) -> list[_Executor]:
     ]
     found = [one for each in ours for one in each.get("executors", ())]
     found += [one for each in ours for one in reversed(each.get("completed_executors", ()))]
-    return [_executor(one) for one in found if parse_pod(str(one["id"])) is None]
+    ids = ((str(one["id"]).removeprefix(OWN_EXECUTOR), one) for one in found)
+    return [_executor(one) for id_, one in ids if parse_pod(id_) is None]
 
 
 def _executor(told: Any) -> _Executor:

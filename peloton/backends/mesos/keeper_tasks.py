@@ -71,6 +71,8 @@ class KeeperProgram(NamedTuple):
             "secrets": spec.secrets,
             "a health check": spec.check,
             "files to fetch": spec.uris,
+            "an executor of its own": spec.mesos is not None and spec.mesos.executor,
+            "a container": spec.mesos is not None and spec.mesos.container,
             "gpus": spec.resources.gpu,
             "revocable cpu": spec.resources.slack,
             "another account": spec.user not in ("", self.user),

@@ -5,6 +5,7 @@ Must not leave out in silence what a run has and Mesos cannot give it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,10 @@ from peloton.backends.mesos.keeper_tasks import KeeperAt, keeper_data
 from peloton.backends.mesos.words import Bundle
 
 LABEL = "peloton."
+OWN_EXECUTOR = "thermos-"
+"""With which the id of a task's own executor begins; the run's name follows."""
+OWN_EXECUTOR_NAME = "AuroraExecutor"
+"""Where the spec gives it no other name."""
 _NANO = 1_000_000_000
 
 
@@ -36,16 +41,20 @@ def task_info(
         "task_id": {"value": run.run},
         "agent_id": {"value": agent},
         "kill_policy": {"grace_period": {"nanoseconds": int(spec.kill_grace_s * _NANO)}},
-        "labels": {"labels": [_label(name, value) for name, value in _ids(environment)]},
+        "labels": {"labels": _labels(run)},
     }
     by_keeper = keeper is not None and keeper.runs(spec)
     if by_keeper:
         info["data"] = keeper_data(run)
     else:
         info["command"] = _command(run, environment)
-    if spec.image:
+    if spec.mesos is not None and spec.mesos.container:
+        info["container"] = json.loads(spec.mesos.container)
+    elif spec.image:
         image = {"type": "DOCKER", "docker": {"name": spec.image}}
         info["container"] = {"type": "MESOS", "mesos": {"image": image}}
+    if spec.mesos is not None and spec.mesos.executor:
+        _put_executor(info, json.loads(spec.mesos.executor))
     if spec.ports:
         info["discovery"] = _discovery(run)
     if spec.check is not None:
@@ -55,6 +64,20 @@ def task_info(
         if keeper is not None and by_keeper:
             info["executor"] = keeper.info(bundle)
     return info
+
+
+def _put_executor(info: dict[str, Any], own: dict[str, Any]) -> None:
+    """The executor of a task's own: its command and container are the task's, as are its
+    resources. The data are for it, in whichever of both places it looks."""
+    moved = {name: info.pop(name) for name in ("command", "container") if name in info}
+    info["executor"] = {
+        "type": "CUSTOM",
+        "executor_id": {"value": f"{OWN_EXECUTOR}{info['name']}"},
+        "name": OWN_EXECUTOR_NAME,
+        **own,
+        **moved,
+    }
+    info["data"] = own["data"]
 
 
 def _check(run: StartRun) -> None:
@@ -93,14 +116,13 @@ def _uri(uri: Uri) -> dict[str, Any]:
     return {**found, "output_file": uri.output_file} if uri.output_file else found
 
 
-def _ids(environment: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    found = dict(environment)
+def _labels(run: StartRun) -> list[dict[str, str]]:
+    """Who it is, and the labels of its spec, of which none says otherwise."""
+    found = dict(run.environment)
     names = ("JOB_ID", "INSTANCE_ID", "TASK_ID")
-    return [(f"{LABEL}{name.lower()}", found[f"PELOTON_{name}"]) for name in names]
-
-
-def _label(name: str, value: str) -> dict[str, str]:
-    return {"key": name, "value": value}
+    ours = {f"{LABEL}{name.lower()}": found[f"PELOTON_{name}"] for name in names}
+    own = [(each.key, each.value) for each in run.spec.labels if each.key not in ours]
+    return [{"key": name, "value": value} for name, value in (*ours.items(), *own)]
 
 
 def _discovery(run: StartRun) -> Mapping[str, Any]:

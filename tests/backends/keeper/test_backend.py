@@ -161,6 +161,10 @@ def test_an_end_is_told_with_its_time(machine: Machine) -> None:
             m.StartRun("odd-0-1", m.RunSpec(Resources(), "true", uris=(m.Uri("x"),))),
             id="files to fetch",
         ),
+        pytest.param(
+            m.StartRun("odd-0-1", m.RunSpec(Resources(), "true", mesos=m.MesosWords("{}"))),
+            id="an executor of Mesos",
+        ),
     ],
 )
 def test_a_poison_order_fails_its_own_run_only(machine: Machine, poison: m.StartRun) -> None:

@@ -91,6 +91,19 @@ def test_a_run_among_the_tasks_of_an_executor_has_a_folder_in_its_sandbox(
     assert read(found, "stdout", run=FarRun("west.h1", RUN[:-1] + "8")) == b"earlier"
 
 
+def test_a_run_with_an_executor_of_its_own_has_the_sandbox_of_that(agent: ScriptedAgent) -> None:
+    run = RUN[:-1] + "7"
+    agent.executors = [RUN, f"thermos-{run}"]
+    agent.folders[agent.sandbox(f"thermos-{run}")] = {"stdout": b"of its own"}
+    found = files(agent)
+    assert read(found, "stdout", run=FarRun("west.h1", run)) == b"of its own"
+    before = len(agent.asked)
+    with pytest.raises(FilesRemoved):
+        found.listing(FarRun("west.h1", RUN[:-1] + "8"), ())
+    kinds = [call["type"] for call in agent.asked[before:]]
+    assert kinds == ["LIST_FILES", "LIST_FILES", "state"], "it has no tasks of others"
+
+
 def test_a_run_of_several_containers_has_the_sandbox_of_their_executor(
     agent: ScriptedAgent,
 ) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.messages import Container, RunSpec, SecretRef, Uri, VolumeConfig
+from peloton.actors.host.messages import (
+    Container,
+    MesosWords,
+    RunSpec,
+    SecretRef,
+    Uri,
+    VolumeConfig,
+)
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import End, RunOutcome
@@ -53,6 +60,8 @@ OBSTACLES: dict[str, dict[str, Any]] = {
     "secrets": {"secrets": (SecretRef("s", "token"),)},
     "a health check": {"check": HealthCheck("true")},
     "files to fetch": {"uris": (Uri("http://x"),)},
+    "an executor of its own": {"mesos": MesosWords("{}")},
+    "a container": {"mesos": MesosWords(container="{}")},
     "gpus": {"resources": Resources(UNIT, gpu=UNIT)},
     "revocable cpu": {"resources": Resources(slack=UNIT)},
     "another account": {"user": "bob"},

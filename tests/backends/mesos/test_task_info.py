@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from peloton.actors.host.messages import (
+    MesosWords,
     Port,
     RunSpec,
     SecretRef,
@@ -18,6 +20,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
 from peloton.backends.mesos.task_info import NotOnMesos, task_info
 from peloton.backends.mesos.words import Bundle, NotOffered
+from peloton.placement.messages import Label
 from tests.backends.mesos.words import offer, scalar
 
 JOB = "0e1f9a3c-1111-4222-8333-444455556666"
@@ -41,6 +44,15 @@ def test_ids_resources_and_labels() -> None:
         "peloton.job_id": JOB, "peloton.instance_id": "7", "peloton.task_id": f"{JOB}-7"
     }  # fmt: skip
     assert not {"container", "discovery", "health_check"} & {*task}
+
+
+def test_labels_of_the_spec_are_beside_ours() -> None:
+    own = (Label("a", "1"), Label("a", "2"), Label("peloton.job_id", "another"), Label("b", ""))
+    told = [(one["key"], one["value"]) for one in made(labels=own)["labels"]["labels"]]
+    assert told == [
+        ("peloton.job_id", JOB), ("peloton.instance_id", "7"), ("peloton.task_id", f"{JOB}-7"),
+        ("a", "1"), ("a", "2"), ("b", ""),
+    ]  # fmt: skip
 
 
 def test_a_command_in_a_shell() -> None:
@@ -98,6 +110,32 @@ def test_ports_are_taken_and_can_be_discovered() -> None:
 def test_an_image_is_run_by_mesos_itself() -> None:
     image = {"type": "DOCKER", "docker": {"name": "debian:12"}}
     assert made(image="debian:12")["container"] == {"type": "MESOS", "mesos": {"image": image}}
+
+
+def test_a_container_is_told_as_the_spec_says_it() -> None:
+    docker = {"type": "DOCKER", "docker": {"image": "a", "privileged": True}}
+    task = made(image="a", mesos=MesosWords(container=json.dumps(docker)))
+    assert task["container"] == docker and "executor" not in task
+    own = MesosWords('{"data":"AP8="}', json.dumps(docker))
+    assert made(image="a", mesos=own)["executor"]["container"] == docker
+
+
+def test_an_executor_of_its_own_has_command_and_container_of_its_task() -> None:
+    own = MesosWords(executor='{"data":"AP8=","source":"here"}')
+    plain, task = (
+        made(image="debian:12", user="ann"),
+        made(image="debian:12", user="ann", mesos=own),
+    )
+    assert task["executor"] == {
+        "type": "CUSTOM", "executor_id": {"value": f"thermos-{RUN}"}, "name": "AuroraExecutor",
+        "data": "AP8=", "source": "here",
+        "command": plain["command"], "container": plain["container"],
+    }  # fmt: skip
+    assert task["data"] == "AP8=" and task["resources"] == plain["resources"]
+    assert not {"command", "container"} & {*task}
+    assert {*task} - {*plain} == {"executor", "data"}
+    named = MesosWords(executor='{"data":"AP8=","name":"Own"}')
+    assert made(mesos=named)["executor"]["name"] == "Own"
 
 
 def test_the_grace_of_a_kill() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from peloton.actors.host.messages import RunSpec
+from peloton.actors.host.messages import MesosWords, RunSpec
 from peloton.actors.job.slice.messages import (
     Command,
     SliceOpening,
@@ -148,6 +148,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         secrets=config.secrets,
         volume=config.volume,
         uris=command.uris,
+        mesos=config.executor if isinstance(config.executor, MesosWords) else None,
     )
     shape = Shape(
         resources=resources,

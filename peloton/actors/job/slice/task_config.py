@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from peloton.actors.host.messages import Container, Port, SecretRef, Uri, VolumeConfig
+from peloton.actors.host.messages import Container, MesosWords, Port, SecretRef, Uri, VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.placement.messages import Constraint
@@ -34,6 +34,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     """The config of an instance, or the default of all. None and empty mean "not given".
     `controller` and `revocable` have no such value: an instance's own config always decides
     them, as in the original. With several `containers`, the command is the first one's.
+    `executor`: whether one is asked for; of hosts of Mesos, what only these understand.
     """
 
     name: str = ""
@@ -48,7 +49,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     controller: bool = False
     revocable: bool = False
     health_check: bool = False
-    executor: bool = False
+    executor: bool | MesosWords = False
     preemptible: bool | None = None
     raw: bytes = b""
     max_running_s: float | None = None  # of one run; a label says it, so it goes with the labels
@@ -57,6 +58,13 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     check: HealthCheck | None = None  # None of one that is switched off: `health_check` is set
     secrets: tuple[SecretRef, ...] = ()  # an instance's own config has those of the default
     volume: VolumeConfig | None = None
+
+    @property
+    def has_executor(self) -> bool:
+        """Whether an executor of its own is asked for, whoever could start that."""
+        return (
+            self.executor.executor != "" if isinstance(self.executor, MesosWords) else self.executor
+        )
 
     def on_slack(self) -> TaskConfig:
         """The same of an instance of a revocable job: its cpu is slack."""
@@ -77,6 +85,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
     if own is None:
         return default
     kill = own.kill_on_preempt
+    no_command = own.command is None and not own.has_executor
     return TaskConfig(
         name=own.name or default.name,
         resources=own.resources if own.resources is not None else default.resources,
@@ -90,13 +99,24 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         controller=own.controller,
         revocable=own.revocable,
         health_check=own.health_check or default.health_check,
-        executor=own.executor or default.executor,
+        executor=own.executor if own.containers else _effective_mesos(default, own),
         preemptible=own.preemptible if own.preemptible is not None else default.preemptible,
         raw=own.raw,
         max_running_s=own.max_running_s if own.labels else default.max_running_s,
         kill_on_preempt=default.kill_on_preempt if kill is None else kill,
-        containers=own.containers if own.command is not None else default.containers,
+        containers=default.containers if no_command else own.containers,
         check=own.check if own.health_check or own.containers else default.check,
         secrets=own.secrets or default.secrets,
         volume=own.volume if own.volume is not None else default.volume,
     )
+
+
+def _effective_mesos(default: TaskConfig, own: TaskConfig) -> bool | MesosWords:
+    """A container is replaced as a whole, also by one that is nothing but an image."""
+    one, other = own.executor, default.executor
+    if not isinstance(other, MesosWords) or not isinstance(one or other, MesosWords):
+        return one or other
+    executor, container = other.executor, "" if own.image else other.container
+    if isinstance(one, MesosWords):
+        executor, container = one.executor or executor, one.container or container
+    return MesosWords(executor, container) if executor or container else False
