@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.assembly.agent_files import framework_id, secret_of
 from peloton.assembly.folders import keeper_owner
 from peloton.assembly.kept_sandboxes import keeper_settings
+from peloton.assembly.mesos_access import framework_id, secret_of, tls_of
 from peloton.assembly.task_accounts import task_accounts
 from peloton.assembly.task_limits import task_limits
 from peloton.backends.port import Backend
@@ -58,7 +58,7 @@ def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) 
         text = f"{field} needs the extra `mesos` of this distribution: {error}"
         raise CannotStart(text) from error
     keeper = None
-    if setting.batch_executor == KEEPER:
+    if setting.batch_by == KEEPER:
         command = setting.executor or default_command()
         keeper = KeeperProgram(command, setting.user, setting.executor_idle_s)
     return MesosBackend(
@@ -70,6 +70,7 @@ def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) 
             user=setting.user,
             principal=setting.principal,
             secret=secret_of(setting.secret_file, f"{field}.secret_file"),
+            tls=tls_of(setting, field=field),
             revocable=setting.revocable,
             keeper=keeper,
         )

@@ -23,11 +23,13 @@ from peloton.commands.schema import (
     of_the_store,
     store_settings,
 )
+from peloton.failures import CannotStart
 from peloton.settings.config import BadSetting
 from peloton.settings.mesos_master import printable
 
 if TYPE_CHECKING:
     from peloton.backends.mesos.doctor import MesosWanted
+    from peloton.backends.mesos.leading_master import LeadingMaster
 
 
 def command() -> click.Command:
@@ -85,17 +87,17 @@ def look_at_mesos(file: Path) -> None:
     """Check the Mesos clusters of a daemon's file."""
     findings: list[Any] = []
     names = []
-    for wanted in _wanted(file):
-        findings += _look_at_one(wanted)
+    for wanted, master in _clusters(file):
+        findings += _look_at_one(wanted, master)
         names.append(printable(wanted.master))
     _tell(findings, f"{', '.join(names)}: all that hosts of Mesos need")
 
 
-def _look_at_one(wanted: MesosWanted) -> Sequence[Any]:
+def _look_at_one(wanted: MesosWanted, master: LeadingMaster) -> Sequence[Any]:
     from peloton.backends.mesos import doctor as mesos
 
     try:
-        cluster = mesos.read_cluster(wanted)
+        cluster = mesos.read_cluster(master)
     except mesos.Unanswered as error:
         fail("doctor", error, code=CANNOT_REACH)
     click.echo(f"master  {cluster.master}, version {cluster.version}")
@@ -109,10 +111,10 @@ def _look_at_one(wanted: MesosWanted) -> Sequence[Any]:
     return mesos.findings_of(cluster, wanted)
 
 
-def _wanted(file: Path) -> list[MesosWanted]:
-    """What the file says of each of its clusters."""
+def _clusters(file: Path) -> list[tuple[MesosWanted, LeadingMaster]]:
+    """What the file says of each of its clusters, and whom to ask there."""
+    from peloton.assembly.mesos_access import leading_master
     from peloton.backends.mesos.doctor import MesosWanted
-    from peloton.settings.access_files import BadSecretFile, read_secret_file
     from peloton.settings.daemon import read_settings
 
     try:
@@ -120,14 +122,16 @@ def _wanted(file: Path) -> list[MesosWanted]:
         if not clusters:
             fail("doctor", f"{file} has no backend.mesos", code=USAGE)
         return [
-            MesosWanted(
-                found.master, found.name, found.role, found.framework, found.revocable,
-                found.principal,
-                read_secret_file(found.secret_file).strip() if found.secret_file else "",
+            (
+                MesosWanted(
+                    found.master, found.name, found.role, found.framework, found.revocable,
+                    found.principal,
+                ),
+                leading_master(found, field=field),
             )
-            for found in clusters.values()
+            for field, found in clusters.items()
         ]  # fmt: skip
-    except (BadSetting, BadSecretFile) as error:
+    except (BadSetting, CannotStart) as error:
         fail("doctor", error, code=USAGE)
 
 

@@ -7,7 +7,7 @@ container of which nothing was told it is said what is known of the pod. It must
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
@@ -48,11 +48,26 @@ def container_statuses(
     spec = containers_in(info.config)
     if spec is None:
         return None
-    known = {one.name: one for one in (outcome.containers if outcome is not None else told)}
+    known = _ends(spec, outcome.containers if outcome is not None else tuple(told))
     run = _Run(info.runtime, outcome, _first_failed(known.values()))
     return ContainerStatuses(
         init=[run.status(one, known.get(one.name), init=True) for one in spec.init_containers],
         main=[run.status(one, known.get(one.name), init=False) for one in spec.containers],
+    )
+
+
+def _ends(spec: pod.PodSpec, told: Sequence[ContainerEnd]) -> dict[str, ContainerEnd]:
+    """Those of the containers, by name; a host that does not know names tells all in order."""
+    specs = (*spec.init_containers, *spec.containers)
+    named = [_named(end, one.name) for end, one in zip(told, specs, strict=False)]
+    return {end.name: end for end in named}
+
+
+def _named(end: ContainerEnd, name: str) -> ContainerEnd:
+    if end.name:
+        return end
+    return ContainerEnd(
+        name, end.init, end.started_at, end.ended_at, exit_code=end.exit_code, signal=end.signal
     )
 
 

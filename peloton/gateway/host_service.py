@@ -24,7 +24,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.host_moves import HostMoves
 from peloton.gateway.host_pools import HostPoolCalls
 from peloton.gateway.host_states import wire_state
-from peloton.gateway.inventories import all_hosts, attributes
+from peloton.gateway.inventories import address_of, all_hosts, attributes
 from peloton.gateway.texts import client_name
 from peloton.runtime.vocabulary import Message, Refused, key
 
@@ -59,6 +59,7 @@ class HostService(HostPoolCalls, HostMoves):
         down = view.maintenance != Maintenance.NONE
         info = self._host.HostInfo(
             hostname=client_name(view.summary.host),
+            ip=address_of(view.summary),
             state=states.Value(wire_state(view)),
             goal_state=states.Value("HOST_STATE_DOWN" if down else "HOST_STATE_UP"),
         )

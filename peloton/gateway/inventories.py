@@ -15,7 +15,7 @@ from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import SLACK, Resources, amount
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
-from peloton.placement.conditions import HOST_POOL
+from peloton.placement.conditions import HOST_IP, HOST_POOL
 from peloton.placement.messages import HostSummary, Label
 from peloton.runtime.vocabulary import Key
 
@@ -72,6 +72,13 @@ def with_runs(
 def attributes(summary: HostSummary) -> list[Label]:
     """The labels of the machine itself: its pool is none of them."""
     return [label for label in summary.labels if label.key != HOST_POOL]
+
+
+def address_of(summary: HostSummary) -> str:
+    """The address of the machine; empty where its backend knows none."""
+    # An attribute of its own may have that name as well; ours is the last.
+    found = [label.value for label in summary.labels if label.key == HOST_IP]
+    return found[-1] if found else ""
 
 
 def takes_work(view: HostView) -> bool:

@@ -16,6 +16,8 @@ HOSTNAME = "hostname"
 EXCLUSIVE = "peloton/exclusive"
 HOST_POOL = "host_pool"
 """The key of the label that says to which pool of hosts a host belongs; every host has it."""
+HOST_IP = "host_ip"
+"""The key of the label with the address of a host, where its backend knows one."""
 DEFAULT_HOST_POOL = "default"
 BATCH_HOST_POOLS = (DEFAULT_HOST_POOL, "shared", "batch_reserved")
 """Pools that are open to all batch tasks. Hosts of any other one are only for tasks whose

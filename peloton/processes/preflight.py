@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from peloton import missing_package
-from peloton.assembly import access, task_images, task_limits
+from peloton.assembly import access, mesos_access, task_images, task_limits
 from peloton.assembly.folders import behind_text, witness_options
 from peloton.assembly.listeners import why_not
 from peloton.assembly.servers import open_cassandra
@@ -55,6 +55,7 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
         yield from _tls(settings.tls)
     yield from access.problems(settings)
     yield from strategy_problems(settings)
+    yield from mesos_access.problems(settings.backend)
     if settings.journal.sqlite is not None:
         folder = settings.journal.sqlite.folder
         yield from _folder(names.data_folder, folder)

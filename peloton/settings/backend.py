@@ -67,18 +67,28 @@ class SimulatedBackendSettings(
     seed: int = 0
 
 
+class MesosTls(_Record, frozen=True):
+    """TLS to masters and agents, in PEM: they must have certificates of the authority `ca`, with
+    their host names; with `certificate` and `key` we show one as well."""
+
+    ca: Path
+    certificate: Path | None = None
+    key: Path | None = None
+
+
 class MesosBackendSettings(_Record, frozen=True):
     """The agents of an Apache Mesos cluster, through one framework of ours.
 
     `name`: of the cluster, with which the names of its hosts begin. `master`: `HOST:PORT`, or the
     masters' place in ZooKeeper, `zk://HOST:PORT,…/PATH`. `role`: whose resources we get. `user`:
-    the account of tasks that name none. `principal`, and the
-    file with its secret: as whom we register; `agent_principal` and its file: as whom we read the
-    files of agents. `framework`: the id under which we do, by default one
-    that belongs to this Peloton cluster; a new one where the master has removed that.
-    `revocable`: revocable jobs get what the cluster offers as such. `batch_executor`: what runs
-    batch tasks on agents, `keeper` (an executor of ours) or `command` (that of Mesos). `executor`:
-    the command that starts ours there, by default with the files of this installation.
+    the account of tasks that name none. `principal`, and the file with its secret: as whom we
+    register; `agent_principal` and its file: as whom we read the files of agents. `tls`: masters
+    and agents are spoken to in TLS. `framework`: the id under which we do, by default one that
+    belongs to this Peloton cluster; a new one where the master has removed that. `revocable`:
+    revocable jobs get what the cluster offers as such. `batch_executor`: what runs batch tasks on
+    agents, `keeper` (an executor of ours) or `command` (that of Mesos); empty: `keeper`, and with
+    `tls` `command`, as ours speaks no TLS with its agent. `executor`: the command that starts ours
+    there, by default with the files of this installation.
     `executor_idle_s`: how long it stays without tasks.
     """
 
@@ -90,11 +100,18 @@ class MesosBackendSettings(_Record, frozen=True):
     secret_file: Path | None = None
     agent_principal: str = ""
     agent_secret_file: Path | None = None
+    tls: MesosTls | None = None
     framework: str = ""
     revocable: bool = False
-    batch_executor: str = "keeper"
+    batch_executor: str = ""
     executor: str = ""
     executor_idle_s: float = 60.0
+
+    @property
+    def batch_by(self) -> str:
+        """What runs batch tasks: by default one that agents of this cluster can be expected to
+        let in."""
+        return self.batch_executor or ("command" if self.tls is not None else "keeper")
 
 
 class BackendSetting(_Record, frozen=True):
@@ -162,7 +179,7 @@ def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
         value = getattr(found, name)
         if not _WORD.fullmatch(value) and (value or name != "framework"):
             yield f"{field}.{name}: {value!r} is no name: letters, digits, and . _ - inside"
-    if found.batch_executor not in BATCH_EXECUTORS:
+    if found.batch_by not in BATCH_EXECUTORS:
         known = " or ".join(BATCH_EXECUTORS)
         yield f"{field}.batch_executor: {found.batch_executor!r} is not {known}"
     if not EXECUTOR_IDLE_S_MIN <= found.executor_idle_s <= EXECUTOR_IDLE_S_MAX:
@@ -173,3 +190,6 @@ def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
     if (found.agent_secret_file is None) != (not found.agent_principal):
         missing = "agent_secret_file" if found.agent_principal else "agent_principal"
         yield f"{field}.{missing}: agents want a principal and its secret; give both, or none"
+    if found.tls is not None and (found.tls.certificate is None) != (found.tls.key is None):
+        missing = "certificate" if found.tls.certificate is None else "key"
+        yield f"{field}.tls.{missing}: a certificate of ours and its key; give both, or none"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from peloton.settings.backend import MesosBackendSettings
 from peloton.settings.config import BadSetting
 from peloton.settings.daemon import ROLES, parse, read_settings
 from tests.conftest import ROOT
@@ -170,6 +171,10 @@ WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
     ),
     (MESOS, "backend.mesos.agent_secret_file", "f", r"^backend\.mesos\.agent_principal: agents"),
     (MESOS, "backend.mesos.agent_principal", "p", r"^backend\.mesos\.agent_secret_file: agents"),
+    (MESOS, "backend.mesos.tls", {}, r"^backend\.mesos\.tls: .*missing required field `ca`"),
+    (MESOS, "backend.mesos.tls", {"ca": "a", "key": "k"}, r"^backend\.mesos\.tls\.certificate: a"),
+    (MESOS, "backend.mesos.tls", {"ca": "a", "certificate": "c"}, r"^backend\.mesos\.tls\.key: a"),
+    (MESOS, "backend.mesos.tls", {"ca": "a", "verify": False}, r"unknown field `verify`"),
     (MESOS, "backend.mesos.revocable", "x", r"^backend\.mesos\.revocable: expected "),
     (MESOS, "backend.mesos.rolle", "x", r"^backend\.mesos: unknown field `rolle`, did you mean"),
     (MESOS, "backend.mesos", [], r"^backend\.mesos: must not be empty$"),
@@ -365,6 +370,18 @@ def test_the_secret_of_mesos_is_a_file_beside_the_settings() -> None:
     mesos = {"master": "a:1", "principal": "peloton", "secret_file": "secret"}
     found = parse(ALONE | {"backend": {"mesos": mesos}}, HERE).backend.mesos
     assert found is not None and found.secret_file == HERE / "secret"
+
+
+def test_with_tls_batch_tasks_have_an_executor_that_speaks_it() -> None:
+    tls = {"tls": {"ca": "ca.pem"}}
+    for more, by in (
+        ({}, "keeper"),
+        (tls, "command"),
+        (tls | {"batch_executor": "keeper"}, "keeper"),
+    ):
+        found = parse(ALONE | {"backend": {"mesos": {"master": "a:1", **more}}}, HERE).backend.mesos
+        assert isinstance(found, MesosBackendSettings) and found.batch_by == by
+        assert found.tls is None or found.tls.ca == HERE / "ca.pem"
 
 
 def test_the_example_of_mesos_shows_every_default_as_it_is() -> None:

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from peloton.api.v0.host.svc import host_svc_pb2, host_svc_pb2_grpc
+from peloton.api.v1alpha.host.svc import host_svc_pb2 as host_svc_v1_pb2
+from peloton.api.v1alpha.host.svc import host_svc_pb2_grpc as host_svc_v1_pb2_grpc
 from peloton.assembly.daemon import Daemon
 from peloton.settings.daemon import parse
 from tests.adapters.test_daemon_wiring import until
@@ -103,6 +106,17 @@ def finish(master: ScriptedMaster) -> None:
     """All its tasks end well."""
     for task in [*master.agents.tasks]:
         master.happen(lambda agents, name=task: agents.exits(name, 0))  # type: ignore[misc]
+
+
+def test_hosts_have_the_addresses_of_their_agents(daemon: Daemon) -> None:
+    with channel_to(daemon.grpc) as channel:
+        for svc, stubs in (
+            (host_svc_pb2, host_svc_pb2_grpc), (host_svc_v1_pb2, host_svc_v1_pb2_grpc)
+        ):  # fmt: skip
+            asked = stubs.HostServiceStub(channel).QueryHosts(svc.QueryHostsRequest())
+            assert {info.hostname: info.ip for info in asked.host_infos} == dict.fromkeys(
+                HOSTS, "127.0.0.1"
+            )
 
 
 def test_a_cluster_that_dies_takes_only_its_hosts(

@@ -70,7 +70,7 @@ def test_the_doctor_sees_a_cluster_and_our_framework_come_and_go(tmp_path: Path)
     finally:
         mesos.stop()
     found = doctor(file)
-    assert found.code == 69 and "no master answers at" in found.err
+    assert found.code == 69 and "no master answers: " in found.err
 
 
 @pytest.mark.timeout(240)

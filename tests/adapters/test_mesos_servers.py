@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from peloton.backends.mesos.agent_book import AgentBook
+from peloton.backends.mesos.leading_master import LeadingMaster
 from peloton.backends.mesos.operator_api import Credential, HttpDoor
 from tests.contracts.mesos_calls import Run, framework
 from tests.servers import leftovers, mesos_home, zookeeper
@@ -117,16 +118,18 @@ def test_a_standby_takes_over(tmp_path: Path) -> None:
         location = f"//{first.address}/master{PATH}"
         assert (answer.status, answer.getheader("Location")) == (307, location)
         connection.close()
-        agent = HttpDoor("127.0.0.1", cluster.agents[0].port)
-        books = [AgentBook(where, Credential()) for where in (cluster.address, standby.address)]
+        agent = HttpDoor("127.0.0.1", cluster.agents[0].port, "h1")
+        places = cluster.address, standby.address
+        books = [AgentBook(LeadingMaster(where, Credential())) for where in places]
         for book in books:
-            assert book.door_of("h1") == agent and book.leader == HttpDoor("127.0.0.1", first.port)
+            assert book.door_of("h1") == agent
+            assert book.leader is not None and str(book.leader) == first.address
         first.kill()
         until(lambda: cluster.leader() is not first or None, "no other leads")
         cluster.wait_registered(cluster.agents)
         books[0].doubt("h1")
         assert books[0].door_of("h1") == agent
-        assert books[0].leader == HttpDoor("127.0.0.1", cluster.leader().port)
+        assert str(books[0].leader) == cluster.leader().address
     finally:
         cluster.stop()
 

@@ -7,6 +7,7 @@ not hold an assertion beyond that of its base.
 
 from __future__ import annotations
 
+import ssl
 import urllib.parse
 import urllib.request
 import uuid
@@ -52,9 +53,11 @@ class MesosRig(BackendRig):
     left_text = LEFT
     capacity = Resources(8 * UNIT, 8192 * UNIT, 10240 * UNIT)
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, *, tls: ssl.SSLContext | None = None) -> None:
         name = f"c{uuid.uuid4().hex[:8]}"  # on a master that others have used
-        self.framework = Framework(cluster=name, master=master, framework_id=f"test-{name}")
+        self.framework = Framework(
+            cluster=name, master=master, framework_id=f"test-{name}", tls=tls
+        )
         self._hosts = {ours: key("host", f"{name}.{hostname}") for ours, hostname in AGENTS.items()}
         self._names = {theirs: ours for ours, theirs in self._hosts.items()}
         self._number = 0
@@ -111,9 +114,16 @@ class MesosRig(BackendRig):
 class ScriptedMesosRig(MesosRig):
     """A scripted master, whose tasks end when they are told to."""
 
-    def __init__(self, master: ScriptedMaster | None = None) -> None:
+    def __init__(
+        self,
+        master: ScriptedMaster | None = None,
+        *,
+        at: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`at`: where the master is reached, if that is somewhere else."""
         self.master = master or ScriptedMaster(agents=2)
-        super().__init__(self.master.address)
+        super().__init__(at or self.master.address, tls=tls)
 
     def close(self) -> None:
         super().close()

@@ -309,6 +309,18 @@ def test_the_container_that_failed_is_told_from_those_that_ended_with_it() -> No
     assert web.terminationStatus.signal == "SIGTERM"
 
 
+def test_a_host_that_knows_no_names_tells_all_in_order() -> None:
+    ends = (
+        ContainerEnd("", True, 1.0, 2.0, 0),
+        ContainerEnd("", True, 2.0, 3.0, 0),
+        ContainerEnd("", False, 3.0, 9.0, None, "SIGTERM"),
+        ContainerEnd("", False, 3.0, 8.0, 3),
+    )
+    found = shown("FAILED", RunOutcome(End.FAILED, 3, containers=ends))
+    assert states(found) == ["SUCCEEDED", "SUCCEEDED", "KILLED", "FAILED"]
+    assert found["db"].terminationStatus.exit_code == 3
+
+
 def test_what_was_not_started_says_so() -> None:
     ends = (
         ContainerEnd("first", True, 1.0, 2.0, 7),

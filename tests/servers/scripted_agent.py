@@ -28,7 +28,11 @@ class ScriptedAgent:
         self.executors: list[str] = []
         self.ended: list[tuple[int, str]] = []
         """Earlier containers of executors, by number and id."""
+        self.tasks: dict[str, dict[str, str]] = {}
+        """Of executors that live: names by id."""
         self.hostnames = ["h1"]
+        self.advertised = ""
+        """Where the master says that it is, if that is somewhere else."""
         self.authorization = ""
         """What a request must carry."""
         self.asked: list[Json] = []
@@ -59,7 +63,13 @@ class ScriptedAgent:
         """`/state`: of those that ended the last one is the newest."""
         self.asked.append({"type": "state"})
         ended = [{"id": name, "directory": f"/work/{name}/{at}"} for at, name in self.ended]
-        live = [{"id": name, "directory": self.sandbox(name)} for name in self.executors]
+        live = [
+            {
+                "id": name, "directory": self.sandbox(name),
+                "tasks": [{"id": k, "name": v} for k, v in self.tasks.get(name, {}).items()],
+            }
+            for name in self.executors
+        ]  # fmt: skip
         ours = {"id": self.framework, "executors": live, "completed_executors": ended}
         return {"frameworks": [{"id": "other", "executors": [{"id": "x"}]}, ours]}
 
@@ -68,7 +78,10 @@ class ScriptedAgent:
         self.asked.append(call)
         if call["type"] == "GET_AGENTS":
             agents = [
-                {"agent_info": {"hostname": name}, "pid": f"slave(1)@{self.address}"}
+                {
+                    "agent_info": {"hostname": name},
+                    "pid": f"slave(1)@{self.advertised or self.address}",
+                }
                 for name in self.hostnames
             ]
             return 200, {"get_agents": {"agents": agents}}

@@ -20,6 +20,9 @@ from tests.servers.scripted_http import VERSION, Reply, ScriptedServer, Subscrib
 
 HEARTBEAT_S = 15.0
 WAIT_S = 60.0
+NOTHING_OF = dict.fromkeys(
+    ("GET_EXECUTORS", "GET_FRAMEWORKS", "GET_ROLES", "GET_QUOTA", "GET_FLAGS"), dict
+)
 REMOVED = {"type": "ERROR", "error": {"message": "Framework has been removed"}}
 FAILED_OVER = {"type": "ERROR", "error": {"message": "Framework failed over"}}
 
@@ -189,12 +192,12 @@ class ScriptedMaster:
             return reply
 
     def told(self, body: bytes) -> Reply:
-        """Operators ask for the agents, and for executors, of which there are none."""
+        """Operators ask for the agents, and for much of which there is nothing."""
         call = _maybe_json(body)
         with self._changed:
             scripted = self._replies.get(call.get("type", ""), [])
             reply = scripted.pop(0) if scripted else Reply(200)
-            known = {"GET_AGENTS": self._agents_told, "GET_EXECUTORS": dict}
+            known = {"GET_AGENTS": self._agents_told, "GET_VERSION": _version, **NOTHING_OF}
             if call.get("type") not in known:
                 reply = Reply(400, "Failed to validate v1::master::Call")
             elif reply.code == 200 and not reply.body:
@@ -302,6 +305,10 @@ class ScriptedMaster:
     def wait_stop(self) -> None:
         """For those who are never answered."""
         self._stopping.wait()
+
+
+def _version() -> dict[str, Any]:
+    return {"version_info": {"version": VERSION}}
 
 
 def _maybe_json(body: bytes) -> dict[str, Any]:

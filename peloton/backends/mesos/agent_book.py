@@ -7,22 +7,13 @@ not too old is known. It must not know what is wanted of the agents.
 
 from __future__ import annotations
 
-import contextlib
+import ssl
 import threading
 import time
 from collections.abc import Callable
 
-from peloton.backends.mesos.elections import NoLeader, elected
-from peloton.backends.mesos.operator_api import (
-    SILENCE_S_MAX,
-    Credential,
-    Elsewhere,
-    HttpDoor,
-    NoAnswer,
-    NotThere,
-    OperatorApi,
-)
-from peloton.settings.mesos_master import ZooKeeperPlace
+from peloton.backends.mesos.leading_master import LeadingMaster
+from peloton.backends.mesos.operator_api import HttpDoor, NoAnswer
 
 KNOWN_S = 30.0
 """How long an answer of the master counts."""
@@ -30,24 +21,15 @@ OLD_S = 2 * KNOWN_S
 """How long it counts while the master is asked anew, or has just not answered."""
 MISSED_S = 2.0
 """Between two questions for an agent that was not there, or of a master that was not."""
-ZOOKEEPER_S = 5.0
 
 
 class AgentBook:
     """The addresses of all agents, by their host names."""
 
     def __init__(
-        self,
-        master: str,
-        credential: Credential,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        timeout_s: float = SILENCE_S_MAX,
-        zookeeper_s: float = ZOOKEEPER_S,
+        self, master: LeadingMaster, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`master`: HOST:PORT, or zk://…"""
-        self._timeout_s, self._zookeeper_s = timeout_s, zookeeper_s
-        self._master, self._credential, self._clock = master, credential, clock
+        self._master, self._clock = master, clock
         self._news = threading.Condition()
         self._asking = False
         self._doors: dict[str, HttpDoor] = {}
@@ -58,6 +40,11 @@ class AgentBook:
         """When agents were not where we thought; `_void`: since when nobody was asked."""
         self._void: set[str] = set()
         self._leader: HttpDoor | None = None
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """How agents prove who they are, as the master does; None: they do not."""
+        return self._master.tls
 
     @property
     def leader(self) -> HttpDoor | None:
@@ -126,43 +113,16 @@ class AgentBook:
             self._news.notify_all()
 
     def _asked(self) -> dict[str, HttpDoor]:
-        door = _leading(self._master, self._zookeeper_s)
-        for _ in range(2):
-            try:
-                found = self._agents(door)
-            except Elsewhere as elsewhere:
-                if elsewhere.door is None or elsewhere.door == door:
-                    raise
-                door = elsewhere.door
-            else:
-                self._leader = door
-                return found
-        raise NoAnswer(f"{door} does not lead either")
-
-    def _agents(self, door: HttpDoor) -> dict[str, HttpDoor]:
-        with contextlib.closing(
-            OperatorApi(door, self._credential, timeout_s=self._timeout_s)
-        ) as api:
-            try:
-                answer = api.ask({"type": "GET_AGENTS"})
-                listed = answer["get_agents"].get("agents", ())
-                # Of several agents on one machine the first is the host.
-                return {
-                    one["agent_info"]["hostname"]: HttpDoor.of(one["pid"].rpartition("@")[2])
-                    for one in reversed(listed)
-                }
-            except NotThere:
-                raise NoAnswer(f"{door} is no master of Mesos") from None
-            except (KeyError, TypeError, ValueError, AttributeError):
-                raise NoAnswer(f"{door} lists its agents in words that we do not know") from None
-
-
-def _leading(master: str, timeout_s: float) -> HttpDoor:
-    """Whom to ask first."""
-    place = ZooKeeperPlace.of(master)
-    if place is None:
-        return HttpDoor.of(master)
-    try:
-        return elected(place, timeout_s=timeout_s)
-    except NoLeader as error:
-        raise NoAnswer(str(error)) from None
+        api, answer = self._master.connect({"type": "GET_AGENTS"})
+        api.close()
+        try:
+            listed = answer["get_agents"].get("agents", ())
+            # Of several agents on one machine the first is the host.
+            found = {
+                one["agent_info"]["hostname"]: HttpDoor.of_agent(one) for one in reversed(listed)
+            }
+        except (KeyError, TypeError, ValueError, AttributeError):
+            text = f"{api.door} lists its agents in words that we do not know"
+            raise NoAnswer(text) from None
+        self._leader = api.door
+        return found

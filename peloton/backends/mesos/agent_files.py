@@ -2,8 +2,10 @@
 
 Implements `FarFiles`. A sandbox is named by framework and executor, which an agent understands from
 its start until it has removed it, however often it was itself started meanwhile under one id; so
-nothing needs to be known of its folders. A run is an executor of its own; where it is one of many
-tasks of an executor, its files are in the folder `runs/` and its name in the sandbox of that.
+nothing needs to be known of its folders. A run is an executor of its own. That of a pod of several
+containers has the run in its name, and in `tasks/` the sandbox of each, whose files are shown as
+`NAME.stdout` and so on, as the keeper has them. Where a run is one of many tasks of an executor,
+its files are in the folder `runs/` and its name in the sandbox of that.
 
 What is outside of a sandbox the agent refuses, also through a link. It would wait for the writer of
 a pipe, with a thread of its own: so only what is listed as a regular file is read.
@@ -18,10 +20,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from peloton.actors.task.messages import parse_pod
 from peloton.backends.mesos.agent_book import AgentBook
+from peloton.backends.mesos.groups import run_of_executor
 from peloton.backends.mesos.operator_api import (
     SILENCE_S_MAX,
     Credential,
@@ -40,6 +43,8 @@ from peloton.runtime.far_files import (
 
 TASKS = "runs"
 """The folder of our own executor's sandbox with those of its tasks."""
+OF_CONTAINERS = "tasks"
+"""The same of the default executor of Mesos."""
 READ_BYTES_MAX = 64 * 1024
 """An agent reads no more at once."""
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -47,7 +52,7 @@ LISTING_BYTES_MAX = 32 * 1024 * 1024
 STATE_BYTES_MAX = 64 * 1024 * 1024
 EXECUTORS_MAX = 64
 """In the sandboxes of so many executors a run is looked for."""
-ROOTS_MAX = 4096
+PLACES_MAX = 4096
 """Of so many runs we remember where their sandboxes are."""
 NANO = 1_000_000_000
 
@@ -71,7 +76,7 @@ class AgentFiles:
         self._book, self._framework, self._credential = book, framework, credential
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._roots: OrderedDict[FarRun, str] = OrderedDict()
+        self._places_known: OrderedDict[FarRun, _Place] = OrderedDict()
 
     def has_host(self, host: str) -> bool:
         """Whether it is an agent of this cluster, by its name."""
@@ -86,7 +91,7 @@ class AgentFiles:
         """What is in a folder of its sandbox."""
         with self._agent(run) as agent:
             root, found = self._sandbox(agent, run)
-            return agent.listing("/".join((root, *parts))) if parts else found
+            return agent.listing("/".join((root, *parts))) if parts else [*found]
 
     @contextlib.contextmanager
     def open(self, run: FarRun, parts: Sequence[str]) -> Iterator[AgentFile]:
@@ -94,11 +99,12 @@ class AgentFiles:
         *folder, name = parts
         with self._agent(run) as agent:
             root, found = self._sandbox(agent, run)
-            entries = agent.listing("/".join((root, *folder))) if folder else found
-            entry = next((each for each in entries if each.name == name), None)
+            if folder:
+                found = _paths(agent, "/".join((root, *folder)))
+            entry = next((each for each in found if each.name == name), None)
             if entry is None or not stat.S_ISREG(entry.mode):
                 raise NoFile("/".join(parts))
-            path = "/".join((root, *parts))
+            path = found[entry]
             # Whether it may be read at all, and how far it goes by now.
             _, size = agent.read(path, 0, length=1)
             yield AgentFile(agent, path, size=size)
@@ -117,41 +123,50 @@ class AgentFiles:
         if door is None:
             raise FilesAway(f"host {run.host}: no such agent is registered at the master")
         with contextlib.closing(
-            OperatorApi(door, self._credential, timeout_s=self._timeout_s)
+            OperatorApi(door, self._credential, tls=self._book.tls, timeout_s=self._timeout_s)
         ) as api:
             yield _Agent(api, host=run.host, doubt=partial(self._book.doubt, hostname))
 
-    def _sandbox(self, agent: _Agent, run: FarRun) -> tuple[str, list[FarEntry]]:
-        """Where it is, and what is at its top; `FilesRemoved` if there is none."""
-        known = self._roots.get(run)
-        for root in (known,) if known is not None else self._places(agent, run.run):
+    def _sandbox(self, agent: _Agent, run: FarRun) -> tuple[str, dict[FarEntry, str]]:
+        """Where it is, and what is at its top, with paths; `FilesRemoved` if there is none."""
+        known = self._places_known.get(run)
+        for place in (known,) if known is not None else self._places(agent, run.run):
             try:
-                found = agent.listing(root)
+                found = _paths(agent, place.root)
             except NoFile:
                 continue
-            self._remember(run, root)
-            return root, found
+            for name, task in place.containers:
+                with contextlib.suppress(NoFile):  # it has not begun
+                    found |= _paths(agent, f"{place.root}/{OF_CONTAINERS}/{task}", name=name)
+            if place.is_known:
+                self._remember(run, place)
+            return place.root, found
         with self._lock:
-            self._roots.pop(run, None)
+            self._places_known.pop(run, None)
         text = f"the agent of host {run.host} has no files of run {run.run}"
         raise FilesRemoved(f"{text}: it removes those of ended runs after a while")
 
-    def _places(self, agent: _Agent, run: str) -> Iterator[str]:
+    def _places(self, agent: _Agent, run: str) -> Iterator[_Place]:
         """Where the sandbox of a run may be."""
-        yield self._of_executor(run)
+        yield _Place(self._of_executor(run))
+        others = agent.executors(self._framework)
+        pods = [one for one in others if run_of_executor(one.id) == run]
+        for one in pods:
+            yield _Place(one.directory, one.containers, is_known=bool(one.containers))
         # Of several executors that had one id each has a sandbox of its own.
-        for directory in agent.directories(self._framework):
-            yield f"{directory}/{TASKS}/{run}"
+        ours = [one for one in others if not run_of_executor(one.id)]
+        for one in ours[:EXECUTORS_MAX]:
+            yield _Place(f"{one.directory}/{TASKS}/{run}")
 
     def _of_executor(self, executor: str) -> str:
         return f"/frameworks/{self._framework}/executors/{executor}/runs/latest"
 
-    def _remember(self, run: FarRun, root: str) -> None:
+    def _remember(self, run: FarRun, place: _Place) -> None:
         with self._lock:
-            self._roots[run] = root
-            self._roots.move_to_end(run)
-            while len(self._roots) > ROOTS_MAX:
-                self._roots.popitem(last=False)
+            self._places_known[run] = place
+            self._places_known.move_to_end(run)
+            while len(self._places_known) > PLACES_MAX:
+                self._places_known.popitem(last=False)
 
 
 class _Agent:
@@ -192,11 +207,40 @@ class _Agent:
         data, size = self.ask(call, _part, bytes_max=ANSWER_BYTES_MAX)
         return data[:length], size
 
-    def directories(self, framework: str) -> list[str]:
-        """The sandboxes of our executors that have other names than runs, the newest first."""
-        read = partial(_directories, framework)
-        found = self._read(partial(self._api.state, bytes_max=STATE_BYTES_MAX), read)
-        return found[:EXECUTORS_MAX]
+    def executors(self, framework: str) -> list[_Executor]:
+        """Those of ours that have other names than runs, the newest first."""
+        read = partial(_executors, framework)
+        return self._read(partial(self._api.state, bytes_max=STATE_BYTES_MAX), read)
+
+
+class _Place(NamedTuple):
+    """A sandbox, and the containers that have theirs in it: name and task of each. Those are not
+    known before they begin."""
+
+    root: str
+    containers: tuple[tuple[str, str], ...] = ()
+    is_known: bool = True
+
+
+class _Executor(NamedTuple):
+    """An executor, its sandbox, and its tasks, by name and id."""
+
+    id: str
+    directory: str
+    containers: tuple[tuple[str, str], ...]
+
+
+def _paths(agent: _Agent, folder: str, *, name: str = "") -> dict[FarEntry, str]:
+    """What is in a folder, with paths; that of a container only if they are regular files, which
+    have its name before their own."""
+    found = agent.listing(folder)
+    if not name:
+        return {each: f"{folder}/{each.name}" for each in found}
+    return {
+        each._replace(name=f"{name}.{each.name}"): f"{folder}/{each.name}"
+        for each in found
+        if stat.S_ISREG(each.mode)
+    }
 
 
 class AgentFile:
@@ -231,7 +275,7 @@ def _part(answer: Any) -> tuple[bytes, int]:
     return base64.b64decode(found.get("data", ""), validate=True), int(found["size"])
 
 
-def _directories(framework: str, answer: Any) -> list[str]:
+def _executors(framework: str, answer: Any) -> list[_Executor]:
     ours = [
         each
         for each in (*answer.get("frameworks", ()), *answer.get("completed_frameworks", ()))
@@ -239,4 +283,11 @@ def _directories(framework: str, answer: Any) -> list[str]:
     ]
     found = [one for each in ours for one in each.get("executors", ())]
     found += [one for each in ours for one in reversed(each.get("completed_executors", ()))]
-    return [str(one["directory"]) for one in found if parse_pod(str(one["id"])) is None]
+    return [_executor(one) for one in found if parse_pod(str(one["id"])) is None]
+
+
+def _executor(told: Any) -> _Executor:
+    tasks = [one for kind in ("tasks", "completed_tasks") for one in told.get(kind, ())]
+    id_ = str(told["id"])
+    containers = [(str(one["name"]), str(one["id"])) for one in tasks if run_of_executor(id_)]
+    return _Executor(id_, str(told["directory"]), tuple(sorted(containers)))

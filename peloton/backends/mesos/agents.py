@@ -23,6 +23,7 @@ from peloton.backends.mesos.keeper_tasks import (
 )
 from peloton.backends.mesos.run_table import AgentRuns, Listing
 from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
+from peloton.placement.conditions import HOST_IP
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key, key
 
@@ -190,21 +191,26 @@ class Agents:
             _unreserved(listed.get("allocated_resources") or [], self._role), self._role
         )
         widest = max(ranges(total), key=lambda each: each[1] - each[0], default=(0, 0))
-        labels = (*_labels(info.get("attributes") or []), Label(CLUSTER_LABEL, self._cluster))
+        ip = ip_of(listed.get("pid", ""))
+        labels = (*_labels(info.get("attributes") or []), *self._own_labels(ip))
         agent = self.by_host.get(host)
         is_new = agent is None or agent.agent_id != agent_id
         if agent is None or is_new:
             epoch = 0 if agent is None else agent.epoch
             agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
-            agent.ip = ip_of(listed.get("pid", ""))
             agent.keeper = None if self.keeper is None else KeeperAt(self.keeper)
         found = sum_of(of_ours(total, self._role)) - sum_of(others)
         capacity = agent.left_for_tasks(found, executors)
         known = agent.capacity, agent.labels, agent.ports
         if not is_new and (capacity, labels, widest) == known:
             return None
-        agent.capacity, agent.labels, agent.ports = capacity, labels, widest
+        agent.capacity, agent.labels, agent.ports, agent.ip = capacity, labels, widest, ip
         return agent
+
+    def _own_labels(self, ip: str) -> tuple[Label, ...]:
+        """Those that are no attributes of the agent."""
+        ours = Label(CLUSTER_LABEL, self._cluster)
+        return (ours, Label(HOST_IP, ip)) if ip else (ours,)
 
 
 def _by_agent(executors: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

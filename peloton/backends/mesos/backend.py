@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import queue
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,6 +61,7 @@ class Framework(NamedTuple):
     user: str = "root"
     principal: str = ""
     secret: str = ""
+    tls: ssl.SSLContext | None = None
     revocable: bool = False
     keeper: KeeperProgram | None = None
     failover_timeout_s: float = 7 * 86_400.0
@@ -251,6 +253,7 @@ class MesosBackend:
             ended=lambda why: self._todo.put(_Ended(driver, why)),
             credential=credential if self._framework.secret else None,
         )
+        driver.tls = self._framework.tls
         self._last_event = self._clock()
         self._ask_times.again(self._last_event)
         driver.start()

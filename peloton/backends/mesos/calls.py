@@ -1,6 +1,7 @@
 """Calls to a master of Mesos, as JSON: of the v1 scheduler API, and those of its operators.
 
-Who sends one of the scheduler API adds the id of the framework. Must not know why one is sent.
+Who sends one of the scheduler API adds the id of the framework, which only the connection knows.
+Must not know why one is sent.
 """
 
 from __future__ import annotations
@@ -24,17 +25,39 @@ class CallRefused(CallFailed):
     """The master has understood what it was asked as by an operator, and will not do it."""
 
 
-def accept(offers: Sequence[str], tasks: Sequence[Mapping[str, Any]]) -> Call:
-    """Launch these tasks on these offers of one agent; what is left comes back at once."""
-    launch = {"type": "LAUNCH", "launch": {"task_infos": [*tasks]}}
+def accept(
+    offers: Sequence[str],
+    tasks: Sequence[Mapping[str, Any]],
+    *,
+    groups: Sequence[Mapping[str, Any]] = (),
+) -> Call:
+    """Launch these tasks, and groups of tasks, on these offers of one agent; what is left comes
+    back at once."""
+    launches: list[Call] = [{"type": "LAUNCH_GROUP", "launch_group": one} for one in groups]
+    if tasks:
+        launches.insert(0, {"type": "LAUNCH", "launch": {"task_infos": [*tasks]}})
     return {
         "type": "ACCEPT",
         "accept": {
             "offer_ids": _ids(offers),
-            "operations": [launch],
+            "operations": launches,
             "filters": {"refuse_seconds": 0.0},
         },
     }
+
+
+def of_framework(call: Mapping[str, Any], framework: str) -> Call:
+    """The same with the id of the framework, which Mesos wants in the executor of a group, too."""
+    own = {"framework_id": {"value": framework}}
+    if call.get("type") != "ACCEPT":
+        return {**call, **own}
+    operations = []
+    for each in call["accept"]["operations"]:
+        group = each.get("launch_group")
+        if group is not None:
+            each = {**each, "launch_group": {**group, "executor": {**group["executor"], **own}}}
+        operations.append(each)
+    return {**call, "accept": {**call["accept"], "operations": operations}, **own}
 
 
 def decline(offers: Sequence[str], refuse_s: float) -> Call:

@@ -39,18 +39,18 @@ from peloton.backends.mesos.agents import Agent, Agents
 from peloton.backends.mesos.announcing import Announcements
 from peloton.backends.mesos.due_times import DueTimes
 from peloton.backends.mesos.early_updates import EarlyUpdates
+from peloton.backends.mesos.groups import seat_of
 from peloton.backends.mesos.launching import launch
+from peloton.backends.mesos.lists import Lists
 from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.reconciliation import Reconciliation
-from peloton.backends.mesos.run_table import Listing, Run, started
+from peloton.backends.mesos.run_table import Run, started
 from peloton.backends.mesos.statuses import (
     RunAt,
     is_hearsay,
     is_repeat_of_a_launch,
-    mesos_outcome,
     phase_of,
-    tells_start,
     told_health,
 )
 from peloton.backends.mesos.uses import Uses
@@ -62,8 +62,6 @@ OFFER_WAIT_S = 30.0
 """How long a run waits for an offer of its host before it goes elsewhere."""
 REFUSE_S = 5.0
 """For how long others come first on what we decline; an order asks for it at once."""
-LIST_WAIT_S = 10.0
-"""How long a list waits for answers of the master; after it the host is told that nobody knows."""
 HEARSAY_WAIT_S = 5.0
 """How long we wait for what a run's own executor says of its end, once the master has told it."""
 NOT_SUBSCRIBED = "not subscribed at the master"
@@ -86,6 +84,7 @@ class Conversation:
         self._announcements = Announcements(
             self._times, tell=self._tell_of, is_here=self.agents.is_here, away=lambda: self._away
         )
+        self._lists = Lists(self._times, tell=self._report, knows=self._knows)
         self._health = HealthNews(first_number)
         self.uses = Uses()
         self._calls: list[calls.Call] = []
@@ -168,41 +167,42 @@ class Conversation:
             self._early.keep(agent_id, status)
             return
         self.agents.learn_of_keeper(agent, status)
-        name, phase = status["task_id"]["value"], phase_of(status)
+        task, phase, seat = status["task_id"]["value"], phase_of(status), seat_of(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
-            self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=status["uuid"]))
+            self._calls.append(calls.acknowledge(task, agent.agent_id, uuid=status["uuid"]))
         if phase is RunAt.UNKNOWN:
             return
         if is_repeat_of_a_launch(status):
-            self._calls += calls.reconcile((name,), agent.agent_id)
+            self._calls += calls.reconcile((task,), agent.agent_id)
             return
-        if is_hearsay(status) and not agent.believes_in(name):
+        if is_hearsay(status) and not agent.believes_in(seat.run):
             return  # the host may have forgotten it just now; if not, its own update comes
-        run = agent.runs.found(name)
+        run, learned = agent.runs.found(seat)
+        if learned:
+            self._calls += self._lists.learned(agent, run, task=task)
         if phase is not RunAt.ENDED:
             self._goes_on(agent, run, status=status, now=now)
-        elif run.end is None and is_hearsay(status):
-            if run.hearsay is None:
-                run.hearsay = status
-                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run))
+        elif is_hearsay(status) and not run.has_ended(task):
+            if run.hearsay.setdefault(task, status) is status:
+                self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run, task=task))
             return
         else:
             self._ended(agent, run, status=status)
-        self._answered(agent, name)
+        self._lists.answered(agent, run, task=task)
 
     def _goes_on(self, agent: Agent, run: Run, *, status: Mapping[str, Any], now: float) -> None:
-        if run.end is not None:
+        task = status["task_id"]["value"]
+        if run.has_ended(task):
             # If its own executor has said that it is over, this is an old word of the master.
-            if not run.uuid and status["state"] != "TASK_KILLING":
-                self._calls.append(calls.kill(run.name, agent.agent_id, grace_s=0.0))
+            if task not in run.uuids and status["state"] != "TASK_KILLING":
+                self._kill(agent, (task,), grace_s=0.0)
             return
         agent.runs.sent(run)
-        if phase_of(status) is RunAt.RUNNING and run.phase is not RunAt.RUNNING:
-            run.phase, run.started_at = RunAt.RUNNING, status.get("timestamp")
-            run.knows_start = tells_start(status)
-            self._report(agent.host, started([run]))
+        if phase_of(status) is RunAt.RUNNING and not run.runs(task):
+            if run.begin(task, status):
+                self._report(agent.host, started([run]))
             if run.grace_s is not None:  # the order to end it came before the agent had it
-                self._calls.append(calls.kill(run.name, agent.agent_id, grace_s=run.grace_s))
+                self._kill(agent, (task,), grace_s=run.grace_s)
         well = told_health(status)
         if well is not None and well != run.healthy and run.grace_s is None:
             run.healthy = well
@@ -211,21 +211,25 @@ class Conversation:
             self._tell_health(now)
 
     def _ended(self, agent: Agent, run: Run, *, status: Mapping[str, Any]) -> None:
-        run.uuid = status.get("uuid") or run.uuid
-        began = run.started_at if run.knows_start else None
-        outcome = mesos_outcome(status, began=run.phase is RunAt.RUNNING)
-        end = m.RunEnd(run.name, outcome, status.get("timestamp"), began)
+        """A task of it has ended, and the run with it, unless others go on."""
+        if run.finish(status["task_id"]["value"], status):
+            self._report(agent.host, started([run]))
+        end = run.over_by(status)
+        if end is None:
+            agent.runs.sent(run)
+            return
+        left = run.open_tasks if run.group is not None and run.end is None else ()
         agent.runs.ended(run, end)
-        assert run.end is not None
         self._health.drop(run.name)
-        self._report(agent.host, m.RunsEnded((run.end,)))
+        self._report(agent.host, m.RunsEnded((end,)))
+        self._kill(agent, left, grace_s=0.0)
 
-    def _believe(self, agent: Agent, run: Run, now: float) -> None:
+    def _believe(self, agent: Agent, run: Run, now: float, *, task: str) -> None:
         """Its executor says nothing more: the end is what the master knows of it."""
-        status, run.hearsay = run.hearsay, None
-        if status is not None and run.end is None and self._knows(agent):
+        status = run.hearsay.pop(task)
+        if not run.has_ended(task) and self._knows(agent):
             self._ended(agent, run, status=status)
-            self._answered(agent, run.name)
+            self._lists.answered(agent, run, task=task)
 
     # ---- orders ----
 
@@ -265,7 +269,7 @@ class Conversation:
             elif isinstance(order, m.StopRuns):
                 self._stop(agent, order)
             else:
-                self._asked(agent, order, now)
+                self._calls += self._lists.asked(agent, order, now)
 
     def _start(self, agent: Agent, orders: Iterable[m.StartRun], now: float) -> None:
         new, running, ends = [], [], []
@@ -289,11 +293,12 @@ class Conversation:
         """Launch what waits and fits, in one call."""
         if not agent.runs.waiting:
             return
-        tasks, refused = launch(agent, self._offers.of(agent.agent_id))
-        if tasks:
-            self._calls.append(calls.accept(self._offers.use(agent.agent_id), tasks))
-        if refused:
-            self._report(agent.host, m.RunsEnded(tuple(refused)))
+        found = launch(agent, self._offers.of(agent.agent_id))
+        if found.tasks or found.groups:
+            offers = self._offers.use(agent.agent_id)
+            self._calls.append(calls.accept(offers, found.tasks, groups=found.groups))
+        if found.refused:
+            self._report(agent.host, m.RunsEnded(tuple(found.refused)))
         if agent.runs.waiting and not self._revived:
             self._revived = True
             self._calls.append(calls.revive())
@@ -325,7 +330,7 @@ class Conversation:
                 continue
             run.grace_s = order.grace_s
             self._health.drop(name)
-            self._calls.append(calls.kill(name, agent.agent_id, grace_s=order.grace_s))
+            self._kill(agent, run.open_tasks, grace_s=order.grace_s)
         if ends:
             self._report(agent.host, m.RunsEnded(tuple(ends)))
         if unknown:
@@ -335,35 +340,8 @@ class Conversation:
         """Where the acknowledgement is lost, the end is delivered, reported and forgotten again."""
         for name in runs:
             run = agent.runs.forget(name)
-            if run is not None and run.uuid and not self._away:
-                self._calls.append(calls.acknowledge(name, agent.agent_id, uuid=run.uuid))
-
-    # ---- lists ----
-
-    def _asked(self, agent: Agent, order: m.ListRuns, now: float) -> None:
-        """A list: complete once the master has answered for all that it is asked about."""
-        asked = agent.runs.open_of(order)
-        agent.listing = listing = Listing(order.asked_at, set(asked))
-        self._calls += calls.reconcile(asked, agent.agent_id)
-        if asked:
-            self._times.at(now + LIST_WAIT_S, partial(self._not_listed, agent, listing))
-        else:
-            self._list(agent, listing)
-
-    def _answered(self, agent: Agent, name: str) -> None:
-        """It is known how this run is."""
-        if agent.listing is not None and agent.listing.heard(name):
-            self._list(agent, agent.listing)
-
-    def _list(self, agent: Agent, listing: Listing) -> None:
-        agent.listing = None
-        self._report(agent.host, agent.runs.listed(listing.asked_at))
-
-    def _not_listed(self, agent: Agent, listing: Listing, now: float) -> None:
-        if agent.listing is listing and self._knows(agent):
-            agent.listing = None
-            text = "the master does not say how its tasks are"
-            self._report(agent.host, m.BackendDown(text))
+            for task, uuid in run.uuids.items() if run is not None and not self._away else ():
+                self._calls.append(calls.acknowledge(task, agent.agent_id, uuid=uuid))
 
     # ---- times ----
 
@@ -392,6 +370,9 @@ class Conversation:
 
     def _tell_of(self, agent: Agent) -> None:
         self._report(agent.host, agent.appeared(self._backend))
+
+    def _kill(self, agent: Agent, tasks: Iterable[str], *, grace_s: float) -> None:
+        self._calls += [calls.kill(task, agent.agent_id, grace_s=grace_s) for task in tasks]
 
     def _report(self, host: Key, report: Report) -> None:
         self._reports.append(Envelope(host, report, sender=self._backend))

@@ -8,30 +8,33 @@ subscribe: a daemon may be running.
 from __future__ import annotations
 
 import concurrent.futures
-import http.client
-import json
+import contextlib
 import re
+import ssl
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
-from peloton.backends.mesos.elections import NoLeader, elected
-from peloton.backends.mesos.operator_api import Credential, HttpDoor
+from peloton.backends.mesos.leading_master import LeadingMaster
+from peloton.backends.mesos.operator_api import (
+    Credential,
+    HttpDoor,
+    NoAnswer,
+    NotThere,
+    OperatorApi,
+)
 from peloton.backends.mesos.words import Json
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.settings.mesos_master import ZooKeeperPlace
 
 VERSION_MIN = (1, 4, 0)
 """From which on agents have the capabilities that we rely on."""
 AGENT_CAPABILITIES = ("MULTI_ROLE", "RESERVATION_REFINEMENT")
 CLOCK_MAX_S = 5.0
 """Times of Mesos and ours stand beside each other; the answer's date is in whole seconds."""
-TIMEOUT_S = 5.0
 AGENTS_AT_ONCE = 16
 NAMED_MAX = 3
-API = "/api/v1"
 _OURS = re.compile(r"peloton-[0-9a-f]{32}-(.+)")
 
 
@@ -48,7 +51,6 @@ class MesosWanted(NamedTuple):
     framework: str = ""
     revocable: bool = False
     principal: str = ""
-    secret: str = ""
 
     def is_ours(self, framework_id: str) -> bool:
         """Whether this is the id of our framework, or that of a Peloton cluster with this name."""
@@ -247,87 +249,68 @@ def role_text(reading: MesosReading, wanted: MesosWanted) -> str:
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def read_cluster(wanted: MesosWanted) -> MesosReading:
+def read_cluster(master: LeadingMaster) -> MesosReading:
     """Ask the master that leads. Raises Unanswered."""
-    master = _Master(_leader(wanted.master), wanted)
-    version = master.ask("GET_VERSION")["version_info"]["version"]
-    told = master.ask("GET_FRAMEWORKS")
-    agents = master.ask("GET_AGENTS").get("agents", [])
-    flags = {one["name"]: one.get("value", "") for one in master.ask("GET_FLAGS").get("flags", ())}
+    try:
+        asked = master.connect({"type": "GET_AGENTS"})
+    except NoAnswer as error:
+        raise Unanswered(f"no master answers: {error}") from error
+    with contextlib.closing(asked.api) as api:
+        try:
+            return _read(api, asked.answer, tls=master.tls)
+        except (KeyError, TypeError, AttributeError):
+            raise Unanswered(f"{api.door} answers in words that we do not know") from None
+
+
+def _read(api: OperatorApi, listed: Json, *, tls: ssl.SSLContext | None) -> MesosReading:
+    clock_s = _ahead_s(api.date)
+    agents = listed["get_agents"].get("agents", [])
+    told = _told(api, "GET_FRAMEWORKS")
     return MesosReading(
-        master.address,
-        version,
+        str(api.door),
+        _told(api, "GET_VERSION")["version_info"]["version"],
         told.get("frameworks", []),
         told.get("completed_frameworks", []),
         agents,
-        master.ask("GET_ROLES").get("roles", []),
-        master.ask("GET_QUOTA").get("status", {}).get("configs", []),
-        flags,
-        master.clock_s,
-        _unreachable(agents),
+        _told(api, "GET_ROLES").get("roles", []),
+        _told(api, "GET_QUOTA").get("status", {}).get("configs", []),
+        {one["name"]: one.get("value", "") for one in _told(api, "GET_FLAGS").get("flags", ())},
+        clock_s,
+        _unreachable(agents, tls=tls),
     )
 
 
-class _Master:
-    """Asks, and follows to the master that leads."""
-
-    def __init__(self, address: str, wanted: MesosWanted) -> None:
-        self.address, self._wanted = address, wanted
-        self.clock_s: float | None = None
-
-    def ask(self, kind: str) -> Any:
-        """The answer to a question without a body."""
-        for _ in range(2):
-            answer = self._post({"type": kind})
-            if answer.status != http.client.TEMPORARY_REDIRECT:
-                break
-            location = urlsplit(answer.getheader("Location") or "")
-            self.address = location.netloc or self.address
-        text = answer.read().decode(errors="replace")
-        if answer.status != http.client.OK:
-            raise Unanswered(f"{self.address} answers {kind} with {answer.status}: {text.strip()}")
-        return json.loads(text).get(kind.lower(), {})
-
-    def _post(self, call: Json) -> http.client.HTTPResponse:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if self._wanted.secret:
-            headers |= Credential(self._wanted.principal, self._wanted.secret).headers
-        try:
-            connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT_S)
-            connection.request("POST", API, json.dumps(call), headers)
-            answer = connection.getresponse()
-        except (OSError, http.client.HTTPException) as error:
-            raise Unanswered(f"no master answers at {self.address}: {error}") from error
-        date = answer.getheader("Date")
-        if date is not None:
-            self.clock_s = parsedate_to_datetime(date).timestamp() - SystemClock().now()
-        return answer
-
-
-def _leader(master: str) -> str:
-    """The address of the master, which ZooKeeper may know."""
-    place = ZooKeeperPlace.of(master)
-    if place is None:
-        return master
+def _told(api: OperatorApi, kind: str) -> Any:
+    """The answer to a question without a body."""
     try:
-        return str(elected(place, timeout_s=TIMEOUT_S))
-    except NoLeader as error:
-        raise Unanswered(str(error)) from None
+        return api.ask({"type": kind}).get(kind.lower(), {})
+    except NotThere:
+        raise Unanswered(f"{api.door} does not know {kind}") from None
+    except NoAnswer as error:
+        raise Unanswered(f"no answer to {kind}: {error}") from error
 
 
-def _unreachable(agents: Sequence[Json]) -> list[str]:
+def _ahead_s(date: str) -> float | None:
+    """By how much the clock that said this is ahead of ours."""
+    try:
+        return parsedate_to_datetime(date).timestamp() - SystemClock().now()
+    except ValueError:
+        return None
+
+
+def _unreachable(agents: Sequence[Json], *, tls: ssl.SSLContext | None) -> list[str]:
     with concurrent.futures.ThreadPoolExecutor(AGENTS_AT_ONCE) as pool:
-        found = pool.map(_answers, agents)
-        return [_hostname(one) for one, answers in zip(agents, found, strict=True) if not answers]
+        return [name for name in pool.map(partial(_amiss, tls=tls), agents) if name]
 
 
-def _answers(agent: Json) -> bool:
-    """Whether something of HTTP is there: who may read what is another question."""
+def _amiss(agent: Json, *, tls: ssl.SSLContext | None) -> str:
+    """The name of an agent that does not answer; where certificates are looked at, and why."""
     try:
-        door = HttpDoor.of(str(agent.get("pid", "")).rpartition("@")[2])
-        connection = http.client.HTTPConnection(door.host, door.port, timeout=TIMEOUT_S)
-        connection.request("GET", "/version")
-        connection.getresponse().read()
-    except (OSError, ValueError, http.client.HTTPException):
-        return False
-    return True
+        door = HttpDoor.of_agent(agent)
+    except (KeyError, ValueError):
+        return _hostname(agent)
+    with contextlib.closing(OperatorApi(door, Credential(), tls=tls)) as api:
+        trouble = api.trouble()
+    if trouble and tls is not None:
+        return f"{_hostname(agent)} ({trouble})"
+    return _hostname(agent) if trouble else ""

@@ -8,23 +8,38 @@ that ZooKeeper names) and sends calls. What is not as we need it is changed here
   and `ended` is called with the reason.
 - It subscribes again without a pause: a driver is over with its stream. Only a master that sends us
   to another before we are subscribed is left for that one, and not for ever.
+- It knows no TLS: with a context its sockets are wrapped in one, and its connections for calls are
+  ours.
 - It drops calls silently while it is not connected, and its kill and reconcile name no agent:
   `call` sends a whole call, and raises.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import re
 import signal
+import ssl
 import sys
 import threading
 import types
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from peloton.backends.mesos.calls import CallFailed as CallFailed
-from peloton.backends.mesos.calls import CallRefused
+from peloton.backends.mesos.calls import CallRefused, of_framework
+from peloton.backends.mesos.operator_api import (
+    Credential,
+    HttpDoor,
+    NoAnswer,
+    NotThere,
+    OperatorApi,
+    connection_to,
+)
+from peloton.backends.mesos.tls import TlsSocket
 
 _handler = signal.getsignal(signal.SIGINT)
 from pymesos import MesosSchedulerDriver, process  # noqa: E402
@@ -42,6 +57,35 @@ def _keep_error() -> None:
 process.thread = types.SimpleNamespace(interrupt_main=_keep_error)
 for _name in ("pymesos.process", "pymesos.scheduler"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # its errors are told by `ended`
+
+_PlainConnection = process.Connection
+
+
+class _TlsConnection(_PlainConnection):  # type: ignore[misc,valid-type]
+    """The stream of pymesos, in TLS."""
+
+    def __init__(self, addr: str, callback: MesosDriver) -> None:
+        super().__init__(addr, callback)
+        self._sock: TlsSocket = callback.wrapped(self._sock, addr)
+
+    def want_write(self) -> bool:
+        return super().want_write() and not self._sock.waits_to_read
+
+    def read(self) -> bool:
+        """All that has come: what is left in a record no selector shows."""
+        while super().read():
+            if not self._sock.pending:
+                return True
+        return False
+
+
+def _connection(addr: str, callback: Any) -> Any:
+    """Called where pymesos begins a stream."""
+    wrapped = isinstance(callback, MesosDriver) and callback.tls is not None
+    return (_TlsConnection if wrapped else _PlainConnection)(addr, callback)
+
+
+process.Connection = _connection
 
 _REFUSED = re.compile(r"""Failed to send request (4\d\d): b['"](.*)['"]\n""")
 """What pymesos raises of an answer that is a refusal: the code, and the text as bytes are shown."""
@@ -65,6 +109,10 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
     Both are called on its own thread. A driver is started once; after its end there is another.
     """
 
+    tls: ssl.SSLContext | None = None
+    """How masters prove who they are, set before the start; None: they do not."""
+    _conn: Any  # for calls
+
     def __init__(
         self,
         master: str,
@@ -81,6 +129,9 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
         )  # fmt: skip
         self._heard, self._ended, self._why = heard, ended, ""
         self._redirects = 0
+        self._told = False
+        self._names: dict[str, str] = {}
+        """The names of masters that ZooKeeper has told, by their addresses."""
 
     @property
     def lives(self) -> bool:
@@ -89,7 +140,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
 
     def call(self, call: Mapping[str, Any]) -> None:
         """Send one; raises `CallFailed`."""
-        body = {**call, "framework_id": {"value": self.framework_id}}
+        body = of_framework(call, self.framework_id)
         try:
             self._send(body, headers={})
         except Exception as error:
@@ -106,6 +157,53 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
                 raise CallRefused(text.strip()) from error
             raise CallFailed(f"{question.get('type')}: {_said(error)}") from error
 
+    # ---- how pymesos connects ----
+
+    def _run(self) -> None:
+        """The thread; it ends without a word where a connection cannot even begin."""
+        super()._run()
+        self._end()
+
+    def wrapped(self, sock: Any, addr: str) -> TlsSocket:
+        """A socket that connects to a master, in TLS."""
+        assert self.tls is not None
+        door = self._door(addr)
+        return TlsSocket(
+            sock, self.tls, name=door.name or door.host, failed=partial(self._fails, addr)
+        )
+
+    def _fails(self, addr: str, text: str) -> None:
+        self._why = self._why or f"the master at {addr}: {text}"
+
+    def _door(self, addr: str) -> HttpDoor:
+        return HttpDoor.of(addr)._replace(name=self._names.get(addr, ""))
+
+    def onNewMasterDetectedMessage(self, data: bytes) -> None:  # noqa: N802
+        """ZooKeeper says who leads: keep the name, and go to the address."""
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            found = json.loads(data)["address"]
+            self._names[f"{found['ip']}:{found['port']}"] = str(found.get("hostname") or "")
+        super().onNewMasterDetectedMessage(data)
+
+    def _get_conn(self) -> Any:
+        if self.connected and self._conn is None:
+            self._conn = connection_to(self._door(self.master), self.tls, timeout_s=HTTP_TIMEOUT_S)
+        return self._conn if self.connected else None
+
+    def _get_version(self, master: str | None) -> Any:
+        if master is None:
+            return None
+        door = self._door(master)
+        with contextlib.closing(
+            OperatorApi(door, Credential(), tls=self.tls, timeout_s=HTTP_TIMEOUT_S)
+        ) as api:
+            try:
+                return api.version()["version"]
+            except (NoAnswer, NotThere, KeyError, TypeError):  # the stream says why
+                return None
+
+    # ---- what pymesos tells ----
+
     def on_event(self, event: Mapping[str, Any]) -> None:
         """An event, as it came; an error of ours ends the stream, and says why."""
         if event.get("type") == "ERROR":
@@ -121,9 +219,13 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
     def on_close(self) -> None:
         """The stream is over, or a master was not reached. pymesos would subscribe again at once,
         hundreds of times a second where the master refuses; here this driver is at its end."""
-        if self._is_sent_on():
+        if self._told or not self._is_sent_on():
+            self._end()
+
+    def _end(self) -> None:
+        if self._told:
             return
-        self._started = False
+        self._told, self._started = True, False
         self._notify()
         self._close()
         self.stream_id = None

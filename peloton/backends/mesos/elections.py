@@ -1,9 +1,12 @@
-"""Which master leads, as ZooKeeper says.
+"""Which masters stand for election, as ZooKeeper says.
 
 Must not ask a master.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from peloton.backends.mesos.operator_api import HttpDoor
 from peloton.runtime.ports import Unreachable
@@ -16,18 +19,23 @@ class NoLeader(Exception):
     """None is found: the text says why, without a credential."""
 
 
-def elected(place: ZooKeeperPlace, *, timeout_s: float) -> HttpDoor:
-    """The first of those that stand for election there. Raises `NoLeader`."""
+def candidates(place: ZooKeeperPlace, *, timeout_s: float) -> list[HttpDoor]:
+    """All that stand for election there, and at least one; the first leads. Raises `NoLeader`."""
     # Only where it is wanted: its client is of the fleet's extra.
-    from peloton.runtime.adapters.zookeeper_leader import leader_of
+    from peloton.runtime.adapters.zookeeper_leader import candidates_of
 
     text = f"no master to be found in ZooKeeper at {place.servers}"
     try:
-        found = leader_of(place.servers, place.folder, prefix=_INFO, timeout_s=timeout_s)
-        if found is None:
-            raise NoLeader(f"{text}: none is elected below {place.folder}")
-        return HttpDoor(str(found["address"]["ip"]), int(found["address"]["port"]))
+        told = candidates_of(place.servers, place.folder, prefix=_INFO, timeout_s=timeout_s)
+        found = [_door(one["address"]) for one in told]
     except Unreachable as error:
         raise NoLeader(f"{text}: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NoLeader(f"{text}: {type(error).__name__} {error}") from None
+    if not found:
+        raise NoLeader(f"{text}: none is elected below {place.folder}")
+    return found
+
+
+def _door(address: Mapping[str, Any]) -> HttpDoor:
+    return HttpDoor(address["ip"], int(address["port"]), address.get("hostname") or "")

@@ -9,13 +9,16 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import ssl
 import time
 import urllib.parse
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-PATH, STATE = "/api/v1", "/state"
+from peloton.backends.mesos.tls import NamedConnection, told_failure
+
+PATH, STATE, VERSION = "/api/v1", "/state", "/version"
 SILENCE_S_MAX = 5.0
 """How long nothing may come."""
 ANSWER_S_MAX = 20.0
@@ -58,10 +61,12 @@ class Credential(NamedTuple):
 
 
 class HttpDoor(NamedTuple):
-    """Where a master or an agent listens."""
+    """Where a master or an agent listens, and the name that its certificate must have: where that
+    is empty, its host."""
 
     host: str
     port: int
+    name: str = ""
 
     @classmethod
     def of(cls, text: str) -> HttpDoor:
@@ -69,23 +74,46 @@ class HttpDoor(NamedTuple):
         host, _, port = text.rpartition(":")
         return cls(host.strip("[]"), int(port))
 
+    @classmethod
+    def of_agent(cls, listed: Mapping[str, Any]) -> HttpDoor:
+        """That of an agent, as the master lists it: with the pid `slave(1)@HOST:PORT`."""
+        door = cls.of(listed["pid"].rpartition("@")[2])
+        return door._replace(name=listed["agent_info"]["hostname"])
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def connection_to(
+    door: HttpDoor, tls: ssl.SSLContext | None, *, timeout_s: float
+) -> http.client.HTTPConnection:
+    """One that is made when it is needed; with `tls` only to whoever proves to be there."""
+    if tls is None:
+        return http.client.HTTPConnection(door.host, door.port, timeout=timeout_s)
+    name = door.name or door.host
+    return NamedConnection(door.host, door.port, name=name, context=tls, timeout_s=timeout_s)
 
 
 class OperatorApi:
     """A connection, made when it is needed and kept until `close`. For one thread."""
 
     def __init__(
-        self, door: HttpDoor, credential: Credential, *, timeout_s: float = SILENCE_S_MAX
+        self,
+        door: HttpDoor,
+        credential: Credential,
+        *,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = SILENCE_S_MAX,
     ) -> None:
         self.door = door
+        self.date = ""
+        """What the last answer said the time was, as HTTP has it."""
         self._headers = {
             "Content-Type": "application/json",
             "Accept": "application/json",
             **credential.headers,
         }
-        self._connection = http.client.HTTPConnection(door.host, door.port, timeout=timeout_s)
+        self._connection = connection_to(door, tls, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Hang up."""
@@ -96,29 +124,48 @@ class OperatorApi:
         body = json.dumps(call).encode()
         return self._answer("POST", PATH, body=body, bytes_max=bytes_max)
 
+    def version(self) -> Any:
+        """What it says of its version, to everybody; raises as `ask`."""
+        return self._answer("GET", VERSION, body=None, bytes_max=ANSWER_BYTES_MAX)
+
+    def trouble(self) -> str:
+        """Why nothing of HTTP answers; empty if something does, whatever it lets us ask."""
+        try:
+            self._exchange("GET", VERSION, body=None, bytes_max=ANSWER_BYTES_MAX)
+        except NoAnswer as error:
+            return str(error)
+        return ""
+
     def state(self, *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
         """What an agent says of itself beside these calls; raises as `ask`."""
         return self._answer("GET", STATE, body=None, bytes_max=bytes_max)
 
     def _answer(self, method: str, path: str, *, body: bytes | None, bytes_max: int) -> Any:
-        answer = None
-        try:
-            self._connection.request(method, path, body, self._headers)
-            answer = self._connection.getresponse()
-            said = _body(answer, bytes_max)
-        except TimeoutError:
-            self.close()
-            raise NoAnswer(f"{self.door} does not answer in time") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.close()
-            text = str(error) if answer is None else f"its answer broke off: {error}"
-            raise NoAnswer(f"{self.door}: {text or type(error).__name__}") from None
+        answer, said = self._exchange(method, path, body=body, bytes_max=bytes_max)
         if answer.status != HTTPStatus.OK:
             self._raise(answer, said)
         try:
             return json.loads(said)
         except ValueError:
             raise NoAnswer(f"{self.door} answers something else than JSON") from None
+
+    def _exchange(
+        self, method: str, path: str, *, body: bytes | None, bytes_max: int
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        answer = None
+        try:
+            self._connection.request(method, path, body, self._headers)
+            answer = self._connection.getresponse()
+            self.date = answer.getheader("Date") or ""
+            return answer, _body(answer, bytes_max)
+        except TimeoutError:
+            self.close()
+            raise NoAnswer(f"{self.door} does not answer in time") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            said = told_failure(error) if isinstance(error, OSError) else str(error)
+            text = said if answer is None else f"its answer broke off: {said}"
+            raise NoAnswer(f"{self.door}: {text or type(error).__name__}") from None
 
     def _raise(self, answer: http.client.HTTPResponse, body: bytes) -> None:
         if answer.status == HTTPStatus.TEMPORARY_REDIRECT:

@@ -114,7 +114,7 @@ def _never_came(status: Mapping[str, Any]) -> bool:
 
 def is_repeat_of_a_launch(status: Mapping[str, Any]) -> bool:
     """Whether an update refuses a launch of what is launched already: nothing has ended."""
-    invalid = status.get("reason") == "REASON_TASK_INVALID"
+    invalid = status.get("reason") in ("REASON_TASK_INVALID", "REASON_TASK_GROUP_INVALID")
     return invalid and DUPLICATE in status.get("message", "")
 
 

@@ -59,8 +59,6 @@ def task_info(
 
 def _check(run: StartRun) -> None:
     spec = run.spec
-    if spec.containers:
-        raise NotOnMesos("several containers in a pod")
     if spec.volume is not None:
         raise NotOnMesos("volumes")
     if spec.secrets:

@@ -99,11 +99,11 @@ class Bundle:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is taken meanwhile is taken as a whole: where something is missing, nothing is."""
+        """What is taken meanwhile is taken as a whole: where something goes wrong, nothing is."""
         before = self._left, self._ports
         try:
             yield
-        except NotOffered:
+        except Exception:
             self._left, self._ports = before
             raise
 

@@ -142,9 +142,21 @@ class Talk:
             [
                 task["task_id"]["value"]
                 for op in each["operations"]
-                for task in op["launch"]["task_infos"]
+                for task in op.get("launch", {}).get("task_infos", ())
             ]
             for each in self.called("ACCEPT")
+        ]
+
+    def grouped(self) -> list[list[str]]:
+        """The executor of each LAUNCH_GROUP, and its tasks."""
+        return [
+            [
+                op["launch_group"]["executor"]["executor_id"]["value"],
+                *(task["task_id"]["value"] for task in op["launch_group"]["task_group"]["tasks"]),
+            ]
+            for each in self.called("ACCEPT")
+            for op in each["operations"]
+            if op["type"] == "LAUNCH_GROUP"
         ]
 
     def acknowledged(self) -> list[tuple[str, str]]:

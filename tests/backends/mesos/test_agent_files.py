@@ -18,6 +18,7 @@ import pytest
 from peloton.backends.mesos import agent_files, operator_api
 from peloton.backends.mesos.agent_book import AgentBook
 from peloton.backends.mesos.agent_files import AgentFiles
+from peloton.backends.mesos.leading_master import LeadingMaster
 from peloton.backends.mesos.operator_api import Credential, HttpDoor, NoAnswer, OperatorApi
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.files_anywhere import FilesAnywhere
@@ -40,7 +41,7 @@ def agent() -> Iterator[ScriptedAgent]:
 
 
 def files(agent: ScriptedAgent, *, credential: Credential = NOBODY) -> AgentFiles:
-    book = AgentBook(agent.address, credential)
+    book = AgentBook(LeadingMaster(agent.address, credential))
     return AgentFiles(
         "west", book, framework=FRAMEWORK, credential=credential
     )  # fmt: skip
@@ -88,6 +89,34 @@ def test_a_run_among_the_tasks_of_an_executor_has_a_folder_in_its_sandbox(
     agent.ended = [(1, "many"), (2, "many"), (3, RUN)]
     agent.folders[f"/work/many/1/runs/{RUN[:-1]}8"] = {"stdout": b"earlier"}
     assert read(found, "stdout", run=FarRun("west.h1", RUN[:-1] + "8")) == b"earlier"
+
+
+def test_a_run_of_several_containers_has_the_sandbox_of_their_executor(
+    agent: ScriptedAgent,
+) -> None:
+    run = RUN[:-1] + "7"
+    far, pod = FarRun("west.h1", run), f"{run}.0.2"
+    shared = agent.sandbox(pod)
+    agent.executors = ["many", f"{RUN}.0.2", pod]
+    agent.folders[shared] = {"stdout": b"", "tasks": stat.S_IFDIR | 0o755}
+    agent.folders[f"{shared}/tasks/{run}.1.2"] = {"stdout": b"of the second", "d": stat.S_IFDIR}
+    found = files(agent)
+    assert len(found.listing(far, [])) == 2, "the executor is there, and no container yet"
+    agent.tasks[pod] = {f"{run}.1.2": "side", run: "web"}
+    assert read(found, "side.stdout", run=far) == b"of the second"
+    assert [one.name for one in found.listing(far, [])] == ["stdout", "tasks", "side.stdout"]
+    asked = [call["list_files"]["path"] for call in agent.asked if call["type"] == "LIST_FILES"]
+    assert shared in asked and not [path for path in asked if RUN in path or "many" in path]
+    agent.folders[f"{shared}/tasks/{run}"] = {"stdout": b"of the first"}
+    assert read(found, "web.stdout", run=far) == b"of the first", "it has begun"
+
+
+def test_executors_of_several_containers_hide_no_other(agent: ScriptedAgent) -> None:
+    run = RUN[:-1] + "7"
+    pods = [f"{RUN}{at}.0.2" for at in range(agent_files.EXECUTORS_MAX)]
+    agent.executors = [*pods, "many"]
+    agent.folders[agent.sandbox("many") + f"/runs/{run}"] = {"stdout": b"of many"}
+    assert read(files(agent), "stdout", run=FarRun("west.h1", run)) == b"of many"
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFDIR, stat.S_IFSOCK, stat.S_IFCHR])
@@ -195,7 +224,7 @@ def test_a_stream_that_is_cut_later(agent: ScriptedAgent) -> None:
 @pytest.mark.parametrize("call", ["GET_AGENTS", "LIST_FILES", "READ_FILE"])
 def test_an_agent_that_is_silent_is_given_up(agent: ScriptedAgent, call: str) -> None:
     agent.silent_for = {call}
-    book = AgentBook(agent.address, NOBODY, timeout_s=0.2)
+    book = AgentBook(LeadingMaster(agent.address, NOBODY, timeout_s=0.2))
     found = AgentFiles("west", book, framework=FRAMEWORK, credential=NOBODY, timeout_s=0.2)
     with pytest.raises(FilesAway, match="does not answer in time"):
         read(found, "stdout")
@@ -230,7 +259,7 @@ def test_agents_want_a_credential(agent: ScriptedAgent) -> None:
     agent.authorization = f"Basic {word}"
     assert read(files(agent, credential=known), "stdout") == b"hello\n"
     for wrong in (Credential(), Credential("reader", "other")):
-        book = AgentBook(agent.address, known)
+        book = AgentBook(LeadingMaster(agent.address, known))
         found = AgentFiles("west", book, framework=FRAMEWORK, credential=wrong)
         with pytest.raises(FilesAway, match="401 Unauthorized; .*agent_secret_file") as said:
             read(found, "stdout")
@@ -242,7 +271,7 @@ def test_a_master_that_does_not_lead_says_who_does(agent: ScriptedAgent) -> None
     with scripted(FRAMEWORK) as standby:
         there = f"Location: //{agent.address}/api/v1\r\nContent-Length: 0\r\n\r\n".encode()
         standby.broken = lambda call: b"HTTP/1.1 307 Temporary Redirect\r\n" + there
-        book = AgentBook(standby.address, NOBODY)
+        book = AgentBook(LeadingMaster(standby.address, NOBODY))
         found = AgentFiles("west", book, framework=FRAMEWORK, credential=NOBODY)
         assert read(found, "stdout") == b"hello\n"
         assert found.manager() == ("127.0.0.1", str(agent.port))
@@ -251,12 +280,12 @@ def test_a_master_that_does_not_lead_says_who_does(agent: ScriptedAgent) -> None
             b"HTTP/1.1 307 Temporary Redirect\r\nLocation: //\r\nContent-Length: 0\r\n\r\n"
         )
         with pytest.raises(NoAnswer, match="does not lead"):
-            AgentBook(lost.address, NOBODY).door_of("h1")
+            AgentBook(LeadingMaster(lost.address, NOBODY)).door_of("h1")
 
 
 def test_the_master_is_asked_once_for_many(agent: ScriptedAgent) -> None:
     now = [0.0]
-    book = AgentBook(agent.address, NOBODY, clock=lambda: now[0])
+    book = AgentBook(LeadingMaster(agent.address, NOBODY), clock=lambda: now[0])
     threads = [threading.Thread(target=book.door_of, args=("h1",)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -266,7 +295,7 @@ def test_the_master_is_asked_once_for_many(agent: ScriptedAgent) -> None:
     agent.hostnames = ["h2"]
     assert book.door_of("h2") is None
     now[0] = 3.0
-    assert book.door_of("h2") == HttpDoor("127.0.0.1", agent.port)
+    assert book.door_of("h2") == HttpDoor("127.0.0.1", agent.port, "h2")
     assert len(agent.asked) == 2
     now[0] = 40.0
     assert book.door_of("h2") is not None and len(agent.asked) == 3
@@ -276,7 +305,8 @@ def test_no_master_in_zookeeper() -> None:
     with pytest.raises(
         NoAnswer, match="no master to be found in ZooKeeper at 127.0.0.1:1: "
     ) as said:
-        AgentBook("zk://user:pass@127.0.0.1:1/mesos", NOBODY, zookeeper_s=0.5).door_of("h1")
+        place = "zk://user:pass@127.0.0.1:1/mesos"
+        AgentBook(LeadingMaster(place, NOBODY, zookeeper_s=0.5)).door_of("h1")
     assert "pass" not in str(said.value)
 
 
@@ -291,7 +321,8 @@ def test_the_api_can_be_asked_again_after_a_failure(agent: ScriptedAgent) -> Non
 
 
 def test_files_of_the_secrets_of_agents(tmp_path: Path) -> None:
-    from peloton.assembly.agent_files import far_files, framework_id
+    from peloton.assembly.agent_files import far_files
+    from peloton.assembly.mesos_access import framework_id
     from peloton.failures import CannotStart
     from peloton.settings.backend import BackendSetting, MesosBackendSettings
 

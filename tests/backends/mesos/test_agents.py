@@ -6,6 +6,7 @@ from typing import Any
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.agents import CLUSTER_LABEL, Agents
+from peloton.backends.mesos.groups import Seat
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.words import ROLE, agent, allocated, ports, reserved, scalar
@@ -37,7 +38,7 @@ def test_a_new_id_on_the_same_machine_is_the_same_host_and_knows_no_run() -> Non
     made = agents(agent("S0"))
     old = made.by_host[HOST]
     old.epoch, old.confirmed = 3, True
-    old.runs.found("r")
+    old.runs.found(Seat("r"))
     (new,), left = made.told([agent("S1")])
     assert left == [old] and made.by_host == {HOST: new} and made.of("S0") is None
     assert (new.agent_id, new.epoch, new.confirmed, new.runs.runs) == ("S1", 3, False, {})
@@ -115,3 +116,13 @@ def test_attributes_of_text_and_numbers_are_labels() -> None:
         Label(CLUSTER_LABEL, "east"),
     )  # fmt: skip
     assert found.appeared(Key("backend/east")).labels == found.labels
+
+
+def test_the_address_of_an_agent_is_a_label_that_follows_it() -> None:
+    here, there = ("slave(1)@10.0.0.7:5051", "10.0.0.7"), ("slave(1)@[::7]:5051", "::7")
+    found = agents(agent("S0", pid=here[0]))
+    for pid, ip in (here, there):
+        found.told([agent("S0", pid=pid)])
+        host = found.by_host[HOST]
+        assert host.labels == (Label(CLUSTER_LABEL, "east"), Label("host_ip", ip))
+        assert found.machine_of(HOST)[1] == ip

@@ -226,9 +226,9 @@ def test_an_invalid_order_ends_its_run_and_no_other() -> None:
 def test_what_mesos_cannot_do_ends_the_run() -> None:
     talk = Talk.begun()
     talk.offer()
-    talk.start(start(0, containers=(m.Container("a", "true"),)))
+    talk.start(start(0, containers=(m.Container("a", "true", init=True),)))
     (end,) = talk.ends()
-    assert "several containers in a pod" in end.outcome.message
+    assert "init containers" in end.outcome.message
     assert talk.calls == []
 
 

@@ -9,10 +9,10 @@ from peloton.actors.task.messages import End
 from peloton.backends.mesos.conversation import (
     HEARSAY_WAIT_S,
     LEFT,
-    LIST_WAIT_S,
     OFFER_WAIT_S,
 )
 from peloton.backends.mesos.early_updates import KEPT_MAX, EarlyUpdates
+from peloton.backends.mesos.lists import LIST_WAIT_S
 from peloton.backends.mesos.reconciliation import EVERY_S
 from peloton.runtime.vocabulary import Bits, Key
 from tests.backends.mesos.bench import HOST, JOB, OTHER, Talk, name, start

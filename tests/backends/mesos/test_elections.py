@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.backends.mesos import doctor
 from peloton.backends.mesos.agent_book import AgentBook
-from peloton.backends.mesos.doctor import MesosWanted, Unanswered, read_cluster
-from peloton.backends.mesos.elections import NoLeader, elected
+from peloton.backends.mesos.doctor import Unanswered, read_cluster
+from peloton.backends.mesos.elections import NoLeader, candidates
+from peloton.backends.mesos.leading_master import LeadingMaster
 from peloton.backends.mesos.operator_api import Credential, NoAnswer
 from peloton.settings.backend import MesosBackendSettings, mesos_problems
 from peloton.settings.mesos_master import ZooKeeperPlace, printable
@@ -37,17 +37,16 @@ def test_a_credential_with_a_slash_is_not_shown_either() -> None:
     assert "p/q" not in printable("zk://u:p/q@a:1/x")
 
 
-def test_no_failure_to_find_a_master_shows_the_credential(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "TIMEOUT_S", 0.5)
+def test_no_failure_to_find_a_master_shows_the_credential() -> None:
     place = ZooKeeperPlace.of(NOBODY)
     assert place is not None
     text = "no master to be found in ZooKeeper at 127.0.0.1:1: 127.0.0.1:1/me/sos: "
     with pytest.raises(NoLeader, match=text) as first:
-        elected(place, timeout_s=0.5)
+        candidates(place, timeout_s=0.5)
     with pytest.raises(NoAnswer, match=text) as second:
-        AgentBook(NOBODY, Credential(), zookeeper_s=0.5).door_of("h1")
+        AgentBook(LeadingMaster(NOBODY, Credential(), zookeeper_s=0.5)).door_of("h1")
     with pytest.raises(Unanswered, match=text) as third:
-        read_cluster(MesosWanted(NOBODY))
+        read_cluster(LeadingMaster(NOBODY, Credential(), zookeeper_s=0.5))
     assert not any("secret" in str(each.value) for each in (first, second, third))
 
 

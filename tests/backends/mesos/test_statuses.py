@@ -135,6 +135,9 @@ def test_a_launch_that_is_refused_as_a_repeat() -> None:
         status("r", "ERROR", message="Task has duplicate ID: r", **refusal)
     )
     assert not is_repeat_of_a_launch(status("r", "ERROR", message="Task uses more", **refusal))
+    of_group = {**refusal, "reason": "REASON_TASK_GROUP_INVALID"}
+    text = "Task 'r' is invalid: Task has duplicate ID: r"
+    assert is_repeat_of_a_launch(status("r.1.2", "ERROR", message=text, **of_group))
     assert not is_repeat_of_a_launch(status("r", "FAILED", message="Task has duplicate ID: r"))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from peloton.actors.host.messages import (
-    Container,
     Port,
     RunSpec,
     SecretRef,
@@ -126,7 +125,6 @@ def test_checks_by_command_and_by_request() -> None:
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        ({"containers": (Container("a", "true"),)}, "several containers in a pod"),
         ({"volume": VolumeConfig("data", 5)}, "volumes"),
         ({"secrets": (SecretRef("s", "token"),)}, "secrets"),
         ({"check": HealthCheck("true").beside(HealthCheck("true"))}, "readiness checks"),

@@ -1,0 +1,68 @@
+"""Lists of the runs of a host: complete once the master has answered for each task that it has to.
+
+A list that is not complete in time is none, and its host is told that nobody knows. Must not know
+what an answer means, nor send a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from peloton.actors.host.messages import BackendDown, ListRuns
+from peloton.backends.mesos import calls
+from peloton.backends.mesos.agents import Agent
+from peloton.backends.mesos.due_times import DueTimes
+from peloton.backends.mesos.run_table import Listing, Run
+from peloton.backends.port import Report
+from peloton.runtime.vocabulary import Key
+
+LIST_WAIT_S = 10.0
+"""How long a list waits for answers of the master; after it the host is told that nobody knows."""
+
+
+class Lists:
+    """Those of one framework. `tell` reports to a host, `knows` says whether anything may be said
+    of an agent now."""
+
+    def __init__(
+        self,
+        times: DueTimes,
+        *,
+        tell: Callable[[Key, Report], None],
+        knows: Callable[[Agent], bool],
+    ) -> None:
+        self._times, self._tell, self._knows = times, tell, knows
+
+    def asked(self, agent: Agent, order: ListRuns, now: float) -> list[calls.Call]:
+        """A host asks for one; what the master is to be asked for it."""
+        asked = agent.runs.open_of(order)
+        agent.listing = listing = Listing(order.asked_at, set(asked))
+        if asked:
+            self._times.at(now + LIST_WAIT_S, partial(self._not_listed, agent, listing))
+        else:
+            self._give(agent, listing)
+        return calls.reconcile(asked, agent.agent_id)
+
+    def learned(self, agent: Agent, run: Run, *, task: str) -> list[calls.Call]:
+        """By this task we have learned that a run has others: what the master is to be asked. Where
+        the run is on a list, they are as well."""
+        others = [one for one in run.open_tasks if one != task]
+        if agent.listing is not None and run.name in agent.listing.open:
+            agent.listing.open.update(others)
+        return calls.reconcile(others, agent.agent_id)
+
+    def answered(self, agent: Agent, run: Run, *, task: str) -> None:
+        """It is known how this task of a run is, or how the run is as a whole."""
+        tasks = (task,) if run.end is None else (task, *run.tasks)
+        if agent.listing is not None and agent.listing.heard(tasks):
+            self._give(agent, agent.listing)
+
+    def _give(self, agent: Agent, listing: Listing) -> None:
+        agent.listing = None
+        self._tell(agent.host, agent.runs.listed(listing.asked_at))
+
+    def _not_listed(self, agent: Agent, listing: Listing, now: float) -> None:
+        if agent.listing is listing and self._knows(agent):
+            agent.listing = None
+            self._tell(agent.host, BackendDown("the master does not say how its tasks are"))
