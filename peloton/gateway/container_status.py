@@ -48,7 +48,7 @@ def container_statuses(
     spec = containers_in(info.config)
     if spec is None:
         return None
-    known = _known(spec, outcome.containers if outcome is not None else told)
+    known = _ends(spec, outcome.containers if outcome is not None else tuple(told))
     run = _Run(info.runtime, outcome, _first_failed(known.values()))
     return ContainerStatuses(
         init=[run.status(one, known.get(one.name), init=True) for one in spec.init_containers],
@@ -56,7 +56,7 @@ def container_statuses(
     )
 
 
-def _known(spec: pod.PodSpec, told: Sequence[ContainerEnd]) -> dict[str, ContainerEnd]:
+def _ends(spec: pod.PodSpec, told: Sequence[ContainerEnd]) -> dict[str, ContainerEnd]:
     """Those of the containers, by name; a host that does not know names tells all in order."""
     specs = (*spec.init_containers, *spec.containers)
     named = [_named(end, one.name) for end, one in zip(told, specs, strict=False)]

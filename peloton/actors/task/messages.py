@@ -76,9 +76,8 @@ SECRETS_UNAVAILABLE, SECRET_NOT_FOUND = "secrets cannot be read", "REASON_SECRET
 class ContainerEnd(Value, frozen=True, gc=False, array_like=True):
     """One of several containers of a run, as far as it came: 0 for what it has not reached.
 
-    Without exit code and signal it goes on; of a run that has ended, nobody knows how it ended, if
-    it began. Where its host does not know the name, that is empty: all are told then, in the order
-    of the spec.
+    Without exit code and signal it goes on; of a run that has ended, nobody knows how it ended.
+    Where its host does not know the name, that is empty: all are told then, in the spec's order.
     """
 
     name: str
