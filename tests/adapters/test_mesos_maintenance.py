@@ -42,9 +42,9 @@ def machines(mesos: Mesos) -> tuple[list[str], list[str]]:
 
 def state(host: str) -> str:
     """The state of a host as `host query` says it."""
-    rows = [line.replace("|", " ").split() for line in said("host", "query").splitlines()]
-    (found,) = [row for row in rows if row and row[0] == host]
-    return found[1]
+    rows = [line.split("|") for line in said("host", "query").splitlines()]
+    (found,) = [row for row in rows if row[0].strip() == host]
+    return found[2].strip()
 
 
 def running(job: str, host: str) -> int:
