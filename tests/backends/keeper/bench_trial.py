@@ -103,6 +103,8 @@ class Bench:
         self.trial = trial
         self.base = base.resolve()
         self.folder = make_bench(self.base)
+        # Of a folder that is gone, and had the number that this one has now.
+        remove_groups(self.folder)
         self._lives = lives
         self._fault = trial.fault
         self.keeper_pid = 0
