@@ -341,7 +341,7 @@ PLANTED: dict[str, Planted] = {
         _Kind("host"), "decide", _silent(host_messages.RunSeen)
     ),
     "a kill is not answered": Planted(
-        _Kind("host"), "decide", _silent(host_messages.KillRun), seed=51
+        _Kind("host"), "decide", _silent(host_messages.KillRun), seed=32
     ),
     "a run is named twice": Planted(_Kind("task"), "evolve", _same_run, seed=1),
     "a stop is acknowledged and forgotten": Planted(
@@ -377,7 +377,7 @@ PLANTED: dict[str, Planted] = {
         _Kind("lot"), "evolve", _unfolded(lot_facts.LotAdmitted)
     ),
     "a lost host keeps its runs": Planted(
-        _Kind("host"), "evolve", _unfolded(host_facts.HostLost), seed=14
+        _Kind("host"), "evolve", _unfolded(host_facts.HostLost), seed=30
     ),
     "free resources are not checked": Planted(
         Resources, "fits", lambda _: lambda need, room: 1000, seed=1
@@ -392,7 +392,7 @@ PLANTED: dict[str, Planted] = {
         _Kind("host"), "evolve", _unfolded(host_facts.HoldTaken), seed=80001
     ),
     "a hold that was used is used again": Planted(
-        _Kind("host"), "decide", _uses_any_hold, seed=80022
+        _Kind("host"), "decide", _uses_any_hold, seed=25
     ),
     "holds have no end": Planted(_Kind("host"), "decide", _holds_for_ever, seed=80001),
     "a throttle counts no starts": Planted(
