@@ -329,10 +329,10 @@ PLANTED: dict[str, Planted] = {
     "tasks send nothing again": Planted(_Kind("task"), "owed", lambda _: lambda state: (), seed=1),
     "hosts send nothing again": Planted(_Kind("host"), "owed", lambda _: lambda state: (), seed=1),
     "lost wishes are not repeated": Planted(
-        _Kind("slice"), "recall_s", lambda _: lambda notes: None, seed=8
+        _Kind("slice"), "recall_s", lambda _: lambda notes: None, seed=11
     ),
     "an end nobody knows is not acknowledged": Planted(
-        _Kind("task"), "absent", _silent(task_messages.Ended), seed=22
+        _Kind("task"), "absent", _silent(task_messages.Ended), seed=7
     ),
     "a release at no lot is not answered": Planted(
         _Kind("lot"), "absent", _silent(ReleaseTicket), seed=14
@@ -385,7 +385,7 @@ PLANTED: dict[str, Planted] = {
     "hosts leave conditions to placers": Planted(
         granting, "accepts", lambda _: lambda *args, most, **more: most, seed=3
     ),
-    "hosts leave spreading to placers": Planted(granting, "_apart", _grants_all, seed=118),
+    "hosts leave spreading to placers": Planted(granting, "_apart", _grants_all, seed=141),
     "a gpu is given twice": Planted(granting, "free_devices", _sees_all_devices, seed=20002),
     "a port is picked twice": Planted(granting, "pick_ports", _picks_the_same, seed=3),
     "a hold is acknowledged and forgotten": Planted(
