@@ -391,9 +391,7 @@ PLANTED: dict[str, Planted] = {
     "a hold is acknowledged and forgotten": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HoldTaken), seed=80001
     ),
-    "a hold that was used is used again": Planted(
-        _Kind("host"), "decide", _uses_any_hold, seed=25
-    ),
+    "a hold that was used is used again": Planted(_Kind("host"), "decide", _uses_any_hold, seed=25),
     "holds have no end": Planted(_Kind("host"), "decide", _holds_for_ever, seed=80001),
     "a throttle counts no starts": Planted(
         throttle, "_count", lambda _: lambda throttled: 0, seed=80044
