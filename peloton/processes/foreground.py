@@ -10,8 +10,8 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -45,6 +45,33 @@ class ProcessTexts(NamedTuple):
     left_text: str = ""
 
 
+class Leaving:
+    """The order to leave, which signals give and other threads.
+
+    Not an Event: its `set` waits for a lock that the interrupted thread may hold, inside its own
+    `wait`, and a process whose signal comes then never ends. A `put` may interrupt a `get`.
+    """
+
+    def __init__(self) -> None:
+        self._orders: SimpleQueue[None] = SimpleQueue()
+
+    def order(self) -> None:
+        """Give it; a second one changes nothing."""
+        self._orders.put(None)
+
+    def wait(self) -> None:
+        """Until it was given.
+
+        Where the kernel gives a signal to another thread, Python runs its handler only once this
+        one wakes: without a time it would never leave.
+        """
+        while True:
+            try:
+                return self._orders.get(timeout=SIGNAL_S_MAX)
+            except Empty:
+                continue
+
+
 def run_process(
     start: Callable[[Callable[[], None]], RunningProcess],
     *,
@@ -67,15 +94,15 @@ def _run_process(
     greet: Callable[[RunningProcess], None],
     texts: ProcessTexts,
 ) -> int:
-    leaving = threading.Event()
+    leaving = Leaving()
 
     def leave(number: int, frame: FrameType | None) -> None:
-        leaving.set()
+        leaving.order()
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
     try:
-        running = start(leaving.set)
+        running = start(leaving.order)
     except CannotStart as error:
         log_line(f"{texts.name}: {error}")
         return JOURNAL_BEHIND if isinstance(error, JournalBehind) else CANNOT_START
@@ -92,10 +119,7 @@ def _run_process(
         # Stdout is closed. The cluster runs nevertheless, and others may use it.
         discard_stdout()
         log_line(f"{texts.name}: stdout: {error.strerror}")
-    # Where the kernel gives a signal to another thread, Python runs its handler only once this one
-    # wakes: without a time it would never leave.
-    while not leaving.wait(SIGNAL_S_MAX):
-        pass
+    leaving.wait()
     log_line(texts.leaving)
     try:
         clean = running.stop()

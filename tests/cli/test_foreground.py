@@ -15,8 +15,9 @@ from types import FrameType
 import pytest
 
 from peloton.failures import CannotStart, ClusterFailed
-from peloton.processes.foreground import CANNOT_START, ProcessTexts, run_process
+from peloton.processes.foreground import CANNOT_START, Leaving, ProcessTexts, run_process
 
+Trace = Callable[[FrameType, str, object], object] | None
 MANNER = ProcessTexts("peloton thing", "leaving", failed=7, left=1, left_text="some is left")
 
 
@@ -81,15 +82,6 @@ def test_what_cannot_start_says_why(capsys: pytest.CaptureFixture) -> None:
     assert (printed.out, printed.err) == ("", "peloton thing: the folder is held\n")
 
 
-def waits(frame: FrameType | None) -> bool:
-    """Whether a thread is in the wait of a started process, and in no other."""
-    names = []
-    while frame is not None and len(names) < 3:
-        names.append(frame.f_code.co_name)
-        frame = frame.f_back
-    return names == ["wait", "wait", "_run_process"]
-
-
 @pytest.mark.timeout(30)
 def test_a_signal_that_another_thread_got_is_noticed() -> None:
     """The kernel may give it to any thread, and only the main one runs the handler."""
@@ -97,10 +89,33 @@ def test_a_signal_that_another_thread_got_is_noticed() -> None:
     assert main is not None
 
     def once_it_waits() -> None:
-        while not waits(sys._current_frames()[main]):
+        while sys._current_frames()[main].f_code is not Leaving.wait.__code__:
             os.sched_yield()
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
     other = threading.Thread(target=once_it_waits)
     assert ran(True, other.start) == 0
     other.join()
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("lines", range(9))
+def test_a_signal_anywhere_in_the_wait_is_noticed(lines: int) -> None:
+    """Its handler runs on the thread that waits, wherever this one is."""
+    before, left = sys.gettrace(), iter(range(lines))
+
+    def trace(frame: FrameType, event: str, arg: object) -> Trace:
+        if event == "line" and next(left, None) is None:
+            sys.settrace(before)
+            signal.raise_signal(signal.SIGTERM)
+            return None
+        return trace
+
+    def greet(thing: Thing) -> None:
+        sys.settrace(trace)  # of functions that are called from here on
+        sys._getframe(1).f_trace = trace
+
+    try:
+        assert run_process(lambda failed: Thing(True), greet=greet, texts=MANNER) == 0
+    finally:
+        sys.settrace(before)
