@@ -190,6 +190,8 @@ RIGHT: dict[str, list[Operation]] = {
         made(), stop(2, 3), again(4, 5), look(6, service(view(version=3)))],
     "a stopped service keeps what its instances had ended as": [
         made(), stop(2, 3), look(4, service(view(S.KILLED, version=2, SUCCEEDED=1)))],
+    "an instance of a service had ended, and runs again": [
+        made(), look(2, service(view(SUCCEEDED=1))), look(3, service(view())), stop(4, 5)],
     "refused, and another copy of the request is not": [
         made(answer=msgspec.structs.replace(NO, again=True)), look(2, view())],
     "an unknown stop did not": [made(), stop(2), look(9, view())],

@@ -197,6 +197,7 @@ def test_a_whole_life_and_a_second_one_under_the_same_id_is_fine() -> None:
     ]  # fmt: skip
     ledger = told([*POOLS, *HELD[:2], *life, *life])
     assert ledger.made[JOB_KEY] == 2 and not ledger.accepted
+    assert ledger.times_accepted == {f"{JOB}-0-1": 2}
 
 
 def test_a_job_made_again_after_its_deletion_is_not_deleted() -> None:

@@ -273,6 +273,10 @@ def _never_goes_back(story: JobHistory) -> Iterator[str]:
 
 
 def _succeeded(summary: JobSummary) -> int:
+    """How many instances are never to run again. Of a service each may: a run that ends by itself
+    as a workflow is about to end it has succeeded for a moment."""
+    if summary.job_type == SERVICE:
+        return 0
     return dict(summary.counts).get("SUCCEEDED", 0)
 
 

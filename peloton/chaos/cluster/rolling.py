@@ -31,6 +31,8 @@ SIZES = 6
 """Instances that services are given at most."""
 COMMANDS = 3
 """Different configs that services are given."""
+BEGUN_OR_ORDERED = ReplaceJob | RestartJob | ControlWorkflow
+"""What workflows come from, or may have left them paused: a creation is one as well."""
 ORDERS = (WorkflowOrders.PAUSE, WorkflowOrders.RESUME, WorkflowOrders.ABORT)
 
 
@@ -114,7 +116,7 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
     def quiet() -> bool:
         return not clients.waiting and cluster.world.whole()
 
-    if not any(isinstance(each.message, ReplaceJob | RestartJob) for each in clients.requests):
+    if not any(isinstance(each.message, BEGUN_OR_ORDERED) for each in clients.requests):
         return
     reach(cluster, quiet, within_s=within_s)
     for job in _rolled(cluster):

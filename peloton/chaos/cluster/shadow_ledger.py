@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,6 +62,8 @@ class ShadowLedger:
         self.pools: dict[Key, tuple[Key, Resources]] = {}  # parent and limit
         self.use: dict[Key, Resources] = {}  # of a pool, by its own lots
         self.accepted: dict[str, Key] = {}  # run → the one host that may ever accept it
+        self.times_accepted: Counter[str] = Counter()
+        """More than once only for a run of a job that was deleted, and created again by its id."""
         self.made: dict[Key, int] = {}  # jobs, and how often each id was created
         self.deleted: dict[Key, None] = {}
         """Jobs, or pieces of jobs, that were deleted and not created again."""
@@ -233,6 +236,7 @@ class ShadowLedger:
         host = self.hosts[entry.key]
         for at, pod in enumerate(names_of(fact.crowd, fact.members.raw, run=fact.run)):
             first = self.accepted.setdefault(pod, entry.key)
+            self.times_accepted[pod] += 1
             if first != entry.key or pod in host.runs:
                 raise Contradiction(f"R9 {pod} was accepted by {first}, and again by {entry.key}")
             if wrong := host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ()):
@@ -254,6 +258,7 @@ class ShadowLedger:
             if pod not in self.hosts[entry.key].runs or pod in self.accepted:
                 raise Contradiction(f"R9 {pod} is started on {entry.key}, which does not hold it")
             self.accepted[pod] = entry.key
+            self.times_accepted[pod] += 1
 
     def give_back(self, entry: Entry, fact: hf.HeldReleased | hf.HeldRefused) -> None:
         """What was held is free, and was never started."""
