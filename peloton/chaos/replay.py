@@ -114,7 +114,7 @@ def head(plan: ClusterPlan) -> str:
     """The size of the cluster, its limits and its faults, in one line."""
     return (
         f"seed {plan.seed}: {plan.daemons} daemons, {plan.hosts} hosts, shards {plan.sizes}, "
-        f"feature level {plan.level}, "
+        f"feature level {plan.level}, {'one cluster of agents, ' if plan.outside else ''}"
         f"checkpoints from {plan.checkpoint_bytes_min} bytes, limits {plan.limits}, "
         f"services up to {plan.furnish_s_max} s late, storm {plan.storm_s} s, "
         f"faults {plan.faults}, {len(plan.actions)} actions"
@@ -149,10 +149,16 @@ def main() -> int:
     parser.add_argument(
         "--shrink", type=Path, help="write the smallest plan that fails in the same way"
     )
+    parser.add_argument(
+        "--agents", action="store_true", help="as the same option of script/sweep, for a seed"
+    )
     options = parser.parse_args()
     is_seed = options.plan.isdigit()
     try:
-        plan = draw(int(options.plan)) if is_seed else load_plan(ClusterPlan, Path(options.plan))
+        if is_seed:
+            plan = draw(int(options.plan), outside=options.agents)
+        else:
+            plan = load_plan(ClusterPlan, Path(options.plan))
     except OSError as error:
         parser.error(f"{options.plan}: {error.strerror}")
     except BAD_PLAN as error:

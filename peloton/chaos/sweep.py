@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -47,24 +48,25 @@ class Sums(NamedTuple):
     figures: Counter[str]
 
 
-def sweep_one(seed: int) -> Swept:
+def sweep_one(seed: int, *, outside: bool = False) -> Swept:
     """One storm."""
     try:
-        return Swept(seed, play(draw(seed)))
+        return Swept(seed, play(draw(seed, outside=outside)))
     except StormFailed as failed:
         return Swept(seed, None, str(failed)[:TEXT_MAX])
 
 
-def sweep(seeds: range, *, jobs: int) -> Iterator[Swept]:
+def sweep(seeds: range, *, jobs: int, outside: bool = False) -> Iterator[Swept]:
     """All of them, in order."""
+    one = partial(sweep_one, outside=outside)
     if jobs <= 1:
-        yield from map(sweep_one, seeds)
+        yield from map(one, seeds)
         return
     # Workers are replaced now and then, which frees what a thousand worlds leave in memory.
     with multiprocessing.get_context("spawn").Pool(
         jobs, maxtasksperchild=CHUNKS_PER_WORKER
     ) as pool:
-        yield from pool.imap(sweep_one, seeds, chunksize=CHUNK)
+        yield from pool.imap(one, seeds, chunksize=CHUNK)
 
 
 def nothing() -> Sums:
@@ -72,7 +74,9 @@ def nothing() -> Sums:
     return Sums(Sometimes(BRANCHES), Counter(), Counter(), Counter(), [], Counter())
 
 
-def add(sums: Sums, results: Iterator[Swept], *, trace_hash: bool = False) -> None:
+def add(
+    sums: Sums, results: Iterator[Swept], *, trace_hash: bool = False, options: str = ""
+) -> None:
     """Add results; failures are printed at once, since a sweep of thousands takes long."""
     for swept in results:
         sums.figures["seeds"] += 1
@@ -81,7 +85,7 @@ def add(sums: Sums, results: Iterator[Swept], *, trace_hash: bool = False) -> No
             print(swept.seed, played.trace if played else "failed", flush=True)
         if played is None:
             sums.failures.append(swept)
-            print(f"FAILED {swept.failure}\n  script/replay {swept.seed}", flush=True)
+            print(f"FAILED {swept.failure}\n  script/replay {swept.seed}{options}", flush=True)
             continue
         sums.struck.update(played.struck)
         struck = sorted(name for name, times in played.struck.items() if times)
@@ -96,7 +100,7 @@ def add(sums: Sums, results: Iterator[Swept], *, trace_hash: bool = False) -> No
             sums.sometimes.reach(name)
 
 
-def report(sums: Sums, *, took_s: float) -> None:
+def report(sums: Sums, *, took_s: float, options: str = "") -> None:
     """Print the sums for people."""
     figures = sums.figures
     print("\nfaults: storms it struck in, times it struck")
@@ -120,7 +124,7 @@ def report(sums: Sums, *, took_s: float) -> None:
     )
     print(f"{len(sums.failures)} failures")
     for swept in sums.failures:
-        print(f"  script/replay {swept.seed}    {swept.failure.splitlines()[0][:120]}")
+        print(f"  script/replay {swept.seed}{options}    {swept.failure.splitlines()[0][:120]}")
 
 
 def report_pairs(sums: Sums) -> None:
@@ -143,15 +147,22 @@ def main() -> int:
     parser.add_argument(
         "--trace-hash", action="store_true", help="print the trace hash of each seed"
     )
+    parser.add_argument(
+        "--agents",
+        action="store_true",
+        help="each over machines that exist once, with the faults of a Mesos cluster",
+    )
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
+    more = " --agents" if options.agents else ""
     begun_s = time.perf_counter()
     sums = nothing()
     try:
-        add(sums, sweep(seeds, jobs=options.jobs), trace_hash=options.trace_hash)
+        results = sweep(seeds, jobs=options.jobs, outside=options.agents)
+        add(sums, results, trace_hash=options.trace_hash, options=more)
     except KeyboardInterrupt:
         print("interrupted: these are the results until now")
-    report(sums, took_s=time.perf_counter() - begun_s)
+    report(sums, took_s=time.perf_counter() - begun_s, options=more)
     return 1 if sums.failures else 0
 
 

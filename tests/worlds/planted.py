@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from peloton.actors.engine.messages import AskSubscription
+from peloton.actors.host import ends, granting, hold_messages, reports
 from peloton.actors.host import facts as host_facts
-from peloton.actors.host import granting, hold_messages
 from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory import following
+from peloton.actors.host.ledger import RunEvent, RunPhase, RunStep
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job import orders, throttle, waits
@@ -63,12 +65,14 @@ SEEDS_MAX = 150
 
 
 class Planted(NamedTuple):
-    """One fault. `change` makes the wrong thing of the right one; `seed` is one that finds it."""
+    """One fault. `change` makes the wrong thing of the right one; `seed` is one that finds it,
+    `outside` with the faults of a cluster of agents."""
 
     where: Any
     name: str
     change: Callable[[Any], Any]
     seed: int = 0
+    outside: bool = False
 
 
 class _Kind(NamedTuple):
@@ -299,6 +303,34 @@ def _holds_for_ever(table: Any) -> Any:
     return {**table, hold_messages.HoldHost: hold}
 
 
+def _believes_ends_again(step: Any) -> Any:
+    """The end of a run that has ended is one more end of it."""
+
+    def stepped(some: Any, event: Any) -> Any:
+        again = event == RunEvent.ENDED and some.phase == RunPhase.ENDED
+        return RunStep.ENDED if again else step(some, event)
+
+    return stepped
+
+
+def _believes_late_starts(step: Any) -> Any:
+    """A run that has ended runs, because its start is told after its end."""
+
+    def stepped(some: Any, event: Any) -> Any:
+        late = event == RunEvent.STARTED and some.phase == RunPhase.ENDED
+        return RunStep.STARTED if late else step(some, event)
+
+    return stepped
+
+
+def _takes_every_list_for_new(table: Any) -> Any:
+    def listed(host: Any, message: Any, at: Any) -> Any:
+        newest = msgspec.structs.replace(message, asked_at=float("inf"))
+        return table[host_messages.RunsListed](host, newest, at)
+
+    return {**table, host_messages.RunsListed: listed}
+
+
 def _counts_nothing(noticed: Any) -> Any:
     def empty(waits: Any, spec: Any, *, end: Any) -> Any:
         return noticed(waits, spec, end=msgspec.structs.replace(end, counts=()))
@@ -322,7 +354,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "nothing is owed after a recovery": Planted(SendResolver, "recover", _nothing, seed=1),
     "nothing is sent again": Planted(Shard, "_resend_due", _nothing),
-    "deadlines are lost": Planted(Shard, "_deliver_due", _nothing),
+    "deadlines are lost": Planted(Shard, "_deliver_due", _nothing, seed=8),
     "checkpoints without answers": Planted(Shard, "_records", lambda _: lambda shard: [], seed=1),
     "request keys are forgotten": Planted(RequestLog, "find", _nothing, seed=8),
     "indexes are not rebuilt": Planted(Population, "rebuild", _nothing),
@@ -345,7 +377,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "a run is named twice": Planted(_Kind("task"), "evolve", _same_run, seed=1),
     "a stop is acknowledged and forgotten": Planted(
-        _Kind("job"), "decide", _forgets_a_stop, seed=3
+        _Kind("job"), "decide", _forgets_a_stop, seed=4
     ),
     "a pool's change is acknowledged and forgotten": Planted(
         _Kind("respool"), "decide", _forgets_a_pool_change
@@ -358,9 +390,9 @@ PLANTED: dict[str, Planted] = {
         Changes, "after", _page(lambda page: page._replace(gap=False))
     ),
     "a feed shows what is not durable": Planted(Changes, "framed", _shows_what_is_not_durable),
-    "a feed is not restored from the tail": Planted(recovery, "_restore_lines", _nothing),
+    "a feed is not restored from the tail": Planted(recovery, "_restore_lines", _nothing, seed=8),
     "who is in doubt answers queries": Planted(
-        RoutingTable, "current", lambda _: property(lambda table: True)
+        RoutingTable, "current", lambda _: property(lambda table: True), seed=3
     ),
     "frames are not compared with their chain": Planted(
         chain.Walk, "step", _believes_any_frame, seed=16
@@ -386,13 +418,13 @@ PLANTED: dict[str, Planted] = {
         granting, "accepts", lambda _: lambda *args, most, **more: most, seed=3
     ),
     "hosts leave spreading to placers": Planted(granting, "_apart", _grants_all, seed=141),
-    "a gpu is given twice": Planted(granting, "free_devices", _sees_all_devices, seed=20002),
+    "a gpu is given twice": Planted(granting, "free_devices", _sees_all_devices, seed=31),
     "a port is picked twice": Planted(granting, "pick_ports", _picks_the_same, seed=3),
     "a hold is acknowledged and forgotten": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.HoldTaken), seed=80001
     ),
     "a hold that was used is used again": Planted(_Kind("host"), "decide", _uses_any_hold, seed=25),
-    "holds have no end": Planted(_Kind("host"), "decide", _holds_for_ever, seed=80001),
+    "holds have no end": Planted(_Kind("host"), "decide", _holds_for_ever, seed=12),
     "a throttle counts no starts": Planted(
         throttle, "_count", lambda _: lambda throttled: 0, seed=80044
     ),
@@ -408,7 +440,7 @@ PLANTED: dict[str, Planted] = {
     "pools above are not charged": Planted(Node, "add_use", _charges_itself_only, seed=3),
     "nothing says why a task waits": Planted(shortage, "_of_use", _nothing, seed=2),
     "a full pool is said to be full for ever": Planted(shortage, "_of_use", _says_for_ever, seed=3),
-    "a gang starts with some": Planted(gang, "states_of", _all_hold, seed=90000),
+    "a gang starts with some": Planted(gang, "states_of", _all_hold, seed=5),
     "a service that succeeds has ended": Planted(
         _Kind("task"), "pursue", _ends_what_succeeds, seed=104
     ),
@@ -421,8 +453,18 @@ PLANTED: dict[str, Planted] = {
     "a host forgets its volumes": Planted(
         _Kind("host"), "evolve", _unfolded(host_facts.VolumesGiven), seed=61007
     ),
+    "an end is believed again": Planted(ends, "step", _believes_ends_again, outside=True),
+    "a start is believed after its end": Planted(
+        reports, "step", _believes_late_starts, seed=1, outside=True
+    ),
+    "every list is taken for new": Planted(
+        _Kind("host"), "decide", _takes_every_list_for_new, seed=25, outside=True
+    ),
+    "nobody may subscribe": Planted(
+        _Kind("engine"), "decide", _silent(AskSubscription), outside=True
+    ),
     "a host forgets its pool": Planted(
-        _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=80066
+        _Kind("host"), "evolve", _unfolded(host_facts.HostPoolSet), seed=15
     ),
 }
 
@@ -472,7 +514,7 @@ def search(fault: Planted, seeds_max: int = SEEDS_MAX) -> Found | None:
     with planted(fault):
         for tried, seed in enumerate(seeds, 1):
             try:
-                play(draw(seed))
+                play(draw(seed, outside=fault.outside))
             except StormFailed as failed:
                 return Found(seed, tried, str(failed).splitlines()[0])
     return None

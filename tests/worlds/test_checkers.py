@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from peloton.actors.host import facts as hf
+from peloton.actors.host.folds import EVOLVE as HOST_EVOLVE
 from peloton.actors.host.messages import RunsStarted
-from peloton.actors.host.state import EVOLVE as HOST_EVOLVE
 from peloton.actors.job.messages import JobCreated, StopJob
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot import facts as lf

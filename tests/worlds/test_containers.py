@@ -10,7 +10,8 @@ from peloton.actors.host.container_messages import ContainersReported
 from peloton.actors.job.messages import StopJob
 from peloton.actors.task.facts import ContainersTold
 from peloton.actors.task.messages import LEVEL_SERVICES, ContainerEnd
-from peloton.backends.container_news import REPEAT_S, ContainerNews
+from peloton.backends.container_news import ContainerNews
+from peloton.backends.unconfirmed import REPEAT_S
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate, machine_report

@@ -37,6 +37,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, SIZES, ClusterSetup, job_id, job_spec
+from peloton.chaos.cluster.everywhere import DaemonsRun
 from peloton.chaos.cluster.machines import FAILURE, MACHINE_BACKEND, Fate, machine_report
 from peloton.placement.messages import Constraint, Label
 from peloton.runtime.vocabulary import Key, Refused, key
@@ -125,6 +126,18 @@ def test_every_host_has_one_and_hosts_that_join_get_theirs() -> None:
     cluster.ask(job, StopJob())
     cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=30)
     cluster.check_quiet()
+
+
+def test_a_host_whose_instance_was_stopped_alone_is_not_waited_for() -> None:
+    cluster = cluster_of()
+    job = started(cluster, daemon())
+    everywhere(cluster, job, *cluster.hosts)
+    cluster.ask(job, StopJob(((0, 1),)))
+    cluster.run_until(lambda: sum(homes(cluster, job).values()) == len(cluster.hosts) - 1)
+    assert DaemonsRun(cluster).all_seen()
+    add(cluster, "new")
+    assert not DaemonsRun(cluster).all_seen(), "that one is to have one"
+    cluster.run_until(DaemonsRun(cluster).all_seen)
 
 
 def test_a_cluster_without_hosts_has_none_and_is_pending() -> None:

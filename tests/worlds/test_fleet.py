@@ -22,7 +22,7 @@ WORLDS = 200
 CHUNK = 25
 REPLAYED = 2
 """Of each chunk so many are played again elsewhere, each time others; the traces are compared."""
-SAME_WORLDS = 50
+SAME_WORLDS = 20
 FIRST_SAME = 1_000_000
 
 

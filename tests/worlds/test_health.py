@@ -14,8 +14,8 @@ from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates
 from peloton.actors.task.facts import HealthTold
 from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, TaskHealth, over_text
 from peloton.actors.task.messages import LEVEL_SERVICES, End
-from peloton.backends.health_news import REPEAT_S
 from peloton.backends.simulated_health import ILL, UNREADY
+from peloton.backends.unconfirmed import REPEAT_S
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.faulty_backend import BackendFaults

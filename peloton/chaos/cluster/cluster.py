@@ -13,6 +13,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from peloton.actors.engine.messages import AskSubscription, OpenBackend
 from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.state import HostStates
@@ -33,6 +34,7 @@ from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.listener import Listener, SimulatedNotifier
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
+from peloton.chaos.cluster.subscription import MACHINES_ENGINE, MACHINES_LINK, EngineLink, Master
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import SimulatedDaemon
@@ -69,6 +71,8 @@ class ClusterSetup(NamedTuple):
     """The feature level at the start."""
     embedded: bool = False
     """Whether the one daemon has a store of its own, as SQLite is."""
+    outside: bool = False
+    """Whether the machines exist once, and one daemon is subscribed to them."""
     twice: bool = False
     """Whether each message is decided a second time, which must change nothing."""
     policy: ArchivePolicy = ArchivePolicy()
@@ -107,12 +111,17 @@ class SimulatedCluster:
             start_at(self.world, setup.level)
         self.world.furnish = self._furnish
         self.world.services = SERVICE_MESSAGES
-        self.world.sends.spared = (kind_of(MACHINE_BACKEND),)  # `BackendFaults` are for orders
+        # `BackendFaults` are for orders
+        self.world.sends.spared = (kind_of(MACHINE_BACKEND), kind_of(MACHINES_LINK))
         self.machines = Machines(setup.fates)
         self.backend = MachineLink(self.world, self.machines)
         self.listener = Listener(self.world)
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
         self.hosts = [key("host", f"h{number}") for number in range(hosts)]
+        self.master: Master | None = None
+        if setup.outside:
+            self.master = Master(self.backend, self.hosts)
+            self.backend.address, self.backend.carrier = MACHINES_ENGINE, self.master.who
         self.jobs: list[Key] = []
         self.readers: list[FeedReader] = []
         self.placers: dict[str, PlacerService] = {}
@@ -156,6 +165,7 @@ class SimulatedCluster:
             world.whole()
             and len(world.cells("host")) == len(self.hosts)
             and STORM_POOL in world.cells("respool")
+            and (self.master is None or MACHINES_ENGINE in world.cells("engine"))
         )
 
     def over(self) -> bool:
@@ -173,7 +183,12 @@ class SimulatedCluster:
     # ---- inside ----
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:
-        daemon.region.register_service("backend", FaultyBackend(self.backend, daemon), outward=True)
+        if self.master is None:
+            backend = FaultyBackend(self.backend, daemon)
+            daemon.region.register_service("backend", backend, outward=True)
+        else:
+            link = EngineLink(self.backend, self.master, daemon=daemon, hosts=self.hosts)
+            daemon.region.register_service("link", link, outward=True)
         notifier = SimulatedNotifier(self.listener, daemon)
         daemon.region.register_service(NOTIFIER, notifier, outward=True)
         if "placement" in daemon.roles:
@@ -203,19 +218,20 @@ class SimulatedCluster:
             world.later.at(world.now + SETUP_EVERY_S, lambda: self._keep_pool(until))
 
     def _configs(self) -> list[Envelope]:
-        capacity = self.setup.host_capacity
+        capacity, address = self.setup.host_capacity, self.backend.address
         configured = host_messages.ConfigureHost(
             capacity,
             (),
-            MACHINE_BACKEND,
+            address,
             unreachable_timeout_s=self.setup.unreachable_timeout_s,
         )
         config = self.pool_config(capacity.times(len(self.hosts)))
         return [
             Envelope(ROOT, OpenRoot()),
+            *(() if self.master is None else (Envelope(MACHINES_ENGINE, OpenBackend()),)),
             *(Envelope(inventory, OpenInventory()) for inventory in self._inventories),
             *(Envelope(host, configured) for host in self.hosts),
-            *(machine_report(host, host_messages.BackendUp()) for host in self.hosts),
+            *(machine_report(host, host_messages.BackendUp(), of=address) for host in self.hosts),
             Envelope(STORM_POOL, CreatePool(config)),
         ]
 
@@ -229,8 +245,9 @@ class SimulatedCluster:
 
 
 def restarts(message: object) -> bool:
-    """Whether it restarts instances: said twice without a request key, they run twice more."""
-    return isinstance(message, RestartJob) or (
+    """Whether it restarts instances: said twice without a request key, they run twice more; or
+    asks for a subscription, each of which has a number of its own."""
+    return isinstance(message, RestartJob | AskSubscription) or (
         isinstance(message, StartInstances) and message.again
     )
 

@@ -22,7 +22,6 @@ from peloton.chaos.cluster import lending
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.liveness import reach
-from peloton.chaos.cluster.machines import MACHINE_BACKEND
 from peloton.chaos.cluster.servicing import OPERATOR
 from peloton.chaos.cluster.workload import client_of, cluster_of, create_job
 from peloton.placement.messages import Constraint, Label
@@ -85,7 +84,7 @@ def mark_host(storm: Storm, action: StormAction) -> None:
     setup = cluster.setup
     timeout = setup.unreachable_timeout_s
     message = ConfigureHost(
-        setup.host_capacity, labels, MACHINE_BACKEND, unreachable_timeout_s=timeout
+        setup.host_capacity, labels, cluster.backend.address, unreachable_timeout_s=timeout
     )
     _tell(storm, action, message=message)
 
@@ -136,12 +135,13 @@ class DaemonsRun:
     def all_seen(self) -> bool:
         """Whether each job was seen on every host that is for it; asked after every step.
 
-        A host in quarantine gets none: its instances wait for longer than a calm takes.
+        A host in quarantine gets none: its instances wait for longer than a calm takes. Nor does
+        one whose instance a client has stopped alone.
         """
         self._seen.update(self._running())
         hosts = self._cluster.cells("host")
         return all(
-            (job.key.partition("/")[2], host) in self._seen
+            (job.key.partition("/")[2], host) in self._seen or self._is_stopped(job, host)
             for job in wanted_jobs(self._cluster)
             for host, state in hosts.items()
             if is_for(job, state) and state.quarantine is None
@@ -159,6 +159,17 @@ class DaemonsRun:
                 raise Contradiction(f"R35 {host} runs {count} instances of {job.key}")
             if not is_for(job, hosts[host]):
                 raise Contradiction(f"R35 {host} runs one of {job.key}, and is not for it")
+
+    def _is_stopped(self, job: Job, host: Key) -> bool:
+        """Whether the instance of a job on this host was stopped, and not the job."""
+        prefix = f"slice/{job.key.partition('/')[2]}/"
+        slices = self._cluster.cells("slice").items()
+        found = (
+            (one.homes.members.get(host), one.stopped)
+            for key, one in slices
+            if key.startswith(prefix) and one.homes is not None
+        )
+        return any(member is not None and member in stopped for member, stopped in found)
 
     def _running(self) -> list[tuple[str, Key]]:
         running = self._cluster.machines.running.items()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from peloton.chaos.cluster import (
+    agents,
     changing,
     displacing,
     everywhere,
@@ -147,13 +148,15 @@ def rows() -> dict[str, Fault]:
     mine = [
         *_backend_rows(), *STROKES, *OTHERS, *workload.STROKES, *outages.FAULTS, *larger.STROKES,
         *single.FAULTS, outages.SLOW_COMMITS, *reading.FAULTS,
-        *decay.FAULTS,
+        *decay.FAULTS, *agents.FAULTS,
     ]  # fmt: skip
     return {**shocks.rows(), **{fault.name: fault for fault in mine}}
 
 
 def calm(cluster: SimulatedCluster) -> None:
     """End the faults that `World.calm` does not know of."""
+    if cluster.master is not None:
+        cluster.master.come_back()
     cluster.backend.calm()
     cluster.clients.lose_answer = 0.0
     feed_readers.calm(cluster.readers)
@@ -169,7 +172,7 @@ ADDED = [fault.name for fault in (*outages.FAULTS, *larger.STROKES)]
 SINGLE = [fault.name for fault in single.FAULTS]
 """Drawn by `single.drawn`, likewise."""
 SLOW = outages.SLOW_COMMITS.name
-LATEST = [fault.name for fault in (*reading.FAULTS, *decay.FAULTS)]
+LATEST = [fault.name for fault in (*reading.FAULTS, *decay.FAULTS, *agents.FAULTS)]
 APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
 """Faults that have generators of their own."""
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import RunOutcome, crowd_key
-from peloton.chaos.cluster.machines import Machines, machine_report
+from peloton.chaos.cluster.machines import MACHINE_BACKEND, Machines, machine_report
+from peloton.chaos.cluster.updates import CALM_UPDATES, Updates
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import World
@@ -44,6 +45,11 @@ class MachineLink:
         self.world = world
         self.machines = machines
         self.faults = CALM_BACKEND
+        self.updates = Updates(world, machines, deliver=self._deliver)
+        self.address = MACHINE_BACKEND
+        """The backend that hosts know."""
+        self.carrier: Callable[[], SimulatedDaemon | None] | None = None
+        """Where the machines exist once: the daemon that is subscribed to them."""
         self.struck: Counter[str] = Counter()
         self.foreign: dict[str, None] = {}
         self._last: dict[Key, SimulatedDaemon] = {}  # which daemon gave a machine its last order
@@ -70,6 +76,22 @@ class MachineLink:
         self.cut(host)
         self.machines.vanish(host)
 
+    def renew(self, host: Key) -> None:
+        """The machine is begun anew, under another name: it knows no run of before. Nobody was told
+        that it was away."""
+        self.machines.vanish(host)
+        if host not in self.machines.cut_off:
+            self._deliver(machine_report(host, m.BackendUp()))
+
+    def back(self, host: Key) -> None:
+        """Somebody listens again: the host compares, and ends that nobody noted are told again."""
+        if host in self.machines.cut_off:
+            return
+        self._report(machine_report(host, m.BackendUp()))
+        for at, end in [*self.machines.ended.values()]:
+            if at == host:
+                self._report(machine_report(host, m.RunsEnded((end,))))
+
     def end(self, run: str, outcome: RunOutcome) -> None:
         """A run ends now, whatever its fate was."""
         self.machines.end(run, outcome, self.world.now)
@@ -87,6 +109,7 @@ class MachineLink:
     def calm(self) -> None:
         """No fault is on any more, every machine is in reach, and what begins now stays well."""
         self.faults, self.machines.ill = CALM_BACKEND, 0.0
+        self.updates.faults = CALM_UPDATES
         for host in [*self._frozen]:
             self.thaw(host)
         for host in [*self.machines.cut_off]:
@@ -114,7 +137,10 @@ class MachineLink:
             answer = m.BackendDown("out of reach") if cut else m.BackendUp()
             self._report(machine_report(host, answer))
             return
-        for report in self.machines.receive(message, self.world.now):
+        refused: list[Envelope] = []
+        if host not in self.machines.cut_off:
+            message, refused = self.updates.obeyed(message)
+        for report in (*refused, *self.machines.receive(message, self.world.now)):
             self._report(self._falsified(report))
         self._wake()
 
@@ -157,16 +183,16 @@ class MachineLink:
             return
         for _ in range(2 if self._strikes("report repeated", self.faults.repeat_report) else 1):
             after_s = self._upto(self.faults.report_delay_s)
-            self.world.later.at(self.world.now + after_s, lambda: self._deliver(report))
+            self.world.later.at(self.world.now + after_s, lambda: self.updates.pass_on(report))
 
     def _deliver(self, report: Envelope) -> None:
-        """Through the daemon that ordered last; if that one is dead, the report is lost."""
+        """Through the daemon that ordered last, or is subscribed; a dead one loses the report."""
         if report.to in self._frozen:
             self._frozen[report.to].append(lambda: self._deliver(report))
             return
-        daemon = self._last.get(report.to)
+        daemon = self._last.get(report.to) if self.carrier is None else self.carrier()
         if daemon is not None and daemon.alive:
-            daemon.region.tell((report,))
+            daemon.region.tell((Envelope(report.to, report.message, sender=self.address),))
 
     def _upto(self, seconds: float) -> float:
         return self.world.chance.random() * seconds if seconds else 0.0

@@ -118,7 +118,8 @@ class HoldCheck:
         told = outcome.end in (End.SUCCEEDED, End.FAILED) and not outcome.system
         if (told and result != outcome) or (result is None and run in machines.running):
             raise Contradiction(f"R22 {run} is journaled as {outcome}, it ended as {result}")
-        if outcome.end == End.LOST and result is not None and run not in machines.gone:
+        ended_well = result is not None and result.end != End.LOST
+        if outcome.end == End.LOST and ended_well and run not in machines.gone:
             raise Contradiction(f"R22 {run} counts as lost, it ended as {result}")
 
     def _is_lost(self, entry: Entry, fact: Any) -> None:  # noqa: ARG002

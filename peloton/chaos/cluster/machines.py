@@ -30,6 +30,7 @@ FAILURE = RunOutcome(End.FAILED, 1, message="Command exited with status 1")
 TERMINATED = RunOutcome(End.FAILED, signal="SIGTERM")
 NOT_BEGUN = RunOutcome(End.FAILED, reason="could not be started")
 CUT_SHORT = RunOutcome(End.LOST, reason="the machine was switched off")
+RESCINDED = RunOutcome(End.LOST, reason="offer rescinded", system=True)
 
 
 class Fate(NamedTuple):
@@ -59,7 +60,7 @@ class Machines:
         self.deaf = False  # launch orders are ignored: runs never start
         self.running: dict[str, MachineProcess] = {}
         self.ended: dict[str, tuple[Key, m.RunEnd]] = {}  # not yet forgotten by their host
-        self.started: dict[str, Key] = {}  # every run that ever ran, and where
+        self.started: dict[str, Key] = {}  # every run that ever ran, or never will, and where
         self.gone: dict[str, None] = {}  # lost with their machine, which does not list them
         self.results: dict[str, RunOutcome] = {}  # how every run ended in truth
         self.listed_sets = 0  # sets in all lists
@@ -168,6 +169,12 @@ class Machines:
         self.gone.update((run, None) for run, (at, _) in self.ended.items() if at == host)
         self.ended = {run: end for run, end in self.ended.items() if end[0] != host}
 
+    def rescind(self, run: str, host: Key, now: float) -> m.RunEnd:
+        """A run that was ordered, and can never start: what it was to use is somebody else's."""
+        end = m.RunEnd(run, RESCINDED, now)
+        self.started[run], self.results[run], self.ended[run] = host, RESCINDED, (host, end)
+        return end
+
     def used(self, host: Key) -> Resources:
         """The resources of all that really runs on a machine."""
         total = Resources()
@@ -259,6 +266,6 @@ def _chance(run: str, what: str) -> float:
     return zlib.crc32(f"{what}/{run}".encode()) / 2**32
 
 
-def machine_report(host: Key, message: Message) -> Envelope:
+def machine_report(host: Key, message: Message, *, of: Key = MACHINE_BACKEND) -> Envelope:
     """A report of a machine to its host."""
-    return Envelope(host, message, sender=MACHINE_BACKEND)
+    return Envelope(host, message, sender=of)

@@ -52,8 +52,9 @@ def measure_slack(storm: Storm, action: StormAction) -> None:
 
 
 def _report(storm: Storm, host: Key, *, slack: int | None) -> None:
+    address = cluster_of(storm).backend.address
     for daemon in [*storm.world.living()][:1]:
-        daemon.region.tell((machine_report(host, SlackReported(slack)),))
+        daemon.region.tell((machine_report(host, SlackReported(slack), of=address),))
 
 
 def _end(storm: Storm, host: Key) -> None:

@@ -21,6 +21,7 @@ from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import LEVEL_SLACK, SLICE_SIZE
 from peloton.chaos.cluster import (
+    agents,
     changing,
     displacing,
     everywhere,
@@ -122,6 +123,7 @@ class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     level: int = 0  # the feature level at the start
     embedded: bool = False  # one daemon with a store of its own
     quarantine_after: int = 0  # failures of a host; 0: never
+    outside: bool = False  # the machines exist once, as those of a Mesos cluster
 
 
 class Played(NamedTuple):
@@ -154,8 +156,9 @@ def sort_of(error: Exception) -> str:
     return f"{type(error).__name__} {first}" if is_rule else type(error).__name__
 
 
-def draw(seed: int) -> ClusterPlan:
-    """The plan of a seed: first which faults, then their strengths, then their times."""
+def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
+    """The plan of a seed: first which faults, then their strengths, then their times; `outside`:
+    over a cluster of agents, whatever the seed says."""
     chance = random.Random(f"{seed} plan")
     storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
     names = [*some_of(chance, [name for name in ALL_FAULTS if name not in APART])]
@@ -198,10 +201,11 @@ def draw(seed: int) -> ClusterPlan:
         level=level,
     )
     if any(action.name in quarantining.WORK for action in actions):
-        hosts = max(plan.hosts, quarantining.HOSTS_MIN)
-        after = quarantining.QUARANTINED_AFTER
+        after, hosts = quarantining.QUARANTINED_AFTER, max(plan.hosts, quarantining.HOSTS_MIN)
         plan = changed(plan, hosts=hosts, quarantine_after=after)
-    return alone(plan) if random.Random(f"{seed} alone").random() < ALONE_SHARE else plan
+    if random.Random(f"{seed} alone").random() < ALONE_SHARE:
+        return alone(plan)
+    return agents.over_agents(plan, plan.level) if outside or agents.is_drawn(seed) else plan
 
 
 def _needed(actions: list[StormAction], level: int) -> int:
@@ -273,6 +277,7 @@ class StormRun:
             host_capacity=gpu_work.capacity(plan.actions) + overcommit.slack_of(plan.actions),
             level=plan.level,
             embedded=plan.embedded,
+            outside=plan.outside,
             twice=plan.seed % TWICE_EVERY == 0,
             preemption=PreemptionPolicy(
                 sustained_s=lending.GIVEN_BACK_AFTER_S,
@@ -363,7 +368,9 @@ def smaller(plan: ClusterPlan) -> Iterator[ClusterPlan]:
             yield changed(plan, hosts=hosts)
     if plan.failing:
         yield changed(plan, failing=0.0)
-    if plan.level:
+    if plan.outside:
+        yield changed(plan, outside=False)
+    elif plan.level:
         yield changed(plan, level=0)
     if plan.checkpoint_bytes_min < CHECKPOINTS[-1]:
         yield changed(plan, checkpoint_bytes_min=CHECKPOINTS[-1])
