@@ -130,6 +130,22 @@ def test_there_is_no_estimate_before_anything_ended_and_one_after() -> None:
     assert "and the 8 before it" in later.basis
 
 
+def test_nothing_is_foreseen_for_what_all_hosts_together_have_no_room_for() -> None:
+    found = tree(a=config("a", limit=100))
+    found.put(ROOT, old=found.pools[ROOT], new=root(4))
+    found.releases.note(0.0, up=found.up)
+    put(found, "holds/0/0", lot(A, 4))
+    admit(found)
+    put(found, "w/0/0", lot(A, 1, arrived=1.0))
+    put(found, "holds/0/0", lot(A, 1, 3))
+    found.releases.note(100.0, up=found.up)
+    put(found, "holds/0/0", lot(A, 4, 3))
+    found.put(ROOT, old=found.pools[ROOT], new=root(0))
+    outlook = waits(found, "w/0/0", 100.0).outlook
+    assert outlook is not None and outlook.after_s is None
+    assert outlook.basis == "the hosts that are up have 0 cpu in all: others have to come"
+
+
 def test_a_steady_rate_is_found_whatever_its_age_and_forgotten_in_the_end() -> None:
     releases = Releases()
     above = [A, ROOT]

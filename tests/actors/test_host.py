@@ -13,10 +13,11 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
 from peloton.actors.host.facts import ProcessesStarted
+from peloton.actors.host.folds import folded
 from peloton.actors.host.goals import POLL_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import HOLDING, RUN_TABLE, RunEvent, RunPhase, RunStep
-from peloton.actors.host.state import Host, HostStates, folded
+from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
 from peloton.actors.task.messages import End, RunOutcome

@@ -15,6 +15,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
+from peloton.actors.host.folds import folded
 from peloton.actors.host.foreign_names import (
     foreign_crowd,
     foreign_number,
@@ -28,7 +29,7 @@ from peloton.actors.host.inventory.decide import list_hosts
 from peloton.actors.host.inventory.messages import ListHosts
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.ledger import RunPhase
-from peloton.actors.host.state import Host, Maintenance, folded
+from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import HOST_MAINTENANCE, pod_id
 from peloton.placement import filters

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host import view
+from peloton.actors.host.folds import EVOLVE, folded
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import Ledger, RunPhase, RunSet, ledger_of
 from peloton.actors.host.reports import list_runs
-from peloton.actors.host.state import EVOLVE, Host, folded
+from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id

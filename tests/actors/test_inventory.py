@@ -11,10 +11,10 @@ import pytest
 
 from peloton.actors.host.hold_messages import TaskHold
 from peloton.actors.host.inventory.decide import list_hosts, report, snapshot
-from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts
+from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts, is_troubled
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.inventory_feeds import InventoryFeeds
@@ -155,6 +155,16 @@ def test_hosts_are_listed_by_name() -> None:
         ("host/a", "LOST"),
         ("host/b", "UP"),
     ]
+
+
+def test_hosts_in_trouble_are_told_apart() -> None:
+    drains = msgspec.structs.replace(host(), maintenance=Maintenance.DRAINING)
+    states = {state.name.lower(): host(state) for state in HostStates}
+    index = hosts(drains=drains, **states)
+    asked = ListHosts(troubled=True)
+    views = list_hosts(Inventory(), asked, At(now=0.0, key=ME, index=index))
+    assert [view.summary.host for view in views] == ["host/drains", "host/lost", "host/unreachable"]
+    assert all(is_troubled(view) for view in views)
 
 
 def test_hosts_held_for_tasks_are_found_by_the_tasks() -> None:

@@ -19,7 +19,7 @@ from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceGone, SliceOpen, SliceTally, Tally
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig, effective
 from peloton.actors.job.state import Job
-from peloton.actors.job.totals import has_begun, job_state_of
+from peloton.actors.job.totals import Ending, has_begun, job_state_of
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.core.turn import TurnOutcome, take_turn
@@ -78,6 +78,19 @@ def test_killing_stays_until_the_end(counts: dict[str, int], state: JobStates) -
     over = state in (JobStates.SUCCEEDED, JobStates.FAILED, JobStates.KILLED)
     expected = state if over else JobStates.KILLING
     assert job_state_of(counts, 3, known=JobStates.KILLING) == expected
+
+
+@pytest.mark.parametrize(("counts", "state"), N3)
+def test_a_service_that_was_stopped_ends_as_killed(
+    counts: dict[str, int], state: JobStates
+) -> None:
+    """Its runs may end by themselves just before they are killed."""
+    over = state in (JobStates.SUCCEEDED, JobStates.FAILED, JobStates.KILLED)
+    expected = JobStates.KILLED if over else JobStates.KILLING
+    found = job_state_of(counts, 3, known=JobStates.KILLING, ends=Ending.KILLED)
+    assert found == expected
+    again = job_state_of(counts, 3, known=JobStates.RUNNING, ends=Ending.NEVER)
+    assert again == (JobStates.RUNNING if counts.get("RUNNING") else JobStates.PENDING)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.folds import folded
 from peloton.actors.host.inventory.messages import (
     LEVEL_HOST_POOLS,
     LEVEL_UNREAD,
@@ -25,7 +26,7 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.moving import arrived
 from peloton.actors.host.reports import held_runs, list_runs
-from peloton.actors.host.state import Host, HostStates, configuration, folded
+from peloton.actors.host.state import Host, HostStates, configuration
 from peloton.runtime.vocabulary import (
     SENDER,
     At,
@@ -71,7 +72,7 @@ def host_appeared(host: Host, message: m.HostAppeared, at: At) -> Decision:
     if host.removed or configured != configuration(host):
         facts = (configured,)
     if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
-        facts = (*facts, f.HostReachable())
+        facts = (*facts, f.HostReachable(at=at.now))
     sends = (list_runs(folded(host, facts), at),)
     return Decision(facts=facts, sends=sends, because="the host is present")
 
@@ -82,7 +83,8 @@ def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
         message.capacity, message.labels, message.backend, message.ports, m.UNREACHABLE_TIMEOUT_S
     )
     request = Send(message.backend, m.ListRuns(at.key, at.epoch, (), at.now))
-    return Decision((configured, f.HostReachable()), (request,), because="the host appeared")
+    reached = f.HostReachable(at=at.now)
+    return Decision((configured, reached), (request,), because="the host appeared")
 
 
 def set_pool(host: Host, message: m.SetHostPool, at: At) -> Decision:

@@ -28,6 +28,7 @@ from peloton.actors.host.configuring import (
 )
 from peloton.actors.host.container_messages import ContainersReported, ContainersSeen
 from peloton.actors.host.devices import devices_told
+from peloton.actors.host.folds import folded
 from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.granting import Granted, granted
 from peloton.actors.host.health import health_reported, health_seen
@@ -54,11 +55,12 @@ from peloton.actors.host.reports import (
     host_left,
     recheck_backend,
     runs_started,
+    start_order,
     unreachable,
 )
 from peloton.actors.host.slack import slack_measured
 from peloton.actors.host.slack_messages import SlackReported
-from peloton.actors.host.state import Host, Maintenance, folded
+from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.task_holds import (
     TASK_LAUNCHED,
     ended_holds,
@@ -103,7 +105,7 @@ def _start_again(host: Host, some: RunSet, *, at: At) -> Send:
         m.StartRun(name, volumes.as_made(host, some.spec, run=name), some.ports, told)
         for name in names_of(at.sender, some.members.raw, run=some.run)
     )
-    return Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
+    return start_order(host, starts, at)
 
 
 def _grant(
@@ -129,9 +131,8 @@ def _grant(
         made = volumes.volumes_given(host, spec, members=some, crowd=crowd, at=at)
         facts = (accepted, *given, *made, *over)
         starts = _starts(host, message, at=at, found=found)
-        order = Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper))
         # The task hears of its run when the process has started; `Accepted` is for repeats.
-        sends = (order,)
+        sends = (start_order(host, starts, at),)
     refused = members - some
     if refused:
         facts = (*facts, f.RunsRefused(at.sender, refused, message.run, reason))

@@ -122,18 +122,22 @@ class HostUnreachable(Fact, frozen=True, gc=False, array_like=True):
 class HostReachable(Fact, frozen=True, gc=False, array_like=True):
     """The backend answers; the host is reconciling until the ledger has been compared.
 
-    `text` says why it cannot be compared with this backend, where that is known.
+    `text` says why it cannot be compared with this backend, where that is known; `at`: since when,
+    where it was out of reach until then.
     """
 
     text: str = ""
+    at: float = 0.0
 
 
 class HostReconciled(Fact, frozen=True, gc=False, array_like=True):
-    """Ledger and backend agree. `keeper` is the identity of the keeper it was compared with."""
+    """Ledger and backend agree. `keeper` is the identity of the keeper it was compared with, and
+    `incarnation` that of the machine, where it has one and all runs were judged."""
 
     keeper: str = ""
     keeper_at: str = ""
     at: float = 0.0
+    incarnation: str = ""
 
 
 class HostLost(Fact, frozen=True, gc=False, array_like=True):

@@ -24,6 +24,7 @@ from peloton.actors.host.foreign_names import foreign_crowd, foreign_number, hel
 from peloton.actors.host.granting import NO_PORT
 from peloton.actors.host.ledger import NO_SETS, RunEvent, RunStep, names_of, pick_ports, step
 from peloton.actors.host.maintenance import no_host
+from peloton.actors.host.reports import start_order
 from peloton.actors.host.state import Host
 from peloton.actors.host.task_holds import TASK_LAUNCHED, alive, ended_holds, room_beside
 from peloton.actors.resources import Resources
@@ -66,9 +67,8 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
         facts.append(accepted)
         facts += [f.DevicesGiven(crowd, _ONE, run, own)] if own else []
         starts.append(m.StartRun(name, spec, ports, told))
-    order = m.StartRuns(at.key, at.epoch, tuple(starts), host.keeper)
     reply = hm.ForeignLaunched(tuple(each.run for each in starts))
-    sends = (Send(host.backend, order),)
+    sends = (start_order(host, tuple(starts), at),)
     return Decision(facts=tuple(facts), sends=sends, reply=reply, because="launched on a hold")
 
 

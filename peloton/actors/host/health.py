@@ -1,8 +1,6 @@
-"""The health of a host's runs: what its backend is to check, and whom changes concern.
+"""The health of a host's runs: what its backend is to check, and what it tells of that.
 
-Turns reports into messages to tasks, one for all members with the same change, and their answers
-into confirmations. It keeps nothing: a change that gets lost on the way is reported again. Must not
-decide what becomes of a run that is not well; its task does.
+Must not decide what becomes of a run that is not well; its task does.
 """
 
 from __future__ import annotations
@@ -14,10 +12,11 @@ from peloton.actors.host.health_messages import (
     HealthSeen,
     RunHealth,
 )
-from peloton.actors.host.ledger import RunPhase, names_of
+from peloton.actors.host.ledger import RunPhase
+from peloton.actors.host.run_news import RunNews
 from peloton.actors.host.state import Host
 from peloton.actors.task.health_messages import HealthChanged
-from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send
+from peloton.runtime.vocabulary import At, Decision
 
 _CHECKED = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED))
 
@@ -31,24 +30,7 @@ def checked_sets(host: Host) -> tuple[CheckedSet, ...]:
     )
 
 
-def health_reported(host: Host, message: HealthReported, at: At) -> Decision:
-    """Pass changes on; those of runs that are not checked any more concern nobody."""
-    changes: dict[tuple[Key, HealthChanged], int] = {}
-    nobody: dict[int, list[str]] = {}
-    for change in message.runs:
-        found = host.runs.find(change.run)
-        if found is None or found.of.phase not in _CHECKED:
-            nobody.setdefault(change.number, []).append(change.run)
-        elif found.of.phase == RunPhase.STARTED:  # else its start is reported first
-            name = found.crowd, _told(change, run=found.of.run)
-            changes[name] = changes.get(name, 0) | 1 << found.member
-    sends = [Send(crowd, told, Bits(raw)) for (crowd, told), raw in changes.items()]
-    for number, runs in nobody.items():
-        sends.append(Send(host.backend, HealthNoted(at.key, tuple(runs), number)))
-    return Decision(sends=tuple(sends))
-
-
-def _told(change: RunHealth, *, run: int) -> HealthChanged:
+def _told(change: RunHealth, run: int) -> HealthChanged:
     return HealthChanged(
         run,
         change.number,
@@ -63,9 +45,19 @@ def _told(change: RunHealth, *, run: int) -> HealthChanged:
     )
 
 
+_NEWS = RunNews(
+    _told,
+    HealthNoted,
+    known=_CHECKED,
+    passed=frozenset((RunPhase.STARTED,)),  # of others the start is reported first
+)
+
+
+def health_reported(host: Host, message: HealthReported, at: At) -> Decision:
+    """Runs are well or not, or ready or not."""
+    return _NEWS.reported(host, message.runs, at)
+
+
 def health_seen(host: Host, message: HealthSeen, at: At) -> Decision:
-    """Tell the backend that it need not repeat the change."""
-    assert at.members is not None and at.sender is not None
-    names = names_of(at.sender, at.members.raw, run=message.run)
-    noted = HealthNoted(at.key, tuple(names), message.number)
-    return Decision(sends=(Send(host.backend, noted),))
+    """Tasks know of it."""
+    return _NEWS.seen(host, message, at)

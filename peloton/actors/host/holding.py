@@ -10,8 +10,9 @@ from __future__ import annotations
 from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
+from peloton.actors.host.folds import folded
 from peloton.actors.host.maintenance import no_host
-from peloton.actors.host.state import Host, folded
+from peloton.actors.host.state import Host
 from peloton.actors.host.task_holds import alive
 from peloton.placement.filters import SUITS, suits
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused

@@ -50,6 +50,7 @@ from peloton.actors.host.facts import (
     VolumesGiven,
     VolumesGone,
 )
+from peloton.actors.host.folds import EVOLVE
 from peloton.actors.host.goals import deadline, pursue, recall_s
 from peloton.actors.host.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.inventory.messages import (
@@ -61,7 +62,7 @@ from peloton.actors.host.inventory.messages import (
 from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.slack_messages import SLACK_MESSAGES
-from peloton.actors.host.state import EVOLVE, Host
+from peloton.actors.host.state import Host
 from peloton.actors.host.use_messages import LEVEL_USE, USE_MESSAGES
 from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
 from peloton.runtime.vocabulary import At, Decision, Key, Kind

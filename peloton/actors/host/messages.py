@@ -18,6 +18,9 @@ from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.known_runs import KnownRun as KnownRun
 from peloton.actors.host.known_runs import KnownSet as KnownSet
+from peloton.actors.host.roster_messages import PORTS_DEFAULT as PORTS_DEFAULT
+from peloton.actors.host.roster_messages import AddHost as AddHost
+from peloton.actors.host.roster_messages import RemoveHost as RemoveHost
 from peloton.actors.host.secret_refs import SecretRef as SecretRef
 from peloton.actors.host.secret_refs import clash as clash
 from peloton.actors.host.use_messages import SetUse
@@ -29,8 +32,6 @@ from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Constraint, Label, port_label
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value
 
-PORTS_DEFAULT = (31000, 32000)
-"""First, and one past the last, of the ports that a host picks from."""
 UNREACHABLE_TIMEOUT_S = 60.0
 LEVEL_SETS = 1
 """The feature level from which runs are stored, and listed, as sets of members."""
@@ -250,6 +251,7 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     `sets` are more runs that are running: only in an answer to a request that has sets.
     `started` is when the processes of `running` started, one time for each, if the backend knows;
     0 for a run whose process has not.
+    `incarnation` names the machine behind the host, where another one may have the same name later.
     """
 
     running: tuple[str, ...]
@@ -259,6 +261,7 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     keeper_at: str = ""
     sets: tuple[RunningSet, ...] = ()
     started: tuple[float, ...] = ()
+    incarnation: str = ""
 
 
 # ---- to the backend ----
@@ -298,13 +301,15 @@ class StartRuns(Message, frozen=True, gc=False, array_like=True):
     """Host to backend: start these; a run that is known already is left as it is.
 
     `keeper` is the identity of the keeper that has the runs of this host: any other one must not
-    start them, because the host will look for them at this one.
+    start them, because the host will look for them at this one. No more must another `incarnation`
+    of the machine than that which the host was compared with.
     """
 
     host: Key
     epoch: int
     runs: tuple[StartRun, ...]
     keeper: str = ""
+    incarnation: str = ""
 
 
 class StopRuns(Message, frozen=True, gc=False, array_like=True):
@@ -343,22 +348,6 @@ class PingBackend(Message, frozen=True, gc=False, array_like=True):
     """Host to backend: are you available? Answered with `BackendUp`, or `BackendDown` and why."""
 
     host: Key
-
-
-class AddHost(Message, frozen=True, gc=False, array_like=True):
-    """Operator to a backend with configured hosts: add this machine. Refused in a fleet."""
-
-    host: Key
-    capacity: Resources
-    labels: tuple[Label, ...] = ()
-    ports: tuple[int, int] = PORTS_DEFAULT
-
-
-class RemoveHost(Message, frozen=True, gc=False, array_like=True):
-    """Operator to a backend with configured hosts: remove this machine. Refused in a fleet."""
-
-    host: Key
-    text: str = ""
 
 
 class GetHost(Query, frozen=True, gc=False, array_like=True):

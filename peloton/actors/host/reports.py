@@ -29,16 +29,14 @@ Nor may the list of another keeper be applied than the one that has the runs:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
+from peloton.actors.host.comparing import ListWords, compared_with, not_started, running_of
 from peloton.actors.host.devices import devices_told
 from peloton.actors.host.ends import (
-    Ends,
-    LateStarts,
     Starts,
     add_starts,
     all_ended,
@@ -65,11 +63,12 @@ from peloton.actors.host.ledger import (
 from peloton.actors.host.state import Host, HostStates, Maintenance, lost_outcome
 from peloton.actors.host.use import use_again, use_changed
 from peloton.actors.host.volumes import as_made, is_removing, removals
-from peloton.actors.task import messages as t
-from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send, counted
+from peloton.runtime.vocabulary import At, Decision, Due, Key, Refused, Send, counted
 
 STOP_GRACE_S = 30.0
 BACKEND_UP = "backend is up"
+UNNAMED = "?"
+"""In place of the incarnation of a machine that was compared without its name."""
 
 
 def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
@@ -115,7 +114,8 @@ def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
 def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     """Compare the ledger with all that the backend knows; afterwards the host is up.
 
-    - accepted, not listed: the order was lost, and is sent again (known runs ignore it);
+    - accepted, not listed: the order was lost, and is sent again (known runs ignore it); but the
+      run is lost where the list is of another incarnation of the machine than the last one;
     - started, not listed: the run is lost;
     - listed, not in the ledger: nobody owns it, so it is killed, and the host is not up before it
       is gone, because it still uses resources that are free according to the ledger.
@@ -128,18 +128,21 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
         return Decision(because="a list from before the backend went away")
     if host.keeper and message.keeper and host.keeper != message.keeper:
         return _other_keeper(host, message, at)
-    running, strange = _running(message)
+    running, strange = running_of(message)
     ends = held_ends(host, message.ends, at)
     ended, _ = by_crowd(end.run for end in message.ends)
     late = late_starts(message.running, message.started, now=at.now)
-    told = _Listed(running, ended, late, _not_started(message))
-    compared = _compared(message, host, told=told)
+    told = ListWords(running, ended, late, not_started(message))
+    compared = compared_with(message, host, told=told)
     orphans = [*strange, *_unowned(host, running)]
     all_ends = joined(ends, compared.missing)
-    facts = _reconciled(host, message, now=at.now, agreed=not orphans and compared.all)
-    facts = (*facts, *started_facts(compared.started, now=at.now), *ended_facts(all_ends))
+    reconciled = _reconciled(host, message, now=at.now, agreed=not orphans and compared.all)
+    facts = (*reconciled, *started_facts(compared.started, now=at.now), *ended_facts(all_ends))
     sends = (*start_reports(compared.started), *end_reports(all_ends))
-    orders = _orders(host, at, again=compared.again, stops=(*compared.kills, *orphans))
+    there = replace(host, incarnation=_incarnation(host, reconciled))
+    # What is started at a machine that is not journaled is not missed at the next one.
+    again = compared.again if message.incarnation in ("", there.incarnation) else []
+    orders = _orders(there, at, again=again, stops=(*compared.kills, *orphans))
     if message.ends:
         forget = tuple(end.run for end in message.ends)
         orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, forget)))
@@ -149,86 +152,28 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     return Decision(facts=facts, sends=(*sends, *orders), because=because)
 
 
-def _running(message: m.RunsListed) -> tuple[NamedRuns, list[str]]:
-    """What a list names as running, and names of it that are no run's of a task."""
-    running, strange = by_crowd(message.running)
-    for some in message.sets:
-        name = (some.crowd, some.run)
-        running[name] = running.get(name, 0) | some.members.raw
-    return running, strange
+def _reconciled(
+    host: Host, message: m.RunsListed, *, now: float, agreed: bool
+) -> tuple[f.HostReconciled, ...]:
+    """Also for a host that is up and has not journaled its keeper yet, as in an earlier version, or
+    the incarnation of its machine; that only once all of its runs were judged by its list.
 
-
-def _not_started(message: m.RunsListed) -> NamedRuns:
-    """Runs of the list of which a process is yet to start."""
-    if not message.started or min(message.started):
-        return {}
-    times = zip(message.running, message.started, strict=True)
-    return by_crowd(name for name, time in times if not time)[0]
-
-
-class _Listed(NamedTuple):
-    """What a list says, by crowd and run: what is there, and of that what has not started."""
-
-    running: NamedRuns
-    ended: NamedRuns
-    late: LateStarts
-    waiting: NamedRuns
-
-
-class _Compared(NamedTuple):
-    """What a list implies for the runs in the ledger, and whether it could be applied to all."""
-
-    again: list[tuple[Key, RunSet]]
-    missing: Ends
-    started: Starts
-    kills: list[str]
-    all: bool
-
-
-def _compared(message: m.RunsListed, host: Host, *, told: _Listed) -> _Compared:
-    outcome = lost_outcome("the backend does not know the run any more")
-    again: list[tuple[Key, RunSet]] = []
-    missing: Ends = {}
-    started: Starts = {}
-    kills: list[str] = []
-    skipped = False
-    for crowd, some in host.runs.sets():
-        if some.phase == RunPhase.HELD:
-            continue  # the backend does not know it yet
-        raw, name = some.members.raw, (crowd, some.run)
-        listed = raw & told.running.get(name, 0)
-        unlisted = raw & ~listed & ~told.ended.get(name, 0)
-        if unlisted and message.asked_at <= host.proof_from and some.phase != RunPhase.ACCEPTED:
-            # Its start may have been noted since the list was requested: the next list tells.
-            skipped, unlisted = True, 0
-        if unlisted and some.since >= message.asked_at:
-            # Accepted when the list was requested or later: the list may be older. An owner that
-            # takes over in the instant of its predecessor's last frame has such a run, and the
-            # order to start it may be lost: the host stays reconciling and compares again.
-            skipped, unlisted = True, 0
-        if listed:
-            do = step(some, RunEvent.LISTED)
-            begun = listed & ~told.waiting.get(name, 0)
-            if do == RunStep.STARTED and begun:
-                add_starts(started, crowd, of=some, raw=begun, late=told.late)
-            elif do == RunStep.KILL_AGAIN:
-                kills += names_of(crowd, listed, run=some.run)
-        if unlisted:
-            do = step(some, RunEvent.UNLISTED)
-            if do == RunStep.START_AGAIN:
-                again.append((crowd, replace(some, members=Bits(unlisted))))
-            elif do == RunStep.LOST:
-                lost = (crowd, t.Ended(some.run, outcome))
-                missing[lost] = missing.get(lost, 0) | unlisted
-    return _Compared(again, missing, started, kills, all=not skipped)
-
-
-def _reconciled(host: Host, message: m.RunsListed, *, now: float, agreed: bool) -> tuple[Fact, ...]:
-    """Also for a host of an earlier version that is up and has not journaled its keeper yet."""
-    adopts = host.state == HostStates.UP and bool(message.keeper) and not host.keeper
-    if adopts or (agreed and host.state == HostStates.RECONCILING):
-        return (f.HostReconciled(message.keeper, message.keeper_at, now),)
+    A list without a name, of a host that had one, comes from a daemon of an earlier version: no
+    machine is known to be that one, so the next one that names itself counts as another.
+    """
+    # An older list does not name what was given up while the host was out of reach, and runs on.
+    agreed = agreed and message.asked_at >= host.reached_at
+    named = message.incarnation or (UNNAMED if host.incarnation else "")
+    keeper, incarnation = message.keeper, named if agreed else ""
+    adopts = bool(keeper and not host.keeper) or incarnation not in ("", host.incarnation)
+    if adopts and host.state == HostStates.UP or agreed and host.state == HostStates.RECONCILING:
+        return (f.HostReconciled(keeper, message.keeper_at, now, incarnation),)
     return ()
+
+
+def _incarnation(host: Host, reconciled: tuple[f.HostReconciled, ...]) -> str:
+    """Of the machine that is journaled with these facts."""
+    return reconciled[0].incarnation or host.incarnation if reconciled else host.incarnation
 
 
 def _other_keeper(host: Host, message: m.RunsListed, at: At) -> Decision:
@@ -263,7 +208,7 @@ def _unowned(host: Host, running: NamedRuns) -> list[str]:
 
 def _clean_up(host: Host, message: m.RunsListed, at: At) -> tuple[Send, ...]:
     """End, and have forgotten, whatever a removed machine still runs; and volumes to be deleted."""
-    running, strange = _running(message)
+    running, strange = running_of(message)
     names = [
         name for (crowd, run), raw in running.items() for name in names_of(crowd, raw, run=run)
     ]
@@ -292,7 +237,7 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     """The backend is available: request the list of its runs."""
     if host.removed:
         return recheck_backend(host, m.RecheckBackend(), at)
-    facts = (f.HostReachable(),) if host.state != HostStates.RECONCILING else ()
+    facts = (f.HostReachable(at=at.now),) if host.state != HostStates.RECONCILING else ()
     return Decision(
         facts=facts, sends=(list_runs(host, at), *use_again(host, at)), because=BACKEND_UP
     )
@@ -372,6 +317,12 @@ def _names(crowd: Key, some: RunSet) -> list[str]:
     return names_of(crowd, some.members.raw, run=some.run)
 
 
+def start_order(host: Host, starts: tuple[m.StartRun, ...], at: At) -> Send:
+    """The order to start these, for nobody but whoever the ledger was compared with."""
+    order = m.StartRuns(at.key, at.epoch, starts, host.keeper, host.incarnation)
+    return Send(host.backend, order)
+
+
 def _orders(
     host: Host, at: At, *, again: list[tuple[Key, RunSet]], stops: tuple[str, ...]
 ) -> tuple[Send, ...]:
@@ -388,7 +339,7 @@ def _orders(
             if some.spec
             for name in _names(crowd, some)
         )
-        orders = (Send(host.backend, m.StartRuns(at.key, at.epoch, starts, host.keeper)),)
+        orders = (start_order(host, starts, at),)
     if stops:
         order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
         orders = (*orders, Send(host.backend, order))

@@ -60,6 +60,8 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     declared: int | None = None
     volumes: immutables.Map[str, HostVolume] = immutables.Map()
     use: UseAtBackend = UseAtBackend()
+    incarnation: str = ""
+    reached_at: float = 0.0
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

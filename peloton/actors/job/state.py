@@ -30,7 +30,7 @@ from peloton.actors.job.record import SliceReport, awaited_of, counts_of, defaul
 from peloton.actors.job.record import known_uses as known_uses
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.totals import TERMINAL_JOB_STATES, began, job_state_of
+from peloton.actors.job.totals import TERMINAL_JOB_STATES, Ending, began, job_state_of
 from peloton.actors.job.volume_sizes import configs_of, sizes_with
 from peloton.actors.job.workflow.folds import (
     WORKFLOW_EVOLVE,
@@ -124,6 +124,10 @@ def _confirmed(job: Job, number: int) -> Job:
     return replace(job, confirmed=confirmed, overrides=overrides, restarts=restarts)
 
 
+def _end_of_service(job: Job) -> Ending:
+    return Ending.KILLED if job.is_stopped else Ending.NEVER
+
+
 def _tallied(job: Job, fact: f.JobTallied) -> Job:
     spec = job.spec
     assert spec is not None
@@ -153,7 +157,7 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
         0 if spec.inventories else spec.instances,
         known=job.state,
         controller=controller,
-        endless=spec.is_service and not job.is_stopped,
+        ends=_end_of_service(job) if spec.is_service else Ending.AS_ITS_RUNS,
     )
     if awaited and state in TERMINAL_JOB_STATES:
         state = JobStates.KILLING if job.goal == JobGoals.KILLED else JobStates.PENDING

@@ -6,6 +6,7 @@ first match wins. Must not need single instances: a tally has only counts.
 
 from __future__ import annotations
 
+import enum
 import itertools
 import math
 from collections.abc import Iterable, Mapping
@@ -48,21 +49,29 @@ def by_version(tallies: Iterable[Tally]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(sums.items()))
 
 
+class Ending(enum.Enum):
+    """How a job ends once all that it has ended."""
+
+    AS_ITS_RUNS = 1
+    NEVER = 2  # a service, of which some instances are to run: what has ended of it begins anew
+    KILLED = 3  # a service that was stopped, whatever its runs made of their end
+
+
 def job_state_of(
     counts: Mapping[str, int],
     instances: int,
     *,
     known: JobStates,
     controller: str = "",
-    endless: bool = False,
+    ends: Ending = Ending.AS_ITS_RUNS,
 ) -> JobStates:
     """The job's state. `controller` is the state of instance 0 where it decides the end.
 
     `instances`: 0 of a daemon job, which has as many as there are hosts.
-    `endless`: a service, of which some instances are to run: what has ended of it begins anew. The
-    original calls it FAILED or SUCCEEDED while all of them are between two runs.
+    The original calls a service FAILED or SUCCEEDED while all of its instances are between two
+    runs.
     """
-    if endless:
+    if ends == Ending.NEVER:
         return JobStates.RUNNING if counts.get("RUNNING", 0) else JobStates.PENDING
     if not instances:
         # A daemon job that was stopped. Its slices have told what they had, or are awaited.
@@ -74,6 +83,8 @@ def job_state_of(
         return JobStates.KILLING if known == JobStates.KILLING else JobStates.INITIALIZED
     # Those that are to be removed are more than the spec says.
     state = _by_counts(counts, there, known=known)
+    if ends == Ending.KILLED and state in TERMINAL_JOB_STATES:
+        return JobStates.KILLED
     if state not in TERMINAL_JOB_STATES or not controller:
         return state
     if controller == "SUCCEEDED":

@@ -222,6 +222,9 @@ def _outlook(
     after_s, basis = 0.0, ""
     for short in _shortfalls(tree, found.pool, need=need):
         kind = Resources.KINDS[short.kind]
+        if short.pool == ROOT and tree.unit(key).need.amounts()[short.kind] > _whole(tree, short):
+            has = f"{_shown(kind, _whole(tree, short))} {kind}"
+            return Outlook(None, f"the hosts that are up have {has} in all: others have to come")
         where = "the cluster" if short.pool == ROOT else f"pool {tree.path(short.pool)}"
         rate = tree.releases.rate(short.pool, short.kind, now=now, up=tree.up)
         if rate is None:
@@ -236,6 +239,11 @@ def _outlook(
                 f"about {max(rate.tasks, 1):.0f} tasks"
             )
     return Outlook(after_s, basis or "nothing is missing: it is its turn")
+
+
+def _whole(tree: PoolsAndReleases, short: MissingRoom) -> int:
+    """What the pool may have of that kind, in use or not."""
+    return tree.limit(short.pool).amounts()[short.kind]
 
 
 def _scaled(ahead: QueueAhead, position: int) -> Resources:

@@ -98,6 +98,8 @@ def _limit(tree: Tree, config: PoolConfig) -> Refused | Unavailable | None:
                 f"resource {kind}: limit {amount(limit):g} exceeds "
                 f"limit {amount(above):g} of parent {tree.path(config.parent)}"
             )
+            if config.parent == ROOT:
+                text += ", which is what all hosts have together"
             return Refused(INVALID, text, f"config.resources[{kind}].limit")
     return None
 

@@ -25,6 +25,7 @@ from peloton.actors.host.inventory.messages import (
     MakeHostPool,
     MoveHostPool,
     OpenInventory,
+    is_troubled,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
@@ -117,7 +118,8 @@ def _why(host: Host) -> str:
 def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:
     """Every host of the shard that was asked for, by name."""
     hosts: Hosts = at.index
-    keys = hosts.held_for(query.tasks) if query.tasks else hosts.hosts
+    asked = hosts.held_for(query.tasks) if query.tasks else hosts.hosts
+    keys = [key for key in asked if not query.troubled or is_troubled(hosts.hosts[key])]
     labels = query.labels and _tells_labels(at)
     return tuple(_view(key, hosts.hosts[key], labels=labels) for key in sorted(keys))
 

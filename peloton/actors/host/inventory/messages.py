@@ -14,7 +14,7 @@ from peloton.actors.host.inventory.follow_messages import FollowTerms as FollowT
 from peloton.actors.host.inventory.follow_messages import HostsOf as HostsOf
 from peloton.actors.host.inventory.follow_messages import HostsTold as HostsTold
 from peloton.actors.host.inventory.follow_messages import UnfollowHosts as UnfollowHosts
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import HostSummary, SnapshotWanted
@@ -32,11 +32,13 @@ class ListHosts(Query, frozen=True, gc=False, array_like=True):
     """Every host of the shard, as `HostView`; with names of tasks, only those held for one of them.
 
     Earlier versions do not know the names, and answer with every host. `labels`: with the labels of
-    the tasks on them, if placers are told these.
+    the tasks on them, if placers are told these. `troubled`: of the same those only that are out of
+    reach, lost or in maintenance, which earlier versions do not tell apart either.
     """
 
     tasks: tuple[str, ...] = ()
     labels: bool = False
+    troubled: bool = False
 
 
 class HostView(Value, frozen=True, gc=False, array_like=True):
@@ -53,6 +55,15 @@ class HostView(Value, frozen=True, gc=False, array_like=True):
     foreign: int = 0  # runs that no task has
     task_holds: tuple[TaskHold, ...] = ()  # for which it is held
     moving: str = ""  # the pool that it joins once it has drained
+
+
+OUT_OF_REACH = frozenset((HostStates.UNREACHABLE, HostStates.LOST))
+"""States of hosts of which nothing is known for now."""
+
+
+def is_troubled(host: Host | HostView) -> bool:
+    """Whether it is out of reach, lost or in maintenance."""
+    return host.state in OUT_OF_REACH or host.maintenance != Maintenance.NONE
 
 
 LEVEL_UNREAD = "this daemon has not read yet that the feature level was raised"
