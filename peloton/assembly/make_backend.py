@@ -43,13 +43,16 @@ def make_backends(
             backend.secrets.read = vault.read
         return [backend]
     if setting.mesos is not None:
-        return [_mesos(one, record, field=field) for field, one in setting.clusters.items()]
+        links = setting.clusters.items()
+        return [_mesos(one, record, field=field, vault=vault) for field, one in links]
     assert setting.simulated is not None
     fates = RunScript(setting.simulated.seed, setting.simulated.duration_s)
     return [SimulatedBackend(names, fates)]
 
 
-def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) -> Backend:
+def _mesos(
+    setting: MesosBackendSettings, record: ClusterRecord, *, field: str, vault: SecretVault | None
+) -> Backend:
     try:
         # Only where it is wanted: pymesos is an extra.
         from peloton.backends.mesos.backend import Framework, MesosBackend
@@ -61,7 +64,7 @@ def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) 
     if setting.batch_by == KEEPER:
         command = setting.executor or default_command()
         keeper = KeeperProgram(command, setting.user, setting.executor_idle_s)
-    return MesosBackend(
+    backend = MesosBackend(
         Framework(
             cluster=setting.name,
             master=setting.master,
@@ -75,3 +78,6 @@ def _mesos(setting: MesosBackendSettings, record: ClusterRecord, *, field: str) 
             keeper=keeper,
         )
     )
+    if vault is not None:
+        backend.secrets.read = vault.read
+    return backend

@@ -40,9 +40,12 @@ def secret_of(file: Path | None, field: str) -> str:
     if file is None:
         return ""
     try:
-        return read_secret_file(file).strip()
+        found = read_secret_file(file).strip()
     except BadSecretFile as error:
         raise CannotStart(f"{field}: {error}") from error
+    if not found:
+        raise CannotStart(f"{field}: {file} is empty")
+    return found
 
 
 def tls_of(found: MesosBackendSettings, *, field: str) -> ssl.SSLContext | None:

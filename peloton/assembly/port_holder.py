@@ -49,6 +49,11 @@ def port_holder(address: Address) -> PortHolder | None:
     return None
 
 
+def command_of(pid: int) -> str:
+    """`minicluster` or `daemon`, if the process is one of them."""
+    return _command(PROC / str(pid))
+
+
 def _listening(port: int) -> Iterator[str]:
     """The inodes of the sockets that listen on a port."""
     for table in ("net/tcp", "net/tcp6"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
 
 from peloton.actors.host.container_messages import (
     ContainersNoted,
@@ -18,16 +17,7 @@ from peloton.actors.host.container_messages import (
 )
 from peloton.actors.task.container_messages import steps_of
 from peloton.actors.task.messages import ContainerEnd
-
-REPEAT_S = 10.0
-"""Between two looks at what nobody has confirmed; it is told again at the second one."""
-
-
-class _Told(NamedTuple):
-    host: str
-    change: RunContainers
-    noted: int = 0  # the highest number that was confirmed
-    looked_at: bool = False
+from peloton.backends.unconfirmed import REPEAT_S, Unconfirmed
 
 
 class ContainerNews:
@@ -36,7 +26,9 @@ class ContainerNews:
 
     def __init__(self, tell: Callable[[str, ContainersReported], None]) -> None:
         self._tell = tell
-        self._last: dict[str, _Told] = {}
+        self._told = Unconfirmed[str, RunContainers]()
+        self._fresh: dict[str, None] = {}  # runs with changes that came after the last look
+        self._noted: dict[str, int] = {}  # of runs: the highest number that was confirmed
         self._expected: dict[str, None] = {}  # runs, and hosts whose list is to come
         self._lock = threading.Lock()
         self.wake_at: float | None = None
@@ -52,43 +44,44 @@ class ContainerNews:
         number = steps_of(containers)
         with self._lock:
             self._expected[run] = None
-            known = self._last.get(run)
-            noted = known.noted if known is not None else 0
-            if number <= noted or (known is not None and number < known.change.number):
+            last = self._told.last(run)
+            if number <= self._noted.get(run, 0) or (last is not None and number < last.number):
                 return
             change = RunContainers(run, number, containers)
-            self._last[run] = _Told(host, change, noted)
+            self._told.put(host, run, change=change)
+            self._fresh[run] = None
         self._tell(host, ContainersReported((change,)))
 
     def noted(self, message: ContainersNoted) -> None:
         """The tasks of these runs know of the change of this number."""
         with self._lock:
             for run in message.runs:
-                known = self._last.get(run)
-                if known is not None:
-                    noted = max(known.noted, message.number)
-                    self._last[run] = known._replace(noted=noted)
+                last = self._told.last(run)
+                if last is None:
+                    continue
+                self._noted[run] = max(self._noted.get(run, 0), message.number)
+                if message.number >= last.number:
+                    self._told.confirm(run)
+                    self._fresh.pop(run, None)
 
     def over(self, what: str) -> None:
         """The run has ended, and what became of its containers is told with that; or the list of
         the host has come."""
         with self._lock:
             self._expected.pop(what, None)
-            self._last.pop(what, None)
+            self._told.drop(what)
+            self._fresh.pop(what, None)
+            self._noted.pop(what, None)
 
     def due(self, now: float) -> None:
         """Tell again what was told before the last look, and was not confirmed."""
         if self.wake_at is not None and now < self.wake_at:
             return
         self.wake_at = now + REPEAT_S if self._expected else None
-        found: dict[str, list[RunContainers]] = {}
         with self._lock:
-            for run, told in self._last.items():
-                if told.noted >= told.change.number:
-                    continue
-                if told.looked_at:
-                    found.setdefault(told.host, []).append(told.change)
-                else:
-                    self._last[run] = told._replace(looked_at=True)
+            for run in self._fresh:  # the answers may be on the way
+                self._told.tell_at(run, now + REPEAT_S)
+            self._fresh.clear()
+            found = self._told.due(now)
         for host, changes in found.items():
             self._tell(host, ContainersReported(tuple(changes)))

@@ -7,25 +7,15 @@ not know how a run is checked.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from peloton.actors.host.health_messages import HealthReported, RunHealth
 from peloton.actors.task.health_messages import TaskHealth
 from peloton.backends.check_progress import Verdict
+from peloton.backends.unconfirmed import Unconfirmed
 from peloton.runtime.vocabulary import Key
-
-REPEAT_S = 10.0
-"""After which a change that nobody has confirmed is told again."""
-
-
-class _Told(NamedTuple):
-    host: Key
-    change: RunHealth
-    noted: bool = False
 
 
 class HealthNews:
@@ -33,14 +23,13 @@ class HealthNews:
     times of day, `first_number` has to be above all numbers of a process before."""
 
     def __init__(self, first_number: int = 0) -> None:
-        self._last: dict[str, _Told] = {}
-        self._due: list[tuple[float, str, int]] = []  # heap: when to tell the change of a number
+        self._told = Unconfirmed[Key, RunHealth]()
         self._number = first_number
 
     @property
     def wake_at(self) -> float | None:
         """When `due` has something next, or would find that it has not."""
-        return self._due[0][0] if self._due else None
+        return self._told.wake_at
 
     def change(self, host: Key, run: str, *, verdict: Verdict, text: str = "", now: float) -> None:
         """A run is well or not: to be told at once. Numbers of a process that follows are higher,
@@ -68,37 +57,29 @@ class HealthNews:
         self._put(host, replace(self._known(run), unready_text=text, ungated=True), now=now)
 
     def _known(self, run: str) -> RunHealth:
-        told = self._last.get(run)
-        return told.change if told is not None else RunHealth(run, 0, False, unknown=True)
+        return self._told.last(run) or RunHealth(run, 0, False, unknown=True)
 
     def _put(self, host: Key, change: RunHealth, *, now: float) -> None:
         self._number = max(self._number + 1, int(now * 1000))
-        self._last[change.run] = _Told(host, replace(change, number=self._number))
-        heapq.heappush(self._due, (now, change.run, self._number))
+        self._told.put(host, change.run, change=replace(change, number=self._number))
+        self._told.tell_at(change.run, now)
 
     def noted(self, runs: Iterable[str], number: int, *, now: float) -> None:
         """Their tasks know of the change of this number."""
         for run in runs:
-            told = self._last.get(run)
-            if told is None:
+            last = self._told.last(run)
+            if last is None:
                 continue
-            noted = told.change.number == number
-            if told.noted and not noted:  # else it is still to be told anyway
-                heapq.heappush(self._due, (now, run, told.change.number))
-            self._last[run] = told._replace(noted=noted)
+            if last.number == number:
+                self._told.confirm(run)
+            elif not self._told.awaits(run):  # else it is still to be told anyway
+                self._told.tell_at(run, now)
 
     def drop(self, run: str) -> None:
         """The run is over, or is to end: nothing is told of it any more."""
-        self._last.pop(run, None)
+        self._told.drop(run)
 
     def due(self, now: float) -> list[tuple[Key, HealthReported]]:
         """What is to be told now, by host; it is due again later, until it is confirmed."""
-        found: dict[Key, list[RunHealth]] = {}
-        while self._due and self._due[0][0] <= now:
-            _, run, number = heapq.heappop(self._due)
-            told = self._last.get(run)
-            if told is None or told.noted or told.change.number != number:
-                continue
-            found.setdefault(told.host, []).append(told.change)
-            heapq.heappush(self._due, (now + REPEAT_S, run, number))
+        found = self._told.due(now)
         return [(host, HealthReported(tuple(changes))) for host, changes in found.items()]

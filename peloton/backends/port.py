@@ -49,6 +49,10 @@ What a backend must do:
   will not be. A machine that is out of use may leave; that is no reason not to answer.
 - **Identity.** A keeper of runs that outlives the daemon names itself in `RunsListed.keeper`. An
   order of `StartRuns` for another keeper is not obeyed, but answered with a list.
+- **Incarnations.** Where another machine may come under the name of one that is only out of reach,
+  with what runs on it, each has a name of its own, in `RunsListed.incarnation`. What the host had
+  accepted before and the list of another one lacks is lost, not ordered again. An order of
+  `StartRuns` for another incarnation is not obeyed, but answered with `BackendUp`.
 - **Sender.** Every report has the key of its backend as sender: a host ignores reports of another
   backend than its own, and does not change its backend while it holds runs.
 - **Up and down.** `BackendUp` means that the backend of the host is available: sent at the start,

@@ -160,30 +160,34 @@ class SecretsFirst:
             self._thread.start()
 
     def _run(self) -> None:
-        while True:
-            batch = self._taken()
-            if self._closed.is_set():
-                return
-            values = self._values(batch)
-            now = time.monotonic()
-            for one in batch:
-                lacking = any(job not in values.of_jobs for job in one.wanted)
-                ready = _Ready(
-                    one, values.for_order(one.wanted), now + self._pause_s if lacking else now
-                )
-                self._ready.setdefault(one.host, deque()).append(ready)
-            self._act_due(now)
+        while self._goes_on():  # in a call of its own, which leaves no value in a variable
+            pass
 
-    def _taken(self) -> list[_Waiting]:
-        """What has come, once something has, or something that paused is due."""
+    def _goes_on(self) -> bool:
+        """One round; whether there is to be another."""
+        if not self._await():
+            return False
+        with self._change:
+            batch, self._waiting = [*self._waiting], deque()
+        values = self._values(batch)
+        now = time.monotonic()
+        for one in batch:
+            lacking = any(job not in values.of_jobs for job in one.wanted)
+            due = now + self._pause_s if lacking else now
+            ready = _Ready(one, values.for_order(one.wanted), due)
+            self._ready.setdefault(one.host, deque()).append(ready)
+        self._act_due(now)
+        return True
+
+    def _await(self) -> bool:
+        """Until something has come, or something that paused is due; whether we are open still."""
         with self._change:
             while not self._waiting and not self._closed.is_set():
                 left_s = self._left_s()
                 if left_s is not None and left_s <= 0:
                     break
                 self._change.wait(left_s)
-            batch, self._waiting = [*self._waiting], deque()
-            return batch
+            return not self._closed.is_set()
 
     def _left_s(self) -> float | None:
         """Until the first order that pauses is due; None if there is none."""
@@ -207,14 +211,21 @@ class SecretsFirst:
                 wanted.setdefault(job, set()).update(ids)
         found = SecretValues()
         for job, names in wanted.items():
-            try:
-                found.of_jobs[job] = self.read(job, names)
-            except SecretUnreadable as error:
-                found.unreadable[job] = str(error)
-            except SecretsUnavailable as error:
-                found.trouble = str(error)
+            done = attempt(self._read, job, names, found=found)
+            if isinstance(done, Failure):  # which must not end the thread: hosts wait for it
+                found.trouble = f"the store of secrets failed: {done.error.partition(':')[0]}"
+                _LOG.error("%s", found.trouble)
+            if found.trouble:
                 break
         return found
+
+    def _read(self, job: str, names: Collection[str], *, found: SecretValues) -> None:
+        try:
+            found.of_jobs[job] = self.read(job, names)
+        except SecretUnreadable as error:
+            found.unreadable[job] = str(error)
+        except SecretsUnavailable as error:
+            found.trouble = str(error) or type(error).__name__
 
     def _act(self, one: _Waiting, values: SecretValues) -> None:
         done = attempt(lambda: one.act(values))
@@ -223,6 +234,6 @@ class SecretsFirst:
             if not self._held[one.host]:
                 del self._held[one.host]
         if isinstance(done, Failure):
-            # Its text may quote an order, and values are part of it.
-            _LOG.error("an order of %s failed: %s", one.host, type(done.error).__name__)
+            # The rest of its text may quote an order, and values are part of it.
+            _LOG.error("an order of %s failed: %s", one.host, done.error.partition(":")[0])
             self._failed()

@@ -143,7 +143,7 @@ def batch_options(function: F) -> F:
             click.option(
                 "--workdir", metavar="DIR",
                 help="Folder to run in; `.` for a sandbox of its own.  [default: this folder, "
-                "where the cluster is on this machine; else a sandbox]",
+                "where the cluster is on this machine and has no hosts of Mesos; else a sandbox]",
             ),
             *WAITS,
             click.option("--detach", is_flag=True, help="Print the id of the job, and return."),
@@ -209,9 +209,8 @@ def variables(given: Sequence[str]) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in found.items()]
 
 
-def shell_command(text: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """A shell's text as the `command` of a config, run in the folder that was asked for."""
-    folder = folder_of(options["workdir"])
+def shell_command(text: str, options: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
+    """A shell's text as the `command` of a config, run in this folder, or in the sandbox."""
     if folder:
         # In the same line, so that the shell counts the lines of the text in its messages.
         text = f"cd {shlex.quote(folder)} || exit; {text}"
@@ -221,10 +220,12 @@ def shell_command(text: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def folder_of(wanted: str | None) -> str:
-    """Empty: the sandbox."""
+def folder_of(peloton: Client, wanted: str | None) -> str:
+    """Empty: the sandbox. The hosts of Mesos may be other machines than that of the daemon."""
+    from peloton.sdk.defaults import has_mesos
+
     if wanted is None:
-        return os.getcwd() if is_here() else ""
+        return os.getcwd() if is_here() and not has_mesos(peloton) else ""
     if wanted == ".":
         return ""
     return str(Path(wanted).expanduser().absolute())

@@ -13,8 +13,9 @@ import click
 
 from peloton.cli import table
 from peloton.cli.dry_run import dry_run_option, host_named, would
+from peloton.cli.host_names import host_typed
 from peloton.cli.lazy import LazyCommand, LazyGroup
-from peloton.cli.options import OwnCommand
+from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import OutputForms, command, hint, pick, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.times import moment_text
@@ -30,6 +31,10 @@ HEADER = (
     "Slack Free", "Why",
 )  # fmt: skip
 
+NO_HOSTS = (
+    "why there are none may stand in the daemon's /health (at the address it prints behind "
+    "`ready: http`), and for hosts of Mesos in `peloton doctor --mesos FILE`"
+)
 RUN_HEADER = ("Pod", "Phase", "Since", "CPU", "Slack", "Memory MB", "Disk MB", "GPUs", "Ports")
 
 MAINTENANCE = "peloton.cli.host_maintenance"
@@ -69,6 +74,9 @@ def list_() -> None:
             compact=True,
         )
     )
+    settings = click.get_current_context().ensure_object(CliSettings)
+    if not answer.hosts and settings.output in (None, "", "table", "wide"):
+        hint(NO_HOSTS)
 
 
 def row(one: Any) -> Sequence[object]:
@@ -97,7 +105,7 @@ def show_(name: str, limit: int | None) -> None:
     \b
     peloton host show rack7-12
     """
-    with connected() as peloton:
+    with connected() as peloton, host_typed(peloton, name):
         answer = peloton.ops.host(name, limit=limit or 0)
     show(
         OutputForms(
@@ -154,6 +162,7 @@ def forget(name: str, lose_runs: bool, dry_run: bool) -> None:
     texts = {"FAILED_PRECONDITION": "{m}: `{again}` gives them up"}
     with (
         connected() as peloton,
+        host_typed(peloton, name),
         refusal_texts(texts, again=command("host", "forget", name, "--lose-runs")),
     ):
         if dry_run:

@@ -5,14 +5,16 @@ Must not wait: a host may take long to drain; `host query` shows how far it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from peloton.cli.dry_run import dry_run_option, host_named, would
+from peloton.cli.host_names import host_typed, hosts_beside
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
-from peloton.cli.output import OutputForms, show
+from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected
 from peloton.sdk.errors import Conflict, NotFound
 from peloton.sdk.hosts import state_text
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 HEADER = ("Hostname", "IP", "State", "HostPool")
 NO_HOST = "host is not a Peloton agent"
 NOT_DOWN = "not DOWN"
+UNKNOWN = "UNKNOWN"
 
 maintenance = LazyGroup(
     name="maintenance",
@@ -39,7 +42,8 @@ maintenance = LazyGroup(
 def query(states: str | None) -> None:
     """List the hosts with their state: up, draining, drained or down for maintenance.
 
-    unknown is a host whose backend does not answer; `peloton host list` says more.
+    unknown is a host whose backend does not answer. Behind it stands what `peloton host list` calls
+    that, such as UNREACHABLE or LOST.
 
     \b
     peloton host query --states draining,down
@@ -47,18 +51,32 @@ def query(states: str | None) -> None:
     wanted = [one for one in (states or "").split(",") if one.strip()]
     with connected() as peloton:
         answer = peloton.hosts.query(wanted)
-    infos = answer.host_infos
+        infos = answer.host_infos
+        more = states_beside(peloton, infos)
     show(
         OutputForms(
             answer,
             header=HEADER,
             rows=lambda: (
-                (one.hostname, one.ip, state_text(one.state), one.current_pool) for one in infos
+                (
+                    one.hostname,
+                    one.ip,
+                    more.get(one.hostname, state_text(one.state)),
+                    one.current_pool,
+                )
+                for one in infos
             ),
             names=lambda: [one.hostname for one in infos],
             nothing="No hosts found",
         )
     )
+
+
+def states_beside(peloton: Client, infos: Iterable[Any]) -> dict[str, str]:
+    """What hosts that are unknown in the contract's words are in those of `peloton host list`."""
+    unknown = {one.hostname for one in infos if state_text(one.state) == UNKNOWN}
+    known = hosts_beside(peloton) if unknown else ()
+    return {one.name: f"{UNKNOWN} ({one.state})" for one in known if one.name in unknown}
 
 
 @click.command(cls=PelotonCommand)
@@ -73,7 +91,7 @@ def start(hostname: str, dry_run: bool) -> None:
     \b
     peloton host maintenance start rack7-12
     """
-    with connected() as peloton:
+    with connected() as peloton, host_typed(peloton, hostname):
         if dry_run:
             would_start(peloton, hostname)
             return
@@ -96,7 +114,7 @@ def complete(hostname: str, dry_run: bool) -> None:
     \b
     peloton host maintenance complete rack7-12
     """
-    with connected() as peloton:
+    with connected() as peloton, host_typed(peloton, hostname):
         if dry_run:
             would_complete(peloton, hostname)
             return
@@ -106,8 +124,18 @@ def complete(hostname: str, dry_run: bool) -> None:
             if NOT_DOWN in error.message:  # the original's server calls that not found
                 raise Conflict(f"{hostname}: {error.message}") from error
             raise
+        on_mesos = is_of_mesos(peloton, hostname)
     text = f"Host successfully submitted for maintenance completion: {hostname}"
     show(OutputForms(answer, text=text, names=lambda: [hostname]))
+    if on_mesos:
+        hint("next: start its Mesos agent again, which nobody else does; then the host is UP")
+
+
+def is_of_mesos(peloton: Client, hostname: str) -> bool:
+    from peloton.sdk import defaults
+
+    hosts = hosts_beside(peloton)
+    return any(one.name == hostname and defaults.is_of_mesos(one) for one in hosts)
 
 
 def would_start(peloton: Client, hostname: str) -> None:

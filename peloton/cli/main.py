@@ -158,7 +158,10 @@ def whether_it_runs(group: click.Group) -> str:
         with contextlib.suppress(ValueError):
             typed = with_port(typed.strip(), PORT)
     starter = shlex.join(["peloton", "minicluster", *(["--grpc", typed] if typed else [])])
-    return f"is it running? `{starter}` starts one here{settings.without_cluster}"
+    return (
+        f"is it running? `{starter}` starts one here, `{NAME} daemon --config FILE` one "
+        f"of your settings{settings.without_cluster}"
+    )
 
 
 def invoke(group: click.Group, args: list[str]) -> object:

@@ -31,6 +31,7 @@ from peloton.cli.options import CliSettings, typed_names
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
 from peloton.cli.outputs import KEPT_MAX, Collected, ended_of
 from peloton.cli.progress import progress
+from peloton.cli.session import pool_typed
 from peloton.cli.values import SPEC_FILE
 from peloton.sdk.errors import BadSpec, Conflict
 
@@ -117,7 +118,7 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
     settings = click.get_current_context().ensure_object(CliSettings)
     if len(commands) > MANY and not settings.values.get("timeout_s"):
         settings.values["timeout_s"] = MANY_TIMEOUT_S
-    with batch.client(options) as peloton:
+    with batch.client(options) as peloton, pool_typed(options["pool"]):
         if failed_of:
             with typed_names((failed_of,)):
                 failed_of = id_of(peloton, failed_of)
@@ -169,11 +170,12 @@ def spec_of(peloton: Client, commands: Sequence[str], *, options: dict[str, Any]
     """The job of these commands; what all have in common stands in its default config."""
     name = commands[0].split()[0] if len(set(first_words(commands))) == 1 else NAME_DEFAULT
     spec = batch.spec_of(peloton, options, name=Path(name).name, instances=len(commands))
+    folder = batch.folder_of(peloton, options["workdir"])
     if len(set(commands)) == 1:
-        spec["defaultConfig"]["command"] = batch.shell_command(commands[0], options)
+        spec["defaultConfig"]["command"] = batch.shell_command(commands[0], options, folder=folder)
         return spec
     spec["instanceConfig"] = {
-        number: {"command": batch.shell_command(text, options)}
+        number: {"command": batch.shell_command(text, options, folder=folder)}
         for number, text in enumerate(commands)
     }
     return spec

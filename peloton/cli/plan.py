@@ -14,7 +14,7 @@ from peloton.cli import exits
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, show
-from peloton.cli.session import connected, spec_in
+from peloton.cli.session import connected, pool_typed, spec_in
 from peloton.cli.values import SPEC_FILE
 
 POOL = "/default"
@@ -64,7 +64,7 @@ def job(config: str, respool: str) -> int:
     """
     from peloton.cli import job_checks
 
-    with spec_in(config) as given, connected() as peloton:
+    with spec_in(config) as given, connected() as peloton, pool_typed(respool):
         job_checks.check(given)
         spec = job_checks.with_default_resource(peloton, respool, spec=given)
         found = peloton.plans.job(respool, spec)

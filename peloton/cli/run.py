@@ -15,6 +15,7 @@ from peloton.cli import attend, batch, exits
 from peloton.cli.ops import ended_answer
 from peloton.cli.options import CliSettings
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
+from peloton.cli.session import pool_typed
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -33,8 +34,8 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
 
     One word is a text for the shell, several are the program and its arguments. Ctrl-C asks whether
     to stop the job or to detach; without a terminal it stops the job. Of several instances each is
-    printed when it has ended, its lines behind its number. The command's stdin is empty: what it
-    is to read comes by a file or a variable.
+    printed when it has ended, its lines behind its number. While none has begun, a terminal is told
+    why. The command's stdin is empty: what it is to read comes by a file or a variable.
 
     \b
     peloton run -- python train.py --seed 1
@@ -54,10 +55,12 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
         raise click.UsageError("the command is empty")
     if options["local"] and options["detach"]:
         raise click.UsageError("--local ends with this command, so there is nothing to detach from")
-    with batch.client(options) as peloton:
+    with batch.client(options) as peloton, pool_typed(options["pool"]):
         name = Path(shlex.split(text)[0] if len(words) > 1 else text.split()[0]).name
         spec = batch.spec_of(peloton, options, name=name, instances=instances)
-        spec["defaultConfig"]["command"] = batch.shell_command(text, options)
+        spec["defaultConfig"]["command"] = batch.shell_command(
+            text, options, folder=batch.folder_of(peloton, options["workdir"])
+        )
         if options["dry_run"]:
             click.echo(as_yaml({"pool": options["pool"], **spec}), nl=False)
             return exits.OK
@@ -86,17 +89,20 @@ def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
 
 def followed(peloton: Client, job: str, *, instances: int, options: Any) -> Any:
     from peloton.cli.outputs import KEPT_MAX, Collected, Live, ended_of
+    from peloton.cli.waiting import WhyWaiting
 
+    waiting = WhyWaiting(peloton, job)
     can_detach = not options["local"]
     if instances == 1:
         with Live(peloton, job):
-            return attend.attend(peloton, job, seen=lambda now: None, can_detach=can_detach)
+            return attend.attend(peloton, job, seen=waiting.seen, can_detach=can_detach)
     collected = Collected(peloton, job, count=instances, tags=[*map(str, range(instances))])
     if instances > KEPT_MAX:
         hint(f"more than {KEPT_MAX} instances: what they print is not shown; see `task logs`")
-        return attend.attend(peloton, job, seen=lambda now: None, can_detach=can_detach)
+        return attend.attend(peloton, job, seen=waiting.seen, can_detach=can_detach)
 
     def look(seen: Any) -> None:
+        waiting.seen(seen)
         if collected.is_behind(ended_of(seen.counts)):
             collected.step()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.options import API, CliSettings
-from peloton.cli.output import hint
+from peloton.cli.output import command, hint
 from peloton.sdk.addresses import PORT, addresses_of, with_port
 from peloton.sdk.errors import BadSpec, NotFound, PelotonError
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ZK_PORT = 2181
 ZK_ROOT = "/peloton"
+NO_POOL, EXAMPLE = "notFound", "examples/hello_world_pool.yaml"
 CLUSTERS, CLUSTER_FOLDERS = "clusters.json", ("~/.peloton", "/etc/peloton")
 
 
@@ -207,6 +208,22 @@ def _lines_of(path: str, fields: Sequence[str]) -> list[int | None]:
         return lines_of(spec_text(path), fields) if any(fields) else unknown
     except (OSError, yaml_limits.BadYaml, yaml.YAMLError):
         return unknown
+
+
+@contextmanager
+def pool_typed(path: str) -> Iterator[None]:
+    """Add how a pool is made to the answer that there is none at this path."""
+    try:
+        yield
+    except NotFound as error:
+        if path in str(error) and error.kind == NO_POOL:
+            name = path.rpartition("/")[2] or "NAME"
+            made = command("respool", "create", path, "FILE")
+            error.args = (
+                f"{error}; `{made}` makes it: with `name: {name}` alone in the FILE it has the "
+                f"limits of its parent, and {EXAMPLE} shows what else there is",
+            )
+        raise
 
 
 @contextmanager

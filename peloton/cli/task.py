@@ -5,6 +5,7 @@ Must not decode what `logs` fetches: the bytes of the sandbox are the bytes on s
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -29,10 +30,12 @@ from peloton.cli.values import (
     words,
 )
 from peloton.cli.watching import watched
+from peloton.sdk.errors import NotFound
 
 InstanceRange = tuple[int, int]
 INSTANCE = click.IntRange(min=0, max=2**32 - 1)
 
+RUN_ID = re.compile(r"-\d+-\d+$", re.ASCII)
 HERE = __name__
 task = LazyGroup(
     name="task",
@@ -126,10 +129,15 @@ def logs(job: str, instance: int, run: str, **how: Any) -> None:
     """
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=instance):
         read = peloton.tasks.follow if how["follow"] else peloton.tasks.logs
-        for piece in read(job, instance, run=run, filename=how["filename"]):
-            sys.stdout.buffer.write(piece)
-            if how["follow"]:
-                sys.stdout.buffer.flush()
+        try:
+            for piece in read(job, instance, run=run, filename=how["filename"]):
+                sys.stdout.buffer.write(piece)
+                if how["follow"]:
+                    sys.stdout.buffer.flush()
+        except NotFound as error:
+            if error.kind == "noSuchRun" and not RUN_ID.search(run):
+                error.args = (f"{error}; a file of that name: `-f {run}`",)
+            raise
     sys.stdout.buffer.flush()
 
 

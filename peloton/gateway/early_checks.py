@@ -11,13 +11,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as TimesUp
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
+from peloton.actors.host.inventory.messages import HostView, ListHosts
 from peloton.actors.host.state import Maintenance
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
@@ -29,16 +27,16 @@ from peloton.actors.respool.node import NO_SLACK_LIMIT
 from peloton.gateway.blockers import of_limit
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.host_rules import blockers_of_shape
+from peloton.gateway.inventories import hosts_soon
+from peloton.gateway.soon import READ_S_MAX, listed_soon
 from peloton.gateway.texts import client_name
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.placement.planning import HostsNow
 from peloton.placement.reasons import MISMATCH_STATUS
-from peloton.runtime.vocabulary import Key, Query
+from peloton.runtime.vocabulary import Key
 
 KEPT_S = 10.0
 """How old what is known of hosts may be: to read all of them is work for their shards."""
-READ_S_MAX = 2.0
-"""How long an answer waits for them, or for another that reads them."""
 
 BEFORE_POOLS = ("LIMIT", "THROTTLE", "NEW")
 """What instances wait for before they queue in their pool."""
@@ -90,30 +88,12 @@ class EarlyChecks:
 
     def pools(self, pool: Key, context: Context) -> Sequence[PoolView]:
         """A pool and those above it; nothing while they cannot be read."""
-        answers = self._asked([(ROOT, GetPool(pool))], context)
+        asks = [(ROOT, GetPool(pool))]
+        answers = listed_soon(self._cluster_client, asks, context=context)
         return answers[0] if answers is not None else ()
 
     def _read(self, context: Context) -> list[HostView] | None:
-        shards = range(len(self._cluster_client.cluster.shards_of("inventory")))
-        answers = self._asked([(inventory_key(at), ListHosts()) for at in shards], context)
-        return None if answers is None else [view for views in answers for view in views]
-
-    def _asked(
-        self, asks: Sequence[tuple[Key, Query]], context: Context
-    ) -> list[tuple[Any, ...]] | None:
-        """The answers to these listings; None where one does not come soon."""
-        until = time.monotonic() + READ_S_MAX
-        futures: list[Future[Any]] = [self._cluster_client.cluster.ask(*ask) for ask in asks]
-        found: list[tuple[Any, ...]] = []
-        for future in futures:
-            try:
-                answer = context.await_answer(future, max(until - time.monotonic(), 0.0))
-            except TimesUp:
-                return None
-            if not isinstance(answer, tuple):
-                return None
-            found.append(answer)
-        return found
+        return hosts_soon(self._cluster_client, ListHosts(), context=context)
 
 
 class JobChecks:

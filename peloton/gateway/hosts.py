@@ -15,13 +15,13 @@ from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost, HostGone
 from peloton.actors.host.state import (
-    HostStates,
     Maintenance,
     room_left,
 )
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.host_states import HostStanding, state_and_text
 from peloton.gateway.inventories import all_hosts
 from peloton.gateway.names_in_texts import JobNames
 from peloton.gateway.texts import client_name
@@ -58,11 +58,16 @@ def host_with_runs(
     runs = sorted(found.runs.items())
     held = found.hold is not None or bool(found.task_holds)
     quarantined = found.quarantine is not None
+    state, text = state_and_text(
+        HostStanding(found.state, found.maintenance, quarantined, found.labels),
+        name=sent.name,
+        text=JobNames(cluster_client, context).in_text(_why(found)),
+    )
     return ops.ShowHostResponse(
         host=ops.Host(
             name=sent.name,
-            state=_state_of(found.state, found.maintenance, quarantined=quarantined),
-            text=JobNames(cluster_client, context).in_text(_why(found)),
+            state=state,
+            text=text,
             capacity=amounts(found.capacity),
             free=amounts(Resources() if held else room_left(found.capacity, found.used)),
             runs=len(runs),
@@ -95,10 +100,16 @@ def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, contex
 
 def _host_of(view: HostView) -> Any:
     summary = view.summary
-    return ops.Host(
-        name=client_name(summary.host),
-        state=_state_of(view.state, view.maintenance, quarantined=view.summary.quarantined),
+    name = client_name(summary.host)
+    state, text = state_and_text(
+        HostStanding(view.state, view.maintenance, summary.quarantined, summary.labels),
+        name=name,
         text=view.because or ("held for a caller" if view.hold else ""),
+    )
+    return ops.Host(
+        name=name,
+        state=state,
+        text=text,
         capacity=amounts(summary.capacity),
         free=amounts(summary.free),
         runs=view.runs,
@@ -115,13 +126,6 @@ def _run_of(pod: str, run: LedgerRun) -> Any:
         gpus=run.devices,
         since=run.since,
     )
-
-
-def _state_of(state: HostStates, maintenance: Maintenance, *, quarantined: bool) -> str:
-    """How far a maintenance is; and where the host is not up besides, also that."""
-    if maintenance == Maintenance.NONE:
-        return f"{state.name}, QUARANTINED" if quarantined else state.name
-    return maintenance.name if state == HostStates.UP else f"{maintenance.name}, {state.name}"
 
 
 def amounts(of: Resources) -> ops.Amounts:

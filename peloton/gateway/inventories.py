@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from peloton.actors.host.inventory.messages import HostView, ListHosts, inventory_key
+from peloton.actors.host.inventory.messages import (
+    HostView,
+    ListHosts,
+    inventory_key,
+    is_troubled,
+)
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import SLACK, Resources, amount
 from peloton.gateway.cluster_client import RETRY_S, ClusterClient, Code, Context, end
+from peloton.gateway.soon import listed_soon
 from peloton.placement.conditions import HOST_IP, HOST_POOL
 from peloton.placement.messages import HostSummary, Label
 from peloton.runtime.vocabulary import Key
@@ -31,6 +37,25 @@ def all_hosts(
     `labels`: with those of the tasks on them, as placers know them.
     """
     return _asked(cluster_client, ListHosts(labels=labels), context=context)
+
+
+def troubled_hosts(cluster_client: ClusterClient, context: Context) -> list[HostView]:
+    """The hosts that are out of reach, lost or in maintenance; none where that is not told soon.
+
+    Daemons of an earlier version answer with all of theirs.
+    """
+    found = hosts_soon(cluster_client, ListHosts(troubled=True), context=context) or []
+    return [view for view in found if is_troubled(view)]
+
+
+def hosts_soon(
+    cluster_client: ClusterClient, query: ListHosts, *, context: Context
+) -> list[HostView] | None:
+    """The hosts of every inventory, in no order; None where one of these does not answer soon."""
+    shards = range(len(cluster_client.cluster.shards_of("inventory")))
+    asks = [(inventory_key(at), query) for at in shards]
+    answers = listed_soon(cluster_client, asks, context=context)
+    return None if answers is None else [view for views in answers for view in views]
 
 
 def hosts_held_for(

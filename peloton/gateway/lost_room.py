@@ -1,15 +1,17 @@
-"""Room that the cluster lacks for now, because of what operators do with hosts.
+"""Room that the cluster lacks for now, because of hosts that are not there.
 
-Adds to the blockers of a full cluster which hosts drain or are in maintenance, and how much they
-would give. It must not judge whether that would be enough: the blocker says how much is missing.
+Adds to the blockers of a full cluster which hosts drain, are in maintenance, out of reach or lost,
+and how much they would give. It must not judge whether that would be enough: the blocker says how
+much is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import HostView
-from peloton.actors.host.state import Maintenance
+from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import amount
 from peloton.gateway.texts import client_name
 from peloton.ops.v1 import ops_pb2 as ops
@@ -20,39 +22,61 @@ NAMED_MAX = 5
 UNITS = {"memory": " MB", "disk": " MB"}
 
 
+class Absence(NamedTuple):
+    """Why hosts are not there, for one and for many, and what would bring their room back."""
+
+    one: str
+    many: str
+    change: str
+
+
+_COMPLETED = "their maintenance is completed: `peloton host maintenance`"
+_BACK = "they are back: `peloton host list`"
+DRAINS = Absence("host drains", "hosts drain", _COMPLETED)
+MAINTAINED = Absence("host is in maintenance", "hosts are in maintenance", _COMPLETED)
+OUT_OF_REACH = Absence("host is out of reach", "hosts are out of reach", _BACK)
+LOST = Absence("host is lost", "hosts are lost", _BACK)
+
+
 def add_lost_room(
     reasons: Iterable[ops.Reason], hosts: Callable[[], Sequence[HostView]], *, named: bool
 ) -> None:
     """Say so in each blocker of a full cluster, with their names where the caller may see hosts.
 
-    `hosts` is called where there is such a blocker.
+    `hosts` are those that are out of reach, lost or in maintenance; called where there is such a
+    blocker.
     """
-    full = [
-        blocker for reason in reasons for blocker in reason.blockers if blocker.code == CLUSTER_FULL
-    ]
-    if not full:
-        return
-    lost = [view for view in hosts() if view.maintenance != Maintenance.NONE]
-    for blocker in full:
-        text = _text(lost, blocker.resource, named=named)
-        if text:
-            blocker.text += f"; {text}"
-            blocker.change += ", or their maintenance is completed: `peloton host maintenance`"
+    for reason in reasons:
+        for blocker in reason.blockers:
+            if blocker.code == CLUSTER_FULL:
+                _add(blocker, hosts(), named=named)
 
 
-def _text(lost: Sequence[HostView], kind: str, *, named: bool) -> str:
-    with_some = [view for view in lost if getattr(view.summary.capacity, kind, 0)]
+def _add(blocker: ops.Blocker, hosts: Sequence[HostView], *, named: bool) -> None:
+    kind = blocker.resource
+    with_some = [view for view in hosts if getattr(view.summary.capacity, kind, 0)]
     if not with_some:
-        return ""
+        return
+    groups = [*_grouped(with_some)]
     whole = sum(getattr(view.summary.capacity, kind) for view in with_some)
-    draining = sum(view.maintenance == Maintenance.DRAINING for view in with_some)
     names = sorted(client_name(view.summary.host) for view in with_some)
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    down = len(with_some) - draining
-    parts = [counted(draining, "host drains", many="hosts drain")] if draining else []
-    parts += (
-        [counted(down, "host is in maintenance", many="hosts are in maintenance")] if down else []
-    )
+    parts = [counted(count, why.one, many=why.many) for why, count in groups]
     room = f"{amount(whole):.10g}{UNITS.get(kind, '')} {kind}"
     which = f": {', '.join(names[:NAMED_MAX])}{more}" if named else ""
-    return f"{' and '.join(parts)}, with {room}{which}"
+    blocker.text += f"; {' and '.join(parts)}, with {room}{which}"
+    changes = dict.fromkeys(why.change for why, _ in groups)
+    blocker.change += "".join(f", or {change}" for change in changes)
+
+
+def _grouped(hosts: Sequence[HostView]) -> Iterator[tuple[Absence, int]]:
+    found = [_absence(view) for view in hosts]
+    for why in (DRAINS, MAINTAINED, OUT_OF_REACH, LOST):
+        if why in found:
+            yield why, found.count(why)
+
+
+def _absence(view: HostView) -> Absence:
+    if view.maintenance != Maintenance.NONE:
+        return DRAINS if view.maintenance == Maintenance.DRAINING else MAINTAINED
+    return LOST if view.state == HostStates.LOST else OUT_OF_REACH

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal as signals
 import time
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from peloton.actors.host import messages as host_messages
@@ -29,7 +29,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.early_checks import EarlyChecks
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.hosts import forget, host_views, host_with_runs, known_host
-from peloton.gateway.inventories import all_hosts
+from peloton.gateway.inventories import troubled_hosts
 from peloton.gateway.lockdowns import NO_LOCKS, FollowedLocks, engine_reasons
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.lost_room import add_lost_room
@@ -46,6 +46,7 @@ from peloton.gateway.reasons import (
     reason_of,
 )
 from peloton.gateway.resource_manager import visible_pools
+from peloton.gateway.runs_in_doubt import RunsInDoubt
 from peloton.gateway.texts import known_job
 from peloton.gateway.translate_pool import standing_of
 from peloton.gateway.waits import JobWaits
@@ -104,14 +105,17 @@ class Ops:
         if alone and not found:
             text = f"instance {start} has no host: its number waits for one that joins"
             end(context, Code.NOT_FOUND, text=text)
+        troubled = cache(partial(troubled_hosts, self._cluster_client, context))
+        named = self._names_hosts(context)
+        in_doubt = RunsInDoubt(troubled, named=named).reasons(found, alone=alone)
         # If some instances wait or failed, those at their goal are left out.
-        views = [view for view in found if not (at_goal(view) and view.state != "KILLED")] or found
+        views = [view for view in found if _is_news(view) or view.instance in in_doubt] or found
         lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
         now = time.time()
         groups = grouped(
             (
                 view,
-                reason_at_rest(view, job, alone=alone)
+                in_doubt.get(view.instance) or reason_at_rest(view, job, alone=alone)
                 if is_at_rest(view)
                 else reason_of(view, job, lots=lots),
             )
@@ -125,9 +129,7 @@ class Ops:
             explain_reason(reason, waits, now=now)
             if reason.blockers:
                 early.add(reason, group.first)
-        rights = self._cluster_client.rights(context)
-        named = rights is None or rights.may(Permission.ADMINISTER, "/")
-        add_lost_room(reasons, lambda: all_hosts(self._cluster_client, context), named=named)
+        add_lost_room(reasons, troubled, named=named)
         state = job.summary.state.name
         if job.because and not job.held and not alone:
             reasons.append(ops.Reason(state=state, code="job", text=job.because))
@@ -136,6 +138,11 @@ class Ops:
             reasons.append(ops.Reason(state=state, code="workflow", text=paused))
         reasons = [*engine_reasons(self._locks.now, state), *reasons]
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
+
+    def _names_hosts(self, context: Context) -> bool:
+        """Whether the caller may see which hosts there are."""
+        rights = self._cluster_client.rights(context)
+        return rights is None or rights.may(Permission.ADMINISTER, "/")
 
     async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> Any:
         """Answers when the job has ended or the timeout is over, without polling."""
@@ -300,6 +307,11 @@ def signal_code(name: str) -> int:
         return SIGNAL_CODE_FIRST + int(number)  # a real-time signal has no name
     known = getattr(signals.Signals, name, None) if name else None
     return SIGNAL_CODE_FIRST + int(known) if known is not None else 0
+
+
+def _is_news(view: slice_messages.InstanceView) -> bool:
+    """Whether it is to be told beside others that are where they should be."""
+    return not at_goal(view) or view.state == "KILLED"
 
 
 def _reason(group: ReasonGroup, now: float) -> ops.Reason:

@@ -57,7 +57,8 @@ def command() -> click.Command:
 @click.option(
     "--check",
     is_flag=True,
-    help="Only list everything that would prevent the start: settings, ports, files, servers.",
+    help="Only list everything that would prevent the start: settings, ports, files, servers. "
+    "What a running daemon holds on the same data folder is no finding.",
 )
 def daemon(config_: Path, roles: str | None, *, check: bool, **orders: bool) -> None:
     """Run one daemon of a cluster in the foreground.
@@ -83,14 +84,17 @@ def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> in
     """Print everything that would prevent the start; the exit code."""
     from peloton.assembly.task_limits import machine_text
     from peloton.processes.foreground import CANNOT_START
-    from peloton.processes.preflight import of_daemon
+    from peloton.processes.preflight import of_daemon, running_daemon
 
-    found = of_daemon(settings, options)
+    running = running_daemon(settings)
+    found = of_daemon(settings, options, running=running)
     for text in found:
         click.echo(f"peloton daemon: {file}: {text}", err=True)
     if found:
         return CANNOT_START
     click.echo(f"{file}: cluster {settings.cluster}, roles {','.join(settings.roles)}")
+    if running:
+        click.echo(f"a daemon runs with its data folder (pid {running}): this is for a restart")
     if settings.backend.process is not None and "hostmgr" in settings.roles:
         click.echo(machine_text())
     return 0

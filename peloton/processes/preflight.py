@@ -19,6 +19,7 @@ from peloton import missing_package
 from peloton.assembly import access, mesos_access, task_images, task_limits
 from peloton.assembly.folders import behind_text, witness_options
 from peloton.assembly.listeners import why_not
+from peloton.assembly.port_holder import command_of, port_holder
 from peloton.assembly.servers import open_cassandra
 from peloton.assembly.strategies import strategy_problems
 from peloton.assembly.task_accounts import problem
@@ -41,16 +42,35 @@ from peloton.settings.start_options import STANDARD_START, StartOptions
 SERVERS_S_MAX = 3.0
 
 
-def of_daemon(settings: DaemonSettings, options: StartOptions = STANDARD_START) -> list[str]:
-    """All problems; empty if the daemon could start now. Busy classic ports are none."""
+def of_daemon(
+    settings: DaemonSettings, options: StartOptions = STANDARD_START, *, running: int = 0
+) -> list[str]:
+    """All problems; empty if the daemon could start now. Busy classic ports are none.
+
+    What the process `running` holds is free once it has ended, and no problem.
+    """
     # Two settings of a file may be one option of a command.
-    return [*dict.fromkeys(_daemon(settings, options))]
+    return [*dict.fromkeys(_daemon(settings, options, running=running))]
 
 
-def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
+def running_daemon(settings: DaemonSettings) -> int:
+    """The pid of the daemon that runs on the data folder of these settings; 0 if none does."""
+    if settings.journal.sqlite is None:
+        return 0
+    try:
+        pid = _holder(settings.journal.sqlite.folder)
+    except OSError:
+        return 0
+    return int(pid) if pid.isdigit() and command_of(int(pid)) == "daemon" else 0
+
+
+def _daemon(settings: DaemonSettings, options: StartOptions, *, running: int) -> Iterator[str]:
     names = options.names
     for name in settings.doors:
-        yield from _port(names.listener(name), settings.door(name), remedy=names.other_ports)
+        address = settings.door(name)
+        holder = port_holder(address) if running and address.port else None
+        if holder is None or holder.pid != running:
+            yield from _port(names.listener(name), address, remedy=names.other_ports)
     if settings.tls is not None:
         yield from _tls(settings.tls)
     yield from access.problems(settings)
@@ -59,12 +79,14 @@ def _daemon(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
     if settings.journal.sqlite is not None:
         folder = settings.journal.sqlite.folder
         yield from _folder(names.data_folder, folder)
-        yield from _data_folder(names.data_folder, folder)
+        if not running:
+            yield from _data_folder(names.data_folder, folder)
         if not options.fresh:
             yield from _maker(settings, options)
             copied = [*_origin(names.data_folder, folder, options=options)]
             yield from copied
-            if not copied and not options.adopt_copy:  # neither is that of another journal
+            # Neither is that of another journal, nor one that is being written.
+            if not copied and not options.adopt_copy and not running:
                 yield from _witness(settings, options)
     if settings.backend.process is not None and "hostmgr" in settings.roles:
         folder = settings.backend.process.folder
@@ -124,21 +146,28 @@ def _is_kernels(folder: Path) -> bool:
 def _data_folder(setting: str, folder: Path) -> Iterator[str]:
     try:
         claimed_folder.check_ours(folder)
-        lock = folder / claimed_folder.LOCK
-        if not lock.is_file():
-            return
-        with lock.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if held_by_others_only(os.fstat(file.fileno()).st_ino):
-                    return
-                pid = file.read(32).decode("ascii", "replace").strip() or "unknown"
-                yield f"{setting}: {folder} is held by the process with pid {pid}"
+        pid = _holder(folder)
+        if pid:
+            yield f"{setting}: {folder} is held by the process with pid {pid}"
     except claimed_folder.ForeignFolder as error:
         yield f"{setting}: {error}"
     except OSError as error:
         yield f"{setting}: {folder}: {_why(error)}"
+
+
+def _holder(folder: Path) -> str:
+    """The pid of the process that holds the folder, or `unknown`; empty where none does."""
+    lock = folder / claimed_folder.LOCK
+    if not lock.is_file():
+        return ""
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if held_by_others_only(os.fstat(file.fileno()).st_ino):
+                return ""
+            return file.read(32).decode("ascii", "replace").strip() or "unknown"
+    return ""
 
 
 def _origin(setting: str, folder: Path, *, options: StartOptions) -> Iterator[str]:

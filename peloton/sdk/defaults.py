@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CPUS = 1.0
 MEMORY_MB = 1024.0
 """For one cpu, where the cluster does not tell its hosts."""
+MESOS_CLUSTER = "mesos.cluster"
+"""The label that hosts of Mesos have: its value is the name of their cluster."""
 
 
 class TaskShare(NamedTuple):
@@ -36,7 +38,7 @@ class TaskShare(NamedTuple):
 def task_share(peloton: Client, pool: str) -> TaskShare:
     """One cpu and the memory of the host with the least for each of its cpus; never more than the
     pool has. Tasks that take it fill a host neither above its cpus nor above its memory."""
-    sizes = [(host.capacity.cpu, host.capacity.memory_mb) for host in _hosts(peloton)]
+    sizes = [(host.capacity.cpu, host.capacity.memory_mb) for host in known_hosts(peloton)]
     found = peloton.pools.get(peloton.pools.lookup(pool)).poolinfo.config.resources
     limits = {one.kind: one.limit for one in found}
     sizes.append((limits.get("cpu", 0.0), limits.get("memory", 0.0)))
@@ -47,7 +49,18 @@ def task_share(peloton: Client, pool: str) -> TaskShare:
     return TaskShare(min(CPUS, most), min(memory_mb / max(cpus, CPUS) for cpus, memory_mb in known))
 
 
-def _hosts(peloton: Client) -> Any:
+def has_mesos(peloton: Client) -> bool:
+    """Whether there are hosts that are agents of Mesos: other machines than that of a daemon."""
+    return any(map(is_of_mesos, known_hosts(peloton)))
+
+
+def is_of_mesos(host: Any) -> bool:
+    """Whether this host, as `ops.hosts` has it, is an agent of Mesos."""
+    return MESOS_CLUSTER in host.attributes
+
+
+def known_hosts(peloton: Client) -> Any:
+    """The hosts; none where the cluster does not tell them."""
     try:
         return peloton.ops.hosts().hosts
     except (Denied, Unsupported):

@@ -152,5 +152,7 @@ def bad_spec(text: str, *, kind: str) -> errors.BadSpec:
         return errors.BadSpec(named["text"], field=named["path"], kind=kind)
     resource = RESOURCE.fullmatch(text)
     if resource is not None:
-        return errors.BadSpec(resource["text"], field=f"resources[{resource['kind']}]", kind=kind)
+        # The field becomes a place in the person's file, which does not tell the kind.
+        told = f"{resource['kind']} {resource['text']}"
+        return errors.BadSpec(told, field=f"resources[{resource['kind']}]", kind=kind)
     return errors.BadSpec(text, kind=kind)

@@ -186,7 +186,7 @@ def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
         between = f"between {EXECUTOR_IDLE_S_MIN:g} and {EXECUTOR_IDLE_S_MAX:g}"
         yield f"{field}.executor_idle_s: {between}"
     if found.secret_file is not None and not found.principal:
-        yield f"{field}.principal: the secret is of one; name it"
+        yield f"{field}.secret_file: needs a principal: {field}.principal is not given"
     if (found.agent_secret_file is None) != (not found.agent_principal):
         missing = "agent_secret_file" if found.agent_principal else "agent_principal"
         yield f"{field}.{missing}: agents want a principal and its secret; give both, or none"

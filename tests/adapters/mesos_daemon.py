@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from peloton.sdk.client import Client
 from tests.adapters.test_daemon_wiring import until
 from tests.adapters.test_fleet_words import foreground
 from tests.cli.terminal import typed
@@ -24,17 +25,26 @@ from tests.servers.mesos import PROBE_TIMEOUT_S, ROOMY, Mesos
 EXAMPLE = ROOT / "examples" / "mesos.yaml"
 
 
+def config_file(folder: Path, mesos: Mesos, *, keys: Path | None = None, **more: Any) -> Path:
+    """The example's file for a daemon with this cluster; `keys`: the file with those of secrets."""
+    settings = yaml.safe_load(EXAMPLE.read_text())
+    settings["listen"] = dict.fromkeys(settings["listen"], "127.0.0.1:0")
+    settings["backend"]["mesos"] |= {"master": mesos.address, **more}
+    if keys is not None:
+        settings["secrets"] = {"key_file": str(keys)}
+    file = folder / "mesos.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    return file
+
+
 @contextlib.contextmanager
 def on_mesos(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *, agents: int = 2, **more: Any
 ) -> Iterator[Mesos]:
-    """Mesos, and a daemon that has its agents as hosts, at which commands are typed from now on."""
+    """Mesos, and a daemon that has its agents as hosts, at which commands are typed from now on;
+    `more` as in `config_file`."""
     mesos = Mesos(folder / "mesos", agents=agents, resources=ROOMY)
-    settings = yaml.safe_load(EXAMPLE.read_text())
-    settings["listen"] = dict.fromkeys(settings["listen"], "127.0.0.1:0")
-    settings["backend"]["mesos"] |= {"master": mesos.address, **more}
-    file = folder / "mesos.yaml"
-    file.write_text(yaml.safe_dump(settings))
+    file = config_file(folder, mesos, **more)
     try:
         mesos.launch()
         with foreground(["daemon", "--config", str(file)]) as address:
@@ -43,6 +53,15 @@ def on_mesos(
             yield mesos
     finally:
         mesos.stop()
+
+
+def pool_for_tests(client: Client) -> Any:
+    """A new pool with half of an agent."""
+    resources = [
+        {"kind": kind, "reservation": 0.0, "limit": limit, "share": 1.0}
+        for kind, limit in (("cpu", 4.0), ("memory", 4000.0), ("disk", 4000.0), ("gpu", 0.0))
+    ]
+    return client.pools.create("/tests", {"name": "tests", "resources": resources})
 
 
 def said(*words: str) -> str:

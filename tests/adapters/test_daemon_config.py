@@ -143,7 +143,7 @@ WRONG_SECOND: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"name": "west", "master": "b:1", "secret_file": "s"},
-        r"^backend\.mesos\[1\]\.principal: the secret is of one",
+        r"^backend\.mesos\[1\]\.secret_file: needs a principal: backend\.mesos\[1\]\.principal is",
     ),
 ]
 WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
@@ -156,7 +156,7 @@ WRONG_OF_MESOS: list[tuple[dict[str, Any], str, Any, str]] = [
     (MESOS, "backend.mesos.name", "a/b", r"^backend\.mesos\.name: 'a/b' is no name"),
     (MESOS, "backend.mesos.role", "*", r"^backend\.mesos\.role: '\*' is no name"),
     (MESOS, "backend.mesos.framework", "-a", r"^backend\.mesos\.framework: '-a' is no name"),
-    (MESOS, "backend.mesos.secret_file", "f", r"^backend\.mesos\.principal: the secret is of one"),
+    (MESOS, "backend.mesos.secret_file", "f", r"^backend\.mesos\.secret_file: needs a principal"),
     (
         MESOS,
         "backend.mesos.batch_executor",

@@ -94,19 +94,28 @@ class Cluster:
         }
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    # Of its own: what another test has left there would be recovered, and its runs waited for.
-    keyspace = f"{KEYSPACE}_{zlib.crc32(request.node.nodeid.encode())}"
+@contextlib.contextmanager
+def cluster_in(folder: Path, *, of: str) -> Iterator[Cluster]:
+    """A cluster without daemons, with a keyspace of its own, by the name of who wants it: what
+    another test has left would be recovered, and its runs waited for."""
+    keyspace = f"{KEYSPACE}_{zlib.crc32(of.encode())}"
     settings = CassandraSettings(port=cassandra.shared().port)
     with contextlib.closing(connect(settings, keyspace=False)) as connected:
         replication = {cassandra.Cassandra.data_centre: 1}
         cassandra_schema.apply(connected, keyspace, replication=replication)
-    zookeeper = ZooKeeper.start(tmp_path / "zookeeper")
-    cluster = Cluster(tmp_path, zookeeper, keyspace=keyspace)
-    yield cluster
-    cluster.close()
-    zookeeper.stop()
+    zookeeper = ZooKeeper.start(folder / "zookeeper")
+    cluster = Cluster(folder, zookeeper, keyspace=keyspace)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+        zookeeper.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with cluster_in(tmp_path, of=request.node.nodeid) as found:
+        yield found
 
 
 def marking_until(file: Path) -> task_pb2.TaskConfig:

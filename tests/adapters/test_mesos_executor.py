@@ -32,8 +32,8 @@ from peloton.backends.mesos.keeper_tasks import (
 )
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
+from tests.adapters.mesos_jobs import running
 from tests.e2e.cluster import until_there
-from tests.servers import mesos_home
 from tests.servers.mesos import Mesos, ask, until
 from tests.servers.mesos_hosts import MesosHosts, framework, order
 
@@ -42,13 +42,8 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def mesos(tmp_path: Path) -> Iterator[Mesos]:
-    mesos_home.needed_home()
-    found = Mesos(tmp_path / "mesos", agents=1)
-    try:
-        found.launch()
+    with running(tmp_path / "mesos", agents=1) as found:
         yield found
-    finally:
-        found.stop()
 
 
 @pytest.fixture
@@ -77,13 +72,16 @@ def processes_of(text: str) -> list[int]:
     return sorted(found)
 
 
-def executor_processes(mesos: Mesos) -> tuple[int, int]:
-    """The guardian, and the executor itself."""
+def executor_processes(folder: Path) -> tuple[int, int]:
+    """The guardian, and the executor itself, of the one agent in this folder."""
     mine = []
     for pid in processes_of("mesos/executor/__main__.py"):
-        environment = Path(f"/proc/{pid}/environ").read_bytes().decode()
-        if str(mesos.folder) in environment:
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes().decode()
             parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:  # one of another folder that has ended
+            continue
+        if f"{folder}/" in environment:
             mine.append((pid, int(parent)))
     pids = {pid for pid, _ in mine}
     (inner,) = [pid for pid, parent in mine if parent in pids]
@@ -237,7 +235,7 @@ def test_what_a_killed_executor_had_is_lost_and_the_next_goes_on(
     names = hosts.start(host, order(escape), order(f"echo $$ > {tmp_path}/near; sleep 1000"))
     notes = tmp_path / "far", tmp_path / "near"
     until(lambda: all(one.exists() and one.read_text() for one in notes) or None, "no notes")
-    guardian, executor = executor_processes(mesos)
+    guardian, executor = executor_processes(mesos.folder)
     os.kill(guardian if which == "guardian" else executor, signal.SIGKILL)
     for end in hosts.wait_ended(names):
         assert (end.outcome.end, end.outcome.system) == (End.LOST, True)
@@ -321,5 +319,5 @@ def test_where_it_cannot_be_started_tasks_have_an_executor_of_mesos(mesos: Mesos
             lost.append(end.outcome)
         assert lost and {(one.end, one.system) for one in lost} == {(End.LOST, True)}
         hosts.wait(
-            lambda: "backend.mesos.executor" in hosts.problems.get("mesos east executors", "")
+            lambda: "backend.mesos.executor" in hosts.problems.get("cluster east executors", "")
         )

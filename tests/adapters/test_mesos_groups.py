@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from msgspec.structs import replace
 
 from peloton.actors.host.messages import Container, RunEnd, StartRun
@@ -22,14 +21,14 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2, pod_svc_pb2_grpc
 from peloton.sdk.client import Client
-from tests.adapters.mesos_daemon import EXAMPLE
+from tests.adapters.mesos_daemon import config_file, pool_for_tests
+from tests.adapters.mesos_jobs import running
 from tests.adapters.test_daemon_wiring import until
 from tests.adapters.test_fleet_words import foreground
 from tests.channels import channel_to
 from tests.cli.terminal import typed
 from tests.e2e.cluster import until_there
-from tests.servers import mesos_home
-from tests.servers.mesos import ROOMY, Mesos
+from tests.servers.mesos import Mesos
 from tests.servers.mesos_hosts import MesosHosts, framework, order
 
 KILLED = "killed"
@@ -39,13 +38,8 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def mesos(tmp_path: Path) -> Iterator[Mesos]:
-    mesos_home.needed_home()
-    found = Mesos(tmp_path / "mesos", agents=1, resources=ROOMY)
-    try:
-        found.launch()
+    with running(tmp_path / "mesos", agents=1) as found:
         yield found
-    finally:
-        found.stop()
 
 
 def pod(**commands: str) -> StartRun:
@@ -141,19 +135,10 @@ def test_a_daemon_that_comes_back_tells_how_the_containers_ended(
     mesos: Mesos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = tmp_path / "gate"
-    settings = yaml.safe_load(EXAMPLE.read_text())
-    settings["listen"] = dict.fromkeys(settings["listen"], "127.0.0.1:0")
-    settings["backend"]["mesos"]["master"] = mesos.address
-    file = tmp_path / "mesos.yaml"
-    file.write_text(yaml.safe_dump(settings))
-    daemon = ["daemon", "--config", str(file)]
+    daemon = ["daemon", "--config", str(config_file(tmp_path, mesos))]
     with foreground(daemon) as address, Client(address) as client:
         until(lambda: "mesos.h1" in str(client.hosts.query()))
-        resources = [
-            {"kind": kind, "reservation": 0.0, "limit": limit, "share": 1.0}
-            for kind, limit in (("cpu", 4.0), ("memory", 4000.0), ("disk", 4000.0), ("gpu", 0.0))
-        ]
-        pool = client.pools.create("/tests", {"name": "tests", "resources": resources})
+        pool = pool_for_tests(client)
         spec = stateless.JobSpec(
             name="pods", owning_team="team", instance_count=1, respool_id={"value": str(pool)},
             default_spec={"containers": [

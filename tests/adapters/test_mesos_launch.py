@@ -58,16 +58,29 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(mesos, folder)
 
 
-def test_an_executor_of_a_tasks_own(served: Served) -> None:
+def with_own_executor(said_there: str) -> dict[str, Any]:
+    """A task that brings its executor, which says this."""
     data = base64.b64encode(b"as it is").decode()
-    task = {
+    return {
         "executor": {"type": "CUSTOM", "executorid": {"value": "any"}, "data": data},
         "command": {
             "value": f"exec {shlex.join((sys.executable, str(EXECUTOR)))}",
-            "environment": {"variables": [{"name": "SAID", "value": "said:"}]},
+            "environment": {"variables": [{"name": "SAID", "value": said_there}]},
         },
     }
+
+
+def test_an_executor_of_a_tasks_own_that_does_not_obey_is_shut_down(served: Served) -> None:
+    task = {**with_own_executor("deaf"), "killgraceperiodseconds": 1}
     job = served.created("", type="SERVICE", task=task)
+    until(lambda: "RUNNING" in said("task", "list", job))
+    said("job", "stop", job)
+    until(lambda: "KILLED" in said("task", "list", job))
+    assert "does not end" in said("task", "logs", job, "0").splitlines()
+
+
+def test_an_executor_of_a_tasks_own(served: Served) -> None:
+    job = served.created("", type="SERVICE", task=with_own_executor("said:"))
     until(lambda: "RUNNING" in said("task", "list", job))
     printed = said("task", "logs", job, "0").splitlines()
     assert printed == [f"AuroraExecutor thermos-{job}-0-1", "said: b'as it is' b'as it is'"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -57,8 +58,14 @@ def launched(master: ScriptedMaster) -> list[str]:
         for got in master.calls
         if got.type == "ACCEPT" and got.code == 202
         for operation in got.call["accept"]["operations"]
-        for task in operation["launch"]["task_infos"]
+        for task in _infos(operation)
     ]
+
+
+def _infos(operation: Mapping[str, Any]) -> list[Any]:
+    group = operation.get("launch_group")
+    found = operation["launch"]["task_infos"] if group is None else group["task_group"]["tasks"]
+    return list(found)
 
 
 # ---- the stream ----
@@ -66,7 +73,6 @@ def launched(master: ScriptedMaster) -> list[str]:
 BREAKS: dict[str, tuple[Callable[[ScriptedMaster], object], str]] = {
     "no JSON": (lambda master: master.send_record(b'{"type": "OFF'), "JSONDecodeError"),
     "no event": (lambda master: master.send_record(b"[1, 2]"), "AttributeError"),
-    "an event without its parts": (lambda master: master.send({"type": "UPDATE"}), "KeyError"),
     "cut in a record": (
         lambda master: master.cut_in_record({"type": "ERROR", "error": {"message": "x" * 1000}}),
         "no connection to the master",
@@ -77,6 +83,15 @@ BREAKS: dict[str, tuple[Callable[[ScriptedMaster], object], str]] = {
         "is full",
     ),
 }
+
+
+def test_what_cannot_be_read_is_skipped_and_does_not_end_the_stream(rig: ScriptedMesosRig) -> None:
+    begun(rig, "r-0-1")
+    subscriber = rig.master.wait_subscribed()
+    rig.master.send({"type": "UPDATE"})
+    rig.master.send_record(b'{"type": "MESSAGE", "message": {"data": "\xff\xfe"}}')
+    all_well(rig, "r-0-1")
+    assert rig.master.wait_subscribed() == subscriber
 
 
 @pytest.mark.parametrize("name", BREAKS)
@@ -143,6 +158,21 @@ def test_a_master_that_refuses_a_subscription_is_quoted(rig: ScriptedMesosRig) -
     rig.next_report(m.BackendDown)
     assert "HTTP 401" in rig.next_report(m.BackendDown).text
     rig.next_report(m.BackendUp)
+
+
+def test_a_framework_that_was_removed_stays_away_and_says_so(rig: ScriptedMesosRig) -> None:
+    """By an operator: its tasks are gone, and its id is refused for ever."""
+    begun(rig, "r-0-1")
+    rig.master.happen(lambda agents: agents.tasks.clear() or [])
+    rig.master.removed.add(rig.framework.framework_id)
+    rig.master.drop_stream()
+    rig.next_report(m.BackendDown)
+    text = rig.next_report(m.BackendDown).text
+    assert f"framework {rig.framework.framework_id} has been removed at the master" in text
+    rig.order(m.StartRuns(HOST, 1, (run("r-1-1"),)))
+    assert rig.next_report(m.BackendDown).text == text
+    assert len(rig.master.wait_calls("SUBSCRIBE")) == 2, "it asks no more"
+    assert launched(rig.master) == ["r-0-1"]
 
 
 # ---- who leads ----
@@ -280,6 +310,35 @@ def test_updates_the_wrong_way_round_do_not_bring_a_run_back(rig: ScriptedMesosR
     listed = rig.next_report(m.RunsListed)
     assert [*listed.running] == ["r-1-1"] and [end.run for end in listed.ends] == ["r-0-1"]
     assert not [got for got in rig.master.calls if got.type == "KILL"]
+
+
+def test_acknowledgements_that_are_lost_are_given_again(rig: ScriptedMesosRig) -> None:
+    """The master has taken both, and nothing came of it: the agent says again what it knows."""
+    rig.master.ignore("ACKNOWLEDGE")
+    rig.order(m.StartRuns(HOST, 1, (run("r-0-1"),)))
+    rig.master.wait_calls("ACKNOWLEDGE")
+    another_subscription(rig)
+    rig.next_report(m.RunsStarted)
+    rig.master.wait_calls("ACKNOWLEDGE", 3)
+    rig.master.ignore("ACKNOWLEDGE")
+    rig.master.happen(lambda agents: agents.exits("r-0-1", 3))
+    assert rig.ends("r-0-1")["r-0-1"].outcome.exit_code == 3
+    rig.order(m.ForgetRuns(HOST, ("r-0-1",)))
+    rig.master.wait_calls("ACKNOWLEDGE", 4)
+    another_subscription(rig)
+    assert rig.ends("r-0-1")["r-0-1"].outcome.exit_code == 3
+    rig.order(m.ForgetRuns(HOST, ("r-0-1",)))
+    rig.master.wait_calls("ACKNOWLEDGE", 5)
+    assert not rig.master.agents.tasks, "it has been heard at last"
+    all_well(rig)
+
+
+def another_subscription(rig: ScriptedMesosRig) -> None:
+    """The stream is dropped, and calls have their effect again."""
+    rig.master.ignore()
+    rig.master.drop_stream()
+    rig.next_report(m.BackendDown)
+    rig.next_report(m.BackendUp)
 
 
 def test_an_update_without_its_agent_is_of_nobody(rig: ScriptedMesosRig) -> None:

@@ -7,6 +7,7 @@ the daemon.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,12 @@ def machines(mesos: Mesos) -> tuple[list[str], list[str]]:
     return sorted(one["hostname"] for one in entered), sorted(one["hostname"] for one in down)
 
 
-def state(host: str) -> str:
-    """The state of a host as `host query` says it."""
-    rows = [line.split("|") for line in said("host", "query").splitlines()]
-    (found,) = [row for row in rows if row[0].strip() == host]
-    return found[2].strip()
+def state(host: str, say: Callable[..., str] = said) -> str:
+    """The state of a host as `host query` says it; empty for one that is not there yet."""
+    rows = [line.split("|") for line in say("host", "query").splitlines()]
+    found = [row[2].strip() for row in rows if row[0].strip() == host]
+    assert len(found) <= 1, found
+    return found[0] if found else ""
 
 
 def running(job: str, host: str) -> int:

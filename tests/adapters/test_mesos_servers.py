@@ -6,6 +6,7 @@ Must not test Mesos: only that the fixture does what it says, and leaves nothing
 from __future__ import annotations
 
 import http.client
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,10 +17,12 @@ import pytest
 from peloton.backends.mesos.agent_book import AgentBook
 from peloton.backends.mesos.leading_master import LeadingMaster
 from peloton.backends.mesos.operator_api import Credential, HttpDoor
+from tests.begun_process import begun_process
 from tests.contracts.mesos_calls import Run, framework
 from tests.servers import leftovers, mesos_home, zookeeper
 from tests.servers.cache import NotInstalled
-from tests.servers.mesos import Mesos, until
+from tests.servers.mesos import ASKED_TOO_EARLY, Mesos, MesosServer, until
+from tests.servers.process import ServerFailed
 from tests.servers.pymesos_client import Client
 from tests.servers.v1_client import PATH
 
@@ -31,6 +34,85 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesos]:
     yield started
     started.stop()
     assert leftovers.below(started.folder) == []
+
+
+def test_a_switchboard_of_an_agent_that_is_gone_is_ended(tmp_path: Path) -> None:
+    """It knows no sandbox, and waits for good; one that works elsewhere is another's."""
+    ours, other = tmp_path / "mesos" / "agent1", tmp_path / "mesos2"
+    begun: list[subprocess.Popen[bytes]] = []
+    for folder in (ours, other):
+        folder.mkdir(parents=True)
+        begun.append(begun_process(leftovers.SWITCHBOARD.decode(), cwd=folder))
+    try:
+        assert leftovers.below(tmp_path / "mesos") == [begun[0].pid] == leftovers.below(ours)
+        leftovers.end_below(tmp_path / "mesos")
+        assert begun[0].wait(30) == -signal.SIGKILL and begun[1].poll() is None
+    finally:
+        for process in begun:
+            process.kill()
+            process.communicate()
+
+
+class _EndsFirst(MesosServer):
+    """Ends with `words` as its last ones where it runs for the first time, then stays."""
+
+    name = "ends-first"
+
+    def __init__(self, folder: Path, words: str) -> None:
+        super().__init__(folder, 0)
+        self.words = words
+
+    def command(self) -> list[str]:
+        begins = 'echo "it started on a port"; exec sleep 600'
+        script = 'if mkdir begun; then echo "$0"; exit 1; fi; ' + begins
+        return ["/bin/sh", "-c", script, self.words]
+
+    def serves(self) -> bool:
+        return True
+
+
+def test_a_server_that_was_asked_too_early_is_started_again(tmp_path: Path) -> None:
+    early, other = _EndsFirst(tmp_path / "early", ASKED_TOO_EARLY), _EndsFirst(tmp_path / "o", "?")
+    try:
+        early.launch()
+        early.wait_until_ready()
+        other.launch()
+        with pytest.raises(ServerFailed, match="ended with 1 before"):
+            other.wait_until_ready()
+    finally:
+        early.kill()
+        other.kill()
+
+
+def test_a_server_is_asked_only_once_it_said_again_that_it_started(tmp_path: Path) -> None:
+    server = _EndsFirst(tmp_path / "server", "it started on a port, said its first life")
+    server.launch()
+    try:
+        assert server.process is not None
+        server.process.wait()
+        assert server.answers()
+        server.process = None
+        (server.folder / "begun").rmdir()
+        server.words = "nothing yet"
+        server.launch()
+        assert server.process is not None
+        server.process.wait()
+        assert not server.answers(), "what an earlier life said is not of this one"
+    finally:
+        server.process = None
+
+
+def test_a_container_that_its_agent_has_not_let_begin_is_ended(tmp_path: Path) -> None:
+    """It has none of the variables of a task yet, and where its agent is killed it stays."""
+    at = tmp_path / "mesos" / "agent1" / "run" / "containers" / "c1"
+    variables = {"MESOS_CONTAINERIZER_RUNTIME_DIRECTORY": str(at)}
+    with begun_process("mesos-containerizer", cwd=tmp_path, env=variables) as process:
+        try:
+            assert leftovers.below(tmp_path / "mesos2") == []
+            leftovers.end_below(tmp_path / "mesos")
+            assert process.wait(30) == -signal.SIGKILL
+        finally:
+            process.kill()
 
 
 def test_each_agent_is_a_machine_of_its_own(cluster: Mesos) -> None:

@@ -19,13 +19,23 @@ from peloton.assembly.daemon import Daemon
 from peloton.assembly.readiness import Readiness
 from peloton.runtime.vocabulary import key
 from peloton.settings.daemon import parse
+from tests.adapters.mesos_jobs import (
+    CODES,
+    ENDED,
+    INSTANCES,
+    Job,
+    each_ran_once,
+    noting,
+    running,
+    running_at,
+    runs_noted,
+)
 from tests.adapters.test_daemon_wiring import until
-from tests.adapters.test_mesos_fleet import CODES, ENDED, INSTANCES, Job, each_ran_once, noting
 from tests.channels import channel_to
 from tests.gateway.fleet_fixture import Deployment
 from tests.gateway.fleet_fixture import until as patiently_until
-from tests.servers import mesos_home, zookeeper
-from tests.servers.mesos import ROOMY, Agent, Mesos, ask
+from tests.servers import zookeeper
+from tests.servers.mesos import Agent, Mesos
 
 
 @contextlib.contextmanager
@@ -49,13 +59,6 @@ def serving(folder: Path, mesos: Mesos) -> Iterator[Deployment]:
         daemon.stop()
 
 
-def running_at(mesos: Mesos) -> dict[str, str]:
-    """The tasks that run, as the master that leads knows, each with the id of its agent."""
-    told = ask(mesos.leader().port, "/tasks?limit=1000") or {"tasks": []}
-    found = [task for task in told["tasks"] if task["state"] == "TASK_RUNNING"]
-    return {task["id"]: task["slave_id"] for task in found}
-
-
 def busiest(mesos: Mesos) -> Agent:
     """The agent with the most tasks."""
     counts = Counter(running_at(mesos).values())
@@ -65,39 +68,28 @@ def busiest(mesos: Mesos) -> Agent:
 
 @pytest.mark.timeout(300)
 def test_tasks_outlive_the_master_that_leads(tmp_path: Path) -> None:
-    mesos_home.needed_home()
     server, gate = zookeeper.shared(), tmp_path / "gate"
-    mesos = Mesos(
-        tmp_path / "elected", agents=2, masters=2, quorum=1, zookeeper=server.address,
-        resources=ROOMY,
-    )  # fmt: skip
-    try:
-        mesos.launch()
-        with serving(tmp_path, mesos) as deployment:
-            job = Job(deployment, noting(tmp_path, gate))
-            until(lambda: job.counts() == {"RUNNING": INSTANCES})
-            first = mesos.leader()
-            first.kill()
-            until(lambda: mesos.leader() is not first)
-            mesos.wait_registered(mesos.agents)
-            assert job.counts() == {"RUNNING": INSTANCES}
-            gate.touch()
-            until(lambda: job.counts() == ENDED)
-            assert job.codes(deployment) == CODES
-        each_ran_once(tmp_path, job.name)
-    finally:
-        mesos.stop()
+    with (
+        running(tmp_path / "elected", masters=2, zookeeper=server.address) as mesos,
+        serving(tmp_path, mesos) as deployment,
+    ):
+        job = Job(deployment, noting(tmp_path, gate))
+        until(lambda: job.counts() == {"RUNNING": INSTANCES})
+        first = mesos.leader()
+        first.kill()
+        until(lambda: mesos.leader() is not first)
+        mesos.wait_registered(mesos.agents)
+        assert job.counts() == {"RUNNING": INSTANCES}
+        gate.touch()
+        until(lambda: job.counts() == ENDED)
+        assert job.codes(deployment) == CODES
+    each_ran_once(tmp_path, job.name)
 
 
 @pytest.fixture
 def mesos(tmp_path: Path) -> Iterator[Mesos]:
-    mesos_home.needed_home()
-    found = Mesos(tmp_path / "mesos", agents=2, resources=ROOMY)
-    try:
-        found.launch()
+    with running(tmp_path / "mesos") as found:
         yield found
-    finally:
-        found.stop()
 
 
 @pytest.mark.timeout(300)
@@ -140,5 +132,4 @@ def test_an_agent_that_is_silent_for_too_long_ends_what_was_begun_anew_elsewhere
         gate.touch()
         until(lambda: job.counts() == ENDED)
         assert job.codes(deployment) == CODES
-    runs = (tmp_path / "ran").read_text().split()
-    assert sorted(runs) == sorted({*before, *anew}), "each run began once"
+    assert runs_noted(tmp_path) == sorted({*before, *anew}), "each run began once"

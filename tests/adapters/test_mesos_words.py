@@ -7,6 +7,8 @@ pool of the examples, and other ports than a person's; what is typed else is the
 from __future__ import annotations
 
 import shlex
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,12 +23,12 @@ from tests.servers import mesos_home
 from tests.servers.mesos import ROOMY, Mesos
 
 EXAMPLE = "examples/mesos.yaml"
+LINES = [*readme.commands((ROOT / "docs" / "mesos.md").read_text())]
 
 
 def words() -> list[list[str]]:
-    """The page's own commands."""
-    found = readme.commands((ROOT / "docs" / "mesos.md").read_text())
-    lines = (line for line in found if line.startswith(PELOTON))
+    """The page's own commands, but those that read another's output."""
+    lines = (line for line in LINES if line.startswith(PELOTON))
     return [shlex.split(line.removeprefix(PELOTON), comments=True) for line in lines]
 
 
@@ -40,8 +42,9 @@ def test_the_first_job_on_mesos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     settings["backend"]["mesos"]["master"] = mesos.address
     file = tmp_path / "mesos.yaml"
     file.write_text(yaml.safe_dump(settings))
-    (daemon, *lines, doctor) = words()
+    daemon, *lines, run, doctor = words()
     assert daemon == ["daemon", "--config", EXAMPLE] and len(lines) == 3
+    (piped,) = (line for line in LINES if "| .venv/bin/peloton" in line)
     try:
         mesos.launch()
         with foreground(["daemon", "--config", str(file)]) as address:
@@ -52,6 +55,9 @@ def test_the_first_job_on_mesos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 assert printed.code == 0, (line, printed)
             waited = typed("job", "wait", printed.out.split()[1])
             assert waited.code == 0 and "10 SUCCEEDED" in waited.out
+            subprocess.run(["bash", "-c", piped], check=True, timeout=60)
+            printed = typed(*run)
+            assert (printed.code, printed.out.strip()) == (0, socket.gethostname()), printed
             assert doctor == ["doctor", "--mesos", EXAMPLE]
             printed = typed(*doctor[:-1], str(file))
             assert printed.code == 0 and "ok " in printed.out, printed

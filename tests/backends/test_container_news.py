@@ -11,7 +11,8 @@ from peloton.actors.host.container_messages import (
     RunContainers,
 )
 from peloton.actors.task.messages import ContainerEnd
-from peloton.backends.container_news import REPEAT_S, ContainerNews
+from peloton.backends.container_news import ContainerNews
+from peloton.backends.unconfirmed import REPEAT_S
 from peloton.runtime.vocabulary import key
 
 HOST = key("host", "h")

@@ -17,9 +17,10 @@ from peloton.actors.host.health_messages import HealthReported, RunHealth
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.backends.check_progress import CheckProgress, ReadyProgress, Verdict
 from peloton.backends.health_loop import CheckedRun, HealthLoop, first_after_s
-from peloton.backends.health_news import REPEAT_S, HealthNews
+from peloton.backends.health_news import HealthNews
 from peloton.backends.http_probe import _unverified, probe
 from peloton.backends.simulated_health import ILL, SimulatedHealth, moments
+from peloton.backends.unconfirmed import REPEAT_S
 from peloton.runtime.vocabulary import Key
 
 HOST = Key("host/a")

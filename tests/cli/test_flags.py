@@ -66,6 +66,7 @@ def test_what_is_proposed_is_for_the_same_cluster(
     monkeypatch.setenv("PELOTON_API", NOBODY)
     printed = typed("respool", "dump", "-t", PATIENT)
     assert "`peloton minicluster` starts one here" in printed.err
+    assert "`peloton daemon --config FILE` one of your settings" in printed.err
     monkeypatch.setenv("PELOTON_API", f"{NOBODY},{NOBODY}")
     assert "are the daemons running?" in typed("respool", "dump", "-t", PATIENT).err
 

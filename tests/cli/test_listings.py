@@ -31,7 +31,9 @@ def test_a_wide_listing_has_more_columns(peloton: Terminal) -> None:
         cells(line) for line in peloton.lines("task", "list", JOB, "--output", "wide")
     ]
     assert (header[-4], row[-4]) == ("Run", f"{JOB}-0-1")
-    assert peloton("host", "list", "-o", "wide").out == "No hosts.\n"
+    nothing = peloton("host", "list", "-o", "wide")
+    assert nothing.out == "No hosts.\n" and "/health" in nothing.err
+    assert peloton("host", "list", "-o", "json").err == ""
 
 
 def test_a_query_for_a_thousand_looks_at_a_thousand(peloton: Terminal) -> None:

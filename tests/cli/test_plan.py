@@ -188,3 +188,21 @@ def test_a_history_has_a_line_for_each_hour_and_kind(peloton: Terminal) -> None:
     assert len(json.loads(peloton("pool", "history", "/a", "-o", "json").out)["hours"]) == 2
     missing = peloton("pool", "history", "/none")
     assert missing.code != 0 and "no such pool: /none" in missing.err
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "true"), ("map", "echo {}", ":::", "1"), ("plan", "job")]
+)
+def test_without_the_default_pool_it_is_said_how_to_make_it(
+    peloton: Terminal, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    spec = tmp_path / "job.yaml"
+    spec.write_text("name: a\ninstancecount: 1\ndefaultconfig: {command: {value: 'true'}}\n")
+    printed = peloton(*words, *([str(spec)] if words[0] == "plan" else []))
+    assert printed.code == 66
+    assert printed.err == (
+        "resource pool not found: /default; `peloton --api "
+        f"{peloton.address} respool create /default FILE` makes it: with `name: default` alone in "
+        "the FILE it has the limits of its parent, and examples/hello_world_pool.yaml shows what "
+        "else there is\n"
+    )

@@ -36,6 +36,7 @@ from tests.adapters import cql_stub
 from tests.adapters.pems import Authority
 from tests.cli.terminal import Printed, typed
 from tests.servers import connects, zookeeper
+from tests.servers.process import free_ports
 
 HOSTS = [{"name": "a"}]
 PLACE = re.compile(r"line (\d+): (.*)")
@@ -503,3 +504,45 @@ def test_a_copied_data_folder_is_a_finding(tmp_path: Path) -> None:
 def test_a_journal_on_servers_has_no_copy_to_adopt(tmp_path: Path) -> None:
     printed = checked(fleet(), tmp_path, "--adopt-copy")
     assert printed.code == 64 and "--adopt-copy: the journal is not in a folder" in printed.err
+
+
+@pytest.mark.parametrize("name", ["secret_file", "agent_secret_file"])
+def test_a_secret_of_mesos_that_is_empty_is_named(name: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    principal = name.replace("secret_file", "principal")
+    raw = alone(backend={"mesos": {"master": "127.0.0.1:1", principal: "p", name: "secret"}})
+    for text, code in (("", 69), (" \n", 69), ("abc\n", 0)):
+        secret.write_text(text)
+        printed = checked(raw, tmp_path)
+        told = f"backend.mesos.{name}: {secret} is empty\n"
+        assert (printed.code, told in printed.err) == (code, bool(code)), (text, printed)
+
+
+def test_the_daemon_that_runs_is_no_finding(busy: int, tmp_path: Path) -> None:
+    """A new setting can be checked before the restart that it needs."""
+    ports = free_ports(2)
+    listen = {"grpc": f"127.0.0.1:{ports[0]}", "http": f"127.0.0.1:{ports[1]}"}
+    raw = alone(listen=listen)
+    file = tmp_path / "daemon.yaml"
+    file.write_text(yaml.safe_dump(raw))
+    words = [sys.executable, "-m", "peloton", "daemon", "--config", str(file)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None and running.stdout.readline().startswith("ready: ")
+            same = typed("daemon", "--config", str(file), "--check")
+            assert (same.code, same.err) == (0, "")
+            assert f"a daemon runs with its data folder (pid {running.pid})" in same.out
+            file.write_text(
+                yaml.safe_dump(raw | {"listen": listen | {"http": f"127.0.0.1:{busy}"}})
+            )
+            wrong = typed("daemon", "--config", str(file), "--check")
+            assert wrong.code == 69 and "listen.http: " in wrong.err, wrong
+            assert str(ports[0]) not in wrong.err and "is held by" not in wrong.err, wrong
+            # Another folder is another daemon, whose ports these are not.
+            elsewhere = raw | {"journal": {"sqlite": {"folder": "elsewhere"}}}
+            file.write_text(yaml.safe_dump(elsewhere))
+            other = typed("daemon", "--config", str(file), "--check")
+            assert other.code == 69 and f"with pid {running.pid}" in other.err, other
+        finally:
+            running.terminate()

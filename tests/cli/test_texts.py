@@ -71,7 +71,7 @@ def test_respool_update(peloton: Terminal, pool: Path) -> None:
     assert [one.share for one in call.request.config.resources] == [1.0] * 3
     peloton.cluster.invalid_pool = "resource cpu: limit 2 is below its children"
     refused = peloton("respool", "update", "/hello", str(pool))
-    wrong = "Invalid resource pool config: resources[0]: limit 2 is below its children\n"
+    wrong = "Invalid resource pool config: resources[0]: cpu limit 2 is below its children\n"
     assert refused == Printed(65, "", f"{pool}, line 2: {wrong}")
     for answer, updates in (("", 2), ("n\n", 2), ("y\n", 3)):
         with answering(answer):
@@ -560,6 +560,10 @@ def test_logs_of_a_run_that_never_was(peloton: Terminal) -> None:
     assert printed.code == 66
     assert "instance 0 of job" in printed.err and "has no run 'nonsense'" in printed.err
     assert "instances 0 to 1" in peloton("task", "logs", JOB, "7", "nonsense").err
+    assert peloton("task", "logs", JOB, "0", "stderr").err.endswith(
+        "has no run 'stderr'; `task get` lists its runs; a file of that name: `-f stderr`\n"
+    )
+    assert "-f" not in peloton("task", "logs", JOB, "0", f"{JOB}-0-9").err
 
 
 def test_who_wants_data_gets_no_hints(peloton: Terminal, spec: Path) -> None:

@@ -57,7 +57,6 @@ class Exempt(enum.Enum):
 
     CONFIGURED_HOSTS = "its hosts are in no configuration: the cluster says which there are"
     SHARED_MACHINES = "its machines are others', too: a use is answered once the master has it"
-    READINESS = "its executor checks only what it ends when that fails"
     PODS = "its executor starts all containers of a pod at once: none comes before the others"
 
 

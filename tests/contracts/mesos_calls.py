@@ -108,27 +108,62 @@ class Run:
     def launch(self, task: str, command: str, *, cpus: float = 0.1, offer: str = "") -> None:
         """A task on a whole agent, or on an offer that is named."""
         offer_id = {"value": offer} if offer else self.whole_offer()["id"]
-        amounts = {"cpus": cpus, "mem": 32}
-        resources = [
-            {"name": name, "type": "SCALAR", "scalar": {"value": value}}
-            for name, value in amounts.items()
-        ]
         info = {"name": task, "task_id": {"value": task}, "agent_id": self.agent_id}
-        info |= {"command": {"value": command}, "resources": resources}
+        info |= {"command": {"value": command}, "resources": _resources(cpus=cpus, mem=32)}
         launch = {"type": "LAUNCH", "launch": {"task_infos": [info]}}
         filters = {"refuse_seconds": 0}
         body = {"offer_ids": [offer_id], "operations": [launch], "filters": filters}
         self.call("ACCEPT", body)
+
+    def launch_group(self, *tasks: str, cpus: float = 0.1) -> None:
+        """Tasks that go on, under one executor, on a whole agent."""
+        offer_id = self.whole_offer()["id"]
+        infos = [
+            {
+                "name": task, "task_id": {"value": task}, "agent_id": self.agent_id,
+                "command": {"value": "sleep 1000"}, "resources": _resources(cpus=cpus, mem=32),
+            }
+            for task in tasks
+        ]  # fmt: skip
+        executor = {
+            "type": "DEFAULT", "executor_id": {"value": f"of-{tasks[0]}"},
+            "framework_id": self.framework_id, "resources": _resources(cpus=0.1, mem=32, disk=1),
+        }  # fmt: skip
+        group = {"executor": executor, "task_group": {"tasks": infos}}
+        launch = {"type": "LAUNCH_GROUP", "launch_group": group}
+        filters = {"refuse_seconds": 0}
+        self.call("ACCEPT", {"offer_ids": [offer_id], "operations": [launch], "filters": filters})
 
     def updates(self, task: str, count: int = 1) -> None:
         """So many updates of the task, each acknowledged if it has to be."""
         for _ in range(count):
             event = self.next("UPDATE", where=lambda e: _task(e) == task)
             self.saw(event)
+            self.acknowledge(event)
+
+    def updates_of_all(self, *tasks: str, count: int = 1) -> None:
+        """The same of each task of a group, whichever comes first. What is known of its container
+        by then, and with which signal that is killed, is left to chance."""
+        found: dict[str, list[Json]] = {task: [] for task in tasks}
+        while any(len(events) < count for events in found.values()):
+            event = self.next("UPDATE", where=lambda e: _task(e) in tasks)
+            found[_task(event)].append(event)
+            self.acknowledge(event, noted=False)
+        for event in (event for events in found.values() for event in events):
             status = event["update"]["status"]
-            if "uuid" in status:
-                keys = ("agent_id", "task_id", "uuid")
-                self.call("ACKNOWLEDGE", {key: status[key] for key in keys})
+            status.pop("container_status", None)
+            if status["state"] == "TASK_KILLED":
+                status["message"] = "*"
+            self.saw(event)
+
+    def acknowledge(self, event: Json, *, noted: bool = True) -> None:
+        """If it has to be."""
+        status = event["update"]["status"]
+        if "uuid" in status:
+            body = {key: status[key] for key in ("agent_id", "task_id", "uuid")}
+            self.call("ACKNOWLEDGE", body)
+            if not noted:
+                del self.notes[-1]
 
     def reconcile(self, *tasks: tuple[str, bool | str]) -> None:
         """Ask for tasks; each with the agent's id, with an unknown one, or without."""
@@ -151,6 +186,13 @@ class Run:
             stream.close()
 
 
+def _resources(**amounts: float) -> list[Json]:
+    return [
+        {"name": name, "type": "SCALAR", "scalar": {"value": value}}
+        for name, value in amounts.items()
+    ]
+
+
 def _task(event: Json) -> str:
     return str(event["update"]["status"]["task_id"]["value"])
 
@@ -167,6 +209,14 @@ TABLE: list[tuple[Callable[..., Any], tuple[Any, ...], Json]] = [
     (Run.updates, ("t-fails", 3), {}),
     (Run.launch, ("t-big", "true"), {"cpus": 99.0}),
     (Run.updates, ("t-big",), {}),
+    (Run.launch_group, ("g-a", "g-b"), {"cpus": 99.0}),
+    (Run.updates_of_all, ("g-a", "g-b"), {}),
+    (Run.launch_group, ("g-1", "g-2"), {}),
+    (Run.updates_of_all, ("g-1", "g-2"), {"count": 2}),
+    (Run.reconcile, (("g-2", True),), {}),
+    (Run.updates_of_all, ("g-2",), {}),
+    (Run.call, ("KILL", {"task_id": {"value": "g-1"}}), {}),
+    (Run.updates_of_all, ("g-1", "g-2"), {}),
     (Run.launch, ("t-long", "sleep 1000"), {}),
     (Run.updates, ("t-long", 2), {}),
     (Run.reconcile, (("t-long", True),), {}),

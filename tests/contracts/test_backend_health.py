@@ -17,9 +17,8 @@ from peloton.actors.host.health_messages import (
     RunHealth,
 )
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
-from peloton.actors.task.messages import End
 from peloton.runtime.vocabulary import Bits, Key
-from tests.contracts.backends import HOST, BackendRig, Exempt, run
+from tests.contracts.backends import HOST, BackendRig, run
 from tests.contracts.mesos_backends import made_for
 
 SOON = HealthCheck(initial_s=0.05, interval_s=0.05, timeout_s=30.0, max_failures=3)
@@ -109,11 +108,6 @@ def test_a_run_without_a_check_has_no_health(rig: BackendRig, port: int) -> None
 
 def test_readiness_is_told_beside_health_and_ends_nothing(rig: BackendRig, port: int) -> None:
     readiness = by_http(port)
-    if Exempt.READINESS in rig.exempt:
-        rig.order(m.StartRuns(HOST, 1, (checked(HealthCheck(readiness=readiness)),)))
-        refused = rig.ends(NAME)[NAME].outcome
-        assert refused.end == End.FAILED and "readiness checks" in refused.message
-        return
     rig.order(m.StartRuns(HOST, 1, (checked(HealthCheck(readiness=readiness)),)))
     change = told(rig)
     assert (change.unknown, change.over, change.ready) == (True, False, TaskHealth.HEALTHY)

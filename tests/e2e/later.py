@@ -47,7 +47,7 @@ CHANGES = (
     ),
     # A host counts what it ever accepted.
     (
-        "actors/host/state.py",
+        "actors/host/run_folds.py",
         "    need, runs = fact.spec.resources, host.runs\n",
         "    need, runs = fact.spec.resources, host.runs\n"
         "    host = replace(host, accepted=host.accepted + len(fact.members))\n",

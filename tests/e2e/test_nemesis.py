@@ -25,9 +25,17 @@ from peloton.chaos.nemesis.ground import MESOS_ENGINE, RUN_ON_MESOS, MesosProces
 from peloton.chaos.nemesis.process_table import SeenAlive
 from peloton.chaos.nemesis.takeovers import Takeovers
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.chaos.nemesis.verdict import Noted, goals_missed, notes_of, overlaps, with_seen
+from peloton.chaos.nemesis.verdict import (
+    Noted,
+    goals_missed,
+    not_as_accepted,
+    notes_of,
+    overlaps,
+    with_seen,
+)
 from peloton.runtime.vocabulary import Absent, Key
 from peloton.sdk.errors import AlreadyExists, NotFound, ServerError, TimedOut
+from tests.begun_process import begun_process
 from tests.e2e.cluster import wait_for
 from tests.e2e.storms import WITHIN_S, left_over, nemesis
 from tests.servers.mesos_home import needed_home
@@ -144,6 +152,24 @@ def test_runs_without_notes_are_known_by_the_process_table() -> None:
     assert len(list(overlaps([*silent, *noted]))) == 1
 
 
+def test_a_run_begins_once_for_each_time_that_a_host_accepted_it() -> None:
+    """A job that is created again by its id has runs of the same names."""
+    run, noted = f"{JOB}-0-1", Noted(f"{JOB}-0-1", (1.0,))
+    again = Noted(run, (1.0, 9.0))
+    for one, times, wrong in (
+        (noted, 1, []),
+        (noted, 2, []),  # the later one had nothing to do: its job was stopped before
+        (noted, 0, ["R9"]),
+        (again, 2, []),
+        (again, 1, ["R8"]),
+        (again, 0, ["R8", "R9"]),
+        (Noted(run), 0, []),
+        (Noted(run, seen=SeenAlive(1.0, 2.0)), 0, ["R9"]),
+    ):
+        found = [text.split()[0] for text in not_as_accepted(one, {run: times})]
+        assert found == wrong, (one, times)
+
+
 def test_a_run_notes_its_end_also_when_it_is_killed(tmp_path: Path) -> None:
     """And takes its time for it, so that an overlap could be seen."""
     spec = operations.job_spec(1, lasts_s=600.0, cpus=0.5)
@@ -184,7 +210,7 @@ def test_a_task_of_mesos_is_known_by_its_variables(tmp_path: Path) -> None:
     for folder, known in ((sandbox, f"{JOB}-0-1"), (elsewhere, None)):
         folder.mkdir(parents=True)
         variables = {RUN_ON_MESOS: f"{JOB}-0-1"}
-        with subprocess.Popen(["/bin/sleep", "600"], env=variables, cwd=folder) as process:
+        with begun_process("task", cwd=folder, env=variables) as process:
             try:
                 assert on_mesos(tmp_path / "mesos").run_of(process.pid) == known
             finally:

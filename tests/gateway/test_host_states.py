@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.host.state import HostStates, Maintenance
-from peloton.gateway.hosts import _state_of
+from peloton.gateway.host_states import HostStanding, shown_state, state_and_text
+from peloton.placement.messages import Label
 
 
 @pytest.mark.parametrize(
@@ -21,4 +22,27 @@ from peloton.gateway.hosts import _state_of
 def test_the_state_of_a_host(
     state: HostStates, maintenance: Maintenance, quarantined: bool, says: str
 ) -> None:
-    assert _state_of(state, maintenance, quarantined=quarantined) == says
+    assert shown_state(HostStanding(state, maintenance, quarantined)) == says
+
+
+MESOS = (Label("rack", "a"), Label("mesos.cluster", "west"))
+AWAY = "its agent is not registered"
+DOWN = "down for maintenance; `peloton host maintenance complete west.h` uses it again"
+
+
+@pytest.mark.parametrize(
+    ("state", "maintenance", "labels", "says"),
+    [
+        (HostStates.UNREACHABLE, Maintenance.DOWN, MESOS, ("DOWN", DOWN)),
+        (HostStates.LOST, Maintenance.DOWN, MESOS, ("DOWN", DOWN)),
+        (HostStates.UP, Maintenance.DOWN, MESOS, ("DOWN", AWAY)),
+        (HostStates.UNREACHABLE, Maintenance.DRAINING, MESOS, ("DRAINING, UNREACHABLE", AWAY)),
+        (HostStates.UNREACHABLE, Maintenance.NONE, MESOS, ("UNREACHABLE", AWAY)),
+        (HostStates.UNREACHABLE, Maintenance.DOWN, MESOS[:1], ("DOWN, UNREACHABLE", AWAY)),
+    ],
+)
+def test_a_host_of_mesos_that_is_down_is_away_for_that(
+    state: HostStates, maintenance: Maintenance, labels: tuple[Label, ...], says: tuple[str, str]
+) -> None:
+    of = HostStanding(state, maintenance, False, labels)
+    assert state_and_text(of, name="west.h", text=AWAY) == says

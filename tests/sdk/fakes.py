@@ -372,15 +372,17 @@ class Hosts(host_svc_pb2_grpc.HostServiceServicer):
         return svc.StartMaintenanceResponse(hostname=request.hostname)
 
     def CompleteMaintenance(self, request: Any, context: Any) -> svc.CompleteMaintenanceResponse:
-        self._set(request.hostname, host.HOST_STATE_UP, context)
+        self._set(request.hostname, host.HOST_STATE_UP, context, code=grpc.StatusCode.NOT_FOUND)
         return svc.CompleteMaintenanceResponse(hostname=request.hostname)
 
-    def _set(self, name: str, state: host.HostState, context: Any) -> None:
+    def _set(
+        self, name: str, state: host.HostState, context: Any, *, code: Any = grpc.StatusCode.ABORTED
+    ) -> None:
         for one in self.cluster.host_infos:
             if one.hostname == name:
                 one.state = state
                 return
-        context.abort(grpc.StatusCode.ABORTED, "host is not a Peloton agent")
+        context.abort(code, "host is not a Peloton agent")
 
 
 class Ops(ops_pb2_grpc.OpsServicer):

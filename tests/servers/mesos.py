@@ -42,6 +42,9 @@ AGENT = (
     "--containerizers=mesos", "--registration_backoff_factor=100ms",
     "--executor_shutdown_grace_period=1secs",
 )  # fmt: skip
+STARTED = " started on "
+ASKED_TOO_EARLY = "AuthenticatorManager::authenticate()"
+STARTS_MAX = 3
 
 
 T = TypeVar("T")
@@ -57,9 +60,43 @@ def ask(port: int, path: str) -> Any:
 
 
 class MesosServer(Server):
-    """What masters and agents have in common."""
+    """What masters and agents have in common.
+
+    Their port takes calls a moment before they can serve them, and the first one then ends the
+    process (a null pointer in libprocess). So nothing is asked here before the log says that it
+    started; and where a client of the test asked that early, it is started again, as whoever
+    supervises a real one does.
+    """
 
     flags: tuple[str, ...] = ()
+    _log_begins = 0
+
+    def launch(self, *, outlive: bool = False) -> None:
+        self._log_begins = self.log.stat().st_size if self.log.exists() else 0
+        super().launch(outlive=outlive)
+
+    def wait_until_ready(self) -> None:
+        for _ in range(STARTS_MAX - 1):
+            try:
+                return super().wait_until_ready()
+            except ServerFailed:
+                if self.process is not None or ASKED_TOO_EARLY not in self._said():
+                    raise
+                self.launch()
+        return super().wait_until_ready()
+
+    def answers(self) -> bool:
+        return STARTED in self._said() and self.serves()
+
+    def serves(self) -> bool:
+        """Whether one that started does what is asked of it."""
+        return ask(self.port, "/version") is not None
+
+    def _said(self) -> str:
+        """Its log since it was launched."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_begins)
+            return log.read().decode(errors="replace")
 
     def configure(self) -> None:
         """All is said by flags."""
@@ -67,9 +104,6 @@ class MesosServer(Server):
     def environment(self) -> dict[str, str]:
         own = {"LIBPROCESS_IP": "127.0.0.1", "LIBPROCESS_NUM_WORKER_THREADS": str(THREADS)}
         return mesos_home.environment() | own
-
-    def answers(self) -> bool:
-        return ask(self.port, "/version") is not None
 
 
 class Master(MesosServer):
@@ -82,7 +116,7 @@ class Master(MesosServer):
         self.zookeeper = zookeeper
         self.quorum = quorum
 
-    def answers(self) -> bool:
+    def serves(self) -> bool:
         """Not before its registry takes part in votes: the others may be killed then."""
         told = ask(self.port, "/metrics/snapshot") or {}
         return bool(told.get("registrar/log/recovered"))

@@ -24,9 +24,12 @@ from peloton.actors.engine.messages import (
     Subscribe,
 )
 from peloton.actors.host import messages as m
+from peloton.actors.host.health_messages import HealthNoted, HealthReported, RunHealth
 from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task.health_messages import TaskHealth
 from peloton.backends.mesos.backend import Framework, MesosBackend
 from peloton.backends.mesos.keeper_tasks import KeeperProgram, default_command
+from peloton.backends.secrets_first import ReadSecrets, no_secrets
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
 
@@ -52,15 +55,17 @@ def order(value: str, *, cpus: float = 0.1, memory_mb: int = 32, **spec: Any) ->
 class MesosHosts:
     """The hosts of one framework, until the end of the context."""
 
-    def __init__(self, known: Framework) -> None:
+    def __init__(self, known: Framework, *, read: ReadSecrets = no_secrets) -> None:
         self.known = known
         self.capacity: dict[Key, Resources] = {}
         self.started: dict[str, float] = {}
         self.ends: dict[str, m.RunEnd] = {}
         self.end_counts: Counter[str] = Counter()
         self.launched: dict[str, float] = {}
+        self.changes: list[RunHealth] = []
         self.problems: dict[str, str] = {}
         self._backend = MesosBackend(known)
+        self._backend.secrets.read = read
         self._link = self._backend.prefix
         self._mail: queue.SimpleQueue[Envelope | None] = queue.SimpleQueue()
         self._orders: dict[str, tuple[Key, m.StartRun]] = {}
@@ -124,6 +129,11 @@ class MesosHosts:
         self.wait(lambda: all(name in self.ends for name in names))
         return [self.ends[name] for name in names]
 
+    def wait_ready(self, run: str, *ready: bool) -> None:
+        """What was told of its readiness is this, change by change."""
+        expected = [TaskHealth.HEALTHY if one else TaskHealth.UNHEALTHY for one in ready]
+        self.wait(lambda: [one.ready for one in self.changes if one.run == run] == expected)
+
     # ---- what hosts say ----
 
     def _send(self, to: Key, message: Message) -> None:
@@ -166,6 +176,11 @@ class MesosHosts:
         elif isinstance(message, m.RunsStarted):
             for name in message.runs:
                 self.started.setdefault(name, now)
+        elif isinstance(message, HealthReported):
+            for change in message.runs:
+                if change not in self.changes:
+                    self.changes.append(change)
+                self._send(host, HealthNoted(host, (change.run,), change.number))
         elif isinstance(message, m.RunsEnded):
             for end in message.ends:
                 self._orders.pop(end.run, None)

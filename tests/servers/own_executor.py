@@ -25,6 +25,9 @@ class Own(Executor):  # type: ignore[misc]
 
     def killTask(self, driver: Any, task_id: Any) -> None:
         """The word to end; the last update is given time to leave."""
+        if os.environ["SAID"] == "deaf":
+            print("does not end", flush=True)
+            return
         print("ends", flush=True)
         driver.sendStatusUpdate({"task_id": task_id, "state": "TASK_KILLED"})
         threading.Timer(1.0, driver.stop).start()

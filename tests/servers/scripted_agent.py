@@ -31,6 +31,8 @@ class ScriptedAgent:
         self.tasks: dict[str, dict[str, str]] = {}
         """Of executors that live: names by id."""
         self.hostnames = ["h1"]
+        self.before: list[Any] = []
+        """Other entries of the master's list, which come first."""
         self.advertised = ""
         """Where the master says that it is, if that is somewhere else."""
         self.authorization = ""
@@ -84,7 +86,7 @@ class ScriptedAgent:
                 }
                 for name in self.hostnames
             ]
-            return 200, {"get_agents": {"agents": agents}}
+            return 200, {"get_agents": {"agents": [*self.before, *agents]}}
         if call["type"] == "LIST_FILES":
             return self._listed(call["list_files"]["path"])
         return self._read(**call["read_file"])

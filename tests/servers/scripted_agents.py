@@ -12,32 +12,48 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.servers.mesos_rules import new_uuid
-from tests.servers.scripted_http import VERSION, Event
+from tests.servers.scripted_http import Event
+from tests.servers.scripted_words import (
+    PORTS,
+    TOTAL,
+    Amounts,
+    FakeAgent,
+    FakeOffer,
+    add,
+    amounts_of,
+    listed,
+    offered,
+    total_of,
+)
 
-Amounts = dict[str, float]
-TOTAL: Amounts = {"cpus": 8.0, "mem": 8192.0, "disk": 10240.0}
-PORTS = (31000, 32000)
-CAPABILITIES = (
-    "MULTI_ROLE", "HIERARCHICAL_ROLE", "RESERVATION_REFINEMENT", "RESOURCE_PROVIDER",
-    "RESIZE_VOLUME", "AGENT_OPERATION_FEEDBACK", "AGENT_DRAINING", "TASK_RESOURCE_LIMITS",
-)  # fmt: skip
 ENDS = {"TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_LOST", "TASK_ERROR", "TASK_GONE"}
 
 
-@dataclass
-class FakeAgent:
-    """One host; `free` is what neither tasks nor offers hold."""
+class FakeLaunch(NamedTuple):
+    """What an operation launches: one task, or a group of tasks with their executor."""
 
-    id: str
-    hostname: str
-    total: Amounts
-    free: Amounts = field(init=False)
+    infos: Sequence[Mapping[str, Any]]
+    executor: Mapping[str, Any] | None = None
 
-    def __post_init__(self) -> None:
-        self.free = dict(self.total)
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(info["task_id"]["value"] for info in self.infos)
+
+    @property
+    def invalid(self) -> str:
+        """With which reason it is refused."""
+        return f"REASON_TASK{'' if self.executor is None else '_GROUP'}_INVALID"
+
+
+class FakeGroup(NamedTuple):
+    """Tasks of one executor, and what that has itself."""
+
+    executor: str
+    amounts: Amounts
+    tasks: tuple[str, ...]
 
 
 @dataclass
@@ -48,18 +64,10 @@ class FakeTask:
     agent: FakeAgent
     amounts: Amounts
     command: str
+    group: FakeGroup | None = None
     state: str = "TASK_STAGING"
     owed: deque[Event] = field(default_factory=deque)
     container: str = field(default_factory=lambda: str(uuid.uuid4()))
-
-
-@dataclass
-class FakeOffer:
-    """One offer that is neither accepted nor declined."""
-
-    id: str
-    agent: FakeAgent
-    amounts: Amounts
 
 
 class FakeAgents:
@@ -99,44 +107,11 @@ class FakeAgents:
         self._offers_made += 1
         self.offers[offer.id] = offer
         agent.free = dict.fromkeys(TOTAL, 0.0)
-        allocation = {"allocation_info": {"role": self.role}}
-        ports = {"range": [{"begin": PORTS[0], "end": PORTS[1]}]}
-        resources = [{"name": "ports", "type": "RANGES", "ranges": ports, "role": "*"} | allocation]
-        resources += [
-            {"name": name, "type": "SCALAR", "scalar": {"value": value}, "role": "*"} | allocation
-            for name, value in offer.amounts.items()
-            if value
-        ]
-        address = {"hostname": agent.hostname, "ip": "127.0.0.1", "port": 5051}
-        return {
-            "id": {"value": offer.id},
-            "framework_id": self.framework["id"],
-            "agent_id": {"value": agent.id},
-            "hostname": agent.hostname,
-            "url": {"scheme": "http", "address": address, "path": "/slave(1)"},
-            "resources": resources,
-            "attributes": _attributes(agent),
-        } | allocation
+        return offered(offer, role=self.role, framework_id=self.framework["id"])
 
     def listed(self) -> list[Event]:
         """The agents as operators are told of them."""
-        return [self._listed(agent) for agent in self.agents]
-
-    def _listed(self, agent: FakeAgent) -> Event:
-        ports = {"range": [{"begin": PORTS[0], "end": PORTS[1]}]}
-        total: list[Event] = [
-            {"name": name, "type": "SCALAR", "scalar": {"value": value}}
-            for name, value in agent.total.items()
-        ]
-        total.append({"name": "ports", "type": "RANGES", "ranges": ports})
-        info: Event = {"hostname": agent.hostname, "port": 5051, "id": {"value": agent.id}}
-        info |= {"attributes": _attributes(agent), "checkpoint": True, "resources": total}
-        return {
-            "agent_info": info, "active": True, "deactivated": False, "version": VERSION,
-            "pid": "slave(1)@127.0.0.1:5051", "registered_time": {"nanoseconds": time.time_ns()},
-            "total_resources": [{**entry, "role": "*"} for entry in total],
-            "capabilities": [{"type": name} for name in CAPABILITIES],
-        }  # fmt: skip
+        return [listed(agent) for agent in self.agents]
 
     def take_back_offers(self) -> None:
         """As when the framework's stream ends: what was offered is free again."""
@@ -145,7 +120,7 @@ class FakeAgents:
 
     def _take(self, offer_id: str) -> FakeOffer:
         offer = self.offers.pop(offer_id)
-        _add(offer.agent.free, offer.amounts)
+        add(offer.agent.free, offer.amounts)
         return offer
 
     # ---- calls ----
@@ -171,50 +146,60 @@ class FakeAgents:
         asked = [offer_id["value"] for offer_id in body.get("offer_ids", [])]
         stale = [name for name in asked if name not in self.offers]
         taken = [self._take(name) for name in asked if name in self.offers]
-        left = _sum(offer.amounts for offer in taken)
-        for operation in body.get("operations", []):
-            for info in operation.get("launch", {}).get("task_infos", []):
-                if stale or not taken:
-                    text = (
-                        f"Offer {stale[0]} is no longer valid" if stale else "No offers specified"
-                    )
-                    text = f"Task launched with invalid offers: {text}"
-                    yield self._of_master(
-                        info["task_id"]["value"],
-                        "TASK_DROPPED" if self.partition_aware else "TASK_LOST", text,
-                        reason="REASON_INVALID_OFFERS", agent_id=info["agent_id"]["value"],
-                    )  # fmt: skip
-                else:
-                    yield from self._launch(info, taken[0].agent, left)
+        left = total_of(offer.amounts for offer in taken)
+        for launch in _launches(body.get("operations", [])):
+            if stale or not taken:
+                yield from self._came_too_late(launch, stale)
+            else:
+                yield from self._launch(launch, taken[0].agent, left)
         yield from self._at_once(body)
 
-    def _launch(self, info: Mapping[str, Any], agent: FakeAgent, left: Amounts) -> Iterator[Event]:
-        wanted: Amounts = {}
-        for one in info.get("resources", []):
-            if one["type"] == "SCALAR":
-                wanted[one["name"]] = wanted.get(one["name"], 0.0) + one["scalar"]["value"]
-        name = info["task_id"]["value"]
-        if name in self.tasks:
-            text = f"Task has duplicate ID: {name}"
+    def _came_too_late(self, launch: FakeLaunch, stale: Sequence[str]) -> Iterator[Event]:
+        text = f"Offer {stale[0]} is no longer valid" if stale else "No offers specified"
+        for info in launch.infos:
             yield self._of_master(
-                name, "TASK_ERROR", text, reason="REASON_TASK_INVALID", agent_id=agent.id
-            )
+                info["task_id"]["value"], "TASK_DROPPED" if self.partition_aware else "TASK_LOST",
+                f"Task launched with invalid offers: {text}",
+                reason="REASON_INVALID_OFFERS", agent_id=info["agent_id"]["value"],
+            )  # fmt: skip
+
+    def _launch(self, launch: FakeLaunch, agent: FakeAgent, left: Amounts) -> Iterator[Event]:
+        parts = [amounts_of(info) for info in launch.infos]
+        of_executor = amounts_of(launch.executor or {})
+        wanted = total_of([*parts, of_executor])
+        wrong = self._wrong(launch, wanted, left)
+        if wrong:
+            for name in launch.names:
+                yield self._of_master(
+                    name, "TASK_ERROR", wrong, reason=launch.invalid, agent_id=agent.id
+                )
             return
-        if any(wanted.get(kind, 0) > left[kind] for kind in TOTAL):
-            text = (
-                f"Total resources {self._text(wanted)} required by task and its executor is more "
-                f"than available ports(allocated: {self.role}):[{PORTS[0]}-{PORTS[1]}]; "
-                f"{self._text(left)}"
-            )
-            yield self._of_master(
-                name, "TASK_ERROR", text, reason="REASON_TASK_INVALID", agent_id=agent.id
-            )
-            return
-        _add(left, wanted, -1)
-        _add(agent.free, wanted, -1)
-        task = FakeTask(name, agent, wanted, info.get("command", {}).get("value", ""))
-        self.tasks[name] = task
-        yield from self.go(name, "TASK_STARTING")
+        add(left, wanted, -1)
+        add(agent.free, wanted, -1)
+        group = None
+        if launch.executor is not None:
+            group = FakeGroup(launch.executor["executor_id"]["value"], of_executor, launch.names)
+        for info, amounts in zip(launch.infos, parts, strict=True):
+            name, command = info["task_id"]["value"], info.get("command", {}).get("value", "")
+            self.tasks[name] = FakeTask(name, agent, amounts, command, group)
+        for name in launch.names:
+            yield from self.go(name, "TASK_STARTING")
+
+    def _wrong(self, launch: FakeLaunch, wanted: Amounts, left: Amounts) -> str:
+        """Why a launch is refused; empty if it is not."""
+        whole = launch.executor is not None
+        for name in launch.names:
+            if name in self.tasks:
+                text = f"Task has duplicate ID: {name}"
+                return f"Task '{name}' is invalid: {text}" if whole else text
+        if all(wanted[kind] <= left[kind] for kind in TOTAL):
+            return ""
+        whose = "task group and its executor are" if whole else "task and its executor is"
+        named = {kind: amount for kind, amount in wanted.items() if amount}
+        return (
+            f"Total resources {self._text(named)} required by {whose} more than available "
+            f"ports(allocated: {self.role}):[{PORTS[0]}-{PORTS[1]}]; {self._text(left)}"
+        )
 
     def _text(self, amounts: Amounts) -> str:
         return "; ".join(
@@ -273,19 +258,32 @@ class FakeAgents:
         return self.go(task_id, state, f"Command exited with status {status}")
 
     def go(self, task_id: str, state: str, message: str = "") -> list[Event]:
-        """The task is in another state: an update, sent unless one before it is unacknowledged."""
+        """The task is in another state: an update, sent unless one before it is unacknowledged.
+        Where one of a group does not end well, its executor kills the others."""
         there = task_id in self.tasks
         task = self.tasks[task_id] if there else self._out_of_reach(task_id)
         task.state = state
-        if state in ENDS:
-            _add(task.agent.free, task.amounts)
         status = {"task_id": {"value": task.id}, "state": state}
         status |= {"message": message} if message else {}
         status |= {"source": "SOURCE_EXECUTOR", "agent_id": {"value": task.agent.id}}
-        status |= {"executor_id": {"value": task.id}, "timestamp": time.time()}
+        executor = task.id if task.group is None else task.group.executor
+        status |= {"executor_id": {"value": executor}, "timestamp": time.time()}
         status |= {"uuid": new_uuid(), "container_status": _container(task)}
         task.owed.append({"type": "UPDATE", "update": {"status": status}})
-        return [task.owed[0]] if there and len(task.owed) == 1 else []
+        found = [task.owed[0]] if there and len(task.owed) == 1 else []
+        if state not in ENDS:
+            return found
+        add(task.agent.free, task.amounts)
+        return found if task.group is None else found + self._ended_of(task.group, task)
+
+    def _ended_of(self, group: FakeGroup, ended: FakeTask) -> list[Event]:
+        every = [*self.tasks.values(), *(task for some in self.away.values() for task in some)]
+        left = [task for task in every if task.group is group and task.state not in ENDS]
+        if not left:
+            add(ended.agent.free, group.amounts)
+        elif ended.state != "TASK_FINISHED":
+            return self.go(left[0].id, "TASK_KILLED", "Command terminated with signal Killed")
+        return []
 
     def _out_of_reach(self, task_id: str) -> FakeTask:
         return next(task for some in self.away.values() for task in some if task.id == task_id)
@@ -323,10 +321,13 @@ class FakeAgents:
         self.agents.append(agent)
         agent.free = dict(agent.total)
         events: list[Event] = []
+        alive = [task.group for task in tasks if task.group is not None and task.state not in ENDS]
+        for amounts in {group.executor: group.amounts for group in alive}.values():
+            add(agent.free, amounts, -1)
         for task in tasks:
             self.tasks[task.id] = task
             if task.state not in ENDS:
-                _add(agent.free, task.amounts, -1)
+                add(agent.free, task.amounts, -1)
                 reason = "REASON_AGENT_REREGISTERED"
                 text = "Agent reregistered"
                 events.append(self._of_master(task.id, task.state, text, reason=reason, task=task))
@@ -344,25 +345,20 @@ class FakeAgents:
             agent_id = task.agent.id
         status |= {"agent_id": {"value": agent_id}} if agent_id is not None else {}
         status |= {"timestamp": time.time()}
-        status |= {"container_status": _container(task)} if task is not None else {}
+        if task is not None:
+            status["container_status"] = _container(task)
+            if task.group is not None:
+                status["executor_id"] = {"value": task.group.executor}
         return {"type": "UPDATE", "update": {"status": status}}
 
 
-def _container(task: FakeTask) -> Event:
-    addresses = [{"protocol": "IPv4", "ip_address": "127.0.0.1"}]
-    return {
-        "container_id": {"value": task.container},
-        "network_infos": [{"ip_addresses": addresses}],
-        "executor_pid": 1,
-    }
-
-
-def _attributes(agent: FakeAgent) -> list[Event]:
-    attributes = {"host": agent.hostname, "rack": agent.hostname.replace("h", "r")}
-    return [
-        {"name": name, "type": "TEXT", "text": {"value": value}}
-        for name, value in attributes.items()
-    ]
+def _launches(operations: Sequence[Mapping[str, Any]]) -> Iterator[FakeLaunch]:
+    for operation in operations:
+        for info in operation.get("launch", {}).get("task_infos", []):
+            yield FakeLaunch([info])
+        group = operation.get("launch_group")
+        if group is not None:
+            yield FakeLaunch(group["task_group"]["tasks"], group.get("executor", {}))
 
 
 def _status(command: str) -> int | None:
@@ -374,13 +370,10 @@ def _status(command: str) -> int | None:
     return int(first.removeprefix("exit ")) if first.startswith("exit ") else 0
 
 
-def _add(to: Amounts, amounts: Mapping[str, float], sign: int = 1) -> None:
-    for name in to:
-        to[name] = round(to[name] + sign * amounts.get(name, 0.0), 3)
-
-
-def _sum(parts: Iterator[Amounts] | Sequence[Amounts]) -> Amounts:
-    total = dict.fromkeys(TOTAL, 0.0)
-    for part in parts:
-        _add(total, part)
-    return total
+def _container(task: FakeTask) -> Event:
+    addresses = [{"protocol": "IPv4", "ip_address": "127.0.0.1"}]
+    return {
+        "container_id": {"value": task.container},
+        "network_infos": [{"ip_addresses": addresses}],
+        "executor_pid": 1,
+    }

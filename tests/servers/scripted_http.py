@@ -1,7 +1,7 @@
-"""The HTTP side of the scripted master: requests in, answers and streams of events out.
+"""The HTTP side of what is scripted of Mesos: requests in, answers and streams of events out.
 
 Each connection has a thread of its own, which writes what it is told. It must not know what a call
-means: the master says what a request is answered.
+means: the master, or the agent, says what a request is answered.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import queue
 import socket
 import threading
 import uuid
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Protocol
 
@@ -56,7 +57,7 @@ def record(data: bytes) -> bytes:
 
 
 class Answers(Protocol):
-    """What is asked of the master."""
+    """What is asked of the master, or of an agent."""
 
     heartbeat_s: float
     silent: bool
@@ -81,14 +82,14 @@ class ScriptedServer(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, master: Answers) -> None:
-        super().__init__(("127.0.0.1", 0), _handler(master))
+    def __init__(self, master: Answers, paths: Sequence[str] = PATHS) -> None:
+        super().__init__(("127.0.0.1", 0), _handler(master, paths))
 
     def handle_error(self, *_: object) -> None:
         """A client that hung up is no failure of ours."""
 
 
-def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
+def _handler(master: Answers, paths: Sequence[str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
@@ -99,11 +100,11 @@ def _handler(master: Answers) -> type[BaseHTTPRequestHandler]:
                 self._answer(Reply(200, json.dumps({"version": VERSION})))
             else:
                 text = "405 Method Not Allowed. Expecting one of { 'POST' }, but received 'GET'."
-                self._answer(Reply(405, text) if self.path in PATHS else Reply(404))
+                self._answer(Reply(405, text) if self.path in paths else Reply(404))
 
         def do_POST(self) -> None:  # noqa: N802
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if self.path not in (*PATHS, OPERATORS):
+            if self.path not in (*paths, OPERATORS):
                 self._answer(Reply(404))
                 return
             headers = {name.lower(): value for name, value in self.headers.items()}

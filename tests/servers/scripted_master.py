@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tests.servers.mesos_rules import RefusedCall, read_call
-from tests.servers.scripted_agents import TOTAL, Amounts, Event, FakeAgents
-from tests.servers.scripted_http import VERSION, Reply, ScriptedServer, Subscriber, record
+from tests.servers.scripted_agents import FakeAgents
+from tests.servers.scripted_http import VERSION, Event, Reply, ScriptedServer, Subscriber, record
+from tests.servers.scripted_words import TOTAL, Amounts
 
 HEARTBEAT_S = 15.0
 WAIT_S = 60.0

@@ -10,11 +10,8 @@ from __future__ import annotations
 import json
 import os
 import resource
-import signal
 import stat
-import sys
 from collections.abc import Iterable
-from typing import Any
 
 from . import container_run, engine, processes, volumes
 from .accounts import Account
@@ -24,13 +21,13 @@ from .identity import keeper_id
 from .kinds import KeeperRun, Record
 from .processes import SpawnFailed
 from .switching import SwitchFailed, hand_over, in_memory
+from .watchers import Watchers
 
 FOLDER, ENGINES_FILE = "containers", "engines"
 """Of the ends that watchers leave, until they are in the journal; and which engines were used, so
 that a successor can ask them what is left."""
 WATCHERS_MAX = 5
 """Watchers of one run that may die before it is given up."""
-_ARGUMENTS = [sys.executable, "-I", "-S", os.path.abspath(container_run.__file__)]
 _OLD_OUTPUT = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -40,6 +37,7 @@ class Containers:
     def __init__(self, folder: str, *, disk: Disk = DISK) -> None:
         self._folder = folder
         self._disk = disk
+        self._watchers = Watchers(container_run, folder)
         self._engines: list[str] = []
         self._mark = ""
         self.helper_pid = 0
@@ -76,10 +74,10 @@ class Containers:
             more = {"create": create, "environment_fd": engine.ENVIRONMENT_FD}
             opened += hand_over(place, account)
             variables_fd, _, output, errors = opened
-            return self._spawn(
+            return self._watchers.spawn(
                 {**self._told(run, place, mode=container_run.RUN), **more},
-                [(output, 1), (errors, 2), (variables_fd, engine.ENVIRONMENT_FD)],
-                run=run,
+                run,
+                passed=[(output, 1), (errors, 2), (variables_fd, engine.ENVIRONMENT_FD)],
             )
         except (OSError, SwitchFailed) as trouble:
             raise SpawnFailed(f"container: {trouble}", status=None) from trouble
@@ -97,17 +95,12 @@ class Containers:
         try:
             opened += [_output(place, name, uid=run.container["uid"]) for name in _OUTPUTS]
             told = self._told(run, place, mode=container_run.RESUME)
-            return self._spawn(told, [*zip(opened, (1, 2), strict=True)], run=run)
+            return self._watchers.spawn(told, run, passed=[*zip(opened, (1, 2), strict=True)])
         except (OSError, LookupError) as trouble:
             raise SpawnFailed(f"container: {trouble}", status=None) from trouble
         finally:
             for descriptor in opened:
                 os.close(descriptor)
-
-    def signal(self, run: KeeperRun, number: int) -> None:
-        """To its watcher, which must not be killed with the container."""
-        taken = signal.SIGUSR1 if number == signal.SIGKILL else signal.SIGTERM
-        processes.signal_one(run.pid, taken)
 
     def told(self, run: KeeperRun) -> Record | None:
         """What its watcher told of its end; None if it died before."""
@@ -141,7 +134,8 @@ class Containers:
             prefix = engine.name_of(self.mark, "")
             told = {"mode": container_run.SWEEP, "engines": self._engines, "keep": names}
             label = f"{engine.KEEPER_LABEL}={self.mark}"
-            self.helper_pid = self._spawn({**told, "label": label, "prefix": prefix}, [])
+            told = {**told, "label": label, "prefix": prefix}
+            self.helper_pid = self._watchers.spawn(told, None)
         except FileNotFoundError:
             return  # no container was ever started
         except (OSError, ValueError, TypeError) as trouble:
@@ -168,28 +162,6 @@ class Containers:
         name = f"{self._folder}/{FOLDER}/{ENGINES_FILE}"
         replace_file(name, json.dumps([*self._engines, path]).encode(), disk=self._disk)
         self._engines.append(path)
-
-    def _spawn(
-        self, told: Record, passed: Iterable[tuple[int, int]], *, run: KeeperRun | None = None
-    ) -> int:
-        """Its signals are blocked from the beginning: it takes them when it can."""
-        described = in_memory(json.dumps(told).encode())
-        actions: list[Any] = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            *((os.POSIX_SPAWN_DUP2, found, wanted) for found, wanted in passed),
-            (os.POSIX_SPAWN_DUP2, described, container_run.DESCRIPTION_FD),
-        ]
-        environment = dict(os.environ)
-        if run is not None:
-            environment[processes.RUN_MARK] = run.run_id
-            environment[processes.KEEPER_MARK] = self._folder
-        try:
-            return os.posix_spawn(
-                _ARGUMENTS[0], _ARGUMENTS, environment, file_actions=actions, setsid=True,
-                setsigmask=container_run.TAKEN, setsigdef=processes.RESET_SIGNALS,
-            )  # fmt: skip
-        finally:
-            os.close(described)
 
 
 _OUTPUTS = ("stdout", "stderr")

@@ -8,13 +8,11 @@ that is over.
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import pod_run, processes
 from .accounts import Account
@@ -22,7 +20,7 @@ from .disk import DISK, Disk, make_folder, read_file
 from .kinds import CONTAINERS, KeeperRun, Record, started_event
 from .processes import SpawnFailed
 from .programs import called, program_of
-from .switching import in_memory
+from .watchers import Watchers, signal_watcher
 
 FOLDER = "pods"
 PARTS_MAX = 64
@@ -30,7 +28,6 @@ SETTLED_S = 1.0
 """After which a file has another time of its last change than one that replaces it."""
 NAME_VARIABLE = "PELOTON_CONTAINER_NAME"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_ARGUMENTS = [sys.executable, "-I", "-S", os.path.abspath(pod_run.__file__)]
 
 
 def parts_of(sent: Record) -> list[Record]:
@@ -67,6 +64,7 @@ class Pods:
     def __init__(self, folder: str, *, disk: Disk = DISK) -> None:
         self._folder = folder
         self._disk = disk
+        self._watchers = Watchers(pod_run, folder)
         self._made = False
         self._asked: dict[str, None] = {}
         self.running: dict[str, KeeperRun] = {}
@@ -97,7 +95,7 @@ class Pods:
             if not self._made:
                 make_folder(f"{self._folder}/{FOLDER}", self._disk)
                 self._made = True
-            pid = self._spawn(told, run)
+            pid = self._watchers.spawn(told, run)
         except OSError as trouble:
             raise SpawnFailed(f"spawn: {trouble.strerror}", status=None) from trouble
         self.running[run.run_id] = run
@@ -110,8 +108,7 @@ class Pods:
             if run.run_id in self._asked:
                 return False
             self._asked[run.run_id] = None
-        taken = signal.SIGUSR1 if number == signal.SIGKILL else signal.SIGTERM
-        processes.signal_one(run.pid, taken)
+        signal_watcher(run, number)
         return True
 
     def look(self) -> list[Record]:
@@ -196,24 +193,6 @@ class Pods:
             "name": part["name"], "init": part["init"], "value": value, "arguments": arguments,
             "environment": {**program.environment, NAME_VARIABLE: part["name"]},
         }  # fmt: skip
-
-    def _spawn(self, told: Record, run: KeeperRun) -> int:
-        """Its signals are blocked from the beginning: it takes them when it can."""
-        described = in_memory(json.dumps(told).encode())
-        actions: list[Any] = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, described, pod_run.DESCRIPTION_FD),
-        ]
-        environment = dict(os.environ)
-        environment[processes.RUN_MARK] = run.run_id
-        environment[processes.KEEPER_MARK] = self._folder
-        try:
-            return os.posix_spawn(
-                _ARGUMENTS[0], _ARGUMENTS, environment, file_actions=actions, setsid=True,
-                setsigmask=pod_run.TAKEN, setsigdef=processes.RESET_SIGNALS,
-            )  # fmt: skip
-        finally:
-            os.close(described)
 
 
 def _parts(run: KeeperRun) -> list[Record]:

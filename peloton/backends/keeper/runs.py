@@ -31,6 +31,7 @@ from .requests import MALFORMED, run_of
 from .sandboxes import SandboxFolders
 from .secret_files import SecretFiles
 from .volumes import VolumeFolders, folder_of, limit_mb
+from .watchers import signal_watcher
 
 _NEEDED_ONCE = ("environment", "account", "parts")
 """Of a command: to start it, and never again."""
@@ -545,7 +546,7 @@ class Runs:
         """A child not yet reaped keeps its pid; an adopted process must be checked first."""
         if not run.adopted or processes.is_alive(run.pid, run.birth):
             if run.container:
-                self.containers.signal(run, number)
+                signal_watcher(run, number)
                 return
             if run.pod and self.pods.asks(run, number):
                 if number == signal.SIGKILL:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from .accounts import Account
@@ -57,12 +57,21 @@ def below(path: str) -> str:
 
 class SecretFiles:
     """Of one keeper. Nothing is made before a run has a secret. `mark`: a name that no other keeper
-    of this machine has."""
+    of this machine has. `places`: other folders than by that name, the best first; raises OSError
+    where there are none."""
 
-    def __init__(self, folder: str, mark: Callable[[], str], *, memory: str = MEMORY) -> None:
+    def __init__(
+        self,
+        folder: str,
+        mark: Callable[[], str],
+        *,
+        memory: str = MEMORY,
+        places: Callable[[], Iterable[str]] | None = None,
+    ) -> None:
         self._folder = folder
         self._mark = mark
         self._memory = memory
+        self._places = places or self._by_mark
         self._held: set[str] = set()
 
     def put(self, run: KeeperRun, sandbox: str) -> None:
@@ -85,16 +94,21 @@ class SecretFiles:
 
     def drop(self, run_id: str) -> None:
         """A run is over, or was not started."""
-        if run_id in self._held:
-            self._held.discard(run_id)
-            for root in self._places():
-                _remove(f"{root}/{run_id}")
-                _remove_empty(root)
+        if run_id not in self._held:
+            return
+        self._held.discard(run_id)
+        try:
+            roots = [*self._places()]
+        except OSError:  # there were none: nothing lies anywhere
+            return
+        for root in roots:
+            _remove(f"{root}/{run_id}")
+            _remove_empty(root)
 
     def sweep(self, keep: Collection[str]) -> None:
         """At the start of a keeper: remove the files of runs that are over."""
         for root in self._places():
-            if not _is_ours(root):
+            if not is_ours(root):
                 continue
             for name in os.listdir(root):
                 if name in keep:
@@ -117,13 +131,20 @@ class SecretFiles:
             except OSError as error:
                 trouble = error
                 _remove(place)
-        assert trouble is not None, "there is always a place on the disk"
-        raise trouble
+        raise trouble or FileNotFoundError("there is no place for files of secrets")
 
-    def _places(self) -> Iterator[str]:
+    def _by_mark(self) -> Iterator[str]:
         """The best comes first."""
         yield f"{self._memory}/peloton-{self._mark()}"
         yield f"{self._folder}/{FOLDER}"
+
+
+def remove_place(root: str) -> None:
+    """All that lies in a folder of ours whose keeper is no more, and itself."""
+    if is_ours(root):
+        for name in os.listdir(root):
+            _remove(f"{root}/{name}")
+        _remove_empty(root)
 
 
 def _is_in_memory(folder: str) -> bool:
@@ -136,7 +157,7 @@ def _is_in_memory(folder: str) -> bool:
     return bool(kinds) and kinds[-1] in IN_MEMORY
 
 
-def _is_ours(root: str) -> bool:
+def is_ours(root: str) -> bool:
     """Everybody can make a folder of this name in memory: only one of our own is used."""
     try:
         found = os.lstat(root)
@@ -150,7 +171,7 @@ def _open_root(root: str, *, passed: bool) -> None:
     try:
         os.mkdir(root, 0o700)
     except FileExistsError:
-        if not _is_ours(root):
+        if not is_ours(root):
             raise PermissionError(f"{root} belongs to another user") from None
     os.chmod(root, 0o711 if passed or os.stat(root).st_mode & stat.S_IXOTH else 0o700)
 

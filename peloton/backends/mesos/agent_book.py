@@ -7,6 +7,7 @@ not too old is known. It must not know what is wanted of the agents.
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import threading
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable
 
 from peloton.backends.mesos.leading_master import LeadingMaster
 from peloton.backends.mesos.operator_api import HttpDoor, NoAnswer
+from peloton.backends.port import POISON
 
 KNOWN_S = 30.0
 """How long an answer of the master counts."""
@@ -32,7 +34,7 @@ class AgentBook:
         self._master, self._clock = master, clock
         self._news = threading.Condition()
         self._asking = False
-        self._doors: dict[str, HttpDoor] = {}
+        self._doors: dict[str, tuple[HttpDoor, ...]] = {}
         self._asked_at = float("-inf")
         self._failure = ""
         self._failed_at = float("-inf")
@@ -52,7 +54,12 @@ class AgentBook:
         return self._leader
 
     def door_of(self, hostname: str) -> HttpDoor | None:
-        """Of its agent; None if the master knows none. Raises `NoAnswer`."""
+        """Of its agent, or the first of several; None if the master knows none. Raises
+        `NoAnswer`."""
+        return next(iter(self.doors_of(hostname)), None)
+
+    def doors_of(self, hostname: str) -> tuple[HttpDoor, ...]:
+        """Of all agents on this machine: each of them may have been the host. Raises `NoAnswer`."""
         with self._news:
             while not self._knows(hostname):
                 if self._has_failed:
@@ -61,7 +68,7 @@ class AgentBook:
                     break
                 self._news.wait()
             else:
-                return self._doors.get(hostname)
+                return self._doors.get(hostname, ())
             self._asking, void = True, self._void.copy()
         try:
             found = self._asked()
@@ -74,7 +81,7 @@ class AgentBook:
             self._doors, self._asked_at, self._failure = found, self._clock(), ""
             self._void -= void
             self._over()
-        return found.get(hostname)
+        return found.get(hostname, ())
 
     def doubt(self, hostname: str) -> None:
         """This agent is not where we thought: ask again before the next look at it."""
@@ -98,31 +105,33 @@ class AgentBook:
             return age_s <= MISSED_S
         return age_s <= (OLD_S if self._asking or self._has_failed else KNOWN_S)
 
-    def _failed(self, hostname: str, error: NoAnswer) -> HttpDoor | None:
+    def _failed(self, hostname: str, error: NoAnswer) -> tuple[HttpDoor, ...]:
         """No answer: what we had may do for a while."""
         with self._news:
             self._failure, self._failed_at = str(error), self._clock()
             self._over()
             if not self._knows(hostname):
                 raise error
-            return self._doors.get(hostname)
+            return self._doors.get(hostname, ())
 
     def _over(self) -> None:
         with self._news:
             self._asking = False
             self._news.notify_all()
 
-    def _asked(self) -> dict[str, HttpDoor]:
+    def _asked(self) -> dict[str, tuple[HttpDoor, ...]]:
         api, answer = self._master.connect({"type": "GET_AGENTS"})
         api.close()
+        found: dict[str, tuple[HttpDoor, ...]] = {}
         try:
-            listed = answer["get_agents"].get("agents", ())
-            # Of several agents on one machine the first is the host.
-            found = {
-                one["agent_info"]["hostname"]: HttpDoor.of_agent(one) for one in reversed(listed)
-            }
-        except (KeyError, TypeError, ValueError, AttributeError):
-            text = f"{api.door} lists its agents in words that we do not know"
-            raise NoAnswer(text) from None
+            listed = [*answer["get_agents"].get("agents", ())]
+        except POISON:
+            listed = [None]
+        for one in listed:
+            with contextlib.suppress(*POISON):  # it keeps no other away
+                name = one["agent_info"]["hostname"]
+                found[name] = (*found.get(name, ()), HttpDoor.of_agent(one))
+        if listed and not found:
+            raise NoAnswer(f"{api.door} lists its agents in words that we do not know")
         self._leader = api.door
         return found

@@ -28,6 +28,7 @@ from peloton.backends.mesos.groups import run_of_executor
 from peloton.backends.mesos.operator_api import (
     SILENCE_S_MAX,
     Credential,
+    HttpDoor,
     NoAnswer,
     NotAllowed,
     NotThere,
@@ -77,7 +78,7 @@ class AgentFiles:
         self._book, self._framework, self._credential = book, framework, credential
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._places_known: OrderedDict[FarRun, _Place] = OrderedDict()
+        self._places_known: OrderedDict[tuple[FarRun, HttpDoor], _Place] = OrderedDict()
 
     def has_host(self, host: str) -> bool:
         """Whether it is an agent of this cluster, by its name."""
@@ -90,16 +91,14 @@ class AgentFiles:
 
     def listing(self, run: FarRun, parts: Sequence[str]) -> list[FarEntry]:
         """What is in a folder of its sandbox."""
-        with self._agent(run) as agent:
-            root, found = self._sandbox(agent, run)
+        with self._sandbox(run) as (agent, root, found):
             return agent.listing("/".join((root, *parts))) if parts else [*found]
 
     @contextlib.contextmanager
     def open(self, run: FarRun, parts: Sequence[str]) -> Iterator[AgentFile]:
         """A regular file of its sandbox."""
         *folder, name = parts
-        with self._agent(run) as agent:
-            root, found = self._sandbox(agent, run)
+        with self._sandbox(run) as (agent, root, found):
             if folder:
                 found = _paths(agent, "/".join((root, *folder)))
             entry = next((each for each in found if each.name == name), None)
@@ -111,26 +110,48 @@ class AgentFiles:
             yield AgentFile(agent, path, size=size)
 
     @contextlib.contextmanager
-    def _agent(self, run: FarRun) -> Iterator[_Agent]:
+    def _sandbox(self, run: FarRun) -> Iterator[tuple[_Agent, str, dict[FarEntry, str]]]:
+        """At which agent of its host it is, where there, and what is at its top, with paths;
+        `FilesRemoved` if there is none. Of several agents on a machine each may have been the host,
+        so what one of them may have, which does not answer, is not removed."""
+        doors = self._doors(run)
+        none: FilesRemoved | FilesAway | None = None
+        for door in sorted(doors, key=lambda one: (run, one) not in self._places_known):
+            with contextlib.closing(
+                OperatorApi(door, self._credential, tls=self._book.tls, timeout_s=self._timeout_s)
+            ) as api:
+                hostname = run.host.removeprefix(self._prefix)
+                agent = _Agent(api, host=run.host, doubt=partial(self._book.doubt, hostname))
+                try:
+                    root, found = self._sandbox_at(agent, run, door=door)
+                except (FilesRemoved, FilesAway) as why:
+                    none = why if none is None or isinstance(why, FilesAway) else none
+                    continue
+                yield agent, root, found
+                return
+        assert none is not None
+        raise none
+
+    def _doors(self, run: FarRun) -> Sequence[HttpDoor]:
+        """Of the agents of its host."""
         if parse_pod(run.run) is None:
             raise NoFile(run.run)
         hostname = run.host.removeprefix(self._prefix)
         try:
-            door = self._book.door_of(hostname)
+            doors = self._book.doors_of(hostname)
         except NoAnswer as error:
             raise FilesAway(
                 f"host {run.host}: the master does not say where it is: {error}"
             ) from None
-        if door is None:
+        if not doors:
             raise FilesAway(f"host {run.host}: no such agent is registered at the master")
-        with contextlib.closing(
-            OperatorApi(door, self._credential, tls=self._book.tls, timeout_s=self._timeout_s)
-        ) as api:
-            yield _Agent(api, host=run.host, doubt=partial(self._book.doubt, hostname))
+        return doors
 
-    def _sandbox(self, agent: _Agent, run: FarRun) -> tuple[str, dict[FarEntry, str]]:
-        """Where it is, and what is at its top, with paths; `FilesRemoved` if there is none."""
-        known = self._places_known.get(run)
+    def _sandbox_at(
+        self, agent: _Agent, run: FarRun, *, door: HttpDoor
+    ) -> tuple[str, dict[FarEntry, str]]:
+        """The same at this agent."""
+        known = self._places_known.get((run, door))
         for place in (known,) if known is not None else self._places(agent, run.run):
             try:
                 found = _paths(agent, place.root)
@@ -140,10 +161,10 @@ class AgentFiles:
                 with contextlib.suppress(NoFile):  # it has not begun
                     found |= _paths(agent, f"{place.root}/{OF_CONTAINERS}/{task}", name=name)
             if place.is_known:
-                self._remember(run, place)
+                self._remember((run, door), place)
             return place.root, found
         with self._lock:
-            self._places_known.pop(run, None)
+            self._places_known.pop((run, door), None)
         text = f"the agent of host {run.host} has no files of run {run.run}"
         raise FilesRemoved(f"{text}: it removes those of ended runs after a while")
 
@@ -163,10 +184,10 @@ class AgentFiles:
     def _of_executor(self, executor: str) -> str:
         return f"/frameworks/{self._framework}/executors/{executor}/runs/latest"
 
-    def _remember(self, run: FarRun, place: _Place) -> None:
+    def _remember(self, what: tuple[FarRun, HttpDoor], place: _Place) -> None:
         with self._lock:
-            self._places_known[run] = place
-            self._places_known.move_to_end(run)
+            self._places_known[what] = place
+            self._places_known.move_to_end(what)
             while len(self._places_known) > PLACES_MAX:
                 self._places_known.popitem(last=False)
 

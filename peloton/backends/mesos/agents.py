@@ -19,15 +19,22 @@ from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
 from peloton.backends.mesos.former_runs import FormerRuns
 from peloton.backends.mesos.groups import Seat
-from peloton.backends.mesos.keeper_ends import killed_before_it, lacks_executor, speaks
+from peloton.backends.mesos.keeper_ends import (
+    killed_before_it,
+    lacks_executor,
+    speaks,
+    why_not_there,
+)
 from peloton.backends.mesos.keeper_tasks import (
     EXECUTOR_NEED,
     START_AGAIN_S,
     KeeperAt,
     KeeperProgram,
 )
+from peloton.backends.mesos.listed_agents import ListedAgent, ListedAgents, listed_id
 from peloton.backends.mesos.run_table import AgentRuns, Listing, Run
-from peloton.backends.mesos.words import of_others, ranges, reserved_by, sum_of
+from peloton.backends.mesos.task_info import WHY_MAX
+from peloton.backends.mesos.words import sum_of
 from peloton.placement.conditions import HOST_IP
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key, key
@@ -93,6 +100,10 @@ class Agents:
         """Agents that are not the host of their machine, by id."""
         self._former = FormerRuns()
         self._told = 0
+        self._listed: set[str] | None = None
+        """The ids of all in the last list of this subscription."""
+        self.unreadable: list[str] = []
+        """What of the last list could not be read."""
         self._failing: dict[Key, float] = {}
         """The hosts where our own executor cannot be started, and since when, in that order."""
 
@@ -136,6 +147,8 @@ class Agents:
             self._failing.pop(agent.host, None)
         elif killed_before_it(status):
             keeper.needed_no_more(status["executor_id"]["value"])
+        elif why := why_not_there(status):
+            keeper.why_not_there = why
 
     def try_again(self, now: float) -> None:
         """Where our own executor could not be started long ago, it may be tried again."""
@@ -152,6 +165,16 @@ class Agents:
         self._told = max(number, self._told)
         return newest
 
+    def subscribed(self) -> None:
+        """The next list is the first of a subscription, at which all tasks are asked for anyway."""
+        self._listed = None
+
+    def lists_newcomers(self, registered: Iterable[Mapping[str, Any]]) -> bool:
+        """Whether a list that is about to be told has agents that the one before, of the same
+        subscription, had not."""
+        before, self._listed = self._listed, {*map(listed_id, registered)}
+        return before is not None and not self._listed <= before
+
     def told(
         self,
         registered: Iterable[Mapping[str, Any]],
@@ -164,24 +187,29 @@ class Agents:
         its host, itself or another one, so that lists ask for it, and it is not begun twice. Where
         an agent that is not the host has left, that counts as a change: the host compares.
         """
-        listed = self._by_machine(registered := [*registered])
-        ids = {host: each["agent_info"]["id"]["value"] for host, each in listed.items()}
-        left = [agent for host, agent in self.by_host.items() if ids.get(host) != agent.agent_id]
+        read = ListedAgents.of(registered, executors, role=self._role)
+        self.unreadable = read.problems
+        listed = self._by_machine(read)
+        left = [
+            agent
+            for host, agent in self.by_host.items()
+            if agent.agent_id not in read.unread
+            and (host not in listed or listed[host].id != agent.agent_id)
+        ]
         for agent in left:
             del self._by_id[agent.agent_id]
             self._failing.pop(agent.host, None)
             for run in agent.runs.launched():
                 self._former.keep(agent.host, run.name, agent_id=agent.where(run))
-        infos = _by_agent(executors)
         changed = [
             new
             for host, each in listed.items()
-            if (new := self._told_of(host, each, executors=infos.get(ids[host], ())))
+            if (new := self._told_of(host, each, executors=read.executors_at(each.id)))
         ]
         for agent in left:
             if agent.host not in listed:
                 del self.by_host[agent.host]
-        before, self._beside = self._beside, self._not_hosts(registered)
+        before, self._beside = self._beside, self._not_hosts(read)
         changed += self._lost_beside(before, changed)
         for host in self._former.hosts:
             if host in self.by_host:
@@ -196,31 +224,37 @@ class Agents:
             return ""
         first, others = next(iter(self._failing)), len(self._failing) - 1
         more = f" and {others} more" if others else ""
+        keeper = self.by_host[first].keeper
+        why = keeper.why_not_there[-WHY_MAX:] if keeper is not None else ""
         return (
             f"the executor of batch tasks (backend.mesos.executor) does not start on "
             f"{first.partition('/')[2]}{more}: tasks there run by the command executor"
+            + (f"; the agent says: {why}" if why else "")
         )
 
     def is_here(self, agent: Agent) -> bool:
         """Whether it is still registered."""
         return self._by_id.get(agent.agent_id) is agent
 
-    def _by_machine(self, registered: Iterable[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
-        """One agent for each host: of several on one machine the one that we know, or the first."""
-        found: dict[Key, Mapping[str, Any]] = {}
-        for each in registered:
-            info = each["agent_info"]
-            # One that is deactivated gets no tasks, and goes on with those that it has.
-            if each.get("active", True) or each.get("deactivated"):
-                host = self.host_of(info["hostname"])
-                if host not in found or info["id"]["value"] in self._by_id:
-                    found[host] = each
+    def _by_machine(self, read: ListedAgents) -> dict[Key, ListedAgent]:
+        """One agent for each host: of several on one machine the one that we know, or the first.
+        One that we know and cannot read just now stays as it was."""
+        found: dict[Key, ListedAgent] = {}
+        for each in read.agents:
+            host = self.host_of(each.hostname)
+            if each.here and (host not in found or each.id in self._by_id):
+                found[host] = each
+        known = ((host, self.by_host.get(host)) for host in [*found])
+        for host, agent in known:
+            if agent is not None and agent.agent_id in read.unread:
+                del found[host]
         return found
 
-    def _not_hosts(self, registered: Iterable[Mapping[str, Any]]) -> dict[str, Key]:
-        """The agents of machines that another agent is the host of, connected or not."""
-        infos = (each["agent_info"] for each in registered)
-        hosts = {one["id"]["value"]: self.host_of(one["hostname"]) for one in infos}
+    def _not_hosts(self, read: ListedAgents) -> dict[str, Key]:
+        """The agents of machines that another agent is the host of, connected or not. One that was
+        so and cannot be read just now is still."""
+        hosts = {id_: host for id_, host in self._beside.items() if id_ in read.unread}
+        hosts |= {one.id: self.host_of(one.hostname) for one in read.agents}
         return {
             agent_id: host
             for agent_id, host in hosts.items()
@@ -234,68 +268,27 @@ class Agents:
         return [agent for agent in found if agent not in changed]
 
     def _told_of(
-        self, host: Key, listed: Mapping[str, Any], *, executors: Sequence[Mapping[str, Any]]
+        self, host: Key, listed: ListedAgent, *, executors: Sequence[Mapping[str, Any]]
     ) -> Agent | None:
         """The agent, if anything is new of it."""
-        info = listed["agent_info"]
-        agent_id = info["id"]["value"]
-        total = listed.get("total_resources") or info.get("resources") or []
-        others = of_others(
-            _unreserved(listed.get("allocated_resources") or [], self._role), self._role
-        )
-        widest = max(ranges(total), key=lambda each: each[1] - each[0], default=(0, 0))
-        ip = ip_of(listed.get("pid", ""))
-        labels = (*_labels(info.get("attributes") or []), *self._own_labels(ip))
+        labels = (*listed.labels, *self._own_labels(listed.ip))
         agent = self.by_host.get(host)
-        is_new = agent is None or agent.agent_id != agent_id
+        is_new = agent is None or agent.agent_id != listed.id
         if agent is None or is_new:
             epoch = 0 if agent is None else agent.epoch
-            agent = self.by_host[host] = self._by_id[agent_id] = Agent(host, agent_id, epoch=epoch)
+            agent = self.by_host[host] = self._by_id[listed.id] = Agent(
+                host, listed.id, epoch=epoch
+            )
             agent.keeper = None if self.keeper is None else KeeperAt(self.keeper)
-        found = sum_of(of_ours(total, self._role)) - sum_of(others)
-        capacity = agent.left_for_tasks(found, executors)
+        capacity = agent.left_for_tasks(listed.capacity, executors)
         known = agent.capacity, agent.labels, agent.ports
-        if not is_new and (capacity, labels, widest) == known:
+        if not is_new and (capacity, labels, listed.ports) == known:
             return None
-        agent.capacity, agent.labels, agent.ports, agent.ip = capacity, labels, widest, ip
+        agent.capacity, agent.labels, agent.ports = capacity, labels, listed.ports
+        agent.ip = listed.ip
         return agent
 
     def _own_labels(self, ip: str) -> tuple[Label, ...]:
         """Those that are no attributes of the agent."""
         ours = Label(CLUSTER_LABEL, self._cluster)
         return (ours, Label(HOST_IP, ip)) if ip else (ours,)
-
-
-def _by_agent(executors: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """What executors are, by the id of their agent."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for each in executors:
-        found.setdefault(each["agent_id"]["value"], []).append(each["executor_info"])
-    return found
-
-
-def of_ours(entries: Iterable[Mapping[str, Any]], role: str) -> list[Mapping[str, Any]]:
-    """The entries that nobody else has or has reserved."""
-    theirs = of_others(entries := [*entries], role)
-    return [entry for entry in entries if entry not in theirs]
-
-
-def _unreserved(entries: Iterable[Mapping[str, Any]], role: str) -> list[Mapping[str, Any]]:
-    """The entries that nobody else has reserved, whoever has got them."""
-    return [entry for entry in entries if reserved_by(entry) in ("*", role)]
-
-
-def ip_of(pid: str) -> str:
-    """The address in the name of an agent's process, `slave(1)@127.0.0.1:5051`."""
-    return pid.rpartition("@")[2].rpartition(":")[0].strip("[]")
-
-
-def _labels(attributes: Iterable[Mapping[str, Any]]) -> tuple[Label, ...]:
-    """Attributes of text and numbers, as they are written in constraints."""
-    found = []
-    for each in attributes:
-        if "text" in each:
-            found.append(Label(each["name"], each["text"]["value"]))
-        elif "scalar" in each:
-            found.append(Label(each["name"], f"{each['scalar']['value']:g}"))
-    return tuple(found)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from peloton.backends.due_times import DueTimes
 from peloton.backends.mesos.agents import Agent
-from peloton.backends.mesos.due_times import DueTimes
 
 APPEAR_AGAIN_S = 2.0
 """Between two reports of a host that has not answered."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import queue
 import random
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,12 +28,16 @@ from peloton.actors.engine.messages import (
     link_of,
 )
 from peloton.actors.host.use_messages import SetUse
+from peloton.backends.mesos.cluster_news import ClusterNews
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.driver import CallFailed, MesosDriver
-from peloton.backends.mesos.keeper_tasks import KeeperProgram
+from peloton.backends.mesos.events import agents_of, heartbeat_of, is_of_an_executor
+from peloton.backends.mesos.framework import Framework as Framework
+from peloton.backends.mesos.host_orders import HostOrders
 from peloton.backends.mesos.master_list import AskTimes, MasterList, master_list
 from peloton.backends.mesos.uses import bring_about, trouble_of
-from peloton.backends.port import HostsOrder, ReportProblem, Tell
+from peloton.backends.port import POISON, HostsOrder, ReportProblem, Tell
+from peloton.backends.secrets_first import SecretsFirst, no_secrets
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Refused, key
@@ -45,41 +48,11 @@ BACKOFF_S, BACKOFF_MAX_S = 0.1, 15.0
 """Between two attempts to subscribe: the first pause, and the longest."""
 OPEN_AGAIN_S = 2.0
 """Between two orders to the actor to begin to exist."""
+OPEN_WAIT_S = 10.0
+"""How long the actor may take to answer; then it is ordered once more, as the order may be lost."""
 SILENT_BEATS, SILENT_MORE_S = 3, 5.0
 """Heartbeats that may be missing until the stream counts as dead, and how late they may be."""
-CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
 NOT_CONFIGURED = "NOT_CONFIGURED"
-
-
-class Framework(NamedTuple):
-    """Who we are at the master, and where that is: `host:port`, or `zk://…`."""
-
-    cluster: str
-    master: str
-    framework_id: str
-    role: str = "peloton"
-    user: str = "root"
-    principal: str = ""
-    secret: str = ""
-    tls: ssl.SSLContext | None = None
-    revocable: bool = False
-    keeper: KeeperProgram | None = None
-    failover_timeout_s: float = 7 * 86_400.0
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """As the master is told."""
-        names = (*CAPABILITIES, *(("REVOCABLE_RESOURCES",) if self.revocable else ()))
-        found: dict[str, Any] = {
-            "user": self.user,
-            "name": "peloton",
-            "id": {"value": self.framework_id},
-            "roles": [self.role],
-            "checkpoint": True,
-            "failover_timeout": self.failover_timeout_s,
-            "capabilities": [{"type": name} for name in names],
-        }
-        return {**found, "principal": self.principal} if self.principal else found
 
 
 class _Ended(NamedTuple):
@@ -107,6 +80,10 @@ class MesosBackend:
             first_number=int(SystemClock().now() * 1000),
         )
         self._talk.agents.keeper = framework.keeper
+        self.secrets = SecretsFirst(no_secrets, failed=self.reset)
+        """How secrets are read may be replaced before the start."""
+        self._orders = HostOrders(self._talk, self.secrets, lock=self._lock, clock=clock)
+        self._news = ClusterNews(framework.cluster, self._talk, lock=self._lock, clock=clock)
         self._todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tell: Tell = lambda reports: None
         self._trouble: ReportProblem = lambda component, problem: None
@@ -119,7 +96,6 @@ class MesosBackend:
         self._ask_times = AskTimes()
         self._sleeps_until = 0.0
         self._removed = False
-        self._executors_told = ""
         self._granted = threading.Event()
         """A subscription may begin: its number is journaled."""
         self._may_ask = True
@@ -155,7 +131,7 @@ class MesosBackend:
                     if envelope.reply_to is not None:
                         out.append(Reply(envelope.reply_to, Refused(NOT_CONFIGURED, text)))
                     continue
-                self._talk.ordered(order, self._clock())
+                self._orders.take(order, then=self._carry)
             out += self._taken()
             if not self._live and self._may_ask and not self._removed:
                 self._may_ask = False
@@ -176,6 +152,7 @@ class MesosBackend:
     def close(self) -> None:
         """Leave: the tasks go on until we subscribe again, or the time for that is over."""
         self._closing.set()
+        self.secrets.close()
         self._granted.set()
         self._todo.put(None)
         if self._thread.is_alive():
@@ -186,10 +163,13 @@ class MesosBackend:
         while not self._closing.is_set():
             answer: Future[Any] = Future()
             self._tell([Envelope(self.key, OpenBackend(), reply_to=answer)])
-            found = answer.result()
+            try:
+                found = answer.result(timeout=OPEN_WAIT_S)
+            except TimeoutError:  # nobody has it: its shard may be moving, or have no owner yet
+                continue
             if isinstance(found, BackendOpen | Refused):
                 text = found.text if isinstance(found, Refused) else ""
-                self._trouble(f"mesos {self._framework.cluster}", text)
+                self._trouble(f"cluster {self._framework.cluster}", text)
             if isinstance(found, BackendOpen):
                 return
             self._closing.wait(OPEN_AGAIN_S)
@@ -232,19 +212,21 @@ class MesosBackend:
             )
         with self._lock:
             self._talk.disconnected(why)
+            self._orders.cut_off()
+            self._drop_calls()
             reports = self._taken()
-        self._trouble(f"mesos {framework.cluster} maintenance", "")
-        self._tell_of_executors(known=False)
+        self._trouble(f"cluster {framework.cluster} maintenance", "")
+        self._news.executors(self._trouble, known=False)
+        self._news.words(self._trouble, known=False)
         if why == OVERTAKEN:  # hosts are told by the other link, which may have been quicker
-            self._trouble(f"mesos {framework.cluster}", "")
+            self._trouble(f"cluster {framework.cluster}", "")
             return
         self._tell(reports)
-        self._trouble(f"mesos {framework.cluster}", why)
+        self._trouble(f"cluster {framework.cluster}", why)
 
     def _subscription(self) -> str:
         """Hold one subscription; returns why it is over."""
-        while not self._todo.empty():  # of the one before
-            self._todo.get_nowait()
+        self._drop_calls()
         credential = (self._framework.principal, self._framework.secret)
         driver: MesosDriver = MesosDriver(
             self._framework.master,
@@ -263,6 +245,11 @@ class MesosBackend:
             driver.stop(failover=True)
             driver.join()
 
+    def _drop_calls(self) -> None:
+        """Those of the subscription before: secrets may be in them."""
+        while not self._todo.empty():
+            self._todo.get_nowait()
+
     def _serve(self, driver: MesosDriver) -> str:
         while not self._closing.is_set():
             with self._lock:
@@ -278,13 +265,11 @@ class MesosBackend:
                     return todo.why
                 continue
             try:
-                for call in todo:
-                    driver.call(call)
-                self._tell_uses(driver)
+                while todo:  # no call is kept that was sent
+                    driver.call(todo.pop(0))
                 with self._lock:
                     looks = self._ask_times.is_due(self._clock())
-                if looks and driver.connected:
-                    self._look(driver)
+                self._ask(driver, looks=looks and driver.connected)
             except CallFailed as failed:
                 return str(failed)
             if self._clock() - self._last_event > self._silent_s:
@@ -292,16 +277,35 @@ class MesosBackend:
             self._due()
         return "closing"
 
+    def _ask(self, driver: MesosDriver, *, looks: bool) -> None:
+        """Tell the master which hosts are in use, and look at its list. An answer that cannot be
+        read is none."""
+        try:
+            self._tell_uses(driver)
+            if looks:
+                self._look(driver)
+        except POISON as why:
+            with self._lock:
+                self._talk.unreadable.skip("an answer to an operator", why, self._clock())
+            self._news.words(self._trouble)
+
     def _wakes_at(self) -> float:
         """When the thread that sends has something to do by itself. Under the lock."""
         found, list_at = self._talk.wake_at, self._ask_times.next_at
         return list_at if found is None else min(found, list_at)
+
+    def _carry(self) -> None:
+        """What an order has brought that was obeyed late."""
+        with self._lock:
+            reports = self._taken()
+        self._tell(reports)
 
     def _due(self) -> None:
         with self._lock:
             self._talk.due(self._clock())
             reports = self._taken()
         self._tell(reports)
+        self._news.words(self._trouble)
 
     # ---- events ----
 
@@ -309,10 +313,9 @@ class MesosBackend:
         self._last_event = now = self._clock()
         kind = event.get("type")
         if kind == "SUBSCRIBED":
-            beat = event["subscribed"].get("heartbeat_interval_seconds", 15.0)
-            self._silent_s = SILENT_BEATS * beat + SILENT_MORE_S
+            self._silent_s = SILENT_BEATS * heartbeat_of(event) + SILENT_MORE_S
         listed = None
-        if kind == "SUBSCRIBED" or self._names_strangers(event):
+        if kind == "SUBSCRIBED" or self._names_strangers(kind, event):
             listed = self._agents(driver)
         with self._lock:
             if kind == "SUBSCRIBED":
@@ -320,32 +323,22 @@ class MesosBackend:
             if listed is not None:
                 self._talk.told_agents(listed, now)
             self._talk.heard(event, now)
-            if kind == "FAILURE" and not event["failure"].get("executor_id"):
+            if kind == "FAILURE" and not is_of_an_executor(event):
                 self._ask_times.soon(now)
             reports = self._taken()
         self._tell(reports)
+        self._news.words(self._trouble)
         if kind == "SUBSCRIBED":
-            self._trouble(f"mesos {self._framework.cluster}", "")
+            self._trouble(f"cluster {self._framework.cluster}", "")
         if kind in ("SUBSCRIBED", "FAILURE"):
-            self._tell_of_executors()
+            self._news.executors(self._trouble)
 
-    def _tell_of_executors(self, *, known: bool = True) -> None:
-        """Where our own executor does not start, if that is new; without a subscription nobody
-        knows."""
-        with self._lock:
-            problem = self._talk.agents.keeper_problem if known else ""
-        if problem != self._executors_told:
-            self._executors_told = problem
-            self._trouble(f"mesos {self._framework.cluster} executors", problem)
-
-    def _names_strangers(self, event: Mapping[str, Any]) -> bool:
+    def _names_strangers(self, kind: Any, event: Mapping[str, Any]) -> bool:
         """Whether an event is of an agent that we do not know yet."""
-        found = [offer["agent_id"] for offer in event.get("offers", {}).get("offers", ())]
-        if event.get("type") == "UPDATE":
-            found.append(event["update"]["status"].get("agent_id", {"value": ""}))
+        found = agents_of(event) if kind in ("OFFERS", "UPDATE") else ()
         with self._lock:
             now, agents = self._clock(), self._talk.agents
-            if all(agents.at(one["value"]) is not None for one in found if one["value"]):
+            if all(agents.at(one) is not None for one in found):
                 return False
             return self._ask_times.may_ask(now)
 
@@ -357,10 +350,10 @@ class MesosBackend:
             reports = self._taken()
             strays = self._talk.uses.strays(self._talk.agents)
         self._tell(reports)
-        self._trouble(
-            f"mesos {self._framework.cluster} maintenance", trouble_of(strays, driver.ask)
-        )
-        self._tell_of_executors()
+        problem = trouble_of(strays, driver.ask)
+        self._trouble(f"cluster {self._framework.cluster} maintenance", problem)
+        self._news.executors(self._trouble)
+        self._news.words(self._trouble)
 
     def _tell_uses(self, driver: MesosDriver) -> None:
         """Tell the master which hosts are in use."""

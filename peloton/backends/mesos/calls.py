@@ -78,6 +78,12 @@ def kill(task: str, agent: str, *, grace_s: float) -> Call:
     return {"type": "KILL", "kill": {**ids, "kill_policy": policy}}
 
 
+def shutdown(executor: str, agent: str) -> Call:
+    """End an executor, whatever it has."""
+    ids = {"executor_id": {"value": executor}, "agent_id": {"value": agent}}
+    return {"type": "SHUTDOWN", "shutdown": ids}
+
+
 def acknowledge(task: str, agent: str, *, uuid: str) -> Call:
     """An update is known for good: the next one may come."""
     ids = {"task_id": {"value": task}, "agent_id": {"value": agent}, "uuid": uuid}

@@ -16,14 +16,11 @@ How the promises of `port.py` are kept:
   answered for.
 - *Hosts come and go.* Of an agent that has left the names of its runs are remembered, but not those
   that waited for an offer, then or when the connection was lost: hosts order them again.
-
-An order that finds no offer waits for one, and asks for it (`REVIVE`); after `OFFER_WAIT_S` the run
-ends as lost, without fault of its program, so that its task goes to another host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -32,41 +29,39 @@ from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.use_messages import SetUse
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.backends.check_progress import Verdict
-from peloton.backends.health_news import HealthNews
+from peloton.backends.due_times import DueTimes
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
 from peloton.backends.mesos.announcing import Announcements
-from peloton.backends.mesos.due_times import DueTimes
 from peloton.backends.mesos.early_updates import EarlyUpdates
 from peloton.backends.mesos.groups import seat_of
-from peloton.backends.mesos.launching import launch
+from peloton.backends.mesos.kills import Kills
 from peloton.backends.mesos.lists import Lists
 from peloton.backends.mesos.master_list import MasterList
-from peloton.backends.mesos.offer_book import OfferBook
+from peloton.backends.mesos.offering import OFFER_WAIT_S as OFFER_WAIT_S
+from peloton.backends.mesos.offering import REFUSE_S as REFUSE_S
+from peloton.backends.mesos.offering import Offering
 from peloton.backends.mesos.reconciliation import Reconciliation
 from peloton.backends.mesos.run_table import Run, started
 from peloton.backends.mesos.statuses import (
     RunAt,
     is_hearsay,
     is_repeat_of_a_launch,
+    mesos_outcome,
     phase_of,
-    told_health,
 )
+from peloton.backends.mesos.unreadable import Unreadable, check_update
 from peloton.backends.mesos.uses import Uses
-from peloton.backends.port import Order, Report
+from peloton.backends.mesos.wellbeing import Wellbeing
+from peloton.backends.port import POISON, Order, Report
+from peloton.backends.secrets_first import NO_VALUES, SecretValues
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 
-OFFER_WAIT_S = 30.0
-"""How long a run waits for an offer of its host before it goes elsewhere."""
-REFUSE_S = 5.0
-"""For how long others come first on what we decline; an order asks for it at once."""
 HEARSAY_WAIT_S = 5.0
 """How long we wait for what a run's own executor says of its end, once the master has told it."""
 NOT_SUBSCRIBED = "not subscribed at the master"
 LEFT = "its agent is not registered at the master"
-ILL = "the check of Mesos failed"
 
 
 class Conversation:
@@ -75,7 +70,6 @@ class Conversation:
     def __init__(self, cluster: str, *, role: str, backend: Key, first_number: int = 0) -> None:
         self._backend = backend
         self.agents = Agents(cluster, role)
-        self._offers = OfferBook()
         self._early = EarlyUpdates()
         self._times = DueTimes()
         self._reconciliation = Reconciliation(
@@ -84,13 +78,24 @@ class Conversation:
         self._announcements = Announcements(
             self._times, tell=self._tell_of, is_here=self.agents.is_here, away=lambda: self._away
         )
+        self._kills = Kills(
+            self._times,
+            send=lambda some: self._calls.extend(some),
+            knows=lambda agent_id: self.agents.at(agent_id) is not None,
+        )
+        self._offers = Offering(
+            self._times,
+            send=lambda call: self._calls.append(call),
+            tell=self._report,
+            knows=self._knows,
+        )
         self._lists = Lists(self._times, tell=self._report, knows=self._knows)
-        self._health = HealthNews(first_number)
+        self._wellbeing = Wellbeing(first_number, self._times, tell=self._report, knows=self._knows)
         self.uses = Uses()
+        self.unreadable = Unreadable()
         self._calls: list[calls.Call] = []
         self._reports: list[Envelope] = []
         self._away = NOT_SUBSCRIBED
-        self._revived = False  # since we got or gave back offers: one call asks for all
 
     def take(self) -> tuple[list[calls.Call], list[Envelope]]:
         """What is to be sent since it was asked last: to the master, and to hosts."""
@@ -102,7 +107,8 @@ class Conversation:
 
     def subscribed(self, now: float) -> None:
         """The master takes us for the framework. All hosts compare, as orders may be lost."""
-        self._away, self._revived = "", False
+        self._away = ""
+        self.agents.subscribed()
         self._offers.clear()
         self._reconciliation.now(now)
         for agent in self.agents.by_host.values():
@@ -113,39 +119,53 @@ class Conversation:
         self._away = text
         self._offers.clear()
         self._early.clear()
+        self._kills.clear()
         self._reconciliation.stop()
         self._calls.clear()
         self.uses.clear()
         for agent in self.agents.by_host.values():
             agent.listing = None
-            agent.runs.cut_off()
+            self._cut_off(agent)
             self._report(agent.host, m.BackendDown(text))
+
+    def _cut_off(self, agent: Agent) -> None:
+        self._wellbeing.cut_off(agent)
+        agent.runs.cut_off()
 
     def told_agents(self, listed: MasterList, now: float) -> None:
         """The master's lists of agents, and of our executors there, unless newer ones were told."""
         if not self.agents.is_news(listed.number):
             return
+        if self.agents.lists_newcomers(listed.agents):
+            self._reconciliation.soon(now)
         self.agents.try_again(now)
         changed, left = self.agents.told(listed.agents, listed.executors)
+        self.unreadable.listed(self.agents.unreadable)
         for agent in left:
-            for name in agent.runs.runs:
-                self._health.drop(name)
+            self._cut_off(agent)
             self._report(agent.host, m.HostLeft(LEFT))
         for agent in changed:
             self._announcements.announce(agent, now)
         for status in self._early.take_known(self.agents.at):
-            self._updated(status, now)
+            self.heard({"type": "UPDATE", "update": {"status": status}}, now)
         if changed and self._early.take_missed():
             self._reconciliation.now(now)
 
     # ---- events ----
 
     def heard(self, event: Mapping[str, Any], now: float) -> None:
-        """An event of the master. One that we do not know says nothing to us."""
-        kind = event.get("type")
+        """An event of the master. One that we do not know says nothing to us; one that we cannot
+        read is skipped."""
+        try:
+            self._heard(event.get("type"), event, now)
+        except POISON as why:
+            self.unreadable.skip(f"event {event.get('type')}", why, now)
+
+    def _heard(self, kind: Any, event: Mapping[str, Any], now: float) -> None:
         if kind == "OFFERS":
-            for offer in event["offers"].get("offers", ()):
-                self._offered(offer, now)
+            offers = event["offers"].get("offers", ())
+            for what, why in self._offers.made(offers, now, of=self.agents.of):
+                self.unreadable.skip(what, why, now)
         elif kind == "RESCIND":
             self._offers.rescinded(event["rescind"]["offer_id"]["value"])
         elif kind == "UPDATE":
@@ -155,16 +175,12 @@ class Conversation:
         elif kind == "FAILURE":
             self.agents.heard_failure(event["failure"], now)
 
-    def _offered(self, offer: Mapping[str, Any], now: float) -> None:
-        self._revived = False
-        self._offers.add(offer, now)
-        agent = self.agents.of(offer["agent_id"]["value"])
-        if agent is not None:
-            self._launch(agent)
-
     def _updated(self, status: Mapping[str, Any], now: float) -> None:
+        check_update(status)
         agent_id = (status.get("agent_id") or {}).get("value", "")
         agent, phase = self.agents.at(agent_id), phase_of(status)
+        if phase is RunAt.ENDED and not is_repeat_of_a_launch(status):
+            self._kills.over(status["task_id"]["value"])
         if agent is None:
             if phase is not RunAt.UNKNOWN:
                 self._early.keep(agent_id, status)
@@ -181,17 +197,18 @@ class Conversation:
         if is_hearsay(status) and not agent.believes_in(seat.run):
             return  # the host may have forgotten it just now; if not, its own update comes
         run, learned = agent.runs.found(seat)
-        run.at = agent_id
+        run.told_of(status)
         if learned:
             self._calls += self._lists.learned(agent, run, task=task)
         if phase is not RunAt.ENDED:
             self._goes_on(agent, run, status=status, now=now)
         elif is_hearsay(status) and not run.has_ended(task):
+            mesos_outcome(status)  # what cannot be read is so now, not when it is believed
             if run.hearsay.setdefault(task, status) is status:
                 self._times.at(now + HEARSAY_WAIT_S, partial(self._believe, agent, run, of=status))
             return
         else:
-            self._ended(agent, run, status=status)
+            self._ended(agent, run, status=status, now=now)
         self._lists.answered(agent, run, task=task)
 
     def _goes_on(self, agent: Agent, run: Run, *, status: Mapping[str, Any], now: float) -> None:
@@ -199,22 +216,18 @@ class Conversation:
         if run.has_ended(task):
             # If its own executor has said that it is over, this is an old word of the master.
             if task not in run.uuids and status["state"] != "TASK_KILLING":
-                self._kill(agent.where(run), (task,), grace_s=0.0)
+                self._kill(agent, run, tasks=(task,), grace_s=0.0, now=now)
             return
         agent.runs.sent(run)
+        run.refusal = None  # the master has it
         if phase_of(status) is RunAt.RUNNING and not run.runs(task):
             if run.begin(task, status):
                 self._report(agent.host, started([run]))
             if run.grace_s is not None:  # the order to end it came before the agent had it
-                self._kill(agent.where(run), (task,), grace_s=run.grace_s)
-        well = told_health(status)
-        if well is not None and well != run.healthy and run.grace_s is None:
-            run.healthy = well
-            text = "" if well else status.get("message") or ILL
-            self._health.change(agent.host, run.name, verdict=Verdict(well), text=text, now=now)
-            self._tell_health(now)
+                self._kill(agent, run, tasks=(task,), grace_s=run.grace_s, now=now)
+        self._wellbeing.heard(agent, run, status=status, now=now)
 
-    def _ended(self, agent: Agent, run: Run, *, status: Mapping[str, Any]) -> None:
+    def _ended(self, agent: Agent, run: Run, *, status: Mapping[str, Any], now: float) -> None:
         """A task of it has ended, and the run with it, unless others go on."""
         if run.finish(status["task_id"]["value"], status):
             self._report(agent.host, started([run]))
@@ -224,9 +237,9 @@ class Conversation:
             return
         left = run.open_tasks if run.group is not None and run.end is None else ()
         agent.runs.ended(run, end)
-        self._health.drop(run.name)
+        self._wellbeing.drop(run.name)
         self._report(agent.host, m.RunsEnded((end,)))
-        self._kill(agent.where(run), left, grace_s=0.0)
+        self._kill(agent, run, tasks=left, grace_s=0.0, now=now)
 
     def _believe(self, agent: Agent, run: Run, now: float, *, of: Mapping[str, Any]) -> None:
         """Its executor says nothing more: the end is what the master knows of it."""
@@ -235,17 +248,16 @@ class Conversation:
             return
         del run.hearsay[task]
         if not run.has_ended(task) and self._knows(agent):
-            self._ended(agent, run, status=of)
+            self._ended(agent, run, status=of, now=now)
             self._lists.answered(agent, run, task=task)
 
     # ---- orders ----
 
-    def ordered(self, order: Order, now: float) -> None:
-        """An order of a host."""
+    def ordered(self, order: Order, now: float, *, values: SecretValues = NO_VALUES) -> None:
+        """An order of a host, with the values of the secrets that it names."""
         agent = self.agents.by_host.get(order.host)
         if isinstance(order, HealthNoted):
-            self._health.noted(order.runs, order.number, now=now)
-            self._tell_health(now)
+            self._wellbeing.noted(order, now)
         elif isinstance(order, m.ForgetRuns):
             if agent is not None:
                 self._forget(agent, order.runs)
@@ -260,9 +272,9 @@ class Conversation:
             self._report(order.host, m.HostLeft(LEFT))
         else:
             agent.confirmed = True
-            self._obey(agent, order, now)
+            self._obey(agent, order, now, values=values)
 
-    def _obey(self, agent: Agent, order: Order, now: float) -> None:
+    def _obey(self, agent: Agent, order: Order, now: float, *, values: SecretValues) -> None:
         if isinstance(order, RemoveVolumes):  # there are none
             self._report(agent.host, VolumesRemoved(order.volumes))
         elif isinstance(order, m.PingBackend):
@@ -272,18 +284,31 @@ class Conversation:
                 return
             agent.epoch = order.epoch
             if isinstance(order, m.StartRuns):
-                self._start(agent, order.runs, now)
+                if order.incarnation in ("", agent.agent_id):
+                    self._start(agent, order.runs, now, values=values)
+                else:  # the agent before may have got this order, and it must not be obeyed twice
+                    self._report(agent.host, m.BackendUp())
             elif isinstance(order, m.StopRuns):
-                self._stop(agent, order)
+                self._stop(agent, order, now)
             else:
+                agent.runs.compared(order)
                 self._calls += self._lists.asked(agent, order, now)
 
-    def _start(self, agent: Agent, orders: Iterable[m.StartRun], now: float) -> None:
+    def _start(
+        self, agent: Agent, orders: Iterable[m.StartRun], now: float, *, values: SecretValues
+    ) -> None:
         new, running, ends = [], [], []
+        refused: list[str] = []
         for order in orders:
             run = agent.runs.runs.get(order.run)
             if run is None:
-                new.append(agent.runs.ordered(order))
+                files, refusal = values.of(order)
+                run = agent.runs.ordered(order, files)
+                if refusal is None:
+                    new.append(run)
+                else:
+                    agent.runs.refuse(run, refusal)
+                    refused += run.tasks
             elif run.end is not None:
                 ends.append(run.end)
             elif run.phase is RunAt.RUNNING:
@@ -292,37 +317,10 @@ class Conversation:
             self._report(agent.host, started(running))
         if ends:
             self._report(agent.host, m.RunsEnded(tuple(ends)))
-        self._launch(agent)
-        if any(run.waits for run in new):
-            self._times.at(now + OFFER_WAIT_S, partial(self._no_offer, agent, new))
+        self._calls += calls.reconcile(refused, agent.agent_id)
+        self._offers.wait(agent, new, now)
 
-    def _launch(self, agent: Agent) -> None:
-        """Launch what waits and fits, in one call."""
-        if not agent.runs.waiting:
-            return
-        found = launch(agent, self._offers.of(agent.agent_id))
-        if found.tasks or found.groups:
-            offers = self._offers.use(agent.agent_id)
-            self._calls.append(calls.accept(offers, found.tasks, groups=found.groups))
-        if found.refused:
-            self._report(agent.host, m.RunsEnded(tuple(found.refused)))
-        if agent.runs.waiting and not self._revived:
-            self._revived = True
-            self._calls.append(calls.revive())
-
-    def _no_offer(self, agent: Agent, runs: Sequence[Run], now: float) -> None:
-        """These have waited long enough, if they still do."""
-        ends = []
-        for run in runs:
-            if agent.runs.waiting.get(run.name) is run and self._knows(agent):
-                text = f"no offer of its host within {OFFER_WAIT_S:g} s"
-                lost = RunOutcome(End.LOST, reason="no offer", message=text, system=True)
-                ends.append(m.RunEnd(run.name, lost))
-                agent.runs.ended(run, ends[-1])
-        if ends:
-            self._report(agent.host, m.RunsEnded(tuple(ends)))
-
-    def _stop(self, agent: Agent, order: m.StopRuns) -> None:
+    def _stop(self, agent: Agent, order: m.StopRuns, now: float) -> None:
         ends, unknown = [], False
         for name in order.runs:
             run = agent.runs.runs.get(name)
@@ -336,8 +334,8 @@ class Conversation:
                 ends.append(run.end)
                 continue
             run.grace_s = order.grace_s
-            self._health.drop(name)
-            self._kill(agent.where(run), run.open_tasks, grace_s=order.grace_s)
+            self._wellbeing.drop(name)
+            self._kill(agent, run, tasks=run.open_tasks, grace_s=order.grace_s, now=now)
         if ends:
             self._report(agent.host, m.RunsEnded(tuple(ends)))
         if unknown:
@@ -349,39 +347,38 @@ class Conversation:
             run = agent.runs.forget(name)
             if run is None or self._away:
                 continue
-            for task, uuid in run.uuids.items():
-                self._calls.append(calls.acknowledge(task, run.at, uuid=uuid))
+            for task, (agent_id, uuid) in run.uuids.items():
+                self._calls.append(calls.acknowledge(task, agent_id, uuid=uuid))
 
     # ---- times ----
 
     @property
     def wake_at(self) -> float | None:
         """When `due` has something to do, or would find that it has not."""
-        times = self._offers.wake_at, self._times.wake_at, self._health.wake_at
+        times = self._offers.wake_at, self._times.wake_at, self._wellbeing.wake_at
         return min((at for at in times if at is not None), default=None)
 
     def due(self, now: float) -> None:
-        """What time has brought: offers nobody wanted, runs that found none, lists too late."""
-        unwanted = [*self._offers.due(now)]
-        if unwanted:
-            self._calls.append(calls.decline(unwanted, REFUSE_S))
-            self._revived = False
-        self._times.do(now)
-        self._tell_health(now)
+        """What time has brought: offers nobody wanted, runs that found none, lists too late. What
+        cannot be done, by words that we could not read, is skipped, and the rest goes on."""
+        for act in (self._offers.due, self._times.do, self._wellbeing.due):
+            try:
+                act(now)
+            except POISON as why:
+                self.unreadable.skip("what is due", why, now)
 
     def _knows(self, agent: Agent) -> bool:
         """Whether anything may be said of this agent now."""
         return not self._away and self.agents.is_here(agent)
 
-    def _tell_health(self, now: float) -> None:
-        for host, report in self._health.due(now):
-            self._report(host, report)
-
     def _tell_of(self, agent: Agent) -> None:
         self._report(agent.host, agent.appeared(self._backend))
 
-    def _kill(self, where: str, tasks: Iterable[str], *, grace_s: float) -> None:
-        self._calls += [calls.kill(task, where, grace_s=grace_s) for task in tasks]
+    def _kill(
+        self, agent: Agent, run: Run, *, tasks: Iterable[str], grace_s: float, now: float
+    ) -> None:
+        where, executor = agent.where(run), run.executor
+        self._kills.order(tasks, where, grace_s=grace_s, now=now, executor=executor)
 
     def _report(self, host: Key, report: Report) -> None:
         self._reports.append(Envelope(host, report, sender=self._backend))

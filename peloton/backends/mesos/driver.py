@@ -10,6 +10,7 @@ that ZooKeeper names) and sends calls. What is not as we need it is changed here
   to another before we are subscribed is left for that one, and not for ever.
 - It knows no TLS: with a context its sockets are wrapped in one, and its connections for calls are
   ours.
+- It ends at bytes that are no text, which a task may have said.
 - It drops calls silently while it is not connected, and its kill and reconcile name no agent:
   `call` sends a whole call, and raises.
 """
@@ -21,6 +22,7 @@ import json
 import logging
 import re
 import signal
+import socket
 import ssl
 import sys
 import threading
@@ -39,6 +41,7 @@ from peloton.backends.mesos.operator_api import (
     OperatorApi,
     connection_to,
 )
+from peloton.backends.mesos.readable_bytes import ReadableBody
 from peloton.backends.mesos.tls import TlsSocket
 
 _handler = signal.getsignal(signal.SIGINT)
@@ -61,7 +64,17 @@ for _name in ("pymesos.process", "pymesos.scheduler"):
 _PlainConnection = process.Connection
 
 
-class _TlsConnection(_PlainConnection):  # type: ignore[misc,valid-type]
+class _Connection(_PlainConnection):  # type: ignore[misc,valid-type]
+    """The stream of pymesos, whatever bytes are in it."""
+
+    _parser: Any
+
+    def __init__(self, addr: str, callback: Any) -> None:
+        super().__init__(addr, callback)
+        self._parser = ReadableBody(self._parser)
+
+
+class _TlsConnection(_Connection):
     """The stream of pymesos, in TLS."""
 
     def __init__(self, addr: str, callback: MesosDriver) -> None:
@@ -82,13 +95,15 @@ class _TlsConnection(_PlainConnection):  # type: ignore[misc,valid-type]
 def _connection(addr: str, callback: Any) -> Any:
     """Called where pymesos begins a stream."""
     wrapped = isinstance(callback, MesosDriver) and callback.tls is not None
-    return (_TlsConnection if wrapped else _PlainConnection)(addr, callback)
+    return (_TlsConnection if wrapped else _Connection)(addr, callback)
 
 
 process.Connection = _connection
 
 _REFUSED = re.compile(r"""Failed to send request (4\d\d): b['"](.*)['"]\n""")
 """What pymesos raises of an answer that is a refusal: the code, and the text as bytes are shown."""
+_ANSWERED = re.compile(r"""Failed with HTTP (\d+): (?:b['"])?(.*?)['"]?\Z""", re.DOTALL)
+"""What pymesos raises of a stream that did not begin: the code, and the text in the same way."""
 HTTP_TIMEOUT_S = 10.0
 """How long a call may take, and a connection to begin."""
 TEXT_MAX = 500
@@ -96,6 +111,18 @@ TEXT_MAX = 500
 REDIRECTS_MAX = 3
 """How many masters in a row may send one subscription to another: two may take each other for the
 one that leads."""
+
+
+def why_of(error: BaseException, master: str | None) -> str:
+    """Why a stream is over that ended with this error, for whoever has to mend the settings."""
+    if isinstance(error, socket.gaierror):
+        return f"the host name of the master {master} is not known ({error.strerror})"
+    answered = _ANSWERED.match(str(error))
+    if answered is not None:
+        said = answered[2][:TEXT_MAX].strip()
+        body = f": {said}" if said and not said.startswith("<") else ""
+        return f"{master} does not answer as a Mesos master: HTTP {answered[1]}{body}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _said(error: Exception) -> str:
@@ -230,7 +257,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
         self._close()
         self.stream_id = None
         error = getattr(_thread, "error", None)
-        why = self._why or (f"{type(error).__name__}: {error}" if error is not None else "")
+        why = self._why or (why_of(error, self.master) if error is not None else "")
         self._ended(why or f"no connection to the master at {self.master}")
 
     def _is_sent_on(self) -> bool:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host.messages import Container, RunSpec, StartRun
 from peloton.actors.resources import UNIT, Resources
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends.keeper.pods import NAME_VARIABLE
 from peloton.backends.mesos.groups import executor_id, task_id
 from peloton.backends.mesos.task_info import NotOnMesos, task_info
@@ -78,7 +79,7 @@ def _check(spec: RunSpec) -> None:
     if spec.volume is not None:
         raise NotOnMesos("volumes in a pod of several containers")
     if spec.secrets:
-        raise NotOnMesos("secrets in a pod of several containers")
+        raise NotOnMesos("secrets in a pod of several containers: leave out one of the two")
 
 
 def _alone(run: StartRun, one: Container, *, share: Resources, is_first: bool) -> StartRun:
@@ -86,10 +87,6 @@ def _alone(run: StartRun, one: Container, *, share: Resources, is_first: bool) -
     spec = run.spec
     pairs = zip(spec.ports, run.ports, strict=True)
     known = () if is_first else [(port.env, str(number)) for port, number in pairs if port.env]
-    check = spec.check
-    checked = check is not None and (
-        check.container == one.name or (not check.container and is_first)
-    )
     alone = replace(
         spec,
         resources=share,
@@ -99,7 +96,22 @@ def _alone(run: StartRun, one: Container, *, share: Resources, is_first: bool) -
         environment=(*one.environment, (NAME_VARIABLE, one.name), *known),
         image=one.image,
         containers=(),
-        check=check if checked else None,
+        check=_check_in(one, spec.check, is_first=is_first),
         ports=spec.ports if is_first else (),
     )
     return StartRun(run.run, alone, run.ports if is_first else ())
+
+
+def _check_in(one: Container, check: HealthCheck | None, *, is_first: bool) -> HealthCheck | None:
+    """What of the pod's checks is carried out in this container: of those that name none, in the
+    first."""
+
+    def here(some: HealthCheck) -> bool:
+        return some.container == one.name or (not some.container and is_first)
+
+    if check is None:
+        return None
+    readiness = check.readiness if check.readiness and here(check.readiness) else None
+    if check.of_health and here(check):
+        return replace(check, readiness=readiness)
+    return None if readiness is None else HealthCheck(readiness=readiness)

@@ -36,6 +36,13 @@ def killed_before_it(status: Mapping[str, Any]) -> bool:
     return is_keepers(status) and status.get("state") == "TASK_KILLED" and not speaks(status)
 
 
+def why_not_there(status: Mapping[str, Any]) -> str:
+    """What an agent says of our own executor that it could not start, or that has ended at once;
+    empty where an update is of something else."""
+    failed = is_keepers(status) and status.get("source") == "SOURCE_AGENT"
+    return str(status.get("message", "")) if failed and not killed_before_it(status) else ""
+
+
 def lacks_executor(status: Mapping[str, Any]) -> bool:
     """Whether a launch was refused because its executor is not there, and has no room."""
     return status.get("reason") == "REASON_TASK_INVALID" and _SHORT in status.get("message", "")

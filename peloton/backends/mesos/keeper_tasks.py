@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from peloton.actors.host.messages import RunSpec, StartRun
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.keeper import wire
+from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import BadRun, RunRequest, wire_form
-from peloton.backends.mesos.executor.errand import HOST
+from peloton.backends.mesos.executor.errand import EARLIER_EXECUTOR, HOST, OWN_SECRETS
 from peloton.backends.mesos.executor.surroundings import IDLE_VARIABLE
 from peloton.backends.mesos.words import Bundle
 
@@ -31,6 +32,9 @@ EXECUTOR_NEED = Resources(UNIT // 10, 64 * UNIT)
 CHOICE = "mesos.executor"
 """The label by which a spec chooses, and its values."""
 KEEPER, COMMAND = "keeper", "command"
+EDITION_VARIABLE, EDITION = "PELOTON_EXECUTOR_EDITION", "2"
+"""Raised when tasks need what executors of earlier versions do not give: then those of before get
+no more tasks, as they are of another description. 2: secrets."""
 FAILED_STARTS_MAX = 2
 """So often in a row an agent may not start it; then tasks there run by the command executor."""
 START_AGAIN_S = 600.0
@@ -55,6 +59,9 @@ class KeeperProgram(NamedTuple):
         chosen = next((label.value for label in spec.labels if label.key == CHOICE), "")
         if chosen not in ("", KEEPER, COMMAND):
             raise NotByKeeper(f"the label {CHOICE} is {KEEPER} or {COMMAND}, not {chosen!r}")
+        if spec.secrets:
+            self._must(spec, chosen)
+            return True
         if chosen == COMMAND:
             return False
         obstacle = self._obstacle(spec)
@@ -62,14 +69,27 @@ class KeeperProgram(NamedTuple):
             raise NotByKeeper(f"the keeper runs nothing on Mesos that has {obstacle}")
         return not obstacle and (chosen == KEEPER or not spec.asks)
 
+    def _must(self, spec: RunSpec, chosen: str) -> None:
+        """Nobody else gives a run its secrets so that the master shows them to nobody."""
+        obstacle = self._obstacle(spec)
+        if obstacle:
+            raise NotByKeeper(
+                f"secrets together with {obstacle}: only our own executor gives secrets on Mesos, "
+                "and it does not give that; leave out one of the two"
+            )
+        if chosen == COMMAND:
+            raise NotByKeeper(
+                f"secrets together with the label {CHOICE}: {COMMAND}: only our own executor gives "
+                "secrets on Mesos; take the label away"
+            )
+
     def _obstacle(self, spec: RunSpec) -> str:
         """What only an executor of Mesos gives a task of its own."""
         found = {
             "an image": spec.image,
             "several containers": spec.containers,
             "a volume": spec.volume,
-            "secrets": spec.secrets,
-            "a health check": spec.check,
+            "a check": spec.check,
             "files to fetch": spec.uris,
             "an executor of its own": spec.mesos is not None and spec.mesos.executor,
             "a container": spec.mesos is not None and spec.mesos.container,
@@ -96,6 +116,8 @@ class KeeperAt:
         self._for_nothing = False
         """A task was killed before it was there: its end says nothing of whether it can start."""
         self._failures = 0
+        self.why_not_there = ""
+        """What the agent said when it could not be started, or ended."""
 
     @property
     def executor_id(self) -> str:
@@ -131,7 +153,7 @@ class KeeperAt:
 
     def spoke(self) -> None:
         """It has said something: it could be started."""
-        self._spoke, self._failures = True, 0
+        self._spoke, self._failures, self.why_not_there = True, 0, ""
 
     def needed_no_more(self, executor_id: str) -> None:
         """A task of this one was killed before it had said anything."""
@@ -166,8 +188,9 @@ def executor_info(program: KeeperProgram, resources: list[dict[str, Any]]) -> di
     }
 
 
-def keeper_data(run: StartRun) -> str:
-    """What the executor is to run, as TaskInfo.data. Raises NotByKeeper."""
+def keeper_data(run: StartRun, secrets: tuple[RunSecret, ...] = ()) -> str:
+    """What the executor is to run, as TaskInfo.data, which is in no list of a master. Raises
+    NotByKeeper."""
     spec = run.spec
     request = RunRequest(
         run.run,
@@ -177,11 +200,15 @@ def keeper_data(run: StartRun) -> str:
         arguments=spec.arguments,
         environment=dict(run.environment),
         memory_mb=spec.resources.memory / UNIT,
+        secrets=secrets,
     )
     try:
         form, _ = wire_form(request)
     except BadRun as bad:
         raise NotByKeeper(str(bad)) from bad
+    if secrets:
+        refused = dict.fromkeys(("memory_mb", "limit_mb"), EARLIER_EXECUTOR)
+        form |= {**refused, "secrets": refused, OWN_SECRETS: form["secrets"]}
     return base64.b64encode(wire.encode(form)).decode()
 
 
@@ -197,7 +224,8 @@ def _one_of_each(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _command(program: KeeperProgram) -> dict[str, Any]:
-    variables = [{"name": IDLE_VARIABLE, "value": f"{program.idle_s:g}"}]
+    told = {IDLE_VARIABLE: f"{program.idle_s:g}", EDITION_VARIABLE: EDITION}
+    variables = [{"name": name, "value": value} for name, value in told.items()]
     return {"shell": True, "value": program.command, "environment": {"variables": variables}}
 
 

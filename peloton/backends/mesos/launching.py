@@ -10,18 +10,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from peloton.actors.host.messages import RunEnd, StartRun
+from peloton.actors.host.messages import RunEnd
+from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.mesos.agents import Agent
 from peloton.backends.mesos.group_info import group_info
-from peloton.backends.mesos.task_info import task_info
+from peloton.backends.mesos.keeper_tasks import NotByKeeper
+from peloton.backends.mesos.run_table import Run
+from peloton.backends.mesos.task_info import NoExecutorHere, NotOnMesos, task_info
 from peloton.backends.mesos.words import Bundle, NotOffered
 from peloton.backends.port import POISON, cannot_be_ordered
+
+NO_EXECUTOR = "no executor"
+"""The reason of a run that is to go to another host, as ours does not start on this one."""
+SECRET_BYTES_MAX = 2 * 1024 * 1024
+"""Of all runs in one call, of which one may have 512 KiB; the others wait for the next offer. What
+goes wrong otherwise: a call of many megabytes, which the master reads before any other of ours."""
 
 
 @dataclass(slots=True)
 class Launches:
     """The tasks of those that fit, those of several containers as groups, each in order, and the
-    ends of those that are invalid."""
+    ends of those that are invalid, or impossible at this agent."""
 
     tasks: list[dict[str, Any]] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)
@@ -34,24 +43,36 @@ def launch(agent: Agent, offers: Sequence[Mapping[str, Any]]) -> Launches:
     if not offers:
         return found
     bundle = Bundle(entry for offer in offers for entry in offer["resources"])
+    secret_bytes = 0
     for run in [*agent.runs.waiting.values()]:
-        assert run.order is not None
+        more = sum(len(one.data) for one in run.secrets)
+        if more and secret_bytes and secret_bytes + more > SECRET_BYTES_MAX:
+            continue
         try:
-            _put(found, run.order, agent=agent, bundle=bundle)
+            _put(found, run, agent=agent, bundle=bundle)
             agent.runs.sent(run)
+            secret_bytes += more
+            continue
         except NotOffered:
             continue
-        except POISON as why:
+        except NoExecutorHere as error:
+            lost = RunOutcome(End.LOST, reason=NO_EXECUTOR, message=str(error), system=True)
+            end = RunEnd(run.name, lost)
+        except POISON as error:
+            lacks = isinstance(error, NotOnMesos | NotByKeeper)
+            why = f"not possible on a host of Mesos: {error}" if lacks else error
             end = cannot_be_ordered(run.name, why, reason="bad order")
-            agent.runs.ended(run, end)
-            found.refused.append(end)
+        agent.runs.ended(run, end)
+        found.refused.append(end)
     return found
 
 
-def _put(found: Launches, order: StartRun, *, agent: Agent, bundle: Bundle) -> None:
-    keeper, id_ = agent.keeper, agent.agent_id
+def _put(found: Launches, run: Run, *, agent: Agent, bundle: Bundle) -> None:
+    order, keeper, id_ = run.order, agent.keeper, agent.agent_id
+    assert order is not None
     if not order.spec.containers:
-        found.tasks.append(task_info(order, agent=id_, bundle=bundle, keeper=keeper))
+        task = task_info(order, agent=id_, bundle=bundle, keeper=keeper, secrets=run.secrets)
+        found.tasks.append(task)
         return
     if keeper is not None:
         keeper.runs(order.spec)  # it runs none of these, and refuses those that demand it

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 
 from peloton.actors.host.messages import BackendDown, ListRuns
+from peloton.backends.due_times import DueTimes
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent
-from peloton.backends.mesos.due_times import DueTimes
 from peloton.backends.mesos.run_table import Listing, Run
 from peloton.backends.port import Report
 from peloton.runtime.vocabulary import Key
@@ -55,7 +55,7 @@ class Lists:
         others = [one for one in run.open_tasks if one != task]
         if agent.listing is not None and run.name in agent.listing.open:
             agent.listing.open.update(others)
-        return calls.reconcile(others, agent.agent_id)
+        return calls.reconcile(others, agent.where(run))
 
     def answered(self, agent: Agent, run: Run, *, task: str) -> None:
         """It is known how this task of a run is, or how the run is as a whole."""
@@ -65,7 +65,7 @@ class Lists:
 
     def _give(self, agent: Agent, listing: Listing) -> None:
         agent.listing = None
-        self._tell(agent.host, agent.runs.listed(listing.asked_at))
+        self._tell(agent.host, agent.runs.listed(listing.asked_at, incarnation=agent.agent_id))
 
     def _not_listed(self, agent: Agent, listing: Listing, now: float) -> None:
         if agent.listing is listing and self._knows(agent):

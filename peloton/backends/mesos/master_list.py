@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from peloton.backends.mesos.calls import CallFailed
+from peloton.backends.mesos.unreadable import unread
+from peloton.backends.port import POISON
+
 AGAIN_S = 10.0
 """How often the master is asked, beside what it tells by itself."""
 PAUSE_S = 1.0
@@ -28,15 +32,28 @@ def master_list(
     ask: Callable[[Mapping[str, Any]], Any], framework: str, *, executors: bool
 ) -> MasterList:
     """Ask for it; with the executors, or without. Raises `CallFailed`."""
-    answer = ask({"type": "GET_AGENTS"})
-    agents = [*answer.get("get_agents", {}).get("agents", ())]
+    agents = _asked(ask, "GET_AGENTS", of="agents")
     if not executors:
         return MasterList(agents)
-    answer = ask({"type": "GET_EXECUTORS"})
-    every = answer.get("get_executors", {}).get("executors", ())
+    every = _asked(ask, "GET_EXECUTORS", of="executors")
     ours = {"value": framework}
-    found = [one for one in every if one["executor_info"].get("framework_id") == ours]
-    return MasterList(agents, found)
+    return MasterList(agents, [one for one in every if _framework_of(one) in (ours, None)])
+
+
+def _asked(ask: Callable[[Mapping[str, Any]], Any], question: str, *, of: str) -> list[Any]:
+    answer = ask({"type": question})
+    try:
+        return [*answer.get(question.lower(), {}).get(of, ())]
+    except POISON as why:
+        raise CallFailed(unread(question, why)) from why
+
+
+def _framework_of(executor: Any) -> Any:
+    """Whose it is; None where that cannot be read, for whoever reads the list to say so."""
+    try:
+        return executor["executor_info"].get("framework_id", {})
+    except POISON:
+        return None
 
 
 class AskTimes:

@@ -1,17 +1,22 @@
 """When the master is asked for all tasks of the framework: whatever we have missed comes so.
 
-That is at each subscription, after updates that nobody could take in, and every while. It heals
-losses only: what a host believes in is asked for by its lists. Must not know what answers mean.
+That is at each subscription, after updates that nobody could take in, every while, and some time
+after agents have come: a master that has failed over learns of their tasks, and says nothing. It
+heals losses only: what a host believes in is asked for by its lists. Must not know what answers
+mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from peloton.backends.mesos.due_times import DueTimes
+from peloton.backends.due_times import DueTimes
 
 EVERY_S = 1800.0
 """Between two questions, as in the original: the answer has an update for each task there is."""
+
+SOON_S = 120.0
+"""From when agents have come to a question; so many of them share one."""
 
 
 class Reconciliation:
@@ -26,6 +31,12 @@ class Reconciliation:
         self._ask()
         self._next_at = now + EVERY_S
         self._times.at(self._next_at, self._due)
+
+    def soon(self, now: float) -> None:
+        """Ask before long, unless that is about to be done anyway."""
+        if self._next_at is not None and now + SOON_S < self._next_at:
+            self._next_at = now + SOON_S
+            self._times.at(self._next_at, self._due)
 
     def stop(self) -> None:
         """The connection is lost."""

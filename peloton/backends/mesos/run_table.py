@@ -14,14 +14,22 @@ from typing import Any
 
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import ListRuns, RunEnd, RunsListed, RunsStarted, StartRun
+from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.messages import SECRETS_UNAVAILABLE, End, RunOutcome
+from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.mesos.groups import Group, Seat
+from peloton.backends.mesos.readiness import ReadinessCount
 from peloton.backends.mesos.statuses import RunAt, mesos_outcome, tells_start
+from peloton.backends.mesos.task_info import OWN_EXECUTOR
+from peloton.backends.secrets_first import RunRefusal
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One run. `order` is kept until it is sent; `uuids` are of the final updates of its tasks, of
-    those that have one; `hearsay` is what the master has told of their ends."""
+    """One run. `order` and `secrets`, its values, are kept until it is sent; `uuids` are of the
+    final updates of its tasks, of those that have one; `hearsay` is what the master has told of
+    their ends. With a `refusal` we have not launched it: that is its end, unless the master has it.
+    """
 
     name: str
     order: StartRun | None = None
@@ -30,11 +38,22 @@ class Run:
     knows_start: bool = False  # else it was running then, and may have begun earlier
     end: RunEnd | None = None
     group: Group | None = None  # of several tasks
-    uuids: dict[str, str] = field(default_factory=dict)
+    uuids: dict[str, tuple[str, str]] = field(default_factory=dict)  # behind their agents
     hearsay: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     grace_s: float | None = None  # it is to end
-    healthy: bool | None = None  # as its host was told
+    healthy: bool | None = None  # as its host was told since the last outage
+    ready: ReadinessCount | None = None  # once something was told of that
     at: str = ""  # the id of its agent, which may be another than that which is the host
+    executor: str = ""  # the id of one of its own
+    secrets: tuple[RunSecret, ...] = ()
+    refusal: RunOutcome | None = None
+
+    def told_of(self, status: Mapping[str, Any]) -> None:
+        """An update says at which agent it is, and of which executor."""
+        self.at = status["agent_id"]["value"]
+        executor = (status.get("executor_id") or {}).get("value", "")
+        if executor.startswith(OWN_EXECUTOR):
+            self.executor = executor
 
     @property
     def waits(self) -> bool:
@@ -74,7 +93,7 @@ class Run:
         """This task of it has ended, as `over_by` says; whether the run has begun with that, as
         the last one that was not known to run has run."""
         if status.get("uuid"):
-            self.uuids[task] = status["uuid"]
+            self.uuids[task] = (status["agent_id"]["value"], status["uuid"])
         if self.group is None or self.end is not None:
             return False
         self.group.end(task, status)
@@ -85,12 +104,16 @@ class Run:
         if self.end is not None:
             return self.end
         began = self.started_at if self.knows_start else None
-        if self.group is None:
-            outcome = mesos_outcome(status, began=self.phase is RunAt.RUNNING)
-            return RunEnd(self.name, outcome, status.get("timestamp"), began)
-        if not self.group.is_over:
+        if self.group is not None and not self.group.is_over:
             return None
-        return RunEnd(self.name, self.group.outcome(), self.group.ended_at, began)
+        if self.group is None:
+            at = status.get("timestamp")
+            outcome = mesos_outcome(status, began=self.phase is RunAt.RUNNING)
+        else:
+            at, outcome = self.group.ended_at, self.group.outcome()
+        if self.refusal and outcome.end is End.LOST:
+            outcome = self.refusal
+        return RunEnd(self.name, outcome, at, began)
 
     def _begin_all(self) -> bool:
         assert self.group is not None
@@ -103,31 +126,58 @@ class Run:
 
 @dataclass(slots=True)
 class AgentRuns:
-    """The runs of one agent, by name; those that wait for an offer come in order."""
+    """The runs of one agent, by name; those that wait for an offer come in order. `checks` are of
+    the readiness of runs that are known here, or to their host."""
 
     runs: dict[str, Run] = field(default_factory=dict)
     waiting: dict[str, Run] = field(default_factory=dict)
+    checks: dict[str, HealthCheck] = field(default_factory=dict)
 
-    def ordered(self, order: StartRun) -> Run:
+    def ordered(self, order: StartRun, secrets: tuple[RunSecret, ...] = ()) -> Run:
         """A run that is to start; the caller has seen that it is not known."""
         run = self.runs[order.run] = self.waiting[order.run] = Run(order.run, order)
+        run.secrets = secrets
+        if order.spec.mesos is not None and order.spec.mesos.executor:
+            run.executor = f"{OWN_EXECUTOR}{order.run}"
+        if order.spec.check is not None and order.spec.check.readiness is not None:
+            self.checks[order.run] = order.spec.check.readiness
         names = [one.name for one in order.spec.containers]
         run.group = Group(order.run, len(names), names=names) if names else None
         return run
 
+    def compared(self, order: ListRuns) -> None:
+        """Its host says how its runs are checked, those included that others have ordered."""
+        self.checks = {name: one for name, one in self.checks.items() if name in self.runs}
+        for some in order.checked:
+            if some.check.readiness is not None:
+                names = names_of(some.crowd, some.members.raw, run=some.run)
+                self.checks.update(dict.fromkeys(names, some.check.readiness))
+
     def cut_off(self) -> None:
         """The connection is lost: orders that wait are void, as hosts give them again, and what the
         master has told of ends it tells again."""
-        for name in self.waiting:
+        for name, waiting in self.waiting.items():
             del self.runs[name]
+            waiting.secrets = ()
         self.waiting.clear()
         for run in self.runs.values():
             run.hearsay.clear()
 
     def sent(self, run: Run) -> None:
         """It is launched: whatever becomes of it, an update says so."""
-        run.order = None
+        run.order, run.secrets = None, ()
         self.waiting.pop(run.name, None)
+
+    def refuse(self, run: Run, refusal: RunRefusal) -> None:
+        """It is not to be launched. Whoever gave orders before us may have done so: the master has
+        to be asked."""
+        self.sent(run)
+        run.refusal = RunOutcome(
+            End[refusal.outcome],
+            reason=refusal.reason,
+            message=refusal.message,
+            system=refusal.reason == SECRETS_UNAVAILABLE,
+        )
 
     def found(self, seat: Seat) -> tuple[Run, bool]:
         """The run of a task, and whether that is how we learn that it has several: one that nobody
@@ -151,6 +201,7 @@ class AgentRuns:
         run = self.runs.get(name)
         if run is None or run.end is None:
             return None
+        self.checks.pop(name, None)
         return self.runs.pop(name)
 
     def launched(self) -> Iterator[Run]:
@@ -181,11 +232,18 @@ class AgentRuns:
             for task in (run.open_tasks if run else (name,))
         )
 
-    def listed(self, asked_at: float) -> RunsListed:
-        """The list of all, as its host has asked for it then."""
+    def listed(self, asked_at: float, *, incarnation: str) -> RunsListed:
+        """The list of all, as its host has asked for it then. `incarnation`: of its machine.
+
+        What is yet to begin at another agent of that counts as begun then: the host would take it
+        for a run of this one, and order it again once it is lost with the other.
+        """
         running = [*self.running()]
-        times = tuple(run.started_at or 0.0 for run in running)
-        return RunsListed(names(running), self.ends(), asked_at, started=times)
+        times = tuple(
+            run.started_at or (0.0 if run.at in ("", incarnation) else asked_at) for run in running
+        )
+        ends = self.ends()
+        return RunsListed(names(running), ends, asked_at, started=times, incarnation=incarnation)
 
 
 @dataclass(slots=True)

@@ -68,11 +68,6 @@ def is_hearsay(status: Mapping[str, Any]) -> bool:
     return known and status.get("state", "") in _ENDS and not status.get("uuid")
 
 
-def told_health(status: Mapping[str, Any]) -> bool | None:
-    """Whether a run is well that is checked; None where an update does not say it."""
-    return None if phase_of(status) is not RunAt.RUNNING else status.get("healthy")
-
-
 def tells_start(status: Mapping[str, Any]) -> bool:
     """Whether the time of an update is when the run began; others say that it ran then."""
     return status.get("source") == "SOURCE_EXECUTOR" and "reason" not in status
@@ -98,7 +93,8 @@ def mesos_outcome(status: Mapping[str, Any], *, began: bool = True) -> RunOutcom
     signal_name = _SIGNALS.get(name, name)
     if status.get("healthy") is False and status.get("source") == "SOURCE_EXECUTOR":
         # Only its executor says so, and only of what it has killed for its check.
-        text = f"the check of Mesos failed too often in a row: {message}"
+        # Its message says how the task was ended; what the check found is in the task's files.
+        text = "the check of Mesos failed too often in a row: its output is in the run's stderr"
         return RunOutcome(End.FAILED, code, signal_name, UNHEALTHY, text)
     short = reason or ("exited" if exited else "killed" if end is End.KILLED else "failed")
     return RunOutcome(end, code, signal_name, short, message)

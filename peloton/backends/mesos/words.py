@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import index
 from typing import Any
 
 from peloton.actors.resources import UNIT, Resources
@@ -61,7 +62,9 @@ def ranges(entries: Iterable[Json]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for entry in entries:
         if entry.get("name") == "ports" and entry.get("type") == "RANGES":
-            found += [(each["begin"], each["end"] + 1) for each in entry["ranges"]["range"]]
+            for each in entry["ranges"]["range"]:
+                # What is no whole number raises TypeError: a host is told of these.
+                found.append((index(each["begin"]), index(each["end"]) + 1))
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(found):
         if merged and begin <= merged[-1][1]:

@@ -6,6 +6,7 @@ The backend over a real keeper, and the queue alone. It must not wait for a time
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def test_what_waits_for_nothing_is_done_at_once_and_keeps_the_order_of_its_host(
     queue.close()
 
 
-def test_an_order_that_raises_is_said_and_keeps_no_other(store):
+def test_an_order_that_raises_is_said_and_keeps_no_other(store, caplog):
     said, done = threading.Event(), threading.Event()
     queue = SecretsFirst(store.read, failed=said.set)
 
@@ -151,6 +152,34 @@ def test_an_order_that_raises_is_said_and_keeps_no_other(store):
     queue.then("a", raises, wanted={JOB: {"s-1"}})
     queue.then("a", lambda values: done.set(), wanted={JOB: {"s-1"}})
     assert said.wait(60) and done.wait(60)
+    queue.close()
+    assert "an order of a failed: RuntimeError" in caplog.text and "the value" not in caplog.text
+
+
+def test_a_store_that_raises_what_nobody_expects_gives_the_runs_back(store, caplog):
+    """The thread goes on: all hosts would wait for it, and for good."""
+    seen: list[SecretValues] = []
+    done = threading.Event()
+
+    def read(job: str, wanted: Collection[str]) -> Mapping[str, bytes]:
+        raise ValueError("with b'the value' in it")
+
+    queue = SecretsFirst(read, failed=lambda: None, pause_s=0.0)
+    queue.then("a", seen.append, wanted={JOB: {"s-1"}})
+    queue.then("b", lambda values: done.set(), wanted={JOB: {"s-1"}})
+    assert done.wait(10)
+    queue.close()
+    files, refusal = seen[0].of(start("true").runs[0])
+    assert files == () and refusal is not None
+    assert refusal.reason == SECRETS_UNAVAILABLE and "ValueError" in refusal.message
+    assert "ValueError" in caplog.text
+    assert "the value" not in refusal.message + caplog.text
+
+
+def test_of_what_was_done_no_value_is_kept(store):
+    queue, gone = SecretsFirst(store.read, failed=lambda: None), threading.Event()
+    queue.then("a", lambda values: weakref.finalize(values, gone.set), wanted={JOB: {"s-1"}})
+    assert gone.wait(60), "the thread that waits for the next order has it"
     queue.close()
 
 

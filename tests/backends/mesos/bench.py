@@ -14,6 +14,7 @@ from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.port import Order
+from peloton.backends.secrets_first import NO_VALUES, SecretValues
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.words import ROLE, Json, agent, offer, status
 
@@ -70,15 +71,21 @@ class Talk:
         self.it.told_agents(MasterList(listed, executors), self.now)
         self._take()
 
-    def order(self, *orders: Order) -> None:
-        """Hosts order this."""
+    def order(self, *orders: Order, values: SecretValues = NO_VALUES) -> None:
+        """Hosts order this, and these are the values of secrets that were read for it."""
         for each in orders:
-            self.it.ordered(each, self.now)
+            self.it.ordered(each, self.now, values=values)
         self._take()
 
-    def start(self, *runs: m.StartRun, epoch: int = 1, host: Key = HOST) -> None:
+    def start(
+        self,
+        *runs: m.StartRun,
+        epoch: int = 1,
+        host: Key = HOST,
+        values: SecretValues = NO_VALUES,
+    ) -> None:
         """A host orders these runs."""
-        self.order(m.StartRuns(host, epoch, runs))
+        self.order(m.StartRuns(host, epoch, runs), values=values)
 
     def hear(self, kind: str, **what: Any) -> None:
         """The master tells an event."""

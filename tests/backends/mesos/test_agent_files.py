@@ -104,6 +104,31 @@ def test_a_run_with_an_executor_of_its_own_has_the_sandbox_of_that(agent: Script
     assert kinds == ["LIST_FILES", "LIST_FILES", "state"], "it has no tasks of others"
 
 
+def test_each_agent_of_a_machine_is_looked_at(agent: ScriptedAgent) -> None:
+    """Whichever is the host: the other may have been it, and has what ran there then."""
+    with scripted(FRAMEWORK) as other:
+        there = {"agent_info": {"hostname": "h1"}, "pid": f"slave(1)@{other.address}"}
+        agent.before = [there]
+        run = FarRun("west.h1", RUN[:-1] + "7")
+        other.folders[other.sandbox(run.run)] = {"stdout": b"of the other"}
+        found = files(agent)
+        assert read(found, "stdout") == b"hello\n"
+        assert read(found, "stdout", run=run) == b"of the other"
+        before = len(other.asked)
+        assert read(found, "stdout") == b"hello\n" and len(other.asked) == before, "remembered"
+        with pytest.raises(FilesRemoved):
+            read(found, "stdout", run=FarRun("west.h1", RUN[:-1] + "8"))
+        other.broken = lambda call: b""
+        with pytest.raises(FilesAway):
+            read(found, "stdout", run=FarRun("west.h1", RUN[:-1] + "8"))
+        assert read(files(agent), "stdout") == b"hello\n", "one that is away keeps nothing away"
+
+
+def test_an_agent_that_cannot_be_read_keeps_no_other_away(agent: ScriptedAgent) -> None:
+    agent.before = [7, {}, {"agent_info": {"hostname": "h1"}}, {"pid": "slave(1)@127.0.0.1:1"}]
+    assert read(files(agent), "stdout") == b"hello\n"
+
+
 def test_a_run_of_several_containers_has_the_sandbox_of_their_executor(
     agent: ScriptedAgent,
 ) -> None:

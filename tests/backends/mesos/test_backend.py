@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from peloton.actors.engine.messages import BackendOpen, OpenBackend
 from peloton.actors.host import messages as m
 from peloton.backends.mesos import backend
 from peloton.backends.mesos.backend import Framework, MesosBackend
@@ -20,7 +21,7 @@ from tests.backends.mesos.words import Json, agent, offer, status
 HOST = Key("host/east.h0")
 PROGRAM = KeeperProgram("exec keeper")
 LISTS = ["GET_AGENTS", "GET_EXECUTORS"]
-EXECUTORS = "mesos east executors"
+EXECUTORS = "cluster east executors"
 
 
 class Asked:
@@ -83,6 +84,22 @@ class Link:
         assert keeper is not None and keeper.executor_id
         ids = {"agent_id": {"value": "S0"}, "executor_id": {"value": keeper.executor_id}}
         self.hear("FAILURE", **ids, status=256)
+
+
+def test_an_order_to_the_actor_that_nobody_answers_is_given_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backend, "OPEN_WAIT_S", 0.01)
+    link, given = Link(), []
+
+    def tell(envelopes: Any) -> None:
+        given.extend(envelopes)
+        if len(given) == 2:  # the first one is lost, with the shard that had it
+            given[1].reply_to.set_result(BackendOpen())
+
+    link.it._tell = tell
+    link.it._open()
+    assert [type(each.message) for each in given] == [OpenBackend, OpenBackend]
 
 
 def test_where_executors_do_not_start_is_told_once() -> None:

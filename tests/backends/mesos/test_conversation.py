@@ -228,6 +228,9 @@ def test_what_mesos_cannot_do_ends_the_run() -> None:
     talk.offer()
     talk.start(start(0, containers=(m.Container("a", "true", init=True),)))
     (end,) = talk.ends()
+    assert end.outcome.message.startswith(
+        "cannot be ordered: not possible on a host of Mesos: init containers: "
+    )
     assert "init containers" in end.outcome.message
     assert talk.calls == []
 

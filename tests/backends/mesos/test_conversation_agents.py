@@ -8,6 +8,7 @@ from peloton.backends.mesos.former_runs import NAMES_MAX, FormerRuns
 from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.mesos.lists import LIST_WAIT_S
 from peloton.backends.mesos.master_list import AGAIN_S, PAUSE_S, AskTimes, MasterList
+from peloton.backends.mesos.reconciliation import SOON_S
 from tests.backends.mesos.bench import HOST, OTHER, Talk, name, start
 from tests.backends.mesos.words import agent, offer, reconciled, status
 
@@ -247,3 +248,33 @@ def test_an_end_that_the_master_told_before_an_outage_waits_anew_for_its_executo
     assert talk.ends() == []
     talk.update(status(name(0), "FAILED", uuid="e", message="Command exited with status 3"))
     assert [end.outcome.exit_code for end in talk.ends()] == [3]
+
+
+def test_some_time_after_agents_have_come_all_is_asked_for() -> None:
+    """A master that has failed over says nothing of what runs there, which no host may believe in
+    any more."""
+    talk = Talk.begun(agent("S0"))
+    talk.until(10.0)
+    talk.agents(agent("S0"), agent("S1"))
+    talk.until(20.0)
+    talk.agents(agent("S0"), agent("S1"), agent("S2", "h2"))
+    assert talk.asked() == []
+    talk.until(10.0 + SOON_S)
+    assert talk.asked() == [[]]
+    talk.update(reconciled(name(0), "RUNNING", "S1", timestamp=70.0))
+    assert talk.told(m.RunsStarted) == [m.RunsStarted((name(0),), (70.0,))]
+    talk.agents(agent("S1"))
+    talk.until(20.0 + 2 * SOON_S)
+    assert talk.asked() == [[]], "nobody has come since"
+
+
+def test_agents_of_the_first_list_of_a_subscription_are_asked_for_with_it() -> None:
+    talk = Talk.begun(agent("S0"))
+    talk.disconnect()
+    talk.subscribe(agent("S0"), agent("S1"))
+    talk.clear().until(2 * SOON_S)
+    assert talk.asked() == []
+    talk.disconnect()
+    talk.agents(agent("S2"))
+    talk.clear().until(4 * SOON_S)
+    assert talk.calls == [], "nobody is there to answer"

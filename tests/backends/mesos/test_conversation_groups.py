@@ -285,7 +285,9 @@ def test_each_container_is_asked_for() -> None:
     talk.update(known(B, "RUNNING", timestamp=70.0))
     assert talk.told(m.RunsListed) == []
     talk.update(known(A, "RUNNING", timestamp=70.0))
-    assert talk.told(m.RunsListed) == [m.RunsListed((RUN,), (), 7.0, started=(51.0,))]
+    assert talk.told(m.RunsListed) == [
+        m.RunsListed((RUN,), (), 7.0, started=(51.0,), incarnation="S0")
+    ]
 
 
 def test_containers_that_have_ended_are_not_asked_for() -> None:
@@ -310,7 +312,9 @@ def test_by_the_answer_for_the_run_its_other_containers_are_known() -> None:
     talk.clear().update(known(A, "RUNNING", timestamp=70.0))
     assert talk.asked() == [[B]] and talk.reports == []
     talk.update(known(B, "RUNNING", timestamp=71.0))
-    assert talk.told(m.RunsListed) == [m.RunsListed((RUN,), (), 7.0, started=(71.0,))]
+    assert talk.told(m.RunsListed) == [
+        m.RunsListed((RUN,), (), 7.0, started=(71.0,), incarnation="S0")
+    ]
     talk.update(told(A, "FINISHED", uuid="a2"), told(B, "FAILED", uuid="b2", message=EXITED))
     (end,) = talk.ends()
     assert (end.outcome.end, end.outcome.exit_code, end.started_at) == (End.FAILED, 3, None)
@@ -383,3 +387,17 @@ def test_what_waits_when_the_connection_is_lost_is_ordered_anew() -> None:
     assert talk.grouped() == []
     talk.start(pod())
     assert len(talk.grouped()) == 1
+
+
+def test_an_end_is_acknowledged_at_the_agent_that_told_it_whatever_was_said_of_another() -> None:
+    """Of two agents of one machine, of whose pods some ends were acknowledged before us: else it is
+    told for ever."""
+    talk = Talk.begun(agent("S0"), agent("S1"))
+    talk.update(told(B, "KILLED", agent="S1", uuid="b2"))
+    (question,) = talk.called("RECONCILE")
+    assert question["tasks"] == [{"task_id": {"value": A}, "agent_id": {"value": "S1"}}]
+    talk.update(reconciled(A, "GONE", "S0"))
+    assert [end.run for end in talk.ends()] == [RUN]
+    talk.order(m.ForgetRuns(HOST, (RUN,)))
+    (call,) = talk.called("ACKNOWLEDGE")
+    assert (call["agent_id"], call["uuid"]) == ({"value": "S1"}, "b2")

@@ -8,7 +8,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted, HealthReported, RunHealth
 from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End
-from peloton.backends.health_news import REPEAT_S
+from peloton.backends.unconfirmed import REPEAT_S
 from tests.backends.mesos.bench import FIRST_NUMBER, HOST, Talk, name
 from tests.backends.mesos.words import agent, reconciled, status
 
@@ -50,6 +50,26 @@ def test_the_last_change_is_repeated_until_it_is_noted() -> None:
     assert talk.reports == []
     talk.order(noted(change.number - 1))
     assert changes(talk) == [change], "the task believes another one"
+
+
+def test_after_an_outage_it_is_told_anew() -> None:
+    """Meanwhile another daemon may have been subscribed, and told what is true no more."""
+    talk = Talk.begun().running(0)
+    talk.update(checked(True))
+    talk.order(noted(changes(talk)[0].number))
+    talk.disconnect()
+    talk.clear().subscribe(agent())
+    talk.update(reconciled(name(0), "RUNNING", healthy=True), checked(True, "i"))
+    assert [each.healthy for each in changes(talk)] == [True]
+
+
+def test_what_was_not_noted_before_an_outage_is_not_told_after_it() -> None:
+    talk = Talk.begun().running(0)
+    talk.update(checked(True))
+    talk.disconnect()
+    talk.clear().subscribe(agent())
+    talk.until(10 * REPEAT_S)
+    assert changes(talk) == []
 
 
 def test_a_run_that_is_found_checked_is_reported_as_it_is() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from peloton.actors.host import messages as m
+from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import End
 from peloton.backends.mesos.conversation import (
     HEARSAY_WAIT_S,
@@ -431,13 +432,15 @@ def test_nothing_grows_by_runs_that_are_forgotten_and_agents_that_left() -> None
     for round_ in range(5):
         talk.agents(agent(f"S{round_}", f"h{round_}"))
         host = Key(f"host/east.h{round_}")
-        talk.start(start(round_), host=host)
+        talk.start(start(round_, check=HealthCheck(readiness=HealthCheck("r"))), host=host)
         talk.offer(offer(f"O{round_}", f"S{round_}"))
-        talk.update(status(name(round_), "RUNNING", f"S{round_}", uuid="u", healthy=True))
+        well = {"healthy": True, "check_status": {"type": "COMMAND", "command": {"exit_code": 0}}}
+        talk.update(status(name(round_), "RUNNING", f"S{round_}", uuid="u", **well))
         talk.update(status(name(round_), "FINISHED", f"S{round_}", uuid="e"))
         talk.order(m.ForgetRuns(host, (name(round_),)))
     talk.until(1000.0)
     (left,) = talk.it.agents.by_host.values()
-    assert left.runs.runs == {} and left.runs.waiting == {}
-    assert talk.it.agents.of("S0") is None and talk.it._health._last == {}
+    assert left.runs.runs == left.runs.waiting == left.runs.checks == {}
+    assert talk.it.agents.of("S0") is None
+    assert not talk.it._wellbeing._news._told._last
     assert talk.it.wake_at == EVERY_S

@@ -15,7 +15,7 @@ from peloton.actors.host.messages import (
     VolumeConfig,
 )
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.health_messages import HealthCheck, HttpProbe
 from peloton.backends.mesos.group_info import CPU, MEMORY, group_info, split
 from peloton.backends.mesos.task_info import NotOnMesos
 from peloton.backends.mesos.words import Bundle, NotOffered, sum_of
@@ -83,6 +83,12 @@ def test_the_one_that_is_checked_is() -> None:
     assert ["health_check" in one for one in by_name] == [False, True]
     assert ["health_check" in one for one in tasks(check=HealthCheck("true"))] == [True, False]
     assert not [one for one in tasks() if "health_check" in one]
+    ready = HealthCheck(readiness=HealthCheck("r", container="beside"), container="beside")
+    assert ["check" in one for one in tasks(check=ready)] == [False, True]
+    assert not [one for one in tasks(check=ready) if "health_check" in one]
+    first, second = tasks(check=HealthCheck(http=HttpProbe(1)).beside(ready.readiness))
+    assert "health_check" in first and "check" in second
+    assert "check" not in first and "health_check" not in second
 
 
 def test_all_together_have_what_the_run_was_promised() -> None:
@@ -130,8 +136,7 @@ def test_a_run_without_disk_has_the_least_of_it_more() -> None:
         ({"containers": (Container("a", "true", init=True), *TWO)}, "init containers: "),
         ({"volume": VolumeConfig("data", 5)}, "volumes in a pod of several containers"),
         ({"secrets": (SecretRef("s", "token"),)}, "secrets in a pod of several containers"),
-        ({"check": HealthCheck("true").beside(HealthCheck("true"))}, "readiness checks"),
-        ({"check": HealthCheck(readiness=HealthCheck("a"), container="beside")}, "readiness"),
+        ({"check": HealthCheck(readiness=HealthCheck(http=HttpProbe(1, "/", "https")))}, "https"),
         ({"need": Resources(CPU + 2 * LEAST - 1, NEED.memory)}, "a pod of 2 containers with 0.01"),
         ({"need": Resources(UNIT, MEMORY)}, "32 MB: of these Mesos' executor takes 0.01 cpu and"),
     ],

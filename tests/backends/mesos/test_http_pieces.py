@@ -73,6 +73,14 @@ def test_what_is_no_stream_of_events(data: bytes, text: str) -> None:
         EventReader().feed(data)
 
 
+@pytest.mark.parametrize("data", [b"c2VjcmV0\n{}", b"-99\n{}"])
+def test_what_stands_in_place_of_a_length_is_not_repeated(data: bytes) -> None:
+    """It may be part of a secret."""
+    with pytest.raises(BadAnswer) as raised:
+        EventReader().feed(HEAD + chunk(data))
+    assert data.split(b"\n")[0].decode() not in str(raised.value) and not raised.value.__cause__
+
+
 def test_an_agent_that_does_not_know_us_says_so_otherwise_than_one_that_recovers() -> None:
     for status, refused in ((400, True), (503, False)):
         with pytest.raises(BadAnswer) as raised:

@@ -13,7 +13,6 @@ from peloton.actors.host.messages import (
     Container,
     MesosWords,
     RunSpec,
-    SecretRef,
     Uri,
     VolumeConfig,
 )
@@ -25,6 +24,8 @@ from peloton.backends.mesos.executor.errand import EXECUTOR_LOST, HOST
 from peloton.backends.mesos.keeper_tasks import (
     CHOICE,
     COMMAND,
+    EDITION,
+    EDITION_VARIABLE,
     EXECUTOR_NEED,
     FAILED_STARTS_MAX,
     KEEPER,
@@ -57,8 +58,7 @@ OBSTACLES: dict[str, dict[str, Any]] = {
     "an image": {"image": "debian:12"},
     "several containers": {"containers": (Container("a", "true"),)},
     "a volume": {"volume": VolumeConfig("data", 5)},
-    "secrets": {"secrets": (SecretRef("s", "token"),)},
-    "a health check": {"check": HealthCheck("true")},
+    "a check": {"check": HealthCheck("true")},
     "files to fetch": {"uris": (Uri("http://x"),)},
     "an executor of its own": {"mesos": MesosWords("{}")},
     "a container": {"mesos": MesosWords(container="{}")},
@@ -118,7 +118,7 @@ def test_the_first_task_brings_the_executor_and_all_carry_the_same() -> None:
     command = info["command"]
     assert (command["shell"], command["value"]) == (True, "exec keeper")
     variables = {one["name"]: one["value"] for one in command["environment"]["variables"]}
-    assert variables == {"PELOTON_EXECUTOR_IDLE_S": "5"}
+    assert variables == {"PELOTON_EXECUTOR_IDLE_S": "5", EDITION_VARIABLE: EDITION}
 
 
 def test_what_the_executor_cannot_have_nobody_takes() -> None:
@@ -287,6 +287,26 @@ def test_where_it_ends_before_it_says_anything_tasks_run_by_mesos() -> None:
     talk.clear().start(start(9))
     talk.offer()
     assert executors_of(talk) == [""]
+
+
+def test_the_agent_says_why_it_does_not_start() -> None:
+    talk = begun()
+    path = "/var/lib/mesos/" + "x" * 500
+    for number in range(FAILED_STARTS_MAX):
+        talk.clear().start(start(number))
+        talk.offer(offer(f"O{number}"))
+        (executor,) = executors_of(talk)
+        said = {
+            "source": "SOURCE_AGENT",
+            "reason": "REASON_CONTAINER_LAUNCH_FAILED",
+            "executor_id": {"value": executor},
+            "message": f"Failed to chown '{path}': No such user 'nobody'",
+        }
+        talk.update(status(name(number), "FAILED", **said, uuid="u"))
+        failure(talk, executor)
+    problem = talk.it.agents.keeper_problem
+    assert "; the agent says: " in problem and problem.endswith("': No such user 'nobody'")
+    assert len(problem) < 500, "the path is cut"
 
 
 def listed(id_: str, on: str = "S0", *, cpus: float = 0.25) -> Json:

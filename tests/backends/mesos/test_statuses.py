@@ -15,7 +15,6 @@ from peloton.backends.mesos.statuses import (
     mesos_outcome,
     phase_of,
     tells_start,
-    told_health,
 )
 from tests.backends.mesos.words import reconciled, status
 
@@ -93,7 +92,7 @@ def test_how_it_ended(found: RunOutcome, outcome: RunOutcome) -> None:
 
 
 def test_what_its_executor_killed_for_its_check_has_failed() -> None:
-    text = f"the check of Mesos failed too often in a row: {TERM}"
+    text = "the check of Mesos failed too often in a row: its output is in the run's stderr"
     failed = RunOutcome(End.FAILED, None, "SIGTERM", UNHEALTHY, text)
     assert end("KILLED", TERM, healthy=False) == failed
     assert end("KILLED", TERM, healthy=True).end is End.KILLED
@@ -146,10 +145,3 @@ def test_the_start_is_told_by_the_first_update_that_it_runs() -> None:
     assert not tells_start(reconciled("r", "RUNNING"))
     checked = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
     assert not tells_start(status("r", "RUNNING", reason=checked, healthy=True))
-
-
-def test_health_is_told_of_what_runs() -> None:
-    assert told_health(status("r", "RUNNING", healthy=True)) is True
-    assert told_health(status("r", "RUNNING", healthy=False)) is False
-    assert told_health(status("r", "RUNNING")) is None
-    assert told_health(status("r", "KILLED", healthy=False)) is None

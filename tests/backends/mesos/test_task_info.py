@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from peloton.actors.host.messages import (
     MesosWords,
@@ -143,30 +145,66 @@ def test_the_grace_of_a_kill() -> None:
     assert grace == {"nanoseconds": 1_500_000_000}
 
 
-TIMES = {
-    "delay_seconds": 1.0, "interval_seconds": 2.0, "timeout_seconds": 3.0,
-    "consecutive_failures": 4, "grace_period_seconds": 0.0,
-}  # fmt: skip
+TIMES = {"delay_seconds": 1.0, "interval_seconds": 2.0, "timeout_seconds": 3.0}
+SOON = HealthCheck(initial_s=1.0, interval_s=2.0, timeout_s=3.0, max_failures=4)
+READINESS = HealthCheck(readiness=HealthCheck("true"))
+ENDING = {"consecutive_failures": 4, "grace_period_seconds": 0.0}
 
 
 def test_checks_by_command_and_by_request() -> None:
-    times = {"initial_s": 1.0, "interval_s": 2.0, "timeout_s": 3.0, "max_failures": 4}
-    by_command = made(check=HealthCheck("true", **times))["health_check"]
-    command = {"shell": True, "value": "true"}
-    assert by_command == {**TIMES, "type": "COMMAND", "command": command}
+    by_command = made(check=replace(SOON, command="true"))
+    command = {"shell": True, "value": "/bin/sh -c true; exit $?"}
+    assert by_command["health_check"] == {
+        **TIMES, **ENDING, "type": "COMMAND", "command": command
+    }  # fmt: skip
+    assert "check" not in by_command
     probe = HttpProbe(8080, "/well", "https")
-    by_request = made(check=HealthCheck(http=probe, **times))["health_check"]
+    by_request = made(check=replace(SOON, http=probe))["health_check"]
     http = {"scheme": "https", "port": 8080, "path": "/well"}
-    assert by_request == {**TIMES, "type": "HTTP", "http": http}
+    assert by_request == {**TIMES, **ENDING, "type": "HTTP", "http": http}
+
+
+def test_readiness_checks_by_command_and_by_request() -> None:
+    by_command = made(check=HealthCheck(readiness=replace(SOON, command="it's up")))
+    command = {"shell": True, "value": """/bin/sh -c 'it'"'"'s up'; exit $?"""}
+    assert by_command["check"] == {**TIMES, "type": "COMMAND", "command": {"command": command}}
+    assert "health_check" not in by_command
+    readiness = replace(SOON, http=HttpProbe(8080, "/ready"))
+    beside = made(check=HealthCheck("true").beside(readiness))
+    http = {"port": 8080, "path": "/ready"}
+    assert beside["check"] == {**TIMES, "type": "HTTP", "http": http}
+    assert beside["health_check"]["type"] == "COMMAND"
+
+
+def test_the_command_of_a_check_exits_whatever_becomes_of_it() -> None:
+    """An executor of Mesos aborts, and its task with it, where a signal has ended the shell."""
+    for own, code in (("kill -9 $$", 137), ("exit 3", 3), ("true", 0)):
+        task = made(check=HealthCheck(own).beside(HealthCheck(own)))
+        for command in (task["health_check"]["command"], task["check"]["command"]["command"]):
+            shell = ["/bin/sh", "-c", command["value"]]
+            assert subprocess.run(shell, check=False, stderr=subprocess.DEVNULL).returncode == code
 
 
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
         ({"volume": VolumeConfig("data", 5)}, "volumes"),
-        ({"secrets": (SecretRef("s", "token"),)}, "secrets"),
-        ({"check": HealthCheck("true").beside(HealthCheck("true"))}, "readiness checks"),
-        ({"check": HealthCheck(readiness=HealthCheck("true"))}, "readiness checks"),
+        (
+            {"secrets": (SecretRef("s", "token"),)},
+            "secrets together with batch_executor: command.*batch_executor: keeper",
+        ),
+        (
+            {"check": READINESS, "mesos": MesosWords(executor='{"data":"AP8="}')},
+            "readiness checks of a task with an executor of its own",
+        ),
+        (
+            {"check": READINESS, "mesos": MesosWords(container='{"type":"DOCKER"}')},
+            "readiness checks in a container of Docker",
+        ),
+        (
+            {"check": HealthCheck(readiness=HealthCheck(http=HttpProbe(1, "/", "https")))},
+            "readiness checks by https",
+        ),
     ],
 )
 def test_what_there_is_not_on_mesos(spec: dict[str, Any], text: str) -> None:

@@ -265,18 +265,18 @@ def test_machines_that_are_down_though_their_hosts_are_in_use_are_named() -> Non
         {"get_agents": {"agents": listed}} if call["type"] == "GET_AGENTS" else master.ask(call)
     )
     link._look(driver)
-    assert notes == {"mesos east maintenance": ""} and master.asked == [], "nobody asks"
+    assert notes == {"cluster east maintenance": ""} and master.asked == [], "nobody asks"
     for host in (HOST, OTHER):
         link._talk.ordered(m.PingBackend(host), 0.0)
     link._talk.ordered(order(OUT, OTHER), 0.0)
     link._look(driver)
-    assert notes["mesos east maintenance"].startswith("h0: down for maintenance at the master")
+    assert notes["cluster east maintenance"].startswith("h0: down for maintenance at the master")
     master.forbidden = ("GET_MAINTENANCE_STATUS",)
     link._look(driver)
-    assert notes == {"mesos east maintenance": ""}
+    assert notes == {"cluster east maintenance": ""}
     master.forbidden, listed[:] = (), [agent("S0", "h0")]
     link._look(driver)
-    assert notes == {"mesos east maintenance": ""}
+    assert notes == {"cluster east maintenance": ""}
 
 
 def test_a_subscription_lives_until_the_master_says_otherwise() -> None:

@@ -24,7 +24,8 @@ def main() -> None:
     os.umask(0o077)
     work = import_module("peloton.backends.mesos.executor.loop").work
     guard = import_module("peloton.backends.mesos.executor.guardian").guard
-    guard(partial(work, dict(os.environ)))
+    clear = import_module("peloton.backends.mesos.executor.secret_places").sweep
+    guard(partial(work, dict(os.environ)), clear=clear)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import selectors
 import socket
 from typing import Any
 
-from .http_pieces import ACCEPTED, AnswerReader, BadAnswer, EventReader, StreamRefused
+from .http_pieces import ACCEPTED, AnswerReader, BadAnswer, EventReader, NotRecovered, StreamRefused
 
 CONNECT_S = 2.0
 PATH = "/api/v1/executor"
@@ -21,6 +21,10 @@ _READ_BYTES = 262144
 
 class AgentGone(Exception):
     """There is no connection any more; the text says why."""
+
+
+class NotTaken(AgentGone):
+    """The agent is there, and does not take what we say, or says what we cannot read."""
 
 
 class AgentRefuses(AgentGone):
@@ -126,11 +130,13 @@ class AgentLink:
             found = pipe.reader.feed(data)
         except StreamRefused as trouble:
             raise AgentRefuses(str(trouble)) from trouble
-        except BadAnswer as trouble:
+        except NotRecovered as trouble:
             raise AgentGone(str(trouble)) from trouble
+        except BadAnswer as trouble:
+            raise NotTaken(str(trouble)) from trouble
         if isinstance(pipe.reader, EventReader):
             return list(found)
         for answer in found:
             if answer.status != ACCEPTED:
-                raise AgentGone(f"a call was refused: {answer.status} {answer.body[:500]}")
+                raise NotTaken(f"a call was refused: {answer.status} {answer.body[:500]}")
         return []

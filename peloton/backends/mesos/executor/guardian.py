@@ -21,9 +21,9 @@ SIGNAL_BASE = 128
 FAILED_STATUS = 1
 
 
-def guard(work: Callable[[int], None]) -> NoReturn:
+def guard(work: Callable[[int], None], *, clear: Callable[[], None]) -> NoReturn:
     """Run `work` in a child, and end as it does. It gets a descriptor, to read from, that comes to
-    its end with this process."""
+    its end with this process. `clear` removes what a child has left that was killed."""
     processes.become_subreaper()
     reads, writes = os.pipe()
     child = os.fork()
@@ -46,6 +46,7 @@ def guard(work: Callable[[int], None]) -> NoReturn:
         if pid == child:
             break
     end_children()
+    clear()
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else SIGNAL_BASE - code)
 

@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 
 HEAD_BYTES_MAX = 64 * 1024
 OK, ACCEPTED = 200, 202
-BAD_REQUEST = 400
-"""To who subscribes: no such framework, or executor. While an agent recovers it says 503."""
+BAD_REQUEST, UNAVAILABLE = 400, 503
+"""To who subscribes: no such framework, or executor; and while the agent recovers."""
 _END_OF_HEAD = b"\r\n\r\n"
 
 
 class BadAnswer(Exception):
     """What came is not what an agent sends: the connection is of no use any more."""
+
+
+class NotRecovered(BadAnswer):
+    """The agent has no stream for us before it has recovered."""
 
 
 class StreamRefused(BadAnswer):
@@ -72,8 +76,8 @@ class EventReader:
             status, fields, size = head
             if status != OK or fields.get("transfer-encoding", "").lower() != "chunked":
                 why = bytes(self._data[size:]).decode(errors="replace")
-                kind = StreamRefused if status == BAD_REQUEST else BadAnswer
-                raise kind(f"status {status}: {why[:500]}")
+                kinds = {BAD_REQUEST: StreamRefused, UNAVAILABLE: NotRecovered}
+                raise kinds.get(status, BadAnswer)(f"status {status}: {why[:500]}")
             del self._data[:size]
             self.begun = True
         while self._take_chunk():
@@ -127,10 +131,11 @@ def _take_head(data: bytearray) -> tuple[int, dict[str, str], int] | None:
 
 
 def _number(text: str, base: int) -> int:
+    """What it is instead is not said: where a stream is out of step it may be of a secret."""
     try:
         found = int(text, base)
-    except ValueError as trouble:
-        raise BadAnswer(f"no number: {text[:50]!r}") from trouble
+    except ValueError:
+        raise BadAnswer(f"no number, but {len(text)} characters") from None
     if found < 0:
-        raise BadAnswer(f"a negative number: {text[:50]!r}")
+        raise BadAnswer(f"a negative number of {len(text)} characters")
     return found

@@ -23,15 +23,16 @@ from peloton.backends.keeper.kinds import Memory
 from peloton.backends.keeper.limits import Limits
 from peloton.backends.keeper.runs import Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
+from peloton.backends.keeper.secret_files import SecretFiles
 from peloton.backends.keeper.wakeups import read_alarm, wake_on_signals
 
-from .agent_link import AgentGone, AgentLink, AgentRefuses
+from .agent_link import AgentGone, AgentLink, AgentRefuses, NotTaken
 from .errand import HOST, Errand, ExecutorTalk
+from .pauses import ConnectPauses
+from .secret_places import SecretPlaces, sweep
 from .surroundings import Surroundings
 
 ROUND_S = 1.0
-CONNECT_AGAIN_S = 0.2
-"""Between two attempts to reach the agent. A recovering one waits 2 s for us, by default."""
 SANDBOXES_KEPT_MAX = 1000
 LAST_WORDS_S = 1.0
 """How long an executor that ends waits for the acknowledgement of what it has said last."""
@@ -55,14 +56,17 @@ class NoJournal(KeeperJournal):
         """Nothing to do."""
 
 
-def runs_in(folder: str) -> Runs:
-    """No runs yet, whose sandboxes will be in this folder, which is the working folder."""
+def runs_in(folder: str, places: SecretPlaces) -> Runs:
+    """No runs yet, whose sandboxes will be in this folder, which is the working folder. Their
+    secrets are not there: an agent shows all of it."""
     disk = UnsyncedDisk()
     boxes = SandboxFolders(folder, rules=KeepRules(SANDBOXES_KEPT_MAX), disk=disk)
     boxes.open(())
     limits = Limits(folder, disk=disk)
     memory = Memory(processes.boot_id())
-    return Runs(folder, memory, journal=NoJournal("journal"), boxes=boxes, limits=limits)
+    runs = Runs(folder, memory, journal=NoJournal("journal"), boxes=boxes, limits=limits)
+    runs.secret_files = SecretFiles(folder, lambda: "", places=places.roots)
+    return runs
 
 
 def work(environment: Mapping[str, str], guardian: int) -> None:
@@ -72,7 +76,13 @@ def work(environment: Mapping[str, str], guardian: int) -> None:
     os.chdir(found.folder)
     processes.reset_signals()
     processes.become_subreaper()
-    ExecutorLoop(found, runs_in(os.path.realpath(found.folder)), guardian=guardian).serve()
+    sweep()
+    places = SecretPlaces()
+    runs = runs_in(os.path.realpath(found.folder), places)
+    try:
+        ExecutorLoop(found, runs, guardian=guardian).serve()
+    finally:
+        places.close()
 
 
 class ExecutorLoop:
@@ -88,7 +98,8 @@ class ExecutorLoop:
         self._selector.register(guardian, selectors.EVENT_READ)
         self._alarm = wake_on_signals(self._selector, self._talk.asked_to_end)
         self._next_round = time.monotonic()
-        self._connect_at = 0.0
+        self._connect_at = self._connected_at = 0.0
+        self._pauses = ConnectPauses()
         self._last_words_until: float | None = None
         self._said = ""
 
@@ -170,19 +181,23 @@ class ExecutorLoop:
         try:
             events = self._link.read(pipe)
         except AgentGone as gone:
-            self._gone(str(gone))
+            self._gone(gone)
             if isinstance(gone, AgentRefuses):
                 self._talk.refused(str(gone))
             return
         now = time.monotonic()
-        for event in events:
-            self._talk.heard(event, now)
+        try:
+            for event in events:
+                self._talk.heard(event, now)
+        except (AttributeError, KeyError, TypeError) as trouble:  # else all tasks would end
+            self._gone(f"an event is not as it must be: {type(trouble).__name__}: {trouble}")
 
     def _speak(self, now: float) -> None:
         try:
             if not self._link.open:
                 if now < self._connect_at or self._talk.over:
                     return
+                self._connected_at = now
                 self._link.connect()
                 self._talk.connected()
                 calls, self._talk.calls = self._talk.calls, []
@@ -192,12 +207,13 @@ class ExecutorLoop:
                 self._link.send(calls)
             self._link.flush()
         except AgentGone as gone:
-            self._gone(str(gone))
+            self._gone(gone)
 
-    def _gone(self, why: str) -> None:
-        now = time.monotonic()
+    def _gone(self, gone: AgentGone) -> None:
+        now, why = time.monotonic(), str(gone)
         self._link.close()
-        self._connect_at = now + CONNECT_AGAIN_S
+        refused, lasted_s = isinstance(gone, NotTaken), now - self._connected_at
+        self._connect_at = now + self._pauses.after(lasted_s, refused=refused)
         self._talk.disconnected(now)
         if why != self._said:
             self._said = why

@@ -7,6 +7,7 @@ what is done.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 
 DueAct = Callable[[float], None]
@@ -31,9 +32,14 @@ class DueTimes:
         heapq.heappush(self._heap, (when, self._count, act))
 
     def do(self, now: float) -> None:
-        """Do all that is due; what is added by that comes with the next call."""
-        due: list[DueAct] = []
+        """Do all that is due; what is added by that comes with the next call. Where one raises, it
+        is done with, and those behind it come with the next call as well."""
+        due: deque[tuple[float, int, DueAct]] = deque()
         while self._heap and self._heap[0][0] <= now:
-            due.append(heapq.heappop(self._heap)[2])
-        for act in due:
-            act(now)
+            due.append(heapq.heappop(self._heap))
+        try:
+            while due:
+                due.popleft()[2](now)
+        finally:
+            for each in due:
+                heapq.heappush(self._heap, each)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.backends.mesos.due_times import DueTimes
+from peloton.backends.due_times import DueTimes
 
 
 def test_nothing_is_due_at_first() -> None:
@@ -25,6 +26,23 @@ def test_what_is_added_meanwhile_comes_with_the_next_call() -> None:
     times.do(2.0)
     times.do(3.0)
     assert done == [2.0, 3.0] and times.wake_at == 3.0
+
+
+def test_what_raises_is_done_with_and_takes_nothing_else_away() -> None:
+    times, done = DueTimes(), list[str]()
+
+    def bad(now: float) -> None:
+        times.at(now, lambda _: done.append("added"))
+        raise ValueError
+
+    times.at(1.0, lambda _: done.append("before"))
+    times.at(1.0, bad)
+    times.at(2.0, lambda _: done.append("behind"))
+    with pytest.raises(ValueError):
+        times.do(2.0)
+    assert done == ["before"] and times.wake_at == 2.0
+    times.do(2.0)
+    assert done == ["before", "behind", "added"] and times.wake_at is None
 
 
 @given(st.lists(st.integers(0, 5)), st.integers(0, 5))

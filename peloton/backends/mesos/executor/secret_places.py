@@ -1,0 +1,130 @@
+"""Where the executors of a machine have the files of secrets, and what killed ones have left there.
+
+Not in their sandboxes, which an agent shows: in memory where there is some, else in a folder of the
+machine's disk. Each executor has a place of its own, beside a lock that it holds while it lives, so
+that others, and its guardian, know whose place nobody has any more: a process of this number may be
+another one, or in another container. Must not know what lies there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from peloton.backends.keeper.secret_files import MEMORY, is_ours, remove_place
+
+DISK = "/var/tmp"  # noqa: S108 - a folder of ours in it, that nobody else can enter
+PARENTS = (MEMORY, DISK)
+PREFIX, LOCK = "peloton-mesos-", ".lock"
+_BYTES = 8
+_TRIES = 5
+
+
+class _Place(NamedTuple):
+    """A folder of ours, and the descriptor of its lock."""
+
+    root: str
+    lock: int
+
+
+class SecretPlaces:
+    """Those of one executor. Nothing is made before they are asked for."""
+
+    def __init__(self, parents: Iterable[str] = PARENTS) -> None:
+        self._parents = tuple(parents)
+        self._held: dict[str, _Place] = {}
+
+    def roots(self) -> list[str]:
+        """The folders, the best first; whoever asks makes them. Raises OSError where no place can
+        be held. One whose name others have taken, while nothing lay there, is given up."""
+        trouble: OSError | None = None
+        for parent in self._parents:
+            place = self._held.get(parent)
+            if place is not None and os.path.lexists(place.root) and not is_ours(place.root):
+                self._give_up(parent)
+            try:
+                if parent not in self._held:
+                    self._held[parent] = _hold(parent)
+            except OSError as found:
+                trouble = found
+        if not self._held:
+            raise trouble or FileNotFoundError("no place for files of secrets")
+        return [self._held[parent].root for parent in self._parents if parent in self._held]
+
+    def close(self) -> None:
+        """Nothing of ours is needed any more."""
+        for place in self._held.values():
+            os.close(place.lock)
+        self._held = {}
+        sweep(self._parents)
+
+    def _give_up(self, parent: str) -> None:
+        place = self._held.pop(parent)
+        with contextlib.suppress(OSError):
+            os.unlink(place.root + LOCK)
+        os.close(place.lock)
+
+
+def _hold(parent: str) -> _Place:
+    """Somebody who sweeps just now may take the lock before us: then it is another name. The folder
+    comes first, as everybody can read the name of the lock, and make what should be ours."""
+    for _ in range(_TRIES):
+        root = f"{parent}/{PREFIX}{os.urandom(_BYTES).hex()}"
+        os.mkdir(root, 0o700)
+        try:
+            lock = os.open(root + LOCK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError:
+            os.rmdir(root)
+            raise
+        if _lock(root + LOCK, lock):
+            return _Place(root, lock)
+        os.close(lock)
+        remove_place(root)
+    raise BlockingIOError(f"others take what we make in {parent}")
+
+
+def sweep(parents: Iterable[str] = PARENTS) -> None:
+    """Remove what executors of this account have left that live no more."""
+    for parent in parents:
+        try:
+            names = os.listdir(parent)
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith(PREFIX) and name.endswith(LOCK):
+                _clear(f"{parent}/{name}")
+
+
+def _clear(lock: str) -> None:
+    """Whatever cannot be removed stays for the next one."""
+    try:
+        found = os.lstat(lock)
+        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
+            return
+        descriptor = os.open(lock, os.O_WRONLY | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        if _lock(lock, descriptor):
+            root = lock.removesuffix(LOCK)
+            remove_place(root)
+            if not os.path.lexists(root):
+                os.unlink(lock)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _lock(path: str, descriptor: int) -> bool:
+    """Whether we hold it now, and it is still what has this name."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        named, held = os.lstat(path), os.fstat(descriptor)
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)

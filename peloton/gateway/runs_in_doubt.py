@@ -1,0 +1,44 @@
+"""Runs of which nothing is known for now: their hosts are out of reach, or lost.
+
+What a task believes is the last that it was told. Turns the views of instances and of troubled
+hosts into a reason that says so. It must not foresee what becomes of the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from peloton.actors.host.inventory.messages import OUT_OF_REACH, HostView
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.gateway.reasons import Reason
+from peloton.gateway.texts import client_name
+from peloton.runtime.vocabulary import Key
+
+UNREACHABLE = "host-unreachable"
+
+
+class RunsInDoubt:
+    """`hosts` gives those of the cluster that are in trouble, and is called where anything runs.
+    `named`: the caller may see hosts."""
+
+    def __init__(self, hosts: Callable[[], Iterable[HostView]], *, named: bool) -> None:
+        self._named, self._asked = named, hosts
+
+    @cached_property
+    def _hosts(self) -> Mapping[Key, HostView]:
+        return {view.summary.host: view for view in self._asked() if view.state in OUT_OF_REACH}
+
+    def reasons(self, views: Iterable[InstanceView], *, alone: bool) -> dict[int, Reason]:
+        """Of each instance of whose run nothing is known, that it is so; `alone` adds its host."""
+        found = ((view.instance, self._reason(view, alone=alone)) for view in views)
+        return {instance: reason for instance, reason in found if reason is not None}
+
+    def _reason(self, view: InstanceView, *, alone: bool) -> Reason | None:
+        host = self._hosts.get(Key(view.host)) if view.state == "RUNNING" else None
+        if host is None:
+            return None
+        name = f" {client_name(host.summary.host)}" if alone or self._named else ""
+        why = f": {host.because}" if host.because and self._named else ""
+        text = f"runs as far as is known, but its host{name} is {host.state.name}{why}"
+        return Reason(UNREACHABLE, text)

@@ -1,0 +1,89 @@
+"""Why a job that `run` attends to has not begun; the reasons are the fake's."""
+
+from __future__ import annotations
+
+import pty
+from contextlib import redirect_stderr
+
+import pytest
+
+from peloton.__main__ import PROCESSES
+from peloton.cli import waiting
+from peloton.cli.main import root, run_cli
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.sdk.client import Client
+from peloton.sdk.ops import WaitResult
+from tests.cli.terminal import Terminal
+from tests.sdk.fakes import JOB
+
+PENDING = WaitResult("PENDING", False, {"PENDING": 2}, 0)
+RUNNING = WaitResult("RUNNING", False, {"PENDING": 1, "RUNNING": 1}, 0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def because(peloton: Terminal, *texts: str) -> None:
+    peloton.cluster.reasons[:] = [ops.Reason(state="PENDING", text=text) for text in texts]
+
+
+def test_a_reason_is_said_once_and_again_when_it_changes(
+    peloton: Terminal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peloton.cluster.add_job("PENDING", "PENDING")
+    clock = Clock()
+    with Client(peloton.address) as client:
+        one = waiting.WhyWaiting(client, JOB, now_s=clock, shown=True)
+
+        def after(seconds: float, now: WaitResult = PENDING) -> str:
+            clock.now_s += seconds
+            one.seen(now)
+            return capsys.readouterr().err
+
+        because(peloton, "no host is up", "other")
+        assert after(2.9) == "", "most jobs begin sooner"
+        assert after(0.2) == f"job {JOB} waits: no host is up\n"
+        assert after(60.0) == "", "it is the same"
+        because(peloton, "position 7 of 9")
+        assert after(60.0) == f"job {JOB} waits: position 7 of 9\n"
+        because(peloton, "position 6 of 8")
+        assert after(60.0) == "", "only its numbers are others"
+        because(peloton)
+        assert after(60.0) == "", "nothing holds it up"
+        because(peloton, "no host is up")
+        assert after(60.0, RUNNING) == "", "it has begun"
+        asked = len(peloton.cluster.called("Why"))
+        after(60.0)
+        for _ in range(10):
+            after(1.0)
+        assert len(peloton.cluster.called("Why")) <= asked + 2, "not each second"
+        peloton.cluster.jobs.clear()  # what cannot be asked ends nothing
+        assert after(60.0) == ""
+
+
+@pytest.mark.parametrize("instances", ["1", "2"])
+def test_run_says_why_it_waits_where_somebody_looks(
+    peloton: Terminal, instances: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "FIRST_S", 0.0)
+    words = ("run", "-n", instances, "--pool", "/hello", "--", "true")
+    waits = [
+        ops.WaitJobResponse(state="PENDING", counts={"PENDING": 1}),
+        ops.WaitJobResponse(state="KILLED", done=True, counts={"KILLED": 1}),
+    ]
+    because(peloton, "no host is up")
+    peloton.cluster.add_job("PENDING", "PENDING")
+    peloton.cluster.waits = [*waits]
+    printed = peloton(*words)
+    assert (printed.code, "waits" in printed.err) == (125, False), "stderr is the command's"
+    peloton.cluster.waits = [*waits]
+    ours, theirs = pty.openpty()
+    with open(theirs, "w") as screen, redirect_stderr(screen), open(ours, "rb", 0) as read:
+        code = run_cli(root(PROCESSES), ["--api", peloton.address, "-t", "60s", *words])
+        said = read.read(65536).decode()
+    assert (code, f"job {JOB} waits: no host is up" in said) == (125, True), said
