@@ -77,6 +77,7 @@ class HostIndex:
         self.exclusive = np.zeros(0, np.bool_)
         self.pooled = np.zeros(0, np.bool_)  # in a pool of hosts that is not for every task
         self.knows_tasks = np.zeros(0, np.bool_)
+        self._telling = 0  # rows that do
         self.group = np.zeros(0, np.int64)  # quarantined last, without GPU first, own part first
         self.names: list[Key] = []
         self.rows: dict[Key, int] = {}
@@ -195,7 +196,8 @@ class HostIndex:
             self.quarantines.mark(row, False)
             self.host_labels.replace(row, ())
             self.task_labels.replace(row, ())
-            self.knows_tasks[row], self._running[row] = False, None
+            self._running[row] = None
+            self._note_telling(row, False)
             self._flights.drop(row)  # or they would be credited to the next host of this row
             self._in_flight[:, row] = 0
             self._labels[row] = ()
@@ -272,7 +274,7 @@ class HostIndex:
         if host.running == before:
             return
         self._running[row] = host.running
-        self.knows_tasks[row] = host.running is not None
+        self._note_telling(row, host.running is not None)
         changes = dict(host.running or ())
         for label, count in before or ():
             changes[label] = changes.get(label, 0) - count
@@ -281,6 +283,17 @@ class HostIndex:
                 self.task_labels.change(row, label, by=count)
         self.news.more_reported([row])  # a constraint may hold now
         self.orders.touch([row])
+
+    def _note_telling(self, row: int, tells: bool) -> None:
+        self._telling += int(tells) - int(self.knows_tasks[row])
+        self.knows_tasks[row] = tells
+
+    def silent_on_tasks(self) -> set[Key]:
+        """The inventories with hosts that do not tell their tasks, although others do."""
+        if not 0 < self._telling < len(self.rows):
+            return set()
+        silent = np.flatnonzero(self.has_host & ~self.knows_tasks)
+        return {self._inventory[row] for row in silent.tolist()}
 
     def _group(self, host: Key, row: int) -> int:
         part = zlib.crc32(host.encode()) % self.parts

@@ -17,6 +17,14 @@ QUIET_S = 10.0
 """While members find no host, a snapshot is requested of a feed that was silent for so long. The
 loss of the last delta before a silence goes unnoticed, and it may have reported free resources."""
 
+TASKS_RETRY_S = 5.0
+TASKS_TRIES = 5
+"""So often, and so far apart, a snapshot is requested of an inventory with hosts that do not tell
+what tasks they run while others do. The feature level from which they do is raised once, a daemon
+reads that up to 15 s later, and a host on which nothing changes is not reported again: without it
+spread jobs would leave such a host out for good. Not for ever: a host with too many labels of tasks
+tells none."""
+
 
 class InventoryFeed:
     """The state of one inventory's deltas."""
@@ -26,6 +34,7 @@ class InventoryFeed:
         self.received_at = 0.0
         self.request_at: float | None = 0.0  # when to request a snapshot; None: not needed
         self.whole = False  # it has sent a snapshot
+        self.tasks_tries = 0
 
 
 class InventoryFeeds:
@@ -57,6 +66,14 @@ class InventoryFeeds:
         for feed in self._feeds.values():
             if feed.request_at is None and now - feed.received_at >= QUIET_S:
                 feed.request_at = now
+
+    def expect_tasks(self, inventories: Iterable[Key], now: float) -> None:
+        """These have hosts that do not tell what tasks they run."""
+        for inventory in inventories:
+            feed = self._feeds[inventory]
+            if feed.request_at is None and feed.tasks_tries < TASKS_TRIES:
+                feed.tasks_tries += 1
+                feed.request_at = now + TASKS_RETRY_S
 
     def due(self, now: float) -> list[Key]:
         """The inventories to send a request now; it is repeated until a snapshot comes."""

@@ -165,6 +165,7 @@ class Placer:
         for group in groups:
             self._place(group, now, sends=sends)
         self._explain_again(sends=sends)
+        self._feeds.expect_tasks(self.index.silent_on_tasks(), now)
         sends += [Send(each, SnapshotWanted(self.key)) for each in self._feeds.due(now)]
         return sends
 

@@ -119,10 +119,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         ) as mesos,
     ):
         found = Fleet(on(cluster, mesos), mesos)
-        for name in NAMES:
-            found.start(name)
-        until(lambda: len({*owners(cluster.zookeeper)}) == len(NAMES))
+        first, second = NAMES
+        found.start(first)
+        until(lambda: {*owners(cluster.zookeeper)} == {first})
         raised(cluster)
+        found.wait_subscribed()  # it has read the level
+        found.start(second)  # which reads it at once: its hosts tell what they run, so all get some
+        until(lambda: len({*owners(cluster.zookeeper)}) == len(NAMES))
         found.wait_subscribed()
         try:
             yield found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peloton.placement.inventory_feeds import TASKS_RETRY_S, TASKS_TRIES
 from peloton.placement.messages import (
     Constraint,
     Declined,
@@ -12,18 +13,20 @@ from peloton.placement.messages import (
     Label,
     Placed,
     Shape,
+    SnapshotWanted,
     Unplaced,
     Wish,
     port_label,
 )
 from peloton.placement.placer import Placer, PlacerSettings
-from peloton.runtime.vocabulary import Bits, Key
+from peloton.runtime.vocabulary import Bits, Key, Send
 
-from .hosts import SLICE, host, label, place, placer_of, report, res
+from .hosts import INVENTORY, SLICE, host, label, place, placer_of, report, res
 
 MINE = Label("peloton.job_id", "j")
 APART = Shape(res(1), strategy="spread", labels=(MINE,), apart=MINE)
 OTHER = Key("slice/j/1")
+WANTED = [Send(INVENTORY, SnapshotWanted(Key("placer/0")))]
 
 
 def proposals(
@@ -75,6 +78,26 @@ def test_labels_may_be_told_of_a_host_that_has_not_changed() -> None:
     placer = placer_of([host("a", res(9)), host("b", res(9), running=((MINE, 1),))])
     report(placer, [host("a", res(9), running=((MINE, 2),)), host("b", res(9))], 2, snapshot=True)
     assert proposals(placer, 3) == [("b", 1), ("a", 2), ("b", 2)]
+
+
+def test_a_host_that_does_not_change_is_asked_for_its_tasks_once_others_tell_theirs() -> None:
+    """It was reported below the feature level, and would never be reported anew."""
+    placer = placer_of([host("a", res(9)), host("b", res(9))])
+    assert placer.wake_at is None, "nobody tells: the level is not raised"
+    told = host("b", res(9), 2, running=())
+    assert report(placer, [told], 2) == []
+    for tried in range(1, TASKS_TRIES + 1):  # its daemon may not know the level yet
+        now = tried * TASKS_RETRY_S
+        assert placer.wake_at == now
+        assert placer.receive([], now) == WANTED
+        assert report(placer, [host("a", res(9)), told], 2, now=now, snapshot=True) == []
+    assert placer.wake_at is None, "a host with too many labels never tells"
+
+    placer = placer_of([host("a", res(9)), told])
+    assert placer.receive([], TASKS_RETRY_S) == WANTED
+    report(placer, [host("a", res(9), running=()), told], 2, now=TASKS_RETRY_S, snapshot=True)
+    assert placer.wake_at is None
+    assert proposals(placer, 2) == [("a", 0), ("b", 0)]
 
 
 def test_one_wish_is_answered_by_few_messages() -> None:
