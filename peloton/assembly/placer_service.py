@@ -62,6 +62,10 @@ class PlacerService:
         """When the placer has to repeat a query for a summary that it missed."""
         return self._placer.wake_at
 
+    def hurry(self) -> None:
+        """Inventories may be reachable again."""
+        self._placer.hurry()
+
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:
         """Wishes and summaries in, proposals out."""
         for envelope in envelopes:

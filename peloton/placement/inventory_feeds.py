@@ -13,9 +13,16 @@ from peloton.runtime.vocabulary import Key
 SNAPSHOT_RETRY_S = 2.0
 """Between two requests for the same snapshot: both the request and the answer may be lost."""
 
+REPEAT_S_MIN = 0.25
+"""Between two requests where peers come and go: a request that finds nobody is news as well, and
+would be repeated at once, and again."""
+
 QUIET_S = 10.0
 """While members find no host, a snapshot is requested of a feed that was silent for so long. The
 loss of the last delta before a silence goes unnoticed, and it may have reported free resources."""
+
+SETTLE_S_MAX = 10.0
+"""So long after its first request a placer goes on without the inventories that do not answer."""
 
 TASKS_RETRY_S = 5.0
 TASKS_TRIES = 5
@@ -33,6 +40,7 @@ class InventoryFeed:
         self.sequence: int | None = None
         self.received_at = 0.0
         self.request_at: float | None = 0.0  # when to request a snapshot; None: not needed
+        self.requested_at = 0.0
         self.whole = False  # it has sent a snapshot
         self.tasks_tries = 0
 
@@ -44,6 +52,7 @@ class InventoryFeeds:
         self._feeds: dict[Key, InventoryFeed] = {name: InventoryFeed() for name in inventories}
         self.complete = not self._feeds
         """Whether all hosts were reported: every inventory has sent a snapshot."""
+        self._settles_at: float | None = None  # None: nothing was requested yet
 
     def receive(self, inventory: Key, sequence: int, *, snapshot: bool, now: float) -> None:
         """Note a message of an inventory. A lower sequence has restarted, and is a gap too."""
@@ -75,12 +84,26 @@ class InventoryFeeds:
                 feed.tasks_tries += 1
                 feed.request_at = now + TASKS_RETRY_S
 
+    def settled(self, now: float) -> bool:
+        """Whether all hosts are known, or those that are not were waited for."""
+        if self.complete:
+            return True
+        if self._settles_at is None:
+            self._settles_at = now + SETTLE_S_MAX
+        return now >= self._settles_at
+
+    def hurry(self) -> None:
+        """Requests that were not answered may arrive now: they are sent again soon."""
+        for feed in self._feeds.values():
+            if feed.request_at is not None and not feed.whole:
+                feed.request_at = min(feed.request_at, feed.requested_at + REPEAT_S_MIN)
+
     def due(self, now: float) -> list[Key]:
         """The inventories to send a request now; it is repeated until a snapshot comes."""
         inventories = []
         for inventory, feed in self._feeds.items():
             if feed.request_at is not None and feed.request_at <= now:
-                feed.request_at = now + SNAPSHOT_RETRY_S
+                feed.requested_at, feed.request_at = now, now + SNAPSHOT_RETRY_S
                 inventories.append(inventory)
         return inventories
 

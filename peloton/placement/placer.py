@@ -41,6 +41,7 @@ from peloton.placement.reserved import ReservedHosts
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
+from peloton.placement.wish_groups import AskedWish, WishGroup, grouped
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
 TRIES_MAX = 64
@@ -59,24 +60,6 @@ class PlacerSettings(Value, frozen=True):
     scarce_gpu: bool = False  # hosts with GPUs reject members that request none
     mend_rows: int | None = None  # rows updated in an order for one member; None: by size
     kept_max: int = KEPT_WISHES_MAX  # wishes that are kept until a host has room
-
-
-class AskedWish(NamedTuple):
-    """One wish of a call, and its members that are kept already."""
-
-    wish: Wish
-    renewed: Bits
-    fresh: Bits  # the others, which are to be placed now
-
-
-class WishGroup(NamedTuple):
-    """Wishes that are decided as one, the rows that have just refused them, and those that are used
-    last."""
-
-    known: KnownShape
-    wishes: list[AskedWish]
-    excluded: list[int]
-    avoided: list[int]
 
 
 class FreedRows(NamedTuple):
@@ -113,6 +96,7 @@ class Placer:
         self._freed: deque[FreedRows] = deque()
         self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
         self._to_explain: list[GroupKey] = []
+        self._settled = self._feeds.complete  # all hosts are known, or were waited for
         self._stopped = ""  # why no host is proposed at all
 
     @property
@@ -159,7 +143,8 @@ class Placer:
         for gang in gangs:
             self._feeds.refresh_quiet_feeds(now)
             sends += self.gangs.answer(gang, by=self, complete=self._feeds.complete, now=now)
-        groups = self._groups(wishes, now)
+        self._settle(now)
+        groups = grouped(wishes, self.index, shapes=self._shapes, kept=self.kept, now=now)
         self._try_kept(now, sends=sends)
         self._try_renewed(groups, now, sends=sends)
         for group in groups:
@@ -181,6 +166,21 @@ class Placer:
         self._to_explain = [*self.kept.groups()]
         self.gangs.tell_all_again()
 
+    def hurry(self) -> None:
+        """Inventories may be reachable again: request at once what is still needed of them."""
+        self._feeds.hurry()
+
+    def _settle(self, now: float) -> None:
+        settled, before = self._feeds.settled(now), self._settled
+        self._settled = settled
+        if settled and not before:
+            self._freed.append(FreedRows(np.arange(self.index.size)))  # for those that waited
+
+    def _waits(self, known: KnownShape) -> bool:
+        """Whether such members are proposed no host before all are known: those to be kept apart
+        would crowd together on the hosts that happen to be known first."""
+        return not self._settled and known.need.shape.apart is not None
+
     def _receive(self, deltas: HostDeltas, now: float) -> None:
         self.index.receive(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
         self.index.drop(deltas.gone)
@@ -195,39 +195,6 @@ class Placer:
         self.kept.retain(declined.slice, declined.wanted)
         self.pinned.retain(declined.slice, declined.wanted)
         self.gangs.retain(declined)
-
-    def _groups(self, wishes: list[Wish], now: float) -> list[WishGroup]:
-        """Wishes decided as one, in the order in which the first of each came.
-
-        Refusals of all wishes are applied first, so that no member is sent to a host that has just
-        refused another for lack of resources.
-        """
-        refused = [self._refusals(wish) if wish.refused else [] for wish in wishes]
-        alike: dict[int, WishGroup] = {}
-        groups: list[WishGroup] = []
-        for wish, excluded in zip(wishes, refused, strict=True):
-            known = self._shapes.of(wish.shape)
-            avoided = [self.index.rows[host] for host in wish.avoid if host in self.index.rows]
-            apart = bool(excluded or avoided) or known.strategy is None or not known.strategy.shares
-            group = None if apart else alike.get(known.number)
-            if group is None:
-                group = WishGroup(known, [], excluded, avoided)
-                groups.append(group)
-                if not apart:
-                    alike[known.number] = group
-            renewed = self.kept.renew(wish, known, now=now)
-            fresh = wish.members - renewed if renewed else wish.members
-            group.wishes.append(AskedWish(wish, renewed, fresh))
-        return groups
-
-    def _refusals(self, wish: Wish) -> list[int]:
-        """Rows that refused this wish and have not reported since,
-
-        If they seem to have enough free, they refused for a reason that no summary shows, and to
-        propose them again at once might repeat for ever.
-        """
-        rows = [self.index.receive_refusal(host) for host in wish.refused]
-        return [row for row in rows if row is not None]
 
     # ---- new wishes ----
 
@@ -290,7 +257,7 @@ class Placer:
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> Proposed:
         """Rows for up to `count` members, and a host for each member that has one."""
-        if self._stopped:
+        if self._stopped or self._waits(known):
             return Proposed([], [], [])
         return self._proposer.propose(known, excluded, count=count, now=now)
 
@@ -300,6 +267,8 @@ class Placer:
             return self._no_strategy(known)
         if self._stopped:
             return Unschedulable(((LAUNCHES_STOPPED, 1),), self._stopped, False)
+        if self._waits(known):
+            return Unschedulable((), "no host yet: the placer has just begun to learn them", False)
         failed = self._checks.failed(known.need, excluded, used=used)
         fit_if_empty = self._checks.fit_if_empty(known.need)
         why = unschedulable_reason(self.index, known.need, failed=failed, fit_if_empty=fit_if_empty)

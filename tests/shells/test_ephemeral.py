@@ -58,10 +58,10 @@ class Echo:
 class Scene:
     """The shell of an echo, and a desk where the note's shard would be."""
 
-    def __init__(self) -> None:
+    def __init__(self, echo: Echo | None = None) -> None:
         self.stage = Stage()
         self.driver = self.stage.driver
-        self.echo = Echo()
+        self.echo = echo or Echo()
         self.shell = begun(
             EphemeralShell(
                 "echo",
@@ -97,6 +97,21 @@ def test_all_that_came_is_one_call_and_what_it_says_is_delivered():
     assert scene.echo.calls == [3]
     assert [answer.result(0) for answer in answers] == [w.Total(1), w.Total(3), w.Total(6)]
     assert scene.told() == [w.Add(1), w.Add(2), w.Add(3)]
+
+
+class Requester(Echo):
+    """Tells the note again what it asked, whenever that may arrive."""
+
+    def hurry(self) -> None:
+        self.sum += 1
+
+
+def test_who_makes_requests_of_its_own_repeats_them_once_they_may_arrive():
+    scene = Scene(Requester())
+    scene.stage.region.routes.requesting.append(scene.shell.ref)
+    scene.stage.region.peer_reachable()
+    scene.driver.run()
+    assert scene.echo.sum == 1 and scene.echo.calls == [0], "it was called, to say so"
 
 
 def test_a_machine_that_raises_is_reset_and_nothing_of_that_call_is_said():

@@ -7,13 +7,14 @@ with empty state: its clients repeat their requests. The shell must not keep sta
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.shells.daemon_context import SERVICE_MAIL_MAX
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import (
     Mail,
+    PeerReachable,
     Ref,
     Renamed,
     RoundLost,
@@ -58,6 +59,14 @@ class EphemeralService(Protocol):
         the `count` members that run this service."""
 
 
+@runtime_checkable
+class RequestingService(Protocol):
+    """An ephemeral service that makes requests of its own accord, and repeats lost ones in time."""
+
+    def hurry(self) -> None:
+        """What was lost may arrive now: the next `receive` repeats it."""
+
+
 class EphemeralShell(Shell):
     """One service of one daemon."""
 
@@ -84,6 +93,9 @@ class EphemeralShell(Shell):
         elif isinstance(message, RoundLost):
             self._mail.clear()
             self.service.reset()
+        elif isinstance(message, PeerReachable):
+            if isinstance(self.service, RequestingService):
+                self.service.hurry()
         elif not isinstance(message, Wake):
             return
         if not self.actor_inbox.at_end():

@@ -301,8 +301,8 @@ class Region:
             self.peer_reachable()
 
     def peer_reachable(self) -> None:
-        """A shard has a new owner or a peer is reachable again: shards repeat what is owed."""
-        for ref in [*self.routes.shards.values()]:
+        """A shard has a new owner or a peer is reachable again: repeat what is owed and asked."""
+        for ref in [*self.routes.shards.values(), *self.routes.requesting]:
             send(ref, PeerReachable())
 
     def links_reset(self, text: str) -> None:

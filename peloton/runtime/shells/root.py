@@ -28,7 +28,11 @@ from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.daemon_context import DaemonContext
 from peloton.runtime.shells.dispatcher import Threads
-from peloton.runtime.shells.ephemeral import EphemeralService, EphemeralShell
+from peloton.runtime.shells.ephemeral import (
+    EphemeralService,
+    EphemeralShell,
+    RequestingService,
+)
 from peloton.runtime.shells.features import FeatureShell, LevelReader, adopt
 from peloton.runtime.shells.fleet import ALONE, DaemonSetup, join
 from peloton.runtime.shells.goals import Goals
@@ -365,6 +369,8 @@ def _begin_service(context: DaemonContext, drivers: Drivers) -> Callable[..., Re
         shell = EphemeralShell(prefix, own, service=service, region=region, root=context.root)
         shell.outward, shell.service_mail_max = outward, limits.service_mail_max
         ref = begin_shell(shell)
+        if isinstance(service, RequestingService):
+            region.routes.requesting.append(ref)
         if not outward and own is context.driver:
             context.round.enter_service(ref)
         return ref

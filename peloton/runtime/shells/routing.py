@@ -43,6 +43,7 @@ class RoutingTable:
         self.reads: dict[ShardId, DurableReads] = {}  # of shards that are open here
         self.since: dict[ShardId, int] = {}  # the version of the view when the shard came here
         self.services: dict[str, Ref] = {}
+        self.requesting: list[Ref] = []  # services that make requests of their own accord
         self.roles: dict[str, str] = {}  # of services that run on every member with the role
         self.membership_status: MembershipStatus | None = None  # None: the daemon is alone
         self.sure_for_s: Callable[[], float] = lambda: 1.0

@@ -210,7 +210,8 @@ class GoalsRest(NamedTuple):
 
 
 class PeerReachable(NamedTuple):
-    """To each shard: a peer is reachable or a shard has an owner again; repeat what is owed."""
+    """To each shard, and each service that asks for it: a peer is reachable or a shard has an owner
+    again; repeat what is owed, or was requested in vain."""
 
 
 # ---- to an ephemeral service ----

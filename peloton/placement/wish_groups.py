@@ -1,0 +1,70 @@
+"""Wishes of one call that are decided as one: those with one shape, if nothing tells them apart.
+
+Turns the wishes of a call into groups. Must not choose hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from peloton.placement.index import HostIndex
+from peloton.placement.kept_wishes import KeptWishes
+from peloton.placement.messages import Wish
+from peloton.placement.shapes import KnownShape, KnownShapes
+from peloton.runtime.vocabulary import Bits
+
+
+class AskedWish(NamedTuple):
+    """One wish of a call, and its members that are kept already."""
+
+    wish: Wish
+    renewed: Bits
+    fresh: Bits  # the others, which are to be placed now
+
+
+class WishGroup(NamedTuple):
+    """Wishes that are decided as one, the rows that have just refused them, and those that are used
+    last."""
+
+    known: KnownShape
+    wishes: list[AskedWish]
+    excluded: list[int]
+    avoided: list[int]
+
+
+def grouped(
+    wishes: Sequence[Wish], index: HostIndex, *, shapes: KnownShapes, kept: KeptWishes, now: float
+) -> list[WishGroup]:
+    """Wishes decided as one, in the order in which the first of each came.
+
+    Refusals of all wishes are applied first, so that no member is sent to a host that has just
+    refused another for lack of resources.
+    """
+    refused = [_refusals(index, wish) if wish.refused else [] for wish in wishes]
+    alike: dict[int, WishGroup] = {}
+    groups: list[WishGroup] = []
+    for wish, excluded in zip(wishes, refused, strict=True):
+        known = shapes.of(wish.shape)
+        avoided = [index.rows[host] for host in wish.avoid if host in index.rows]
+        apart = bool(excluded or avoided) or known.strategy is None or not known.strategy.shares
+        group = None if apart else alike.get(known.number)
+        if group is None:
+            group = WishGroup(known, [], excluded, avoided)
+            groups.append(group)
+            if not apart:
+                alike[known.number] = group
+        renewed = kept.renew(wish, known, now=now)
+        fresh = wish.members - renewed if renewed else wish.members
+        group.wishes.append(AskedWish(wish, renewed, fresh))
+    return groups
+
+
+def _refusals(index: HostIndex, wish: Wish) -> list[int]:
+    """Rows that refused this wish and have not reported since.
+
+    If they seem to have enough free, they refused for a reason that no summary shows, and to
+    propose them again at once might repeat for ever.
+    """
+    rows = [index.receive_refusal(host) for host in wish.refused]
+    return [row for row in rows if row is not None]
