@@ -41,7 +41,7 @@ from peloton.placement.reserved import ReservedHosts
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
-from peloton.placement.wish_groups import AskedWish, WishGroup, grouped
+from peloton.placement.wish_groups import AskedWish, WishGroup, decided_as_one
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
 TRIES_MAX = 64
@@ -144,7 +144,7 @@ class Placer:
             self._feeds.refresh_quiet_feeds(now)
             sends += self.gangs.answer(gang, by=self, complete=self._feeds.complete, now=now)
         self._settle(now)
-        groups = grouped(wishes, self.index, shapes=self._shapes, kept=self.kept, now=now)
+        groups = decided_as_one(wishes, self.index, shapes=self._shapes, kept=self.kept, now=now)
         self._try_kept(now, sends=sends)
         self._try_renewed(groups, now, sends=sends)
         for group in groups:

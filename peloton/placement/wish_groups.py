@@ -33,7 +33,7 @@ class WishGroup(NamedTuple):
     avoided: list[int]
 
 
-def grouped(
+def decided_as_one(
     wishes: Sequence[Wish], index: HostIndex, *, shapes: KnownShapes, kept: KeptWishes, now: float
 ) -> list[WishGroup]:
     """Wishes decided as one, in the order in which the first of each came.
