@@ -78,6 +78,7 @@ class HostIndex:
         self.pooled = np.zeros(0, np.bool_)  # in a pool of hosts that is not for every task
         self.knows_tasks = np.zeros(0, np.bool_)
         self._telling = 0  # rows that do
+        self._silent: Counter[Key] = Counter()  # inventory → rows that do not
         self.group = np.zeros(0, np.int64)  # quarantined last, without GPU first, own part first
         self.names: list[Key] = []
         self.rows: dict[Key, int] = {}
@@ -198,6 +199,7 @@ class HostIndex:
             self.task_labels.replace(row, ())
             self._running[row] = None
             self._note_telling(row, False)
+            self._silent[self._inventory[row]] -= 1
             self._flights.drop(row)  # or they would be credited to the next host of this row
             self._in_flight[:, row] = 0
             self._labels[row] = ()
@@ -285,15 +287,14 @@ class HostIndex:
         self.orders.touch([row])
 
     def _note_telling(self, row: int, tells: bool) -> None:
-        self._telling += int(tells) - int(self.knows_tasks[row])
+        change = int(tells) - int(self.knows_tasks[row])
+        self._telling += change
+        self._silent[self._inventory[row]] -= change
         self.knows_tasks[row] = tells
 
     def silent_on_tasks(self) -> set[Key]:
         """The inventories with hosts that do not tell their tasks, although others do."""
-        if not 0 < self._telling < len(self.rows):
-            return set()
-        silent = np.flatnonzero(self.has_host & ~self.knows_tasks)
-        return {self._inventory[row] for row in silent.tolist()}
+        return {inventory for inventory, rows in self._silent.items() if rows and self._telling}
 
     def _group(self, host: Key, row: int) -> int:
         part = zlib.crc32(host.encode()) % self.parts
@@ -321,6 +322,7 @@ class HostIndex:
             self._position_of_tasks[row] = NO_ROW
             self._launches[row] = NO_ROW
             members[row] = None
+            self._silent[inventory] += 1
 
     def _grow(self, extra: int) -> None:
         size = self.size

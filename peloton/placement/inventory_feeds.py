@@ -6,7 +6,7 @@ positions, so a delta after a gap is applied like any other, and a snapshot adds
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from peloton.runtime.vocabulary import Key
 
@@ -14,23 +14,22 @@ SNAPSHOT_RETRY_S = 2.0
 """Between two requests for the same snapshot: both the request and the answer may be lost."""
 
 REPEAT_S_MIN = 0.25
-"""Between two requests where peers come and go: a request that finds nobody is news as well, and
-would be repeated at once, and again."""
+"""The first such time where peers come and go; each repeat doubles it. A request that finds nobody
+is news of a peer as well, and would be repeated at once; one that is queued is answered late."""
 
 QUIET_S = 10.0
 """While members find no host, a snapshot is requested of a feed that was silent for so long. The
 loss of the last delta before a silence goes unnoticed, and it may have reported free resources."""
 
-SETTLE_S_MAX = 10.0
-"""So long after its first request a placer goes on without the inventories that do not answer."""
+SETTLE_S = 10.0
+"""A placer goes on without the inventories that do not answer when none has for so long."""
 
 TASKS_RETRY_S = 5.0
-TASKS_TRIES = 5
-"""So often, and so far apart, a snapshot is requested of an inventory with hosts that do not tell
-what tasks they run while others do. The feature level from which they do is raised once, a daemon
-reads that up to 15 s later, and a host on which nothing changes is not reported again: without it
-spread jobs would leave such a host out for good. Not for ever: a host with too many labels of tasks
-tells none."""
+TASKS_RETRY_S_MAX = 300.0
+"""A snapshot is requested after so long of an inventory with hosts that do not tell what tasks they
+run while others do; each request doubles it. A daemon reads seconds later that the feature level
+was raised from which they do, and hosts on which nothing changes are not reported again: without it
+spread jobs would leave them out for good. It grows, as a host with too many labels tells none."""
 
 
 class InventoryFeed:
@@ -41,8 +40,15 @@ class InventoryFeed:
         self.received_at = 0.0
         self.request_at: float | None = 0.0  # when to request a snapshot; None: not needed
         self.requested_at = 0.0
+        self.repeat_s = REPEAT_S_MIN
         self.whole = False  # it has sent a snapshot
-        self.tasks_tries = 0
+        self.tasks_at: float | None = None  # when to request one for what its hosts run
+        self.tasks_retry_s = TASKS_RETRY_S
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next request is due."""
+        return min((at for at in (self.request_at, self.tasks_at) if at is not None), default=None)
 
 
 class InventoryFeeds:
@@ -52,7 +58,7 @@ class InventoryFeeds:
         self._feeds: dict[Key, InventoryFeed] = {name: InventoryFeed() for name in inventories}
         self.complete = not self._feeds
         """Whether all hosts were reported: every inventory has sent a snapshot."""
-        self._settles_at: float | None = None  # None: nothing was requested yet
+        self._settles_at: float | None = None  # None: it has not begun
 
     def receive(self, inventory: Key, sequence: int, *, snapshot: bool, now: float) -> None:
         """Note a message of an inventory. A lower sequence has restarted, and is a gap too."""
@@ -61,6 +67,8 @@ class InventoryFeeds:
             feed = self._feeds[inventory] = InventoryFeed()
             self.complete = False
         if snapshot:
+            if not feed.whole and self._settles_at is not None:
+                self._settles_at = now + SETTLE_S
             feed.request_at = None
             feed.whole = True
             self.complete = all(each.whole for each in self._feeds.values())
@@ -76,27 +84,27 @@ class InventoryFeeds:
             if feed.request_at is None and now - feed.received_at >= QUIET_S:
                 feed.request_at = now
 
-    def expect_tasks(self, inventories: Iterable[Key], now: float) -> None:
-        """These have hosts that do not tell what tasks they run."""
-        for inventory in inventories:
-            feed = self._feeds[inventory]
-            if feed.request_at is None and feed.tasks_tries < TASKS_TRIES:
-                feed.tasks_tries += 1
-                feed.request_at = now + TASKS_RETRY_S
+    def expect_tasks(self, silent: Collection[Key], now: float) -> None:
+        """The inventories with hosts that do not tell what tasks they run, while others do."""
+        for inventory, feed in self._feeds.items():
+            if inventory not in silent:
+                feed.tasks_at, feed.tasks_retry_s = None, TASKS_RETRY_S
+            elif feed.tasks_at is None:
+                feed.tasks_at = now + feed.tasks_retry_s
 
     def settled(self, now: float) -> bool:
         """Whether all hosts are known, or those that are not were waited for."""
         if self.complete:
             return True
         if self._settles_at is None:
-            self._settles_at = now + SETTLE_S_MAX
+            self._settles_at = now + SETTLE_S
         return now >= self._settles_at
 
     def hurry(self) -> None:
         """Requests that were not answered may arrive now: they are sent again soon."""
         for feed in self._feeds.values():
             if feed.request_at is not None and not feed.whole:
-                feed.request_at = min(feed.request_at, feed.requested_at + REPEAT_S_MIN)
+                feed.request_at = min(feed.request_at, feed.requested_at + feed.repeat_s)
 
     def due(self, now: float) -> list[Key]:
         """The inventories to send a request now; it is repeated until a snapshot comes."""
@@ -104,12 +112,17 @@ class InventoryFeeds:
         for inventory, feed in self._feeds.items():
             if feed.request_at is not None and feed.request_at <= now:
                 feed.requested_at, feed.request_at = now, now + SNAPSHOT_RETRY_S
-                inventories.append(inventory)
+                feed.repeat_s = min(2 * feed.repeat_s, SNAPSHOT_RETRY_S)
+            elif feed.tasks_at is None or feed.tasks_at > now:
+                continue
+            if feed.tasks_at is not None:
+                feed.tasks_retry_s = min(2 * feed.tasks_retry_s, TASKS_RETRY_S_MAX)
+                feed.tasks_at = now + feed.tasks_retry_s
+            inventories.append(inventory)
         return inventories
 
     @property
     def wake_at(self) -> float | None:
         """When the next request is due."""
-        return min(
-            (f.request_at for f in self._feeds.values() if f.request_at is not None), default=None
-        )
+        times = (feed.due_at for feed in self._feeds.values())
+        return min((at for at in times if at is not None), default=None)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
+from peloton.placement.early_wishes import Asked, EarlyWishes
 from peloton.placement.gang_rooms import rooms_of
 from peloton.placement.gang_wishes import GangWishes
 from peloton.placement.index import HostIndex
@@ -96,7 +97,7 @@ class Placer:
         self._freed: deque[FreedRows] = deque()
         self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
         self._to_explain: list[GroupKey] = []
-        self._settled = self._feeds.complete  # all hosts are known, or were waited for
+        self._early = EarlyWishes()
         self._stopped = ""  # why no host is proposed at all
 
     @property
@@ -111,47 +112,50 @@ class Placer:
         self.index.expire(now)
         self.kept.expire(now)
         self.gangs.expire(now)
-        wishes: list[Wish] = []
-        asked: list[AskRoom | AskGangRoom] = []
-        gangs: list[GangWish] = []
+        asked: list[Asked] = []
+        told = False
         for _, message in messages:
-            if isinstance(message, Wish):
-                if message.members:
-                    wishes.append(message)
-            elif isinstance(message, GangWish):
-                if message.parts:
-                    gangs.append(message)
+            if isinstance(message, Wish | GangWish | AskRoom | AskGangRoom):
+                asked.append(message)
             elif isinstance(message, HostDeltas):
                 self._receive(message, now)
+                told = True
             elif isinstance(message, Declined):
                 self._decline(message)
             elif isinstance(message, LaunchesStopped):
                 self.stop_launches(message.text)
-            elif isinstance(message, AskRoom | AskGangRoom):
-                asked.append(message)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
+        if told:
+            self._feeds.expect_tasks(self.index.silent_on_tasks(), now)
+        asked = self._early.sift(asked, settled=self._feeds.settled(now))
+        sends = self._answer(asked, now)
+        sends += [Send(each, SnapshotWanted(self.key)) for each in self._feeds.due(now)]
+        return sends
+
+    def _answer(self, asked: list[Asked], now: float) -> list[Send]:
+        """Serve what waits, and what is asked: all that hosts have reported is known."""
+        wishes = [each for each in asked if isinstance(each, Wish) and each.members]
+        rooms = [each for each in asked if isinstance(each, AskRoom | AskGangRoom)]
         wishes, sends = self.pinned.serve(wishes, now)
         if not self._stopped:
             wishes, more = self._reserved.serve(
                 wishes, self.kept, shapes=self._shapes, index=self.index
             )
             sends += more
-        sends += rooms_of(self.index, asked, shapes=self._shapes, by=self, now=now)
+        sends += rooms_of(self.index, rooms, shapes=self._shapes, by=self, now=now)
         if self.gangs.busy or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
-        for gang in gangs:
-            self._feeds.refresh_quiet_feeds(now)
-            sends += self.gangs.answer(gang, by=self, complete=self._feeds.complete, now=now)
-        self._settle(now)
+        for gang in asked:
+            if isinstance(gang, GangWish) and gang.parts:
+                self._feeds.refresh_quiet_feeds(now)
+                sends += self.gangs.answer(gang, by=self, complete=self._feeds.complete, now=now)
         groups = decided_as_one(wishes, self.index, shapes=self._shapes, kept=self.kept, now=now)
         self._try_kept(now, sends=sends)
         self._try_renewed(groups, now, sends=sends)
         for group in groups:
             self._place(group, now, sends=sends)
         self._explain_again(sends=sends)
-        self._feeds.expect_tasks(self.index.silent_on_tasks(), now)
-        sends += [Send(each, SnapshotWanted(self.key)) for each in self._feeds.due(now)]
         return sends
 
     def stop_launches(self, text: str) -> None:
@@ -169,17 +173,6 @@ class Placer:
     def hurry(self) -> None:
         """Inventories may be reachable again: request at once what is still needed of them."""
         self._feeds.hurry()
-
-    def _settle(self, now: float) -> None:
-        settled, before = self._feeds.settled(now), self._settled
-        self._settled = settled
-        if settled and not before:
-            self._freed.append(FreedRows(np.arange(self.index.size)))  # for those that waited
-
-    def _waits(self, known: KnownShape) -> bool:
-        """Whether such members are proposed no host before all are known: those to be kept apart
-        would crowd together on the hosts that happen to be known first."""
-        return not self._settled and known.need.shape.apart is not None
 
     def _receive(self, deltas: HostDeltas, now: float) -> None:
         self.index.receive(deltas.inventory, deltas.hosts, whole=deltas.snapshot)
@@ -257,7 +250,7 @@ class Placer:
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> Proposed:
         """Rows for up to `count` members, and a host for each member that has one."""
-        if self._stopped or self._waits(known):
+        if self._stopped:
             return Proposed([], [], [])
         return self._proposer.propose(known, excluded, count=count, now=now)
 
@@ -267,8 +260,6 @@ class Placer:
             return self._no_strategy(known)
         if self._stopped:
             return Unschedulable(((LAUNCHES_STOPPED, 1),), self._stopped, False)
-        if self._waits(known):
-            return Unschedulable((), "no host yet: the placer has just begun to learn them", False)
         failed = self._checks.failed(known.need, excluded, used=used)
         fit_if_empty = self._checks.fit_if_empty(known.need)
         why = unschedulable_reason(self.index, known.need, failed=failed, fit_if_empty=fit_if_empty)

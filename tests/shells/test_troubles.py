@@ -167,6 +167,28 @@ def test_an_ephemeral_service_sends_wakes_and_is_reset_when_it_raises():
         root.stop()
 
 
+class Requester(Echo):
+    """Makes requests of its own accord."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hurried = threading.Event()
+
+    def hurry(self) -> None:
+        self.hurried.set()
+
+
+def test_a_service_that_makes_requests_hears_when_peers_can_be_reached():
+    root = daemon(MemoryJournal(MemoryStore(), process=b"r" * 16))
+    requester = Requester()
+    root.region.register_service("echo", requester)
+    try:
+        root.region.peer_reachable()
+        assert requester.hurried.wait(WAIT_S_MAX)
+    finally:
+        root.stop()
+
+
 def test_one_damaged_shard_is_halted_and_the_others_open():
     store = MemoryStore()
     root = daemon(MemoryJournal(store, process=b"1" * 16))

@@ -1,0 +1,51 @@
+"""What was asked for spread jobs before a placer knows all hosts: it waits, as if it came later.
+
+On the hosts that happen to be known first their instances would crowd together, and "no room" could
+be wrong. Who asked repeats it in time, here or at another placer, and declines what comes twice.
+Must not know when all hosts are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from peloton.placement.messages import AskGangRoom, AskRoom, GangWish, Wish
+from peloton.runtime.vocabulary import Key
+
+Asked: TypeAlias = Wish | GangWish | AskRoom | AskGangRoom
+
+EARLY_MAX = 20_000
+"""Messages that wait; of more, those that come last are lost."""
+
+
+class EarlyWishes:
+    """Those of one placer, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[type[Asked], Key, int], Asked] = {}
+
+    def sift(self, asked: Sequence[Asked], *, settled: bool) -> list[Asked]:
+        """What is to be answered now: once hosts are `settled`, all that waited comes first."""
+        if settled:
+            held, self._held = self._held, {}
+            return [*held.values(), *asked]
+        through: list[Asked] = []
+        for each in asked:
+            if not _is_spread(each):
+                through.append(each)
+            elif len(self._held) < EARLY_MAX:
+                self._held[type(each), _asker(each), each.number] = each
+        return through
+
+
+def _is_spread(asked: Asked) -> bool:
+    if isinstance(asked, Wish):
+        return asked.shape.apart is not None and not asked.hosts
+    if isinstance(asked, GangWish | AskGangRoom):
+        return any(part.shape.apart is not None for part in asked.parts)
+    return False  # of hosts that are named
+
+
+def _asker(asked: Asked) -> Key:
+    return asked.asker if isinstance(asked, AskGangRoom) else asked.slice
