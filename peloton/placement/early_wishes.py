@@ -13,7 +13,7 @@ from typing import TypeAlias
 from peloton.placement.messages import AskGangRoom, AskRoom, GangWish, Wish
 from peloton.runtime.vocabulary import Key
 
-Asked: TypeAlias = Wish | GangWish | AskRoom | AskGangRoom
+PlacerRequest: TypeAlias = Wish | GangWish | AskRoom | AskGangRoom
 
 EARLY_MAX = 20_000
 """Messages that wait; of more, those that come last are lost."""
@@ -23,14 +23,14 @@ class EarlyWishes:
     """Those of one placer, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[type[Asked], Key, int], Asked] = {}
+        self._held: dict[tuple[type[PlacerRequest], Key, int], PlacerRequest] = {}
 
-    def sift(self, asked: Sequence[Asked], *, settled: bool) -> list[Asked]:
+    def sift(self, asked: Sequence[PlacerRequest], *, settled: bool) -> list[PlacerRequest]:
         """What is to be answered now: once hosts are `settled`, all that waited comes first."""
         if settled:
             held, self._held = self._held, {}
             return [*held.values(), *asked]
-        through: list[Asked] = []
+        through: list[PlacerRequest] = []
         for each in asked:
             if not _is_spread(each):
                 through.append(each)
@@ -39,7 +39,7 @@ class EarlyWishes:
         return through
 
 
-def _is_spread(asked: Asked) -> bool:
+def _is_spread(asked: PlacerRequest) -> bool:
     if isinstance(asked, Wish):
         return asked.shape.apart is not None and not asked.hosts
     if isinstance(asked, GangWish | AskGangRoom):
@@ -47,5 +47,5 @@ def _is_spread(asked: Asked) -> bool:
     return False  # of hosts that are named
 
 
-def _asker(asked: Asked) -> Key:
+def _asker(asked: PlacerRequest) -> Key:
     return asked.asker if isinstance(asked, AskGangRoom) else asked.slice

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
-from peloton.placement.early_wishes import Asked, EarlyWishes
+from peloton.placement.early_wishes import EarlyWishes, PlacerRequest
 from peloton.placement.gang_rooms import rooms_of
 from peloton.placement.gang_wishes import GangWishes
 from peloton.placement.index import HostIndex
@@ -112,7 +112,7 @@ class Placer:
         self.index.expire(now)
         self.kept.expire(now)
         self.gangs.expire(now)
-        asked: list[Asked] = []
+        asked: list[PlacerRequest] = []
         told = False
         for _, message in messages:
             if isinstance(message, Wish | GangWish | AskRoom | AskGangRoom):
@@ -133,7 +133,7 @@ class Placer:
         sends += [Send(each, SnapshotWanted(self.key)) for each in self._feeds.due(now)]
         return sends
 
-    def _answer(self, asked: list[Asked], now: float) -> list[Send]:
+    def _answer(self, asked: list[PlacerRequest], now: float) -> list[Send]:
         """Serve what waits, and what is asked: all that hosts have reported is known."""
         wishes = [each for each in asked if isinstance(each, Wish) and each.members]
         rooms = [each for each in asked if isinstance(each, AskRoom | AskGangRoom)]
