@@ -25,6 +25,9 @@ from peloton.runtime.vocabulary import Key
 HOST_SLACK = 3 * UNIT
 MEASURED_S = 2.0
 """For so long a measurement counts, and then until a report that it is over has come."""
+LOOKS = 15
+"""A report waits where it was sent to until the shard of its host has an owner, for half a minute
+at most: 0 that came after the end was never taken back, and revocable jobs waited for ever."""
 MEASURED = (0, UNIT, 3 * UNIT, 5 * UNIT)
 
 
@@ -57,14 +60,17 @@ def _report(storm: Storm, host: Key, *, slack: int | None) -> None:
         daemon.region.tell((machine_report(host, SlackReported(slack), of=address),))
 
 
-def _end(storm: Storm, host: Key) -> None:
-    """After a while the host has what its configuration says; reports may be lost until then."""
+def _end(storm: Storm, host: Key, *, rest: int = LOOKS) -> None:
+    """After a while the host has what its configuration says. Until then reports may be lost, and
+    an older one may come late: of so many looks one after another none must find it measured."""
 
     def again() -> None:
         state = storm.world.cells("host").get(host)
         if state is None or state.declared is not None:
             _report(storm, host, slack=None)
             _end(storm, host)
+        elif rest:
+            _end(storm, host, rest=rest - 1)
 
     storm.world.later.at(storm.world.now + MEASURED_S, again)  # when the storm is over, too
 
