@@ -77,8 +77,7 @@ class HostIndex:
         self.exclusive = np.zeros(0, np.bool_)
         self.pooled = np.zeros(0, np.bool_)  # in a pool of hosts that is not for every task
         self.knows_tasks = np.zeros(0, np.bool_)
-        self._telling = 0  # rows that do
-        self._silent: Counter[Key] = Counter()  # inventory → rows that do not
+        self._silent: Counter[Key] = Counter()  # inventory → its rows that do not
         self.group = np.zeros(0, np.int64)  # quarantined last, without GPU first, own part first
         self.names: list[Key] = []
         self.rows: dict[Key, int] = {}
@@ -287,14 +286,13 @@ class HostIndex:
         self.orders.touch([row])
 
     def _note_telling(self, row: int, tells: bool) -> None:
-        change = int(tells) - int(self.knows_tasks[row])
-        self._telling += change
-        self._silent[self._inventory[row]] -= change
+        self._silent[self._inventory[row]] -= int(tells) - int(self.knows_tasks[row])
         self.knows_tasks[row] = tells
 
     def silent_on_tasks(self) -> set[Key]:
         """The inventories with hosts that do not tell their tasks, although others do."""
-        return {inventory for inventory, rows in self._silent.items() if rows and self._telling}
+        any_tells = self._silent.total() < len(self.rows)
+        return {inventory for inventory, rows in self._silent.items() if rows and any_tells}
 
     def _group(self, host: Key, row: int) -> int:
         part = zlib.crc32(host.encode()) % self.parts
