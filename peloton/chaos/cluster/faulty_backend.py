@@ -7,7 +7,6 @@ must not be kinder than a real backend: reports are lost, late, repeated, or nam
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from peloton.chaos.cluster.machines import MACHINE_BACKEND, Machines, machine_re
 from peloton.chaos.cluster.updates import CALM_UPDATES, Updates
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.simulation.daemon import SimulatedDaemon
+from peloton.runtime.simulation.draws import FaultDraws
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Bits, Key, Message
 
@@ -50,7 +50,8 @@ class MachineLink:
         """The backend that hosts know."""
         self.carrier: Callable[[], SimulatedDaemon | None] | None = None
         """Where the machines exist once: the daemon that is subscribed to them."""
-        self.struck: Counter[str] = Counter()
+        self._draws = FaultDraws(world.chance)
+        self.struck = self._draws.struck
         self.foreign: dict[str, None] = {}
         self._last: dict[Key, SimulatedDaemon] = {}  # which daemon gave a machine its last order
         self._wakes: dict[float, None] = {}
@@ -119,9 +120,9 @@ class MachineLink:
 
     def order(self, daemon: SimulatedDaemon, message: Message) -> None:
         """A daemon gives an order, which arrives after a delay or is lost."""
-        if self._strikes("order lost", self.faults.lose_order):
+        if self._draws.strikes("order lost", self.faults.lose_order):
             return
-        after_s = self._upto(self.faults.order_delay_s)
+        after_s = self._draws.up_to(self.faults.order_delay_s)
         self.world.later.at(self.world.now + after_s, lambda: self._arrive(daemon, message))
 
     def _arrive(self, daemon: SimulatedDaemon, message: Message) -> None:
@@ -165,7 +166,7 @@ class MachineLink:
         listed = report.message
         if not isinstance(listed, m.RunsListed):
             return report
-        if not self._strikes("foreign run", self.faults.foreign_run):
+        if not self._draws.strikes("foreign run", self.faults.foreign_run):
             return report
         run = len(self.foreign) + 1
         foreign = f"{FOREIGN_JOB}-0-{run}"
@@ -179,10 +180,11 @@ class MachineLink:
         return machine_report(report.to, falsified)
 
     def _report(self, report: Envelope) -> None:
-        if self._strikes("report lost", self.faults.lose_report):
+        draws, faults = self._draws, self.faults
+        if draws.strikes("report lost", faults.lose_report):
             return
-        for _ in range(2 if self._strikes("report repeated", self.faults.repeat_report) else 1):
-            after_s = self._upto(self.faults.report_delay_s)
+        for _ in range(2 if draws.strikes("report repeated", faults.repeat_report) else 1):
+            after_s = draws.up_to(faults.report_delay_s)
             self.world.later.at(self.world.now + after_s, lambda: self.updates.pass_on(report))
 
     def _deliver(self, report: Envelope) -> None:
@@ -193,15 +195,6 @@ class MachineLink:
         daemon = self._last.get(report.to) if self.carrier is None else self.carrier()
         if daemon is not None and daemon.alive:
             daemon.region.tell((Envelope(report.to, report.message, sender=self.address),))
-
-    def _upto(self, seconds: float) -> float:
-        return self.world.chance.random() * seconds if seconds else 0.0
-
-    def _strikes(self, name: str, share: float) -> bool:
-        if not share or self.world.chance.random() >= share:
-            return False
-        self.struck[name] += 1
-        return True
 
 
 class FaultyBackend:

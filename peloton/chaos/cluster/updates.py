@@ -9,7 +9,7 @@ what it takes away for good is entered into the truth of the machines.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthReported
 from peloton.chaos.cluster.machines import Machines, machine_report
 from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.simulation.draws import FaultDraws
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, Message
 
@@ -55,7 +56,8 @@ class Updates:
         self, world: World, machines: Machines, *, deliver: Callable[[Envelope], None]
     ) -> None:
         self.faults = CALM_UPDATES
-        self.struck: Counter[str] = Counter()
+        self._draws = FaultDraws(world.chance)
+        self.struck = self._draws.struck
         self._world = world
         self._machines = machines
         self._deliver = deliver
@@ -79,21 +81,21 @@ class Updates:
 
     def _update(self, update: Envelope) -> None:
         faults, message = self.faults, update.message
-        if isinstance(message, m.RunsStarted) and self._strikes("reversed", faults.reversed):
+        if isinstance(message, m.RunsStarted) and self._draws.strikes("reversed", faults.reversed):
             (run,) = message.runs
             self._held[run] = update
             self._later(HELD_S_MAX, lambda: self._release(run))
             return
-        after_s = self._upto(faults.late_s)
-        if self._strikes("lost", faults.lost):
+        after_s = self._draws.up_to(faults.late_s)
+        if self._draws.strikes("lost", faults.lost):
             self._later(AGAIN_S, lambda: self._tell_unless_noted(update))
         else:
             self._later(after_s, lambda: self._tell(update))
-        if self._strikes("repeated", faults.repeated):
-            again_s = after_s + self._upto(REPEATED_S_MAX)
+        if self._draws.strikes("repeated", faults.repeated):
+            again_s = after_s + self._draws.up_to(REPEATED_S_MAX)
             self._later(again_s, lambda: self._deliver(update))
         past = self._past.setdefault(update.to, deque(maxlen=PAST_MAX))
-        if past and self._strikes("stale", faults.stale):
+        if past and self._draws.strikes("stale", faults.stale):
             old = past[self._world.chance.randrange(len(past))]
             self._later(after_s, lambda: self._deliver(old))
         past.append(update)
@@ -117,13 +119,13 @@ class Updates:
             self._deliver(update)
 
     def _list(self, report: Envelope) -> None:
-        after_s = self._upto(self.faults.lists_late_s)
+        after_s = self._draws.up_to(self.faults.lists_late_s)
         if after_s:
             self.struck["list late"] += 1
         self._later(after_s, lambda: self._deliver(report))
         old = self._lists.get(report.to)
-        if old is not None and self._strikes("old list", self.faults.lists_old):
-            self._later(after_s + self._upto(AGAIN_S), lambda: self._deliver(old))
+        if old is not None and self._draws.strikes("old list", self.faults.lists_old):
+            self._later(after_s + self._draws.up_to(AGAIN_S), lambda: self._deliver(old))
         self._lists[report.to] = report
 
     # ---- from hosts to machines ----
@@ -132,8 +134,9 @@ class Updates:
         """What arrives of an order at a machine, and reports of what will not be carried out."""
         if isinstance(order, m.StartRuns) and (self.faults.rescinded or self.faults.dropped):
             return self._launched(order)
-        if isinstance(order, m.StopRuns) and self.faults.unheard:
-            left = [run for run in order.runs if not self._strikes("unheard", self.faults.unheard)]
+        share = self.faults.unheard
+        if isinstance(order, m.StopRuns) and share:
+            left = [run for run in order.runs if not self._draws.strikes("unheard", share)]
             host, epoch, grace_s = order.host, order.epoch, order.grace_s
             return m.StopRuns(host, epoch, tuple(left), grace_s, order.notice), []
         return order, []
@@ -144,10 +147,10 @@ class Updates:
         for start in order.runs:
             if start.run in self._machines.started:
                 left.append(start)  # it is known there
-            elif self._strikes("rescinded", self.faults.rescinded):
+            elif self._draws.strikes("rescinded", self.faults.rescinded):
                 end = self._machines.rescind(start.run, order.host, self._world.now)
                 ends.append(end)
-            elif not self._strikes("dropped", self.faults.dropped):
+            elif not self._draws.strikes("dropped", self.faults.dropped):
                 left.append(start)
         reports = [machine_report(order.host, m.RunsEnded(tuple(ends)))] if ends else []
         return m.StartRuns(order.host, order.epoch, tuple(left), order.keeper), reports
@@ -156,15 +159,6 @@ class Updates:
 
     def _later(self, after_s: float, do: Callable[[], None]) -> None:
         self._world.later.at(self._world.now + after_s, do)
-
-    def _upto(self, seconds: float) -> float:
-        return self._world.chance.random() * seconds if seconds else 0.0
-
-    def _strikes(self, name: str, share: float) -> bool:
-        if not share or self._world.chance.random() >= share:
-            return False
-        self.struck[name] += 1
-        return True
 
 
 def _apart(report: Envelope) -> Iterator[Envelope]:

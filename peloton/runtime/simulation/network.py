@@ -15,7 +15,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +22,7 @@ import msgspec
 
 from peloton.runtime.ports import StreamListener
 from peloton.runtime.shells.shell import Shell
+from peloton.runtime.simulation.draws import FaultDraws
 from peloton.runtime.simulation.stepper import Stepper
 
 OVERTAKEN_S = 0.5
@@ -97,10 +97,10 @@ class Network:
 
     def __init__(self, stepper: Stepper, chance: random.Random) -> None:
         self.faults = CALM_NETWORK
-        self.struck: Counter[str] = Counter()
+        self._draws = FaultDraws(chance)
+        self.struck = self._draws.struck
         self.carried = 0
         self._stepper = stepper
-        self._chance = chance
         self._numbers = itertools.count(1)
         self._endpoints: dict[str, Endpoint] = {}
         self._parted: dict[tuple[str, str], None] = {}
@@ -145,7 +145,7 @@ class Network:
         """A stream begins, from the view of the dialler."""
         end = _End(next(self._numbers), endpoint)
         endpoint.ends[end.number] = end
-        if self._strikes("refuse", self.faults.refuse):
+        if self._draws.strikes("refuse", self.faults.refuse):
             self._later(end, lambda: self._closed(end, "refused"))
         else:
             self._later(end, lambda: self._knock(end, address))
@@ -154,20 +154,20 @@ class Network:
     def send(self, end: _End, data: bytes) -> None:
         """Send a frame."""
         faults = self.faults
-        if self._strikes("cut", faults.cut):
+        if self._draws.strikes("cut", faults.cut):
             del end.exchange.ends[end.number]
             self._later(end, lambda: end.exchange.hung(end, "cut"))
             self.hang_up(end, "cut")
             return
-        if self._strikes("drop", faults.drop):
+        if self._draws.strikes("drop", faults.drop):
             return
-        for _ in range(2 if self._strikes("repeat", faults.repeat) else 1):
+        for _ in range(2 if self._draws.strikes("repeat", faults.repeat) else 1):
             self._later(end, lambda: self._frame(end, data))
 
     def hang_up(self, end: _End, text: str) -> None:
         """The other end is notified that the stream is dead, unless `silent` strikes."""
         other = end.other
-        if other is not None and not self._strikes("silent", self.faults.silent):
+        if other is not None and not self._draws.strikes("silent", self.faults.silent):
             self._later(end, lambda: self._closed(other, text))
 
     # ---- what arrives ----
@@ -220,18 +220,12 @@ class Network:
 
     # ---- chance and time ----
 
-    def _strikes(self, fault: str, share: float) -> bool:
-        if not share or self._chance.random() >= share:
-            return False
-        self.struck[fault] += 1
-        return True
-
     def _later(self, end: _End, what: Callable[[], None]) -> None:
         """After all that the end has sent before, unless it is held back."""
         faults, now = self.faults, self._stepper.clock.now_s
-        at_s = now + (self._chance.random() * faults.delay_s if faults.delay_s else 0.0)
-        if self._strikes("overtake", faults.overtake):
-            at_s += self._chance.random() * OVERTAKEN_S
+        at_s = now + self._draws.up_to(faults.delay_s)
+        if self._draws.strikes("overtake", faults.overtake):
+            at_s += self._draws.up_to(OVERTAKEN_S)
         else:
             at_s = end.last_s = max(at_s, end.last_s)
         heapq.heappush(self._under_way, (at_s, next(self._numbers), what))

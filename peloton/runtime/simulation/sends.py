@@ -12,13 +12,13 @@ a message.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Hashable
 
 import msgspec
 
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.simulation.daemon import SimulatedDaemon
+from peloton.runtime.simulation.draws import FaultDraws
 from peloton.runtime.simulation.scheduled import ScheduledShell
 from peloton.runtime.vocabulary import Key, kind_of
 
@@ -45,9 +45,10 @@ class FaultySends:
         self.faults = CALM_SENDS
         self.spared: tuple[str, ...] = ()
         """Kinds whose messages are left alone, both ways."""
-        self.struck: Counter[str] = Counter()
         self._later = later
         self._chance = chance
+        self._draws = FaultDraws(chance)
+        self.struck = self._draws.struck
         self._route_of = route_of  # messages of one sender to one route keep their order
         self._under_way: dict[Hashable, _UnderWay] = {}
         self._delivering = False
@@ -69,9 +70,9 @@ class FaultySends:
             if self._is_spared(envelope, stamp):
                 sent.append(envelope)
                 continue
-            if self._strikes("drop", faults.drop):
+            if self._draws.strikes("drop", faults.drop):
                 continue
-            for _ in range(2 if self._strikes("repeat", faults.repeat) else 1):
+            for _ in range(2 if self._draws.strikes("repeat", faults.repeat) else 1):
                 if not self._is_late(daemon, envelope, stamp=stamp):
                     sent.append(envelope)
         return sent
@@ -95,7 +96,7 @@ class FaultySends:
         assert daemon.process is not None
         source = stamp if stamp is not None else envelope.sender
         route = (daemon.process.name, source, self._route_of(envelope.to))
-        delay_s = self._chance.random() * self.faults.delay_s if self.faults.delay_s else 0.0
+        delay_s = self._draws.up_to(self.faults.delay_s)
         before = self._under_way.get(route)
         if not delay_s and before is None:
             return False
@@ -116,12 +117,6 @@ class FaultySends:
                 self._delivering = False
 
         self._later.at(before.last_s, deliver)
-        return True
-
-    def _strikes(self, fault: str, share: float) -> bool:
-        if not share or self._chance.random() >= share:
-            return False
-        self.struck[fault] += 1
         return True
 
 

@@ -65,6 +65,7 @@ from peloton.runtime.core.statements import (
 from peloton.runtime.ports import ROWS_FORMAT, ClusterRecord, ShardId, Sizes
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
+from peloton.runtime.simulation.draws import FaultDraws
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.quorum_reads import PlainRead, QuorumReads, with_some
 
@@ -143,7 +144,8 @@ class SimulatedStore:
         self.chance = chance
         self.clock = clock
         self.faults = faults
-        self.struck = dict.fromkeys(FAULT_KINDS, 0)
+        self._draws = FaultDraws(chance, faults=FAULT_KINDS)
+        self.struck = self._draws.struck
         self.uses = 0  # calls since which nothing else can have changed a row
         self.registers = MemoryRows()  # only its tables with conditional writes are used
         self.cells = Cells()
@@ -216,7 +218,7 @@ class SimulatedStore:
                 StatementFailed(f"{sender.member} does not reach the store") for _ in statements
             ]
         order = list(range(len(statements)))
-        if len(order) > 1 and self._strikes("reorder_plain", self.faults.reorder_plain):
+        if len(order) > 1 and self._draws.strikes("reorder_plain", self.faults.reorder_plain):
             self.chance.shuffle(order)
         replies: dict[int, StatementReply] = {}
         for at in order:
@@ -230,7 +232,7 @@ class SimulatedStore:
         if faults.power_cut and self.chance.random() < faults.power_cut:
             self.power_cut()
             return StatementFailed("connection closed")
-        if self._strikes("unavailable", faults.unavailable):
+        if self._draws.strikes("unavailable", faults.unavailable):
             return StatementFailed("unavailable")
         if isinstance(statement, ConditionalWrite):
             reply = self._conditional(statement)
@@ -238,7 +240,7 @@ class SimulatedStore:
             reply = self._plain(statement, self._stamp_us(sender))
         else:
             reply = self._read(statement, sender.level)
-        if not isinstance(reply, StatementFailed) and self._strikes(
+        if not isinstance(reply, StatementFailed) and self._draws.strikes(
             "lose_reply", faults.lose_reply
         ):
             return StatementFailed("timeout, though it was done")
@@ -247,8 +249,8 @@ class SimulatedStore:
     def _conditional(self, statement: ConditionalWrite) -> StatementReply:
         behind = self._met(statement)
         turns_over = isinstance(statement, Bump | Free)
-        late = turns_over and self._strikes("hold_turnover", self.faults.hold_turnover)
-        if late or self._strikes("hold", self.faults.hold):
+        late = turns_over and self._draws.strikes("hold_turnover", self.faults.hold_turnover)
+        if late or self._draws.strikes("hold", self.faults.hold):
             self._keep(statement, 0)
             reply: StatementReply = StatementFailed("timeout, before it was begun")
         else:
@@ -260,7 +262,7 @@ class SimulatedStore:
     def _met(self, statement: ConditionalWrite) -> Late | None:
         """A retry meets its original, which is applied now, or returned to be applied after it."""
         held = [late for late in self._late if late.statement == statement]
-        if not held or not self._strikes("either_order", self.faults.either_order):
+        if not held or not self._draws.strikes("either_order", self.faults.either_order):
             return None
         self._late.remove(held[0])
         if self.chance.random() < 0.5:
@@ -307,12 +309,12 @@ class SimulatedStore:
         return statement
 
     def _plain(self, statement: PlainWrite, stamp_us: int) -> StatementReply:
-        if self._strikes("reorder_plain", self.faults.reorder_plain):
+        if self._draws.strikes("reorder_plain", self.faults.reorder_plain):
             self._keep(statement, stamp_us)
             return StatementFailed("timeout, on its way")
         if isinstance(statement, (DeleteSegment, DeleteBucket)):
             for cell in list(self.cells.at(partition(statement)).values()):
-                if self._strikes("plain_after_delete", self.faults.plain_after_delete):
+                if self._draws.strikes("plain_after_delete", self.faults.plain_after_delete):
                     self._keep(InsertRow(statement.shard, cell.row), cell.stamp_us)
         self.cells.write(statement, stamp_us)
         return WriteStored()
@@ -323,7 +325,7 @@ class SimulatedStore:
         if not isinstance(statement, ReadRegister):
             return RowsFound(tuple(self.reads.rows(self._shown(statement), statement)))
         old = self._old(statement.shard, level)
-        if old and self._strikes("stale_read", self.faults.stale_read):
+        if old and self._draws.strikes("stale_read", self.faults.stale_read):
             return RowsFound((self.chance.choice(old),))
         self._complete(statement.shard, reading=True)
         return self.registers.run([statement])[0]
@@ -332,7 +334,7 @@ class SimulatedStore:
         """The cells as this read meets them."""
         share = self.faults.flicker
         late = [each for each in self._late if isinstance(each.statement, PlainWrite)]
-        some = [each for each in late if share and self._strikes("flicker", share)]
+        some = [each for each in late if self._draws.strikes("flicker", share)]
         return with_some(self.cells, some, where=partition(statement)) if some else self.cells
 
     def _old(self, shard: ShardId, level: Level) -> list[RegisterRow]:
@@ -366,11 +368,6 @@ class SimulatedStore:
         """
         now_s = self.clock.now() + sender.off * self.faults.skew_s
         return int(now_s * 1_000_000) + self._received
-
-    def _strikes(self, kind: str, strength: float) -> bool:
-        struck = strength > 0 and self.chance.random() < strength
-        self.struck[kind] += struck
-        return struck
 
 
 class MemberRows:
