@@ -42,12 +42,13 @@ def test_it_runs_on_every_host_leaves_one_that_drains_and_joins_a_new_one(tmp_pa
         assert "until it comes up" in why and "NEVER" not in why
         cluster.cli("host", "maintenance", "complete", first)
         c.wait_for(lambda: hosts_of(cluster, job) == names, "the host to have it again")
-        assert len(said.read_text().split()) == 4
+        c.wait_for(lambda: len(said.read_text().split()) == 4, "4 runs to have said it")
         assert cluster.stop() == 0
         cluster.options = ("--hosts", "4")
         cluster.start()
         c.wait_for(lambda: len({*hosts_of(cluster, job)}) == 4, "the new host to have one")
-        assert len(said.read_text().split()) == 5, "the others went on"
+        # Five, as the others went on. A run says it a moment after it has begun.
+        c.wait_for(lambda: len(said.read_text().split()) == 5, "5 runs to have said it")
         cluster.cli("job", "stop", job)
         c.wait_for(lambda: not hosts_of(cluster, job), "all to end")
         plan = cluster.cli("plan", "job", str(spec), pool, check=False)

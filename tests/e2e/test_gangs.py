@@ -26,7 +26,8 @@ def test_gangs_run_together_one_after_the_other_over_a_death(tmp_path: Path) -> 
     with c.running(tmp_path, "--host-cpus", "4") as cluster:
         with cluster.client() as client:
             c.pool(client)
-            first = create(client, 8, "sleep 6")
+            go = tmp_path / "go"
+            first = create(client, 8, c.until_there(go))
             c.wait_for(lambda: running(client, first) == 8, "the first gang")
             second = create(client, 5, "sleep 1")
             third = create(client, 40, "sleep 1")
@@ -34,6 +35,8 @@ def test_gangs_run_together_one_after_the_other_over_a_death(tmp_path: Path) -> 
         cluster.kill()
         cluster.start()
         with cluster.client() as client:
+            assert (running(client, first), running(client, second)) == (8, 0)
+            go.touch()
             assert c.ended(client, first) == ("SUCCEEDED", {"SUCCEEDED": 8})
             assert c.ended(client, second) == ("SUCCEEDED", {"SUCCEEDED": 5})
             assert "a gang of 40: requested 40 cpu" in str(client.ops.why(third))

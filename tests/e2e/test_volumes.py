@@ -30,6 +30,8 @@ def test_a_volume_outlives_runs_and_daemons(tmp_path: Path) -> None:
         refused = cluster.cli("volume", "delete", f"{job}-0", check=False)
         assert refused.returncode != 0 and "stop it first" in refused.stderr
         cluster.cli("job", "stop", job)
+        with cluster.client() as client:
+            assert c.ended(client, job)[0] == "KILLED"
         cluster.cli("volume", "delete", f"{job}-0")
         c.wait_for(lambda: runs(tmp_path) == 0, "the directory to be gone")
         assert "No volume was found" in cluster.cli("volume", "list", job).stdout

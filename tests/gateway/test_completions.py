@@ -76,6 +76,14 @@ def until(holds: Callable[[], object]) -> None:
         threading.Event().wait(0.005)
 
 
+def until_still(sent: list[int]) -> None:
+    """Until nothing more is written: the window of the stream is full."""
+    reached = -1
+    while sent[0] != reached:
+        reached = sent[0]
+        threading.Event().wait(0.3)
+
+
 def test_a_call_with_its_metadata_its_deadline_and_its_answer(served: Served) -> None:
     asked = served.unary.future(
         b"question", timeout=30, metadata=[("who", "ann"), ("x-bin", b"\0")]
@@ -139,7 +147,8 @@ def test_the_client_leaves_and_nothing_that_follows_matters(served: Served) -> N
 
 def test_a_deadline_that_passes_cancels(served: Served) -> None:
     left = threading.Event()
-    asked = served.unary.future(b"x", timeout=0.2)
+    grpc.channel_ready_future(served.channel).result(WAIT_S_MAX)  # connecting takes none of it
+    asked = served.unary.future(b"x", timeout=2.0)
     call = served.next()
     call.on_cancel = left.set
     with pytest.raises(grpc.RpcError) as caught:
@@ -198,10 +207,7 @@ def test_a_slow_reader_holds_up_nobody_else(served: Served) -> None:
             call.write(bytes(50_000), more)
 
     more(True)
-    reached = -1
-    while sent[0] != reached:  # until the window of the stream is full
-        reached = sent[0]
-        threading.Event().wait(0.3)
+    until_still(sent)
     asked = served.unary.future(b"quick", timeout=WAIT_S_MAX)
     served.next().end(message=b"answer")
     assert asked.result() == b"answer"
@@ -213,13 +219,15 @@ def test_an_ended_call_whose_client_does_not_read_can_be_cancelled(served: Serve
     slow = served.stream(iter(()))
     call = served.next()
     assert got(lambda then: call.write(b"1", then))
+    sent = [0]
 
     def more(well: bool) -> None:
+        sent[0] += 1
         if well:
             call.write(bytes(50_000), more)
 
     more(True)
-    threading.Event().wait(0.5)  # the window of the stream is full
+    until_still(sent)
     call.end(8, "slow")
     assert served.server.open_calls == 1
     call.cancel(8, "slow")
@@ -438,6 +446,7 @@ def test_messages_beyond_the_bytes_in_flight_are_refused(served: Served) -> None
 
 
 PACE = IntakePace(lane=1, lane_s=0.4, read_s_max=WAIT_S_MAX)
+PATIENT = IntakePace(lane=1, lane_s=WAIT_S_MAX, read_s_max=WAIT_S_MAX)
 
 
 class Reading:
@@ -481,6 +490,7 @@ def reading(request: pytest.FixtureRequest) -> Iterator[Reading]:
     made.close()
 
 
+@pytest.mark.parametrize("reading", [PATIENT], indirect=True, ids=["patient"])
 def test_small_requests_pass_though_slow_ones_take_all_the_room(reading: Reading) -> None:
     slow = [reading.hold() for _ in range(4)]
     assert reading.intake.bytes_counted == 400_000, "there is room for four"

@@ -95,7 +95,8 @@ def test_what_runs_goes_on_and_a_stop_is_kept(deployment: Deployment, admin: Adm
 
 
 def test_who_ends_is_not_begun_anew(deployment: Deployment, admin: Admin) -> None:
-    job = service(deployment, 0.4)
+    # For so long both are seen to run: half a minute goes by before they run again.
+    job = service(deployment, 4.0)
     admin.lock()
     deployment.until(lambda: states(deployment, job).get("RUNNING", 0) == 0)
     before = states(deployment, job)

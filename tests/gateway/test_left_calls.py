@@ -62,7 +62,7 @@ def test_no_thread_waits_for_what_nobody_waits_for(
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             get = job_pb2_grpc.JobManagerStub(channel).Get
-            timeout_s = 3.0 if leave == "deadline" else None
+            timeout_s = 10.0 if leave == "deadline" else None
             calls = [get.future(SENT, timeout=timeout_s) for _ in range(THREADS_MAX)]
             for _ in calls:
                 assert cluster.came.acquire(timeout=WAIT_S_MAX)

@@ -79,7 +79,7 @@ def test_nothing_comes_and_that_is_said_after_the_timeout(
         (field,) = answer.ListFields()
         assert field[0].name == "error", "and no task"
     # A deadline of the caller before the timeout: the answer still arrives.
-    getattr(tasks, call)(kind(limit=1, timeout=2**32 - 1), timeout=2.0)
+    getattr(tasks, call)(kind(limit=1, timeout=2**32 - 1), timeout=6.0)
     deployment.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
     deployment.ended(job)
 
