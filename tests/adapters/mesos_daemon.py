@@ -84,6 +84,18 @@ def operated(mesos: Mesos, kind: str, body: dict[str, Any] | None = None) -> Any
     return json.loads(text)[kind.lower()] if text else None
 
 
+def completed_tasks(mesos: Mesos, job: str) -> list[dict[str, Any]]:
+    """Tasks of a job that are over for the master: once their last update was acknowledged, which
+    takes a moment longer than it takes a client to know of it."""
+
+    def found() -> list[dict[str, Any]]:
+        tasks = operated(mesos, "GET_TASKS").get("completed_tasks", ())
+        return [task for task in tasks if job in task["name"]]
+
+    until(found)
+    return found()
+
+
 def job_file(folder: Path, command: str, **more: Any) -> str:
     """The file of a job that runs this; `more` are further fields of its spec."""
     config: dict[str, Any] = {

@@ -73,6 +73,7 @@ from peloton.runtime.ports import (
     Work,
 )
 from tests.servers import cassandra, keyspaces
+from tests.servers.patient import PatientRows
 from tests.servers.process import free_ports
 
 SHARD = ShardId("a", 0)
@@ -99,6 +100,11 @@ def server() -> Iterator[Connected]:
 def journal() -> FencedRows:
     """A new process with a session of its own."""
     return FencedRows(CassandraRows.open(keyspaces.settings()), process=uuid.uuid4().bytes)
+
+
+def patient_journal() -> FencedRows:
+    """The same, where every statement has to succeed in the end."""
+    return FencedRows(PatientRows.open(keyspaces.settings()), process=uuid.uuid4().bytes)
 
 
 # ---- session ---------------------------------------------------------------------------------
@@ -231,7 +237,7 @@ def test_of_two_that_claim_and_write_all_the_time_no_acknowledged_frame_is_lost(
     for thread in threads:
         thread.join()
     assert len(set(epochs)) == len(epochs) > DUEL_CLAIMS
-    heir = journal()
+    heir = patient_journal()
     assert isinstance(heir.claim(SHARD, "heir"), Claimed)
     list(heir.read_checkpoint(SHARD))
     frames = {frame.position: frame.body for frame in heir.read_tail(SHARD)}
@@ -250,7 +256,7 @@ def state_of(key: str, position: int = 1) -> EndedRow:
 
 def test_final_states_of_one_bucket_are_one_write_and_each_is_found() -> None:
     keyspaces.empty()
-    shard, owner = ShardId("g", 0), journal()
+    shard, owner = ShardId("g", 0), patient_journal()
     owner.bootstrap({"g": 1})
     claimed = owner.claim(shard, "me")
     assert isinstance(claimed, Claimed)

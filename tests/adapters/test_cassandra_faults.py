@@ -97,6 +97,12 @@ def settled(owner: FencedRows, shard: ShardId = SHARD) -> Answer:
     return answer
 
 
+def committed(owner: FencedRows, work: Work) -> Answer:
+    """The answer to a commit, once there is one."""
+    (answer,) = owner.commit([work])
+    return settled(owner, work.shard) if isinstance(answer, Unclear) else answer
+
+
 def tail(owner: FencedRows, shard: ShardId = SHARD) -> list[bytes]:
     list(owner.read_checkpoint(shard))
     return [frame.body for frame in owner.read_tail(shard)]
@@ -114,8 +120,8 @@ def test_a_write_that_meets_a_paused_server_is_in_doubt_and_then_done_once(
     assert isinstance(owner.settle([SHARD])[0], Unclear)
     server.go_on()
     assert settled(owner) == Committed()
-    (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(next_position + 1, b"after"))])
-    assert answer == Committed()
+    after = Frame(next_position + 1, b"after")
+    assert committed(owner, Work(SHARD, claimed.epoch, after)) == Committed()
     heir = journal(server)
     assert claim(heir).last_position == next_position + 1
     assert tail(heir)[-2:] == [b"frozen", b"after"]
@@ -208,7 +214,7 @@ def test_a_round_of_which_one_shard_is_fenced_leaves_no_frame(
         shard = SHARDS[0]
         claimed = claim(owner, shard)
         next_one = Frame(claimed.last_position + 1, b"anew")
-        assert owner.commit([Work(shard, claimed.epoch, next_one)]) == [Committed()]
+        assert committed(owner, Work(shard, claimed.epoch, next_one)) == Committed()
     owner.close()
     thief.close()
 
@@ -241,6 +247,7 @@ def test_a_killed_server_comes_back_with_all_that_was_acknowledged(server: Cassa
             else:
                 assert isinstance(answer, Unclear)
                 doubted.append(shard)
+    killer.set()  # if a server that stood still raised the doubt before
     thread.join()
     server.restart()
     for shard in doubted:

@@ -108,7 +108,8 @@ def test_a_daemon_with_another_keeper_folder_neither_loses_a_run_nor_starts_it_a
     with deployment(one) as clients:
         job = clients.create(clients.request(instances=2, defaultConfig=marking_until(go)))
         clients.until(lambda: clients.job(job).runtime.state == job_pb2.RUNNING)
-        clients.until(lambda: (fleet.folder / "go.ran").read_text() == "\n\n")
+        ran = fleet.folder / "go.ran"
+        clients.until(lambda: ran.exists() and ran.read_text() == "\n\n")
     wrong = fleet.start("two", keeper="elsewhere/keeper")
     fleet.stop(one)
     down = until(lambda: [text for text in [why_down(wrong)] if "another keeper" in text])[0]

@@ -54,7 +54,7 @@ def hosts(mesos: Mesos) -> Iterator[MesosHosts]:
 
 def executors(mesos: Mesos) -> list[str]:
     """The ids of the executors of agent 1 that live, as it says."""
-    state = ask(mesos.agents[0].port, "/state") or {"frameworks": []}
+    state: Any = until(lambda: ask(mesos.agents[0].port, "/state"), "the agent said nothing")
     return [one["id"] for each in state["frameworks"] for one in each["executors"]]
 
 

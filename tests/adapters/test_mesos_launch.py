@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.adapters.mesos_daemon import job_file, on_mesos, operated, said
+from tests.adapters.mesos_daemon import completed_tasks, job_file, on_mesos, said
 from tests.adapters.test_daemon_wiring import until
 from tests.cli.terminal import typed
 from tests.conftest import ROOT
@@ -43,9 +43,8 @@ class Served(NamedTuple):
         task = {"container": container, "restartpolicy": {"maxfailures": 0}, "labels": labels}
         job = self.created("true", task=task)
         assert "FAILED" in typed("job", "wait", job).out
-        tasks = operated(self.mesos, "GET_TASKS")["completed_tasks"]
-        found = [task for task in tasks if job in task["name"]]
-        assert found and all(task["container"] == container for task in found)
+        found = completed_tasks(self.mesos, job)
+        assert all(task["container"] == container for task in found)
         assert all(labels[0] in task["labels"]["labels"] for task in found)
 
 

@@ -114,7 +114,7 @@ def test_a_launch_that_is_never_answered(
     rig: ScriptedMesosRig, monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
     rig.backend.close()
-    monkeypatch.setattr(driver, "HTTP_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(driver, "HTTP_TIMEOUT_S", 2.0)
     rig.reconnect()
     rig.next_report(m.BackendUp)
     rig.master.reply("ACCEPT", Reply(0))

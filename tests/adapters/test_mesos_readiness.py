@@ -94,7 +94,7 @@ def test_a_task_outlives_a_check_that_a_signal_ends_or_that_takes_too_long(
     """The file says what the check does."""
     file = tmp_path / "does"
     file.write_text("true")
-    check = HealthCheck(readiness=replace(SOON, command=f". {file}", timeout_s=2.0))
+    check = HealthCheck(readiness=replace(SOON, command=f". {file}", timeout_s=8.0))
     with MesosHosts(framework(mesos.address)) as hosts:
         (name,) = hosts.start(hosts.host(), order("exec sleep 600", check=check))
         hosts.wait(lambda: is_now(hosts, READY))

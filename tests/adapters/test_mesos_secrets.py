@@ -22,7 +22,7 @@ import pytest
 from peloton.actors.host.messages import RunEnd, SecretRef, StartRun
 from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, End
 from peloton.backends.secrets_first import NOT_ENABLED
-from tests.adapters.mesos_daemon import job_file, on_mesos, operated, said
+from tests.adapters.mesos_daemon import completed_tasks, job_file, on_mesos, said
 from tests.adapters.mesos_jobs import running
 from tests.adapters.test_daemon_wiring import until
 from tests.adapters.test_mesos_executor import executor_processes
@@ -165,9 +165,7 @@ def test_a_task_has_its_secrets_and_nobody_else(served: Served, kind: str) -> No
     assert not held_secrets().keys() & {one, two}
     shown = said("job", "get", job)
     assert "token" in shown and not canaries.found_in(shown.encode())
-    assert any(
-        job in task["name"] for task in operated(served.mesos, "GET_TASKS")["completed_tasks"]
-    )
+    assert completed_tasks(served.mesos, job)
 
 
 def test_a_daemon_without_a_key_takes_no_secrets(

@@ -106,9 +106,10 @@ def test_a_process_that_stood_still_past_its_session_is_never_sure_meanwhile(ben
     assert max(until) <= vanished_s
     late = [float(for_s) for at_s, for_s in samples if float(at_s) > vanished_s]
     assert late and max(late) <= 0
-    assert [line.split()[1] for line in said if "session" in line] == [
-        "CONNECTED", "SUSPENDED", "LOST",
-    ]  # fmt: skip
+    states = [line.split()[1] for line in said if "session" in line]
+    # A server that stood still may have suspended it before, and it was connected again.
+    assert states[-3:] == ["CONNECTED", "SUSPENDED", "LOST"]
+    assert LOST.name not in states[:-1]
     assert LOST not in a.states()
 
 
@@ -146,7 +147,7 @@ def test_it_is_counted_from_when_a_request_was_sent_not_from_its_answer(bench: B
 
 def test_a_lost_session_dials_no_more_however_late_it_is_noticed(bench: Bench):
     proxy = Door(zookeeper.shared().port)
-    client = bench.client(proxy.address)
+    client = bench.client(proxy.address, session_s=10.0)  # no cut but the one that is meant
     states: list[SessionState] = []
 
     def told(news: object) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.core.statements import (
@@ -37,6 +36,7 @@ from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.simulation.store import SimulatedStore
 from tests.servers import keyspaces
+from tests.servers.patient import PatientRows, executed
 
 GROUPS = {"a": 2, "b": 1}
 SHARD = ShardId("a", 0)
@@ -270,7 +270,7 @@ class CassandraRig(JournalRig):
         self.connected = keyspaces.empty()
 
     def _make(self, process: bytes) -> Journal:
-        return FencedRows(CassandraRows(self.connected), process=process)
+        return FencedRows(PatientRows(self.connected), process=process)
 
     def tamper(self, shard: ShardId, position: int) -> None:
         for row in self._frames(shard, position):
@@ -299,7 +299,7 @@ class CassandraRig(JournalRig):
         return [row for row in rows if row[1:4] == (*shard, position)]
 
     def _behind(self, statement: str, *values: object) -> list[tuple]:
-        return list(self.connected.session.execute(statement, values or None))
+        return executed(self.connected, statement, values or None)
 
 
 RIGS = ("memory", "rows", "simulated", "sqlite")

@@ -110,7 +110,8 @@ class Simulated:
 class Real:
     """A real ZooKeeper, each client behind a proxy of its own."""
 
-    session_s = 4.0  # whoever is kept from the processor for a second or two must not lose his
+    session_s = 8.0
+    """A connection on which nothing comes for a third of it is cut, also of a busy machine."""
     _clusters = itertools.count(1)
 
     def __init__(self) -> None:

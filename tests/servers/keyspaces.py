@@ -13,6 +13,7 @@ import functools
 from peloton.runtime.adapters import cassandra_schema, cassandra_session
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, Connected
 from tests.servers import cassandra
+from tests.servers.patient import executed
 
 KEYSPACE = "tests"
 REPLICATION = {cassandra.Cassandra.data_centre: 1}
@@ -47,8 +48,8 @@ def empty() -> Connected:
         where = " AND ".join(f"{column} = %s" for column in key)
         # A guarded row has a key of its own, the others go by whole partitions.
         condition, each = (" IF EXISTS", "") if table in GUARDED else ("", "DISTINCT ")
-        for row in connected.session.execute(f"SELECT {each}{', '.join(key)} FROM {table}"):
-            connected.session.execute(f"DELETE FROM {table} WHERE {where}{condition}", row)
+        for row in executed(connected, f"SELECT {each}{', '.join(key)} FROM {table}"):
+            executed(connected, f"DELETE FROM {table} WHERE {where}{condition}", row)
     return connected
 
 

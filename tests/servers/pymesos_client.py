@@ -31,8 +31,11 @@ class Client:
         )  # fmt: skip
         self._seen: queue.Queue[tuple[str, Any] | None] = queue.Queue()
         self._said: list[str] = []
-        for target in (self._read, self._listen):
-            threading.Thread(target=target, daemon=True).start()
+        self._readers = [
+            threading.Thread(target=target, daemon=True) for target in (self._read, self._listen)
+        ]
+        for reader in self._readers:
+            reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -62,6 +65,8 @@ class Client:
     def wait_end(self) -> str:
         """What it said on stderr, once it has ended by itself."""
         self.process.wait(WAIT_S)
+        for reader in self._readers:  # to the end of its file
+            reader.join(WAIT_S)
         return "".join(self._said)
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from peloton.backends.process_runs import KeeperSettings, ProcessRuns
 from tests.backends.keeper.bench_groups import remove_groups
 
 DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
+AT_REST_READINGS = 5
 HOST = "host-1"
 
 
@@ -117,6 +118,18 @@ def held_by(pid: int) -> list[str]:
     return found
 
 
+def held_at_rest(pid: int) -> list[str]:
+    """The same, sorted, while nothing is opened or closed."""
+    readings = [sorted(held_by(pid))]
+
+    def same_again() -> bool:
+        readings.append(sorted(held_by(pid)))
+        return readings[-AT_REST_READINGS:] == [readings[-1]] * AT_REST_READINGS
+
+    until(same_again, "its descriptors to stay the same")
+    return readings[-1]
+
+
 def removed(folder: Path) -> bool:
     """Whether it is gone with all it holds: a keeper may just be writing there."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -204,5 +217,6 @@ class _Procs:
     marked = staticmethod(marked)
     until = staticmethod(until)
     held_by = staticmethod(held_by)
+    held_at_rest = staticmethod(held_at_rest)
     removed = staticmethod(removed)
     HOST = HOST

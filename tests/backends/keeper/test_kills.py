@@ -28,6 +28,8 @@ REPOSITORY = Path(__file__).parents[3]
 FINISH_DEADLINE_S = 120.0
 # A keeper killed later than this after a task was done must have known its end.
 REAPED_WITHIN_S = 0.3
+LATE_KILLS = 20
+"""Of so many kills one may come while the machine stands still."""
 PACE_S_MIN = 0.5
 SEED = int(os.environ.get("PELOTON_KILL_SEED", "1"))
 
@@ -41,6 +43,8 @@ class Field:
         self.epoch = 0
         self.daemon: subprocess.Popen[bytes] | None = None
         self.keeper_kills: list[float] = []
+        self.late_kills: set[float] = set()
+        """Those that took an exit status along which the keeper should have known by then."""
         self.daemon_kills = 0
 
     def keep_daemon(self) -> subprocess.Popen[bytes]:
@@ -58,6 +62,11 @@ class Field:
         daemon.kill()
         daemon.wait()
         self.daemon_kills += 1
+
+    def had(self, kills: int) -> bool:
+        """Whether there were so many, and enough of each: there is not always a keeper to kill."""
+        daemons, keepers = self.daemon_kills, len(self.keeper_kills)
+        return daemons + keepers >= kills and daemons > kills / 4 and keepers > kills / 5
 
     def kill_keeper(self) -> bool:
         """Between two keepers there is none to kill."""
@@ -85,7 +94,7 @@ def storm(field: Field, chance: random.Random, *, pace_s: float, kills: int) -> 
     """A moment is some bytes of ledger away, or some milliseconds, whichever comes first: so
     kills hit starts of daemons and keepers as well as full work."""
     pause = threading.Event()
-    while field.daemon_kills + len(field.keeper_kills) < kills:
+    while not field.had(kills):
         field.keep_daemon()
         goal = field.size() + chance.choice([1, 60, 300, 1500])
         until = time.monotonic() + chance.uniform(0, pace_s)
@@ -141,10 +150,12 @@ def test_kills_at_any_moment(field, folder, procs, kills):
     assert marks.keys() - launched.keys() == set(), "never asked for"
     for number, line in ended.items():
         judge(number, line, field=field, launched_at=launched[number], marks=marks)
+    # A machine or disk that stood still makes many runs late, and one kill. Of a keeper that is
+    # slow to reap, nearly all kills would be.
+    assert len(field.late_kills) <= max(1, len(field.keeper_kills) // LATE_KILLS), field.late_kills
     procs.until(lambda: not procs.marked(folder), "nothing is left running")
     assert outcomes["SUCCEEDED"] and outcomes["FAILED"] and outcomes["KILLED"]
-    assert len(launched) > kills and field.daemon_kills > kills / 4
-    assert len(field.keeper_kills) > kills / 5
+    assert len(launched) > kills
 
 
 def judge(number: int, line: dict[str, Any], *, field: Field, launched_at: float, marks) -> None:
@@ -155,8 +166,10 @@ def judge(number: int, line: dict[str, Any], *, field: Field, launched_at: float
         assert reason in ("keeper died, exit status unknown", "run id used before"), line
         with contextlib.suppress(FileNotFoundError):
             done_at = (field.folder.parent / "done" / str(number)).stat().st_mtime
-        until = min(line["over"], done_at + REAPED_WITHIN_S)
-        assert any(launched_at <= at <= until for at in field.keeper_kills), line
+        kills = [at for at in field.keeper_kills if launched_at <= at <= line["over"]]
+        assert kills, line
+        if min(kills) > done_at + REAPED_WITHIN_S:
+            field.late_kills.add(min(kills))
         return
     assert marks[number] == 1, line
     if number % 5 == 0:

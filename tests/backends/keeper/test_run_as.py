@@ -101,7 +101,7 @@ def test_it_inherits_no_descriptor_and_leaves_none(daemon: Any, open_folder: Pat
     daemon.launch("first", "true", user="nobody")
     daemon.end("first")
     pid = procs.keeper_pid(open_folder)
-    before = sorted(procs.held_by(pid))
+    before = procs.held_at_rest(pid)
     daemon.launch("r-0-1", "ls /proc/self/fd | wc -l", user="nobody")
     for number in range(20):
         daemon.launch(f"bad-{number}", "/no/such/program", shell=False, user="nobody")

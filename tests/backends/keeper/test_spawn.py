@@ -91,7 +91,7 @@ def test_a_spawn_changes_nothing_in_the_keeper(daemon, folder, procs):
     daemon.launch("first-0-1", "true")
     daemon.end("first-0-1")
     pid = procs.keeper_pid(folder)
-    before = sorted(procs.held_by(pid))
+    before = procs.held_at_rest(pid)
     assert umask_of(pid) == "0077"
     for number in range(40):
         daemon.launch(f"good-{number}-1", "true")
