@@ -90,9 +90,9 @@ class EmbeddedStore(SimulatedStore):
         if before and member in self._cut:
             self.struck["cut"] += 1
             self._fail("disk I/O error")
-        if before and self._strikes("unavailable", self.faults.unavailable):
+        if before and self._draws.strikes("unavailable", self.faults.unavailable):
             self._fail("database is locked")
-        if not before and self._strikes("lose_reply", self.faults.lose_reply):
+        if not before and self._draws.strikes("lose_reply", self.faults.lose_reply):
             self._fail("disk I/O error, though it was done")
         if before and call.name not in READS:
             self._unsynced.setdefault(call.shard, _copy(self.disk.shards[call.shard]))
