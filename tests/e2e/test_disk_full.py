@@ -19,7 +19,7 @@ from tests.e2e.health import figures, ready
 SIZE = "40m"
 FULL_S = 22.0
 """Longer than shards wait for an unclear commit: they have given up by then."""
-BACK_S_MAX = 20.0
+BACK_S_MAX = 10.0
 
 
 @contextlib.contextmanager
