@@ -92,8 +92,8 @@ def completed_tasks(mesos: Mesos, job: str) -> list[dict[str, Any]]:
         tasks = operated(mesos, "GET_TASKS").get("completed_tasks", ())
         return [task for task in tasks if job in task["name"]]
 
-    until(found)
-    return found()
+    tasks: list[dict[str, Any]] = until(found)
+    return tasks
 
 
 def job_file(folder: Path, command: str, **more: Any) -> str:

@@ -18,6 +18,7 @@ import grpc
 from peloton.api.v0.task import task_pb2
 from tests.adapters.test_daemon_servers import Cluster, patiently
 from tests.cli.terminal import typed
+from tests.descriptors import held_by
 from tests.e2e.cluster import until_there
 from tests.gateway.fleet_fixture import Deployment, default_config, named
 from tests.servers import mesos_home
@@ -181,10 +182,6 @@ def subscriber(mesos: Mesos, processes: dict[str, Any]) -> str:
         if words[2].rpartition(":")[2] == port and words[3] == "01":
             inodes.add(f"socket:[{words[9]}]")
     for name, process in processes.items():
-        for file in Path(f"/proc/{process.pid}/fd").iterdir():
-            try:
-                if str(file.readlink()) in inodes:
-                    return name
-            except OSError:  # it was closed meanwhile
-                continue
+        if inodes & {*held_by(process.pid)}:
+            return name
     raise AssertionError(json.dumps(subscribed(mesos)))

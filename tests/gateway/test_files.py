@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
@@ -27,6 +26,7 @@ from peloton.runtime.far_files import NoFile
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Query, key
 from peloton.settings.config import Address
+from tests.descriptors import held_by
 from tests.gateway.fleet_fixture import Deployment
 
 
@@ -101,16 +101,8 @@ def test_what_is_seen(runs: Path) -> None:
     for path in NOT_SEEN:
         with pytest.raises(NoFile), boxes.open(path):
             pass
-    assert not open_below(runs), "all are closed again"
-
-
-def open_below(folder: Path) -> list[str]:
-    """What of a folder this process has open. Others open and close descriptors all the time."""
-    found = []
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            found.append(os.readlink(link))
-    return [target for target in found if target.startswith(f"{folder}")]
+    # Not their number: other threads of this process open and close descriptors all the time.
+    assert not [target for target in held_by(os.getpid()) if target.startswith(f"{runs}")]
 
 
 def test_a_name_that_is_not_utf8_hides_no_other_file(folder: Path) -> None:

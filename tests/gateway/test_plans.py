@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,17 @@ def states(deployment: t.Deployment, folder: Path) -> Any:
     return copied.pools, copied.lots, written
 
 
+def unchanged(deployment: t.Deployment, folder: Path, ask: Callable[[], Any]) -> Any:
+    """What is answered while nothing was written: a shard may still finish what was before."""
+
+    def once() -> Any:
+        before = states(deployment, folder)
+        found = ask()
+        return found if states(deployment, folder) == before else None
+
+    return deployment.until(once)
+
+
 def stop(deployment: t.Deployment, job_id: str) -> None:
     deployment.tasks.Stop(task.StopRequest(jobId=t.named(job_id)))
     deployment.ended(job_id)
@@ -113,14 +124,11 @@ def test_nothing_is_changed(deployment: t.Deployment, folder: Path) -> None:
     deployment.until(lambda: count(deployment, job_id, "PENDING") == 2)
     change = wire.PlanPoolRequest(pool_id=pool, config=t.pool_config("still", cpu=4.0))
 
-    def unchanged() -> Any:
-        """The plan, if nothing was written meanwhile: a shard may still finish what was before."""
-        before = states(deployment, folder)
+    def ask() -> Any:
         planned(deployment, job_of(deployment, pool, 7))
-        plan = deployment.plans.PlanPool(change)
-        return plan if states(deployment, folder) == before else None
+        return deployment.plans.PlanPool(change)
 
-    plan = deployment.until(unchanged)
+    plan = unchanged(deployment, folder, ask)
     assert [(one.pool, one.job, one.instances) for one in plan.admitted] == [("/still", job_id, 2)]
     stop(deployment, job_id)
 
@@ -285,14 +293,8 @@ def test_a_pool_is_explained_as_it_is(deployment: t.Deployment, folder: Path) ->
     request = job_of(deployment, pool, 5)
     job_id = deployment.jobs.Create(request).jobId.value
     deployment.until(lambda: count(deployment, job_id, "RUNNING") == 2)
-
-    def unchanged() -> Any:
-        """What is said, if nothing was written meanwhile: a shard may still finish what it does."""
-        before = states(deployment, folder)
-        said = deployment.plans.ExplainPool(wire.ExplainPoolRequest(path="/explained"))
-        return said if states(deployment, folder) == before else None
-
-    found = deployment.until(unchanged)
+    asked = wire.ExplainPoolRequest(path="/explained")
+    found = unchanged(deployment, folder, lambda: deployment.plans.ExplainPool(asked))
     assert found.pool.path == "/explained" and found.above.path == "/"
     cpu = next(each for each in found.steps if each.kind == "cpu")
     (held,) = (kind for kind in found.pool.kinds if kind.kind == "cpu")

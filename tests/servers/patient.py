@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from peloton.runtime.adapters import cassandra_session
@@ -26,11 +26,10 @@ class PatientRows(CassandraRows):
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         replies = super().run(statements)
-        until_s, pause = time.monotonic() + PATIENCE_S, threading.Event()
+        pauses = _pauses()
         while failed := [n for n, one in enumerate(replies) if isinstance(one, StatementFailed)]:
-            if time.monotonic() >= until_s:
+            if not next(pauses, False):
                 break
-            pause.wait(AGAIN_S)
             again = super().run([statements[number] for number in failed])
             for number, reply in zip(failed, again, strict=True):
                 replies[number] = reply
@@ -39,11 +38,18 @@ class PatientRows(CassandraRows):
 
 def executed(connected: Connected, statement: str, values: Any = None) -> list[tuple[Any, ...]]:
     """The rows of a statement that may be carried out more than once."""
-    until_s, pause = time.monotonic() + PATIENCE_S, threading.Event()
+    pauses = _pauses()
     while True:
         try:
             return list(connected.session.execute(statement, values))
         except cassandra_session.FAILURES:
-            if time.monotonic() >= until_s:
+            if not next(pauses, False):
                 raise
-            pause.wait(AGAIN_S)
+
+
+def _pauses() -> Iterator[bool]:
+    """One after the other, until it took too long in all."""
+    until_s, pause = time.monotonic() + PATIENCE_S, threading.Event()
+    while time.monotonic() < until_s:
+        pause.wait(AGAIN_S)
+        yield True

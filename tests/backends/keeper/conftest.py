@@ -21,6 +21,7 @@ import pytest
 from peloton.backends.keeper_messages import KeeperRunEnded, KeeperRunsListed, RunReport, RunRequest
 from peloton.backends.process_runs import KeeperSettings, ProcessRuns
 from tests.backends.keeper.bench_groups import remove_groups
+from tests.descriptors import held_by
 
 DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
 AT_REST_READINGS = 5
@@ -109,17 +110,8 @@ def marked(folder: Path) -> list[int]:
     return found
 
 
-def held_by(pid: int) -> list[str]:
-    """What its descriptors lead to; a keeper opens and closes some all the time."""
-    found = []
-    for path in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            found.append(os.readlink(path))
-    return found
-
-
 def held_at_rest(pid: int) -> list[str]:
-    """The same, sorted, while nothing is opened or closed."""
+    """What its descriptors lead to, sorted; a keeper opens and closes some all the time."""
     readings = [sorted(held_by(pid))]
 
     def same_again() -> bool:
