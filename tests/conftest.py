@@ -38,19 +38,26 @@ BY_FILE = ("tests/e2e/", "tests/gateway/")
 LONG = ("tests/worlds/", "tests/model/", "tests/e2e/", "tests/backends/")
 
 
+pytest_plugins = ["tests.suite_times"]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
+    parser.addoption("--nightly", action="store_true", help="run those marked nightly as well")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.nodeid.startswith(LONG))
-    if config.getoption("--slow"):
-        return
-    skip = pytest.mark.skip(reason="slow: run with --slow")
-    for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(skip)
+    out = {mark for mark in ("slow", "nightly") if not config.getoption(f"--{mark}")}
+    left_out = [item for item in items if not out.isdisjoint(item.keywords)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if out.isdisjoint(item.keywords)]
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str:
+    out = [f"--{mark}" for mark in ("slow", "nightly") if not config.getoption(f"--{mark}")]
+    return f"marked tests are left out without {' '.join(out)}" if out else ""
 
 
 def pytest_collection_finish() -> None:

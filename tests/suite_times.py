@@ -1,0 +1,50 @@
+"""A pytest plug-in: what each suite took, beside its budget, before the summary.
+
+A suite is a folder of `tests/`. Seconds are those of the workers, which overlap; the budget is for
+two quiet cores. It must not decide anything: a busy machine is no failure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+BUDGETS_S: dict[str, float] = {}
+"""Seconds of both workers, for the suite without --slow."""
+BEGUN_S = time.monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--budget", type=float, default=0.0, metavar="S",
+        help="what this run should take on two quiet cores; printed, never asserted",
+    )  # fmt: skip
+
+
+def suite_of(nodeid: str) -> str:
+    """The folder below tests/, or the module that stands there alone."""
+    return nodeid.removeprefix("tests/").partition("/")[0].partition("::")[0]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    seconds: defaultdict[str, float] = defaultdict(float)
+    tests: defaultdict[str, set[str]] = defaultdict(set)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if not isinstance(report, pytest.TestReport):
+                continue
+            suite = suite_of(report.nodeid)
+            seconds[suite] += report.duration
+            if not report.skipped:
+                tests[suite].add(report.nodeid)
+    write = terminalreporter.write_line
+    terminalreporter.section("suites: tests, seconds of the workers, budget on two quiet cores")
+    for suite in sorted(seconds, key=lambda name: -seconds[name]):
+        budget = f"{BUDGETS_S[suite]:8.0f}" if suite in BUDGETS_S else " " * 8
+        write(f"{suite:14} {len(tests[suite]):6} {seconds[suite]:8.1f} {budget}".rstrip())
+    asked = config.getoption("--budget")
+    budget = f" of {asked:.0f} on two quiet cores" if asked else ""
+    write(f"wall clock: {time.monotonic() - BEGUN_S:.0f} s{budget}")
