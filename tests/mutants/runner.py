@@ -1,8 +1,10 @@
 """Plants the faults of the lists beside this module, one at a time, and runs what must notice them.
 
-Turns each entry of `*.toml` into a verdict: killed by its tests, survived, or does not apply. A
-fault is planted in a copy of the tree, never in the tree itself, so several run at a time and an
-interrupted run leaves nothing behind but results, from which the next one continues.
+Turns each entry of `*.toml` into a verdict: killed by its tests, survived, does not apply, or gone
+with the line that it changed. Must not judge a line that is gone: whoever wrote the new one decides
+whether a promise still hangs on it. A fault is planted in a copy of the tree, never in the tree
+itself, so several run at a time and an interrupted run leaves nothing behind but results, from
+which the next one continues.
 
 An entry has a `name`, the `file`, the text `old` that occurs there exactly once, the text `new`
 that replaces it, the promise that it `breaks`, and in `killed_by` the tests (ids of pytest, or
@@ -33,9 +35,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / ".mutants" / "results.jsonl"
 TIME_LIMIT_S = 120.0
-KILLED, SURVIVED, BROKEN_KILLER, NOT_APPLICABLE = (
-    "killed", "survived", "killer does not run", "does not apply"
+KILLED, SURVIVED, BROKEN_KILLER, NOT_APPLICABLE, GONE = (
+    "killed", "survived", "killer does not run", "does not apply", "gone: drop the entry"
 )  # fmt: skip
+WELL = (KILLED, GONE)
 STORMS = re.compile(r"storms (\d+)-(\d+)")
 NEAREST = {
     "peloton/actors/": ("tests/actors",),
@@ -52,6 +55,8 @@ NEAREST = {
 # Bytecode that is not written cannot be taken for that of another fault.
 BRIEF = {"PELOTON_TEST_DEADLINE_S": "15", "PYTHONDONTWRITEBYTECODE": "1"}
 PASSED_STATUS, NOTICED_STATUSES = 0, (1, 2)
+LEFT_OUT = (".git", ".venv", ".*_cache", ".hypothesis", ".mutants", ".nightly")
+"""Of the copies."""
 
 
 class Mutant(NamedTuple):
@@ -64,19 +69,19 @@ class Mutant(NamedTuple):
     breaks: str
     killed_by: tuple[str, ...]
 
-    def problem(self, root: Path = ROOT) -> str:
-        """Why it cannot be planted; empty if it can."""
+    def problem(self, root: Path = ROOT) -> tuple[str, str] | None:
+        """The verdict on what cannot be planted, and the reason; none if it can."""
         path = root / self.file
-        if not path.is_file():
-            return f"{self.file} is gone"
-        text = path.read_text(encoding="utf-8")
-        if text.count(self.old) != 1:
-            return f"its old text occurs {text.count(self.old)} times in {self.file}"
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if self.old not in text:
+            return GONE, f"its old text is no longer in {self.file}"
+        if (count := text.count(self.old)) != 1:
+            return NOT_APPLICABLE, f"its old text occurs {count} times in {self.file}"
         try:
             compile(text.replace(self.old, self.new), self.file, "exec")
         except SyntaxError as error:
-            return f"the changed {self.file} does not compile: {error}"
-        return ""
+            return NOT_APPLICABLE, f"the changed {self.file} does not compile: {error}"
+        return None
 
 
 class Verdict(NamedTuple):
@@ -98,6 +103,26 @@ def mutants(folder: Path = Path(__file__).parent) -> list[Mutant]:
     return found
 
 
+def defined(killer: str, root: Path = ROOT) -> bool:
+    """Whether the test is there; its parameters are known to a collection only."""
+    if STORMS.fullmatch(killer):
+        return True
+    file, *names = killer.partition("[")[0].split("::")
+    path = root / file
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return bool(names) and all(f"def {name}(" in text or f"class {name}" in text for name in names)
+
+
+def missing_killers(chosen: Sequence[Mutant]) -> list[str]:
+    """A line for each test that an entry names and that is not there."""
+    return [
+        f"{one.name}: there is no {killer}: name the test that shows it now"
+        for one in chosen
+        for killer in one.killed_by
+        if not defined(killer)
+    ]
+
+
 def nearest(file: str) -> tuple[str, ...]:
     """The folders of tests next to a file."""
     return next(tests for start, tests in NEAREST.items() if file.startswith(start))
@@ -106,12 +131,9 @@ def nearest(file: str) -> tuple[str, ...]:
 class Tree:
     """A copy of the repository in which one mutant at a time is planted."""
 
-    def __init__(self, folder: Path) -> None:
-        self.root = folder
-        shutil.copytree(
-            ROOT, folder, symlinks=True,
-            ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", ".mutants"),
-        )  # fmt: skip
+    def __init__(self, folder: Path, source: Path = ROOT) -> None:
+        self.root, self._source = folder, source
+        shutil.copytree(source, folder, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
         (folder / ".venv").symlink_to(ROOT / ".venv")
         self._stamp = 1_000_000_000
 
@@ -125,7 +147,7 @@ class Tree:
 
     def restore(self, mutant: Mutant) -> None:
         """The file as it is in the repository."""
-        shutil.copy2(ROOT / mutant.file, self.root / mutant.file)
+        shutil.copy2(self._source / mutant.file, self.root / mutant.file)
 
     def run(self, killers: Sequence[str], limit_s: float) -> tuple[str, str]:
         """A verdict on the tree as it is, and the test that failed first."""
@@ -163,8 +185,8 @@ def commands(killers: Sequence[str]) -> Iterator[list[str]]:
     tests = [one for one in killers if not STORMS.fullmatch(one)]
     if tests:
         flags = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider"]
-        if any("::" in one for one in tests):  # named tests run, slow or not
-            flags.append("--slow")
+        if any("::" in one for one in tests):  # named tests run, whatever their marks
+            flags += ["--slow", "--nightly"]
         yield ["-m", "pytest", *flags, *tests]
     for one in killers:
         if seeds := STORMS.fullmatch(one):
@@ -214,16 +236,19 @@ class Run:
         self._trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
 
     def killers(self, mutant: Mutant) -> tuple[str, ...]:
-        """What has to notice it."""
+        """What has to notice it, as far as it is there."""
         if self._settings.tests:
             return tuple(self._settings.tests)
-        return nearest(mutant.file) if self._settings.all_tests else mutant.killed_by
+        there = tuple(filter(defined, mutant.killed_by))
+        return nearest(mutant.file) if self._settings.all_tests else there
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Plant it and run its tests, or take what an earlier run has found."""
         if problem := mutant.problem():
-            return Verdict(mutant.name, NOT_APPLICABLE, problem)
+            return Verdict(mutant.name, *problem)
         killers = self.killers(mutant)
+        if not killers:
+            return Verdict(mutant.name, BROKEN_KILLER, "no test that it names is there")
         known = None if self._settings.again else self._results.find(mutant, killers)
         if known is not None:
             return known
@@ -255,7 +280,9 @@ class Run:
     def healthy(self, chosen: Sequence[Mutant]) -> str:
         """Which test fails without any fault: what it kills would mean nothing."""
         known = [self._results.find(one, self.killers(one)) is not None for one in chosen]
-        left = [one for one, old in zip(chosen, known, strict=True) if not old]
+        left = [
+            one for one, old in zip(chosen, known, strict=True) if not old and not one.problem()
+        ]
         killers = [*dict.fromkeys(k for one in left for k in self.killers(one))]
         if not killers or self._settings.all_tests or self._settings.tests:
             return ""
@@ -288,12 +315,14 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code is 1 if any fault survives or cannot be planted, 2 if there is none such."""
+    """The exit code: 1 if a fault survives or an entry names no test, 2 if there is none such."""
     settings = options(arguments)
     chosen = [one for one in mutants() if settings.select in f"{one.file} {one.name}"]
     if not chosen:
         print(f"no mutant has {settings.select!r} in its name or file", file=sys.stderr)
         return 2
+    missing = missing_killers(chosen)
+    print(*missing, sep="\n", end="\n" if missing else "", file=sys.stderr)
     if settings.list:
         for one in chosen:
             print(one.name, f"{one.file}: {one.breaks}", *one.killed_by, sep="\n    ")
@@ -303,9 +332,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(trouble, file=sys.stderr)
         return 1
     found = run.all(chosen)
-    killed = sum(one.verdict == KILLED for one in found)
-    print(f"{killed} of {len(found)} killed")
-    return 0 if killed == len(found) else 1
+    print(summary(found))
+    return 1 if missing or any(one.verdict not in WELL for one in found) else 0
+
+
+def summary(found: Sequence[Verdict]) -> str:
+    """The names of all that need a hand, by verdict, and in the last line the counts."""
+    names: dict[str, list[str]] = {}
+    for one in found:
+        names.setdefault(one.verdict, []).append(one.name)
+    killed = len(names.pop(KILLED, ()))
+    lists = [line for verdict, of in names.items() for line in (f"{verdict}:", *indented(of))]
+    counts = [f"{len(of)} {verdict}" for verdict, of in names.items()]
+    return "\n".join((*lists, ", ".join((f"{killed} of {len(found)} killed", *counts))))
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    """Below a heading."""
+    return [f"    {line}" for line in lines]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The lists of planted faults stay true to the source, and what they name still notices.
+"""The runner of planted faults plants, judges and tidies up, shown in a tree of three small files.
 
-All of them are run by `script/mutants`; here only a few are, because each takes a process.
+Must not judge the entries of the lists: `script/mutants` does, every night.
 """
 
 from __future__ import annotations
@@ -13,116 +13,132 @@ import pytest
 from tests.mutants import runner
 from tests.mutants.runner import (
     BROKEN_KILLER,
+    GONE,
     KILLED,
-    ROOT,
-    STORMS,
+    NOT_APPLICABLE,
     SURVIVED,
     Mutant,
     Tree,
+    Verdict,
     mutants,
 )
 
-COUNT_MIN = 120
 LIMIT_S = 120.0
-ALL = mutants()
-QUICK = (
-    "rounds: a doubt is forgotten",
-    "keeper: a host's epoch is not synced",
-)  # fmt: skip
+MUTANT = Mutant(
+    name="small: it grows",
+    file="small.py",
+    old="return 1",
+    new="return 2",
+    breaks="It is one.",
+    killed_by=("test_small.py::test_it_is_one",),
+)
+OPTIONS = """
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true")
+    parser.addoption("--nightly", action="store_true")
+"""
 
 
-def test_each_fault_can_be_planted() -> None:
-    assert [f"{one.name}: {why}" for one in ALL if (why := one.problem())] == []
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "small.py").write_text("def one():\n    return 1\n")
+    (folder / "test_small.py").write_text(
+        "import small\n\n\ndef test_it_is_one():\n    assert small.one() == 1\n"
+    )
+    (folder / "conftest.py").write_text(OPTIONS)
+    return folder
 
 
-def test_each_fault_has_a_name_of_its_own_and_says_what_it_breaks() -> None:
-    assert len(ALL) >= COUNT_MIN
-    assert [name for name, count in Counter(one.name for one in ALL).items() if count > 1] == []
-    assert [one.name for one in ALL if not one.breaks.endswith((".", ")"))] == []
-    assert [one.name for one in ALL if one.old == one.new] == []
+@pytest.fixture
+def tree(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take most of the time
+    return Tree(tmp_path / "copy", source)
 
 
-def defined(killer: str) -> bool:
-    """Whether the test is there; its parameters are known to a collection only."""
-    if STORMS.fullmatch(killer):
-        return True
-    file, *names = killer.partition("[")[0].split("::")
-    path = ROOT / file
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return bool(names) and all(f"def {name}(" in text or f"class {name}" in text for name in names)
+def test_a_planted_fault_is_killed_by_its_test(tree: Tree) -> None:
+    tree.plant(MUTANT)
+    assert tree.run(MUTANT.killed_by, LIMIT_S) == (KILLED, MUTANT.killed_by[0])
 
 
-def test_whatever_is_to_kill_it_is_there() -> None:
-    assert [one.name for one in ALL if not one.killed_by] == []
-    missing = [killer for one in ALL for killer in one.killed_by if not defined(killer)]
-    assert missing == []
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
-    return Tree(tmp_path_factory.mktemp("mutants") / "copy")
-
-
-def verdict_of(tree: Tree, mutant: Mutant) -> tuple[str, str]:
-    tree.plant(mutant)
-    try:
-        return tree.run(mutant.killed_by, LIMIT_S)
-    finally:
-        tree.restore(mutant)
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_a_planted_fault_is_killed_by_its_tests(tree: Tree, name: str) -> None:
-    (mutant,) = (one for one in ALL if one.name == name)
-    verdict, by = verdict_of(tree, mutant)
-    assert (verdict, by.partition("[")[0]) == (KILLED, mutant.killed_by[0].partition("[")[0])
-
-
-def test_what_changes_nothing_survives(tree: Tree) -> None:
-    """The copy runs the same tests well, so a fault was what they failed by."""
-    (mutant,) = (one for one in ALL if one.name == QUICK[0])
-    harmless = mutant._replace(new=f"        pass\n{mutant.old}")
-    assert verdict_of(tree, harmless) == (SURVIVED, "")
+def test_what_changes_nothing_survives_and_what_is_restored_does(tree: Tree, source: Path) -> None:
+    before = (source / "small.py").read_bytes()
+    tree.plant(MUTANT)
+    assert (tree.root / "small.py").read_text() == "def one():\n    return 2\n"
+    tree.restore(MUTANT)
+    assert (source / "small.py").read_bytes() == before == (tree.root / "small.py").read_bytes()
+    tree.plant(MUTANT._replace(new="return 1 * 1"))
+    assert tree.run(MUTANT.killed_by, LIMIT_S) == (SURVIVED, "")
 
 
 def test_a_test_that_is_not_there_kills_nothing(tree: Tree) -> None:
-    killer = "tests/core/test_rounds.py::test_that_is_not_there"
-    verdict, why = tree.run([killer], LIMIT_S)
+    verdict, why = tree.run(["test_small.py::test_that_is_not_there"], LIMIT_S)
     assert verdict == BROKEN_KILLER and "test_that_is_not_there" in why
 
 
-def test_the_tree_itself_is_left_alone(tree: Tree, tmp_path: Path) -> None:
-    mutant = ALL[0]._replace(file="setup.py", old="from", new="form")
-    before = (ROOT / "setup.py").read_bytes()
-    tree.plant(mutant)
-    assert (tree.root / "setup.py").read_bytes() != before
-    tree.restore(mutant)
-    assert (ROOT / "setup.py").read_bytes() == before == (tree.root / "setup.py").read_bytes()
+@pytest.mark.parametrize(
+    ("changed", "verdict", "why"),
+    [
+        ({"file": "nothing.py"}, GONE, "no longer in nothing.py"),
+        ({"old": "no such text"}, GONE, "no longer in small.py"),
+        ({"old": "n"}, NOT_APPLICABLE, "times in small.py"),
+        ({"new": "return ("}, NOT_APPLICABLE, "does not compile"),
+    ],
+)
+def test_what_cannot_be_planted_says_why(
+    source: Path, changed: dict[str, str], verdict: str, why: str
+) -> None:
+    found = MUTANT._replace(**changed).problem(source)
+    assert found is not None and found[0] == verdict and why in found[1]
+
+
+def test_what_can_be_planted_has_no_problem(source: Path) -> None:
+    assert MUTANT.problem(source) is None
 
 
 @pytest.mark.parametrize(
-    ("changed", "why"),
+    ("killer", "there"),
     [
-        ({"file": "peloton/nothing.py"}, "peloton/nothing.py is gone"),
-        ({"old": "no such text"}, "its old text occurs 0 times in setup.py"),
-        ({"old": "#"}, "times in setup.py"),
-        ({"old": "import runpy", "new": "import ("}, "does not compile"),
+        ("test_small.py::test_it_is_one[case]", True),
+        ("storms 1-3", True),
+        ("test_small.py::test_it_is_two", False),
+        ("test_large.py::test_it_is_one", False),
+        ("test_small.py", False),
     ],
 )
-def test_what_cannot_be_planted_says_why(changed: dict[str, str], why: str) -> None:
-    mutant = ALL[0]._replace(**{"file": "setup.py", **changed})
-    assert why in mutant.problem()
+def test_a_killer_that_is_not_there_is_known_before_it_runs(
+    source: Path, killer: str, there: bool
+) -> None:
+    assert runner.defined(killer, source) is there
+
+
+def test_the_summary_lists_what_needs_a_hand_and_ends_with_the_counts() -> None:
+    found = [Verdict("a", KILLED, "test"), Verdict("b", GONE, "why"), Verdict("c", SURVIVED)]
+    assert runner.summary(found).splitlines() == [
+        "gone: drop the entry:",
+        "    b",
+        "survived:",
+        "    c",
+        "1 of 3 killed, 1 gone: drop the entry, 1 survived",
+    ]
 
 
 def test_a_verdict_is_kept_until_something_near_changes(tmp_path: Path) -> None:
-    mutant = ALL[0]
     results = runner.Results(tmp_path / "results")
-    verdict = runner.Verdict(mutant.name, KILLED, "a test", 1.0)
-    results.note(mutant, mutant.killed_by, verdict=verdict)
+    verdict = Verdict(MUTANT.name, KILLED, "a test", 1.0)
+    results.note(MUTANT, MUTANT.killed_by, verdict=verdict)
     again = runner.Results(tmp_path / "results")
-    assert again.find(mutant, mutant.killed_by) == verdict
-    assert again.find(mutant._replace(new="other"), mutant.killed_by) is None
-    assert again.find(mutant, ("tests/core",)) is None
+    assert again.find(MUTANT, MUTANT.killed_by) == verdict
+    assert again.find(MUTANT._replace(new="other"), MUTANT.killed_by) is None
+    assert again.find(MUTANT, ("tests/core",)) is None
+
+
+def test_the_lists_can_be_read_and_each_name_is_given_once() -> None:
+    every = mutants()
+    assert every
+    assert [name for name, count in Counter(one.name for one in every).items() if count > 1] == []
+    assert [one.name for one in every if not one.killed_by or one.old == one.new] == []
 
 
 def test_a_selection_of_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
