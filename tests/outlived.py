@@ -83,13 +83,27 @@ def run(command: Sequence[str]) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    pids: list[int] = []
+    early: list[int] = []
+    """Signals that came before the process was known."""
+
+    def pass_on(number: int, _: object) -> None:
+        if not pids:
+            early.append(number)
+        for pid in pids:  # `Popen.send_signal` would also wait for it, as only the loop below may
+            os.kill(pid, number)
+
+    signal.signal(signal.SIGTERM, pass_on)
     process = subprocess.Popen(command)
+    pids.append(process.pid)
+    for number in early:
+        os.kill(process.pid, number)
     # A terminal interrupts the whole group, and pytest decides what becomes of that.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == process.pid:
+            pids.clear()
             return os.waitstatus_to_exitcode(status)
 
 
@@ -104,10 +118,10 @@ def left_behind(within_s: float = LEAVE_TIMEOUT_S) -> list[Leftover]:
         time.sleep(LOOK_AGAIN_S)
 
 
-def main(command: Sequence[str]) -> int:
+def main(command: Sequence[str], *, within_s: float = LEAVE_TIMEOUT_S) -> int:
     """The exit code of the command, or 1 if only its processes are wrong."""
     code = run(command)
-    found = left_behind()
+    found = left_behind(within_s)
     for one in found:
         os.kill(one.pid, signal.SIGKILL)
     if found:

@@ -87,7 +87,8 @@ def homes(module: Module) -> Iterator[str]:
             stranger = under(name, package) and not module.path.startswith(folders)
             if stranger and (node.lineno, package) not in seen:
                 seen.add((node.lineno, package))
-                yield module.at(node, f"imports {package}, which lives in {', '.join(folders)}")
+                words = f"imports {package}, which lives in {', '.join(folders)}"
+                yield module.at(node, f"{words}: ask a module there for what you need of it")
 
 
 def kind_of(path: str) -> str | None:
@@ -116,7 +117,8 @@ def kinds(module: Module) -> Iterator[str]:
         if mine is not None and allowed(mine, name):
             continue
         seen.add(node.lineno)
-        yield module.at(node, f"reads {name}; of another kind only messages.py may be read")
+        words = f"reads {name}: of another kind only messages.py may be read, so send a message"
+        yield module.at(node, words)
 
 
 def allowed(mine: str, name: str) -> bool:

@@ -23,7 +23,8 @@ ENDS = ("os._exit", "os.abort")
 MOCKS = ("unittest.mock", "mock", "pytest_mock", "flexmock", "mockito", "freezegun", "time_machine")
 # A test that plants a fault to see whether it is found says so in its name, and may.
 PATCHES = ("setattr", "setitem", "delattr", "delitem")
-MAY_SLEEP = ("tests/shells/", "tests/e2e/", "tests/backends/")
+PATCHERS = ("monkeypatch", "mocker")
+MAY_SLEEP = ("tests/shells/", "tests/e2e/", "tests/backends/", "tests/outlived.py")
 # Nouns that have a unit. A name that ends in one of them leaves the reader to guess it.
 MEASURES = (
     "timeout delay interval period grace backoff ttl duration elapsed latency lifetime "
@@ -41,11 +42,11 @@ def catch_all(module: Module) -> Iterator[str]:
         if isinstance(node, ast.Try) and not ends_here(node.finalbody):
             for handler in node.handlers:
                 if catches_all(handler) and not travels(handler):
-                    words = "catches every failure outside shells and supervision"
+                    words = "catches every failure: name those that are expected (only shells may)"
                     yield module.at(handler, words)
         suppresses = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress")
         if suppresses and any(ast.unparse(arg) in ALL_FAILURES for arg in node.args):
-            yield module.at(node, "suppresses every failure")
+            yield module.at(node, "suppresses every failure: name those that are expected")
 
 
 def catches_all(handler: ast.ExceptHandler) -> bool:
@@ -66,33 +67,36 @@ def ends_here(steps: list[ast.stmt]) -> bool:
 
 
 def mocks(module: Module) -> Iterator[str]:
+    if not any(word in module.source for word in (*MOCKS, *PATCHERS)):  # parsing takes longer
+        return
     for node, name in imports(module):
         if under(name, *MOCKS):
-            yield module.at(node, f"imports {name}; write a fake that passes the port's contract")
+            yield module.at(node, f"imports {name}: write a fake that passes the port's contract")
     for function, _ in module.functions():
         for node in ast.walk(function):
             if patches(node) and "planted" not in function.name:
-                yield module.at(node, f"patches: {ast.unparse(node)}")
+                words = f"patches the code under test ({ast.unparse(node)})"
+                yield module.at(node, f"{words}: give it what differs as an argument or a limit")
 
 
 def patches(node: ast.AST) -> bool:
     """Whether a test bends the code under test; to shrink a limit (`X_MAX`) is no bending."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
-    if ast.unparse(node.func.value) not in ("monkeypatch", "mocker"):
+    if ast.unparse(node.func.value) not in PATCHERS:
         return False
     names = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     return node.func.attr in PATCHES and not any(name.isupper() for name in names)
 
 
 def sleeping(module: Module) -> Iterator[str]:
-    if module.path.startswith(MAY_SLEEP):
+    if module.path.startswith(MAY_SLEEP) or "sleep" not in module.source:
         return
     for node in module.walk():
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
             if name == "sleep" or name.endswith(".sleep"):
-                yield module.at(node, f"sleeps ({name}); drive a clock instead")
+                yield module.at(node, f"sleeps ({name}): drive a clock, or wait for a condition")
 
 
 def number(annotation: ast.expr | None) -> bool:
@@ -129,4 +133,5 @@ def units(module: Module) -> Iterator[str]:
     vectors = {field for node in module.walk() for field in vector_fields(node)}
     for node, name in named_numbers(module):
         if unitless(name) and node not in vectors:
-            yield module.at(node, f"{name} has no unit: {name}_s, {name}_ms, {name}_mb, ...")
+            words = f"{name} has no unit: call it {name}_s, {name}_ms, {name}_mb, ..."
+            yield module.at(node, words)

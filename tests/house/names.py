@@ -41,7 +41,7 @@ def repeated_types(modules: Iterable[Module]) -> Iterator[str]:
         for name, is_type in definitions(module):
             if is_type and not name.startswith("_"):
                 found[name].append(module.path)
-    yield from _told(found)
+    yield from _told(found, "rename all but one")
 
 
 def ambiguous_imports(modules: Iterable[Module]) -> Iterator[str]:
@@ -60,10 +60,11 @@ def ambiguous_imports(modules: Iterable[Module]) -> Iterator[str]:
                 for alias in node.names:
                     if alias.asname is None and path in defined[alias.name]:
                         found[alias.name].add(path)
-    yield from _told({name: sorted(found[name]) for name in found if name not in OF_EVERY_KIND})
+    bare = {name: sorted(found[name]) for name in found if name not in OF_EVERY_KIND}
+    yield from _told(bare, "rename one, or import its module and not the bare name")
 
 
-def _told(found: Mapping[str, list[str]]) -> Iterator[str]:
+def _told(found: Mapping[str, list[str]], remedy: str) -> Iterator[str]:
     for name, paths in sorted(found.items()):
         if len(paths) > 1:
-            yield f"{name} is defined in {', '.join(paths)}"
+            yield f"{name} is defined in {', '.join(paths)}: {remedy}"

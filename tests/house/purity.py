@@ -39,7 +39,8 @@ def banned_imports(module: Module) -> Iterator[str]:
         line = (node.lineno, name.partition(".")[0])
         if module.pure and under(name, *BANNED_IMPORTS) and line not in seen:
             seen.add(line)
-            yield module.at(node, f"imports {name} in a pure module")
+            words = f"imports {name} in a pure module: take what it gives as an argument"
+            yield module.at(node, words)
 
 
 def banned_calls(module: Module) -> Iterator[str]:
@@ -55,13 +56,14 @@ def banned_calls(module: Module) -> Iterator[str]:
         if not isinstance(node, ast.Call) or node in allowed:
             continue
         if isinstance(node.func, ast.Name) and node.func.id in BANNED_CALLS:
-            yield module.at(node, f"calls {node.func.id}() in a pure module")
+            words = f"calls {node.func.id}() in a pure module: take its result as an argument"
+            yield module.at(node, words)
         if isinstance(node.func, ast.Attribute) and node.func.attr in BANNED_ATTRIBUTES:
             owner = ast.unparse(node.func.value).rpartition(".")[2]
             if owner in CLOCKS:
-                yield module.at(node, f"reads a clock: {ast.unparse(node.func)}")
+                yield module.at(node, f"reads a clock ({ast.unparse(node.func)}): take `now`")
         if "np.random" in ast.unparse(node.func) or "numpy.random" in ast.unparse(node.func):
-            yield module.at(node, "draws a number in a pure module")
+            yield module.at(node, "draws a number in a pure module: take it as an argument")
 
 
 def unordered_type(annotation: ast.expr | None) -> bool:
@@ -172,7 +174,7 @@ class Orders:
             for node, free in with_freedom(scope):
                 for iterated in iterated_by(node):
                     if not free and self.unordered(iterated, known):
-                        words = f"iterates {ast.unparse(iterated)}, which has no order; sort it"
+                        words = f"iterates {ast.unparse(iterated)}, which has no order: sort it"
                         yield self.module.at(node, words)
 
 

@@ -37,21 +37,25 @@ BORDER = re.compile(r"\b(must|never|no|not|nothing|nobody|none|neither|nor|only|
 
 def module_length(module: Module) -> Iterator[str]:
     lines = module.source.count("\n")
-    if lines > (WHOLE_LINES_MAX if module.path in WHOLE else MODULE_LINES_MAX):
-        yield f"{module.path} has {lines} lines"
+    limit = WHOLE_LINES_MAX if module.path in WHOLE else MODULE_LINES_MAX
+    if lines > limit:
+        words = "find the missing noun and move it out"
+        yield f"{module.path} has {lines} lines, {limit} at most: {words}"
 
 
 def line_width(module: Module) -> Iterator[str]:
     for number, line in enumerate(module.source.splitlines(), 1):
         if len(line) > LINE_COLUMNS_MAX:
-            yield f"{module.path}:{number} has {len(line)} columns"
+            words = f"{len(line)} columns, {LINE_COLUMNS_MAX} at most: break the line"
+            yield f"{module.path}:{number}: {words}"
 
 
 def function_length(module: Module) -> Iterator[str]:
     for function, _ in module.functions():
         lines = (function.end_lineno or function.lineno) - function.lineno + 1
         if lines > FUNCTION_LINES_MAX:
-            yield module.at(function, f"{function.name} has {lines} lines")
+            words = f"{function.name} has {lines} lines, {FUNCTION_LINES_MAX} at most"
+            yield module.at(function, f"{words}: move a step of it into a function of its own")
 
 
 def framework_calls_it(function: Function) -> bool:
@@ -71,18 +75,21 @@ def parameters(module: Module) -> Iterator[str]:
         rest = [function.args.vararg, function.args.kwarg]
         count = len(plain) + len(function.args.kwonlyargs) + sum(1 for a in rest if a)
         if count > PARAMETERS_MAX:
-            yield module.at(function, f"{function.name} has {count} parameters")
+            words = f"{function.name} has {count} parameters, {PARAMETERS_MAX} at most"
+            yield module.at(function, f"{words}: make one value of those that go together")
         table = len(plain) == POSITIONAL_MAX + 1 and plain[-1].arg in NOW
         if len(plain) > POSITIONAL_MAX and not table:
-            yield module.at(function, f"{function.name} takes {len(plain)} by position")
+            words = f"{function.name} takes {len(plain)} by position, {POSITIONAL_MAX} at most"
+            yield module.at(function, f"{words}: put * before {plain[POSITIONAL_MAX].arg}")
 
 
 def docstring(module: Module) -> Iterator[str]:
     text = ast.get_docstring(module.tree)
     if not text:
-        yield f"{module.path} does not say what it is"
+        yield f"{module.path}:1: no docstring: say in a sentence what the module is for"
         return
     if not text.splitlines()[0].rstrip().endswith((".", ":", "?")):
-        yield f"{module.path}: the first line of the docstring is no whole sentence"
+        words = "the first line of the docstring is no whole sentence: end it with a full stop"
+        yield f"{module.path}:1: {words}"
     if not module.path.endswith(("__init__.py", "__main__.py")) and not BORDER.search(text):
-        yield f"{module.path} does not say what it must not do"
+        yield f"{module.path}:1: the docstring draws no border: say what the module must not do"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house import floors
-from tests.house.tree import Rule, complaints, judge, read
+from tests.house.tree import Rule, complaints, hold, judge, read
 
 BAD: list[tuple[Rule, str, str]] = [
     (floors.kinds, "job/decide.py", "from peloton.actors.task.state import Task"),
@@ -35,8 +35,7 @@ GOOD: list[tuple[Rule, str, str]] = [
 
 @pytest.mark.parametrize("rule", [floors.kinds, floors.homes], ids=lambda rule: rule.__name__)
 def test_the_package_keeps(rule: Rule) -> None:
-    found = complaints(rule, read("peloton"))
-    assert not found, "\n" + "\n".join(found)
+    hold(complaints(rule, read("peloton")))
 
 
 @pytest.mark.parametrize(("rule", "file", "source"), BAD)

@@ -6,13 +6,15 @@ import ast
 import subprocess
 from pathlib import Path
 
-from tests.house.tree import read
+from tests.house.tree import hold, read
 
 
 def test_the_page_shows_the_tables_as_they_are(root: Path) -> None:
     drawn = subprocess.run([root / "script" / "goals"], capture_output=True, text=True, check=True)
     page = (root / "docs" / "goals.md").read_text()
-    assert drawn.stdout.strip() in page, "run script/goals --write"
+    assert drawn.stdout.strip() in page, (
+        "docs/goals.md differs from the tables of the code: run script/goals --write"
+    )
 
 
 def test_every_table_of_an_actor_is_drawn(root: Path) -> None:
@@ -28,5 +30,8 @@ def test_every_table_of_an_actor_is_drawn(root: Path) -> None:
         if name.endswith("TABLE")
     ]
     assert len(found) >= 9
-    for module_name, name in found:
-        assert f'("{module_name}", "{name}"' in script, f"script/goals: {module_name}.{name}"
+    hold(
+        f"script/goals does not draw {module_name}.{name}: add it to its list"
+        for module_name, name in found
+        if f'("{module_name}", "{name}"' not in script
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house import manners
-from tests.house.tree import Rule, complaints, judge, read
+from tests.house.tree import Rule, complaints, hold, judge, read
 
 OF_THE_PACKAGE: list[Rule] = [manners.catch_all, manners.mocks, manners.units]
 OF_THE_TESTS: list[Rule] = [manners.mocks, manners.sleeping]
@@ -44,14 +44,12 @@ GOOD: list[tuple[Rule, str]] = [
 
 @pytest.mark.parametrize("rule", OF_THE_PACKAGE, ids=lambda rule: rule.__name__)
 def test_the_package_keeps(rule: Rule) -> None:
-    found = complaints(rule, read("peloton"))
-    assert not found, "\n" + "\n".join(found)
+    hold(complaints(rule, read("peloton")))
 
 
 @pytest.mark.parametrize("rule", OF_THE_TESTS, ids=lambda rule: rule.__name__)
 def test_the_tests_keep(rule: Rule) -> None:
-    found = complaints(rule, read("tests"))
-    assert not found, "\n" + "\n".join(found)
+    hold(complaints(rule, read("tests")))
 
 
 @pytest.mark.parametrize(("rule", "source"), BAD)

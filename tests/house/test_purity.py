@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house import purity
-from tests.house.tree import Rule, complaints, judge, read
+from tests.house.tree import Rule, complaints, hold, judge, read
 
 RULES: list[Rule] = [purity.banned_imports, purity.banned_calls, purity.iteration_order]
 BAD: list[tuple[Rule, str]] = [
@@ -68,8 +68,7 @@ GOOD: list[tuple[Rule, str]] = [
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_pure_folders_keep(rule: Rule) -> None:
-    found = complaints(rule, read("peloton"))
-    assert not found, "\n" + "\n".join(found)
+    hold(complaints(rule, read("peloton")))
 
 
 @pytest.mark.parametrize(("rule", "source"), BAD)

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 from tests.house import readme
+from tests.house.tree import hold
 
 SECTIONS = ("problem", "promise", "first run", "map", "limits")
 
@@ -18,7 +19,11 @@ SECTIONS = ("problem", "promise", "first run", "map", "limits")
 def test_every_command_can_be_typed(root: Path) -> None:
     typed = list(readme.commands((root / "README.md").read_text()))
     assert typed, "a README without one command"
-    assert [c for c in typed if readme.unknown(c, root)] == []
+    hold(
+        f"README.md: `{command}` cannot be typed: nothing here is called {word}"
+        for command in typed
+        if (word := readme.unknown(command, root))
+    )
 
 
 def test_the_sections_are_there(root: Path) -> None:
@@ -27,7 +32,11 @@ def test_the_sections_are_there(root: Path) -> None:
         for line in (root / "README.md").read_text().splitlines()
         if line.startswith("## ")
     ]
-    assert [s for s in SECTIONS if not any(s in title for title in titles)] == []
+    hold(
+        f"README.md has no section with '{section}' in its title: write it"
+        for section in SECTIONS
+        if not any(section in title for title in titles)
+    )
 
 
 def test_a_command_that_is_not_there_is_noticed(root: Path) -> None:
@@ -42,7 +51,7 @@ def scripts(root: Path) -> list[Path]:
 
 def test_scripts_are_executable_and_parse(root: Path) -> None:
     for script in scripts(root):
-        assert os.access(script, os.X_OK), f"{script} is not executable"
+        assert os.access(script, os.X_OK), f"{script} is not executable: chmod +x"
         if "bash" in script.read_text().splitlines()[0]:
             done = subprocess.run(["bash", "-n", script], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr

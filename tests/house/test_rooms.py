@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house.rooms import MODULES_MAX, crowded
-from tests.house.tree import read
+from tests.house.tree import hold, read
 
 
 def paths(folder: str, count: int) -> list[str]:
@@ -13,8 +13,7 @@ def paths(folder: str, count: int) -> list[str]:
 
 
 def test_no_folder_has_more_modules_than_it_may() -> None:
-    found = [*crowded(module.path for top in ("peloton", "tests") for module in read(top))]
-    assert not found, "\n" + "\n".join(found)
+    hold(crowded(module.path for top in ("peloton", "tests") for module in read(top)))
 
 
 @pytest.mark.parametrize(
@@ -25,12 +24,14 @@ def test_no_folder_has_more_modules_than_it_may() -> None:
         (paths("a", 41), {}, ["a has 41 modules, 40 at most"]),
         (paths("a", 50), {"a": 50}, []),
         (paths("a", 51), {"a": 50}, ["a has 51 modules, 50 at most"]),
-        (paths("a", 49), {"a": 50}, ["lower its limit in tests/house/rooms.py to 49"]),
-        (paths("a", 40), {"a": 50}, ["to none: remove its line"]),
+        (paths("a", 49), {"a": 50}, ["lower its limit to 49 in tests/house/rooms.py"]),
+        (paths("a", 40), {"a": 50}, ["remove its line"]),
         ([], {"a": 50}, ["a is gone"]),
     ],
 )
-def test_what_is_said_of_a_folder(modules: list[str], large: dict[str, int], said: list[str]) -> None:
+def test_what_is_said_of_a_folder(
+    modules: list[str], large: dict[str, int], said: list[str]
+) -> None:
     found = [*crowded(modules, large)]
     assert len(found) == len(said)
     assert all(text in line for text, line in zip(said, found, strict=True))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from peloton.chaos.cluster.faults import ALL_FAULTS
-from tests.house.tree import ROOT
+from tests.house.tree import ROOT, hold
 from tests.worlds.planted import PLANTED
 
 PAGE = ROOT / "docs" / "rules_and_faults.md"
@@ -39,23 +39,24 @@ def wrong(text: str) -> Iterator[str]:
     """What the page leaves out, or names though it is not there."""
     found = rows(text)
     if [*found] != RULES + PROMISES + FAULTS:
-        yield f"rows: {sorted({*RULES, *PROMISES, *FAULTS} ^ found.keys())}"
+        names = ", ".join(sorted({*RULES, *PROMISES, *FAULTS} ^ found.keys()))
+        yield f"the rows differ from the lists of this test in {names or 'order'}: make them agree"
     for name, rest in found.items():
         for path, inside in PLACE.findall(rest):
             file = ROOT / path
             if not file.exists() or (inside and not _holds(file.read_text("utf-8"), inside)):
-                yield f"{name}: there is no {path}: {inside}"
+                yield f"{name}: there is no {path}: {inside}: name what shows it now"
         for fault in NAME.findall(rest):
             if fault not in ALL_FAULTS and fault not in PLANTED:
-                yield f"{name}: there is no fault named {fault}"
+                yield f"{name}: there is no fault named {fault}: name one that is planted"
         if not PLACE.search(rest) and not NAME.search(rest) and "not yet: " not in rest:
-            yield f"{name}: neither covered nor said to be not"
+            yield f"{name}: neither covered nor said to be not: name a test, or write `not yet: `"
     for fault, row in ALL_FAULTS.items():
         if f"*{fault}*" not in found.get(row.number, ""):
-            yield f"{row.number}: {fault} is missing"
+            yield f"{row.number}: *{fault}* is missing: add it to the row"
     for rule, path in raised():
         if f"`{path}" not in found.get(rule, ""):
-            yield f"{rule}: {path} checks it, and is missing"
+            yield f"{rule}: {path} checks it, and is missing: add it to the row"
 
 
 def _holds(text: str, name: str) -> bool:
@@ -71,16 +72,16 @@ def raised() -> Iterator[tuple[str, str]]:
 
 
 def test_every_rule_and_fault_has_a_row_that_names_what_is_there() -> None:
-    assert [*wrong(PAGE.read_text("utf-8"))] == []
+    hold(f"docs/rules_and_faults.md: {line}" for line in wrong(PAGE.read_text("utf-8")))
     assert len([*raised()]) > 15
 
 
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
-        ("| R7 |", "| R77 |", "rows"),
-        ("| P7 |", "| P77 |", "rows"),
-        ("*bit rot*", "–", "bit rot is missing"),
+        ("| R7 |", "| R77 |", "the rows differ"),
+        ("| P7 |", "| P77 |", "the rows differ"),
+        ("*bit rot*", "–", "*bit rot* is missing"),
         ("*bit rot*", "*bit rott*", "no fault named"),
         ("shadow_ledger.py: launching`", "shadow_ledger.py: lunching`", "there is no"),
         ("`peloton/chaos/cluster/feed_check.py: FeedCheck`", "a checker", "is missing"),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 EXPLAINED = (
-    "demo test bench quick planted mutants replay sweep services points model nemesis".split()
+    "demo test bench quick planted mutants replay sweep services points model nemesis nightly "
+    "subjects".split()
 )
 
 
@@ -54,3 +55,35 @@ def test_a_wrong_argument_is_named(module: str, argument: str, said: str, root: 
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, cwd=root)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr and "Traceback" not in done.stderr
+
+
+def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    return subprocess.run(
+        ["git", *who, *words], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_subject_that_is_too_long_is_named_and_refused_where_asked(
+    root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "script").mkdir()
+    script = shutil.copy(root / "script" / "subjects", tmp_path / "script")
+
+    def subjects(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [script, *words], cwd="/", capture_output=True, text=True, timeout=60, check=False
+        )
+
+    fits, too_long = "S" * 72, "L" * 73
+    git(tmp_path, "init", "-q")
+    for subject in (too_long, fits):
+        git(tmp_path, "commit", "-q", "--allow-empty", "-m", f"{subject}\n\n{'B' * 90}")
+    assert (subjects("HEAD~1..").returncode, subjects("HEAD~1..").stdout) == (0, "")
+    every = subjects()
+    assert every.returncode == 1 and every.stdout.count("at most") == 1
+    assert "73 characters, 72 at most: " in every.stdout and too_long in every.stdout
+    assert subjects("--install").returncode == 0
+    refused = git(tmp_path, "commit", "--allow-empty", "-m", too_long)
+    assert refused.returncode == 1 and "73 characters" in refused.stdout + refused.stderr
+    assert git(tmp_path, "commit", "--allow-empty", "-m", fits).returncode == 0

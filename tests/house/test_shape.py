@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house import shape
-from tests.house.tree import Rule, complaints, judge, read
+from tests.house.tree import Rule, complaints, hold, judge, read
 
 RULES: list[Rule] = [
     shape.module_length,
@@ -40,8 +40,7 @@ GOOD: list[tuple[Rule, str]] = [
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_package_keeps(rule: Rule) -> None:
-    found = complaints(rule, read("peloton"))
-    assert not found, "\n" + "\n".join(found)
+    hold(complaints(rule, read("peloton")))
 
 
 @pytest.mark.parametrize(("rule", "source"), BAD)

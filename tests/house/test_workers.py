@@ -8,20 +8,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.house.tree import Module, complaints, judge, read
+from tests.house.tree import Module, complaints, hold, judge, read
 
 DRAWN = ("uuid1", "uuid4", "random", "time", "getpid", "token_hex", "mkdtemp", "set", "frozenset")
 
 
 def drawn(module: Module) -> Iterator[str]:
     """Values of `parametrize` that may differ from process to process, or come in another order."""
-    for node in module.walk():
+    for node in module.walk() if "parametrize" in module.source else ():
         if not (isinstance(node, ast.Call) and _name(node.func) == "parametrize"):
             continue
         for inner in [deep for given in node.args for deep in _unsorted(given)]:
             called = isinstance(inner, ast.Call) and _name(inner.func) in DRAWN
             if called or isinstance(inner, ast.Set | ast.SetComp):
-                yield module.at(inner, "differs from worker to worker")
+                yield module.at(inner, "differs from worker to worker: write it down, or sort it")
 
 
 def _unsorted(node: ast.AST) -> Iterator[ast.AST]:
@@ -38,12 +38,13 @@ def _name(function: ast.expr) -> str:
 
 
 def test_every_worker_collects_the_same_tests() -> None:
-    assert complaints(drawn, read("tests")) == []
+    hold(complaints(drawn, read("tests")))
 
 
 def test_a_drawn_value_is_noticed() -> None:
     source = '@pytest.mark.parametrize("id", ["x", str(uuid.uuid4())])\ndef test(id): ...\n'
-    assert judge(drawn, source) == ["peloton/actors/task/decide.py:1 differs from worker to worker"]
+    (line,) = judge(drawn, source)
+    assert line.startswith("peloton/actors/task/decide.py:1: differs from worker to worker")
     assert judge(drawn, '@pytest.mark.parametrize("id", {"a", "b"})\ndef test(id): ...\n')
     assert not judge(drawn, '@pytest.mark.parametrize("id", sorted({"a"}))\ndef test(id): ...\n')
     assert not judge(drawn, '@pytest.mark.parametrize("id", ["a", ("b", 1)])\ndef test(id): ...\n')

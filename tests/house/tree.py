@@ -1,7 +1,8 @@
 """Reads the package's own source for the house rules: modules, their trees, what makes them pure.
 
 Must not import what it reads: a rule has to judge a module that does not even load.
-A rule is a function from a module to complaints; `complaints` runs one over many.
+A rule is a function from a module to complaints, one line each: where, what is wrong, what to do.
+`complaints` runs one over many, and `hold` fails with nothing but those lines.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Made from proto/; nobody reads them, no rule holds there.
@@ -43,7 +46,7 @@ class Module:
         return self.path.startswith(PURE)
 
     def at(self, node: ast.AST, words: str) -> str:
-        return f"{self.path}:{getattr(node, 'lineno', 1)} {words}"
+        return f"{self.path}:{getattr(node, 'lineno', 1)}: {words}"
 
     @cached_property
     def _nodes(self) -> list[ast.AST]:
@@ -54,6 +57,13 @@ class Module:
 
     def functions(self) -> Iterator[tuple[Function, bool]]:
         """Every function, and whether it is a method with a self or cls to ignore."""
+        return iter(self._functions)
+
+    @cached_property
+    def _functions(self) -> list[tuple[Function, bool]]:
+        return [*self._find_functions()]
+
+    def _find_functions(self) -> Iterator[tuple[Function, bool]]:
         for parent in self.walk():
             for child in ast.iter_child_nodes(parent):
                 if isinstance(child, Function):
@@ -106,6 +116,12 @@ def read(folder: str) -> list[Module]:
 
 def complaints(rule: Rule, modules: Iterable[Module]) -> list[str]:
     return [words for module in modules for words in rule(module)]
+
+
+def hold(found: Iterable[str]) -> None:
+    """Fail if there is a complaint, with a line for each."""
+    if lines := [*found]:
+        pytest.fail("\n".join(lines), pytrace=False)
 
 
 def judge(rule: Rule, source: str, path: str = "peloton/actors/task/decide.py") -> list[str]:
