@@ -44,6 +44,10 @@ pytest_plugins = ["tests.suite_times"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
     parser.addoption("--nightly", action="store_true", help="run those marked nightly as well")
+    parser.addoption(
+        "--storm-seconds", type=float, default=15.0, metavar="S",
+        help="how long a test draws fresh storms in each of two workers",
+    )  # fmt: skip
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -87,3 +91,10 @@ def _group(nodeid: str) -> str:
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def storm_seconds(pytestconfig: pytest.Config) -> float:
+    """For so long, in each of two workers, a test draws seeds that nobody has played before."""
+    seconds: float = pytestconfig.getoption("--storm-seconds")
+    return seconds

@@ -1,22 +1,26 @@
 """Sweeps seeds: one storm for each, over a simulated cluster, and the sums of all.
 
-Turns a range of seeds into figures and failures, each with the command that replays it. It must not
-retry or skip a seed: one that fails makes the sweep fail.
+Turns seeds into figures and failures, each with the command that replays it. The seeds are a range,
+or those from a random one on until a time is over. It must not retry or skip a seed: one that fails
+makes the sweep fail.
 
     python -m peloton.chaos.sweep --seeds 100 --jobs 2
+    python -m peloton.chaos.sweep --minutes 3 --jobs 2
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import secrets
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import combinations
-from typing import NamedTuple
+from itertools import combinations, count
+from multiprocessing.pool import AsyncResult
+from typing import NamedTuple, TypeVar
 
 from peloton.chaos.cluster.branches import BRANCHES
 from peloton.chaos.cluster.faults import ALL_FAULTS
@@ -25,8 +29,12 @@ from peloton.runtime.simulation.sometimes import Sometimes
 
 TEXT_MAX = 500
 PAIRS_SHOWN = 20
-CHUNK = 4
-CHUNKS_PER_WORKER = 25
+AHEAD = 4
+"""So many storms for each worker are under way or wait: one that takes long holds nobody up."""
+STORMS_PER_WORKER = 100
+FRESH_SEEDS = 10**9
+
+T = TypeVar("T")
 
 
 class Swept(NamedTuple):
@@ -56,17 +64,36 @@ def sweep_one(seed: int, *, outside: bool = False) -> Swept:
         return Swept(seed, None, str(failed)[:TEXT_MAX])
 
 
-def sweep(seeds: range, *, jobs: int, outside: bool = False) -> Iterator[Swept]:
+def fresh_seed() -> int:
+    """One that probably nobody has played."""
+    return secrets.randbelow(FRESH_SEEDS)
+
+
+def within(seconds: float, some: Iterable[T]) -> Iterator[T]:
+    """The first of them, and more until the time is over."""
+    end_s = time.monotonic() + seconds
+    for each in some:
+        yield each
+        if time.monotonic() >= end_s:
+            return
+
+
+def sweep(seeds: Iterable[int], *, jobs: int, outside: bool = False) -> Iterator[Swept]:
     """All of them, in order."""
     one = partial(sweep_one, outside=outside)
     if jobs <= 1:
         yield from map(one, seeds)
         return
+    waiting: deque[AsyncResult[Swept]] = deque()
     # Workers are replaced now and then, which frees what a thousand worlds leave in memory.
     with multiprocessing.get_context("spawn").Pool(
-        jobs, maxtasksperchild=CHUNKS_PER_WORKER
+        jobs, maxtasksperchild=STORMS_PER_WORKER
     ) as pool:
-        yield from pool.imap(one, seeds, chunksize=CHUNK)
+        for seed in seeds:
+            waiting.append(pool.apply_async(one, (seed,)))
+            if len(waiting) >= jobs * AHEAD:
+                yield waiting.popleft().get()
+        yield from (result.get() for result in waiting)
 
 
 def nothing() -> Sums:
@@ -122,7 +149,6 @@ def report(sums: Sums, *, took_s: float, options: str = "") -> None:
         f"{figures['operations']} operations, {figures['histories']} histories checked, "
         f"longest time to all goals after a storm {figures['calm s, at most']} s"
     )
-    print(f"{len(sums.failures)} failures")
     for swept in sums.failures:
         print(f"  script/replay {swept.seed}{options}    {swept.failure.splitlines()[0][:120]}")
 
@@ -138,11 +164,27 @@ def report_pairs(sums: Sums) -> None:
         print(f"  and {len(never) - PAIRS_SHOWN} more")
 
 
+def seeds_of(options: argparse.Namespace) -> tuple[int, Iterable[int]]:
+    """The first one, and all that are asked for."""
+    first: int | None = options.first_seed
+    if options.minutes is None:
+        first = first or 0
+        return first, range(first, first + (100 if options.seeds is None else options.seeds))
+    if first is None:
+        first = fresh_seed()
+    some = count(first) if options.seeds is None else range(first, first + options.seeds)
+    return first, within(options.minutes * 60, some)
+
+
 def main() -> int:
     """The program."""
     parser = argparse.ArgumentParser(prog="script/sweep", description="Storms, one for each seed.")
-    parser.add_argument("--seeds", type=int, default=100, help="how many")
-    parser.add_argument("--first-seed", type=int, default=0, help="the others follow it")
+    parser.add_argument("--seeds", type=int, help="how many; 100 if no time is given")
+    parser.add_argument("--minutes", type=float, help="draw no seed after so long")
+    parser.add_argument(
+        "--first-seed", type=int, metavar="SEED",
+        help="the others follow it; a random one if a time is given, else 0",
+    )  # fmt: skip
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
         "--trace-hash", action="store_true", help="print the trace hash of each seed"
@@ -153,16 +195,19 @@ def main() -> int:
         help="each over machines that exist once, with the faults of a Mesos cluster",
     )
     options = parser.parse_args()
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    first, seeds = seeds_of(options)
     more = " --agents" if options.agents else ""
     begun_s = time.perf_counter()
     sums = nothing()
+    if options.minutes:
+        print(f"seeds from {first} on, for {options.minutes:g} minutes", flush=True)
     try:
         results = sweep(seeds, jobs=options.jobs, outside=options.agents)
         add(sums, results, trace_hash=options.trace_hash, options=more)
     except KeyboardInterrupt:
         print("interrupted: these are the results until now")
     report(sums, took_s=time.perf_counter() - begun_s, options=more)
+    print(f"{len(sums.failures)} failures, {sums.figures['seeds']} seeds from {first} on")
     return 1 if sums.failures else 0
 
 

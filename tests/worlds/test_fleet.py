@@ -1,6 +1,7 @@
-"""Storms over whole clusters: many small worlds from seeds, and that a seed is one history.
+"""Storms over whole clusters: small worlds from fresh seeds, and that a seed is one history.
 
-Each world has its own faults, its own workload, and has to reach every goal after the calm. It
+Each world has its own faults, its own workload, and has to reach every goal after the calm. As many
+are played as `--storm-seconds` has time for, and a failure names its seed and how to replay it. It
 must not know which seed does what: what a seed found once stands in `regressions`.
 """
 
@@ -10,36 +11,49 @@ import os
 import re
 import subprocess
 import sys
+from itertools import count
 
 import pytest
 
 from peloton.chaos.cluster.faults import ALL_FAULTS, APART
 from peloton.chaos.cluster.storm import draw
-from peloton.chaos.sweep import sweep_one
+from peloton.chaos.sweep import fresh_seed, sweep_one, within
 from peloton.runtime.simulation.storms import LastingFault
 
-WORLDS = 200
-CHUNK = 25
 REPLAYED = 2
-"""Of each chunk so many are played again elsewhere, each time others; the traces are compared."""
+"""Of the storms of a worker so many are played again elsewhere; the traces are compared."""
 SAME_WORLDS = 20
 FIRST_SAME = 1_000_000
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(0, WORLDS, CHUNK))
-def test_every_goal_is_reached_and_a_seed_is_one_history(first: int) -> None:
-    """Here the storms are played one after the other, there in a new process with other hashes."""
-    played = [sweep_one(seed) for seed in range(first, first + CHUNK)]
-    assert len(played) == CHUNK
-    assert not [one.failure for one in played if one.played is None]
-    at = first // CHUNK * REPLAYED
-    here = {one.seed: one.played.trace for one in played[at : at + REPLAYED] if one.played}
-    assert len(here) == REPLAYED
-    assert here == _traces(_playing(first + at, REPLAYED, hash_seed="1").communicate()[0])
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("outside", [False, True], ids=["any", "agents"])
+def test_every_goal_is_reached_and_a_seed_is_one_history(
+    storm_seconds: float, outside: bool
+) -> None:
+    """Here fresh storms are played one after the other, some again in a process of other hashes."""
+    first, traces = fresh_seed(), dict[int, str]()
+    for seed in within(storm_seconds, count(first)):
+        played = sweep_one(seed, outside=outside)
+        assert played.played, f"{played.failure}\n{replay(seed, outside=outside)}"
+        traces[seed] = played.played.trace
+    once = {seed: traces[seed] for seed in [*traces][:REPLAYED]}
+    process = _playing(first, len(once), hash_seed="1", outside=outside)
+    again = _traces(process.communicate()[0])
+    assert again == once, f"not the same in another process: {replay(first, outside=outside)}"
 
 
-@pytest.mark.slow
+def replay(seed: int, *, outside: bool) -> str:
+    """What a person types to see the storm."""
+    return f"script/replay {seed}{' --agents' if outside else ''}"
+
+
+def test_seeds_are_drawn_until_the_time_is_over_and_one_at_least() -> None:
+    assert [*within(0.0, count(7))] == [7]
+    assert [*within(1e9, range(3))] == [0, 1, 2]
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_two_runs_of_a_seed_are_the_same_in_any_process() -> None:
     runs = [_playing(FIRST_SAME, SAME_WORLDS, hash_seed=hash_seed) for hash_seed in ("1", "2")]
@@ -48,11 +62,13 @@ def test_two_runs_of_a_seed_are_the_same_in_any_process() -> None:
     assert one == other
 
 
-def _playing(first: int, count: int, *, hash_seed: str) -> subprocess.Popen[str]:
+def _playing(
+    first: int, number: int, *, hash_seed: str, outside: bool = False
+) -> subprocess.Popen[str]:
     """A process that plays some seeds and prints a hash of what happened in each."""
     command = [
         sys.executable, "-m", "peloton.chaos.sweep", "--trace-hash",
-        "--seeds", str(count), "--first-seed", str(first),
+        "--seeds", str(number), "--first-seed", str(first), *(["--agents"] if outside else []),
     ]  # fmt: skip
     return subprocess.Popen(
         command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, stdout=subprocess.PIPE, text=True

@@ -1,6 +1,7 @@
-"""Storms find what is planted: each classic fault, by the seed that is known to show it.
+"""Storms find what is planted: here one fault for each of four checkers, by a seed that shows it.
 
-`script/planted` prints the table. What a seed does not show any more is searched for in others.
+`script/planted` plants all of them and prints the table. What a seed does not show any more is
+searched for in others. Must not plant what takes longer than a moment to be found.
 """
 
 from __future__ import annotations
@@ -9,16 +10,15 @@ import pytest
 
 from tests.worlds.planted import PLANTED, search
 
-SLOW = {
-    "nothing is sent again", "deadlines are lost", "lost wishes are not repeated",
-    "an end nobody knows is not acknowledged", "a kill is not answered",
-    "a lost host keeps its runs",
-}  # fmt: skip
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in PLANTED]
+QUICKLY_FOUND = (
+    ("R1", "answered before it is written"),
+    ("R4", "a frame without its condition"),
+    ("R5", "indexes are not rebuilt"),
+    ("R10", "sent before it is written"),
 )
-def test_a_planted_fault_is_found(name: str) -> None:
-    assert search(PLANTED[name]) is not None
+
+
+@pytest.mark.parametrize(("rule", "name"), QUICKLY_FOUND)
+def test_a_planted_fault_is_found(rule: str, name: str) -> None:
+    found = search(PLANTED[name])
+    assert found is not None and f"Contradiction {rule}: " in found.text
