@@ -12,7 +12,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from peloton.backends.keeper_messages import KeeperRunEnded, KeeperRunsListed, R
 from peloton.backends.process_runs import KeeperSettings, ProcessRuns
 from tests.backends.keeper.bench_groups import remove_groups
 from tests.descriptors import held_by
+from tests.outlived import descendants
 
 DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
 AT_REST_READINGS = 5
@@ -160,15 +161,34 @@ def open_folder(passable: Path) -> Iterator[Path]:
     end_all(passable / "keeper")
 
 
+def kill_each(pids: Iterable[int]) -> None:
+    """Those that are gone already are no concern."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def end_all(path: Path) -> None:
-    """Kill the keeper of a folder, and what it started."""
+    """Kill the keeper of a folder, and what it started.
+
+    It is stopped first, so that it starts nothing more, and what it has just forked is still found
+    below it: that has neither the mark of its run nor a program of its own yet.
+    """
+    keepers = []
     with contextlib.suppress(OSError, ValueError):
         pid = keeper_pid(path)
         if b"keeper" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
-    for pid in marked(path):
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGSTOP)
+            keepers = [pid]
+
+    def none_left() -> bool:
+        below = [one.pid for keeper in keepers for one in descendants(keeper)]
+        found = {*marked(path), *below}
+        kill_each(found)
+        return not found
+
+    until(none_left, "what the keeper has started to end")
+    kill_each(keepers)
     if path.exists():
         remove_groups(path)
 
