@@ -87,6 +87,11 @@ def cmdline(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
 
 
+def waits_for_its_command(pid: int) -> bool:
+    """Amid an exec a process has no arguments, neither these nor others."""
+    return FIRST in cmdline(pid)
+
+
 def test_the_keeper_goes_on_while_a_command_cannot_be_opened(
     daemon: Any, open_folder: Path, leased: tuple[str, Any], procs: Any
 ) -> None:
@@ -96,7 +101,7 @@ def test_the_keeper_goes_on_while_a_command_cannot_be_opened(
     daemon.launch("other", "true", user="nobody")
     assert daemon.end("other").outcome == "SUCCEEDED"
     pid = daemon.log.next_report(RunStarted, run_id="hung").pid
-    assert FIRST in cmdline(pid), "it still waits for its command"
+    procs.until(lambda: waits_for_its_command(pid), "it waits for its command")
     assert procs.marked(open_folder) == [pid], "a successor would find it"
     assert not any("value" in argument for argument in cmdline(pid))
     holder.kill()
@@ -119,6 +124,7 @@ def test_what_does_not_execute_its_command_in_time_is_killed(
     starts = AccountStarts()
     runs, hung = spawned(starts, "/bin/sleep", "1000"), spawned(starts, leased[0])
     procs.until(lambda: cmdline(runs)[0] == "/bin/sleep", "the command is executed")
+    procs.until(lambda: waits_for_its_command(hung), "the other one waits for its command")
     os.kill(hung, signal.SIGSTOP)
     assert starts.next_deadline() == 100.0 + START_MAX_S
     starts.kill_overdue(100.0 + START_MAX_S - 1)
@@ -136,7 +142,7 @@ def test_what_does_not_execute_its_command_in_time_is_killed(
 
 
 def test_a_run_that_cannot_open_its_command_ends(
-    passable: Path, leased: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+    passable: Path, leased: tuple[str, Any], monkeypatch: pytest.MonkeyPatch, procs: Any
 ) -> None:
     """The loop calls at the deadline."""
     monkeypatch.chdir(passable)
@@ -148,6 +154,7 @@ def test_a_run_that_cannot_open_its_command_ends(
     runs.commit()
     run, deadline = runs.memory.runs["hung"], runs.next_kill()
     assert run.pid and run.end is None and deadline is not None
+    procs.until(lambda: waits_for_its_command(run.pid), "it waits for its command")
     runs.kill_overdue(deadline)
     os.waitid(os.P_PID, run.pid, os.WEXITED | os.WNOWAIT)
     runs.reap()
