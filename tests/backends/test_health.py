@@ -289,7 +289,7 @@ def test_orders_after_the_close_have_no_effect() -> None:
 def test_a_server_that_does_not_answer_does_not_hold_up_the_close(port: int) -> None:
     asked.clear()
     loop, probed = HealthLoop(Keeper().tell, Keeper().order), HttpProbe(port, "/silent")
-    check = HealthCheck(http=probed, initial_s=0.0, timeout_s=3600.0)
+    check = HealthCheck(http=probed, initial_s=0.0, interval_s=0.001, timeout_s=3600.0)
     loop.watch(CheckedRun(HOST, "r", check, time.time()))
     assert asked.wait(30)
     loop.close()  # else it takes an hour

@@ -30,12 +30,11 @@ IN_FLIGHT = 10
 
 def command(number: int, folder: Path) -> str:
     note = f"echo {number} >> {folder.parent}/started; "
-    done = f": > {folder.parent}/done/{number}; "
     if number % 5 == 0:
         return note + "sleep 300 & wait"
     if number % 5 == 1:
-        return note + f"sleep 300 & setsid sleep 300 & {done}exit {number % 7}"
-    return note + f"sleep 0.0{number % 10}; {done}exit {number % 7}"
+        return note + f"sleep 300 & setsid sleep 300 & exit {number % 7}"
+    return note + f"sleep 0.0{number % 10}; exit {number % 7}"
 
 
 class Daemon:
@@ -147,5 +146,4 @@ class Daemon:
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     (folder.parent / "started").touch()
-    (folder.parent / "done").mkdir(exist_ok=True)
     Daemon(folder, Path(sys.argv[2]), int(sys.argv[3])).work()

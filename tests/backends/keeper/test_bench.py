@@ -4,13 +4,13 @@ A small history is played once without a fault, which numbers the file calls of 
 steps of the daemon. Then it is played again for each of them and each fault of the table below.
 What must hold is in `bench_trial`: no run starts twice, none starts whose launch is not safe, no
 end is told that a power cut would undo, what was told stays, and every run ends with its own exit
-code, or LOST for a reason that the fault allows. `-s` prints the table.
+code, or LOST for a reason that the fault allows. `script/nightly` plays all of them (`-s` prints
+the table), the suite those that once broke something.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import queue
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +23,6 @@ from peloton.backends.keeper import kinds
 from tests.backends.keeper.bench_disk import PlannedFault
 from tests.backends.keeper.bench_trial import Bench, Broken, History, Lives, Trial, judge
 
-EVERY = int(os.environ.get("PELOTON_BENCH_EVERY", "12"))
-"""The suite tries every so many points, others under each fault; `--slow` tries all."""
 LOG_CHARS = 800
 AT_ONCE = 4
 """Trials at a time: most of one is waiting for tasks and rounds."""
@@ -162,9 +160,10 @@ def points_of(workers: Workers, folder: Path, name: str) -> list[str]:
     return bench.step_names if name in DAEMON else calls_of(folder / "calm")
 
 
-def try_points(workers: Workers, folder: Path, name: str, numbers: list[int], points: list[str]):
-    """Some points under one fault."""
-    assert numbers, "no point was tried"
+def try_points(workers: Workers, folder: Path, name: str, points: list[str]):
+    """All points under one fault."""
+    assert points, "no point was tried"
+    numbers = range(1, len(points) + 1)
     trials = [(folder / f"{number}", ROWS[name], number) for number in numbers]
     wrong = []
     print()
@@ -175,20 +174,12 @@ def try_points(workers: Workers, folder: Path, name: str, numbers: list[int], po
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ROWS)
-def test_some_points(workers, tmp_path, name):
-    points = points_of(workers, tmp_path, name)
-    first = sum(name.encode()) % EVERY
-    try_points(workers, tmp_path, name, [*range(1 + first, len(points) + 1, EVERY)], points)
-
-
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", ROWS)
 def test_all_points(workers, tmp_path, name):
     points = points_of(workers, tmp_path, name)
-    try_points(workers, tmp_path, name, [*range(1, len(points) + 1)], points)
+    try_points(workers, tmp_path, name, points)
 
 
 @pytest.mark.parametrize(

@@ -279,9 +279,12 @@ def test_a_kill_tells_all_of_them(daemon: Any, procs: Any, phase: str) -> None:
 
 
 def test_a_kill_ends_with_the_grace(daemon: Any, folder: Path, procs: Any) -> None:
-    launch(daemon, PodPart("web", STUBBORN), PodPart("db", LIVE))
+    launch(daemon, PodPart("web", STUBBORN), PodPart("db", f"echo $$ > pid; {LIVE}"))
     procs.until(up(daemon, "web", "db"), "both to run")
-    daemon.runs.kill("host-1", "r-0-1", grace_s=3.0)  # for a trap to be run in
+    db = int((daemon.sandbox("r-0-1") / "pid").read_text())
+    daemon.runs.kill("host-1", "r-0-1", grace_s=600.0)
+    procs.until(lambda: not procs.alive(db), "the one that obeys to end")
+    daemon.runs.kill("host-1", "r-0-1", grace_s=0.0)
     end = daemon.end("r-0-1")
     assert (end.outcome, statuses(end)) == ("KILLED", {"web": -signal.SIGKILL, "db": 9})
     procs.until(lambda: not procs.marked(folder), "all it started to be gone")
