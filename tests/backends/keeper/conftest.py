@@ -59,7 +59,7 @@ class Daemon:
     """A daemon that owns one host."""
 
     def __init__(
-        self, folder: Path, *, epoch: int = 1, silent_max_s: float = 10.0, **settings: Any
+        self, folder: Path, *, epoch: int = 1, silent_max_s: float = DEADLINE_S, **settings: Any
     ) -> None:
         self.log = ReportLog()
         self.epoch = epoch

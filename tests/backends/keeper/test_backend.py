@@ -42,8 +42,8 @@ from tests.fake_engine import install
 
 HOST, OTHER = Key("host/a"), Key("host/b")
 DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
-SILENT_S = 1.5
-"""For tests whose keeper falls silent; a busy machine keeps any other one silent for longer."""
+SILENT_S = 0.2
+"""For a keeper that was stopped; a busy machine keeps any other one silent for longer."""
 
 
 class Hosts:
@@ -107,14 +107,6 @@ def start(run: str, value: str = "true", **environment: str) -> m.StartRun:
 @pytest.fixture
 def machine(folder: Path) -> Iterator[Machine]:
     made = Machine(folder)
-    yield made
-    made.backend.close()
-
-
-@pytest.fixture
-def wary(folder: Path) -> Iterator[Machine]:
-    """One that soon takes its keeper for hanging."""
-    made = Machine(folder, silent_max_s=SILENT_S)
     yield made
     made.backend.close()
 
@@ -322,23 +314,25 @@ def test_a_host_that_is_no_more_is_told_too_once_it_asked(folder: Path) -> None:
 
 
 def test_a_keeper_that_hangs_is_noticed_and_all_is_well_when_it_goes_on(
-    wary: Machine, folder: Path, procs: Any
+    machine: Machine, folder: Path, procs: Any
 ) -> None:
-    machine = wary
     machine.hosts.next_report(m.BackendUp)
     machine.order(m.StartRuns(HOST, 1, (start("long-0-1", "sleep 60"),)))
     machine.hosts.next_report(m.RunsStarted)
-    pid = procs.keeper_pid(folder)
+    pid, runs = procs.keeper_pid(folder), machine.backend._runs
+    assert runs is not None
     os.kill(pid, signal.SIGSTOP)
     try:
+        runs._heartbeat.silent_max_s, runs._heartbeat._next_at_s = SILENT_S, 0.0
+        # Orders and questions of this time wait in the one connection, in their order.
+        machine.order(m.StartRuns(HOST, 1, (start("late-0-1", "sleep 60"),)))
         down = machine.hosts.next_report(m.BackendDown)
         assert down.text == f"keeper: no answer for {SILENT_S} s"
         assert machine.hosts.troubles == {process.PROCESS_BACKEND: down.text}
-        # Orders and questions of this time wait in the one connection, in their order.
-        machine.order(m.StartRuns(HOST, 1, (start("late-0-1", "sleep 60"),)))
         machine.order(m.ListRuns(HOST, 1))
         assert machine.hosts.next_report(m.BackendDown) == down, "who asks meanwhile hears why"
     finally:
+        runs._heartbeat.silent_max_s = DEADLINE_S
         os.kill(pid, signal.SIGCONT)
     machine.hosts.next_report(m.BackendUp)
     assert machine.hosts.troubles == {process.PROCESS_BACKEND: ""}

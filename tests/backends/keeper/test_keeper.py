@@ -105,7 +105,7 @@ def test_own_group_and_session(daemon, procs):
     pid = daemon.log.next_report(RunStarted).pid
     procs.until((daemon.sandbox("r-0-1") / "ready").exists, "the task is ready")
     assert os.getpgid(pid) == pid and os.getsid(pid) == pid
-    daemon.runs.kill("host-1", "r-0-1", grace_s=5)
+    daemon.runs.kill("host-1", "r-0-1", grace_s=60)
     end = daemon.end("r-0-1")
     assert (end.outcome, end.signal, end.reason) == ("KILLED", signal.SIGTERM, "killed")
 

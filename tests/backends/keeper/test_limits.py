@@ -72,7 +72,7 @@ def test_a_child_that_is_out_of_memory_ends_the_whole_run(daemon: Any) -> None:
 
 @grouped
 def test_no_more_processes_than_the_limit(daemon: Any) -> None:
-    forks = "for n in $(seq 40); do sleep 5 & done; wait"
+    forks = "for n in $(seq 40); do sleep 600 & done; wait"
     wanted = RunLimits("enforce", pids=20)
     daemon.launch("r-0-1", forks, limits=wanted)
     end = daemon.end("r-0-1")

@@ -167,7 +167,7 @@ def test_a_store_that_raises_what_nobody_expects_gives_the_runs_back(store, capl
     queue = SecretsFirst(read, failed=lambda: None, pause_s=0.0)
     queue.then("a", seen.append, wanted={JOB: {"s-1"}})
     queue.then("b", lambda values: done.set(), wanted={JOB: {"s-1"}})
-    assert done.wait(10)
+    assert done.wait(60)
     queue.close()
     files, refusal = seen[0].of(start("true").runs[0])
     assert files == () and refusal is not None
