@@ -3,7 +3,7 @@
 With its defaults the collector took three quarters of the time: it walks all states again and
 again, and nearly none of them can be part of a cycle. So: freeze what recovery made, collect
 rarely, and preferably while the daemon is idle. It must not be used by the library unless the
-caller wants that: the settings are those of the whole process.
+caller wants that: the settings are those of the whole process. Nor may it thaw what others froze.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import gc
 
 YOUNG_OBJECTS = 100_000
 IDLE_YOUNG_OBJECTS = 20_000
+FROZEN_AT_FIRST = gc.get_freeze_count()
+"""Some interpreters begin with a few frozen objects; more are those of the rest of the process."""
 
 
 class Collector:
@@ -19,13 +21,19 @@ class Collector:
 
     def __init__(self) -> None:
         self._before: tuple[int, int, int] | None = None
+        self._freezes = True
 
     def own(self) -> None:
-        """After recovery: freeze all objects, which are long-lived, and collect rarely."""
+        """After recovery: freeze all objects, which are long-lived, and collect rarely.
+
+        Where others have frozen theirs, nothing is frozen: one cannot thaw only a part of it.
+        """
         if self._before is None:
             self._before = gc.get_threshold()
+            self._freezes = gc.get_freeze_count() <= FROZEN_AT_FIRST
         gc.collect()
-        gc.freeze()
+        if self._freezes:
+            gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS, 50, 100)
 
     def idle(self) -> None:
@@ -37,5 +45,6 @@ class Collector:
         """Restore the former settings."""
         if self._before is not None:
             gc.set_threshold(*self._before)
-            gc.unfreeze()
+            if self._freezes:
+                gc.unfreeze()
             self._before = None
