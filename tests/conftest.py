@@ -25,15 +25,36 @@ ROOT = Path(__file__).resolve().parent.parent
 STATE = tempfile.mkdtemp(prefix="peloton-tests-")
 os.environ["XDG_STATE_HOME"] = STATE
 atexit.register(shutil.rmtree, STATE, ignore_errors=True)
-# With several workers, tests of one group run in one of them, one after the other. Those with real
-# servers share the ZooKeeper and the Cassandra of their process; the house rules share what they
-# have parsed.
+# With several workers, tests of one group run in one of them, one after the other. Each process has
+# a Cassandra and a ZooKeeper for those that ask; whoever is missing here starts a second one, which
+# costs seconds and no more. The house rules share what they have parsed.
 GROUPS = {
-    "servers": ("tests/adapters/", "tests/bench/", "tests/contracts/", "tests/cli/test_search.py"),
+    "cassandra": (
+        "tests/adapters/test_cassandra",
+        "tests/adapters/test_daemon_servers.py",
+        "tests/adapters/test_fleet_",
+        "tests/adapters/test_mesos_fleet.py",
+        "tests/adapters/test_mesos_takeover.py",
+        "tests/bench/",
+        "tests/contracts/test_journal",
+        "tests/contracts/test_round",
+        "tests/contracts/test_secret_store.py",
+    ),
+    "zookeeper": (
+        "tests/adapters/test_leading_master.py",
+        "tests/adapters/test_mesos_servers.py",
+        "tests/adapters/test_mesos_standby.py",
+        "tests/adapters/test_mesos_tls.py",
+        "tests/adapters/test_zookeeper",
+        "tests/cli/test_features.py",
+        "tests/cli/test_preflight.py",
+        "tests/cli/test_search.py",
+        "tests/contracts/test_membership.py",
+    ),
     "house": ("tests/house/",),
 }
-# Here the tests of a file share a cluster, and may find in it what those before them made.
-BY_FILE = ("tests/e2e/", "tests/gateway/")
+# Here the tests of a file share what is costly to begin: a cluster, keys, a connection.
+BY_FILE = ("tests/adapters/", "tests/contracts/", "tests/e2e/", "tests/gateway/")
 # With several workers the long ones begin first, so that none is left alone at the end.
 LONG = ("tests/worlds/", "tests/model/", "tests/e2e/", "tests/backends/")
 
@@ -83,9 +104,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def _group(nodeid: str) -> str:
-    if nodeid.startswith(BY_FILE):
-        return nodeid.partition("::")[0]
-    return next((name for name, paths in GROUPS.items() if nodeid.startswith(paths)), "")
+    alone = nodeid.partition("::")[0] if nodeid.startswith(BY_FILE) else ""
+    return next((name for name, paths in GROUPS.items() if nodeid.startswith(paths)), alone)
 
 
 @pytest.fixture(scope="session")

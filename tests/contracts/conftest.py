@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.runtime.adapters import sqlite_round
 from peloton.runtime.core import segments
 from tests.contracts import journals
 from tests.servers.mesos import Mesos
@@ -17,9 +18,10 @@ from tests.servers.mesos_home import needed_home
 def rig(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[journals.JournalRig]:
-    # Segments that a short test fills, so that there are some to cut.
-    monkeypatch.setattr(segments, "SEGMENT_FRAMES", 256)
     built = journals.build(request.param, tmp_path)
+    # Segments and rounds that a short test fills, so that there are some to cut.
+    monkeypatch.setattr(segments, "SEGMENT_FRAMES", built.segment_frames)
+    monkeypatch.setattr(sqlite_round, "CUT_FRAMES_PER_ROUND", built.segment_frames)
     built.open().bootstrap(journals.GROUPS)
     yield built
     built.close()

@@ -62,10 +62,16 @@ class JournalRig:
 
     # Rows that no condition guards are accepted from anyone; they repeat what is committed.
     fences_plain_rows = True
+    segment_frames = 16
+    """Of its segments; a test of cuts fills several."""
 
     def __init__(self) -> None:
         self._processes = itertools.count(1)
         self.journals: list[Journal] = []
+
+    def frames_of(self, segments: float) -> int:
+        """How many frames so many segments have."""
+        return int(segments * self.segment_frames)
 
     def open(self) -> Journal:
         journal = self._make(next(self._processes).to_bytes(16, "big"))

@@ -41,6 +41,8 @@ class Rig(Protocol):
     """One service, and the clients of it."""
 
     session_s: float
+    moment_s: float
+    """For how long a test looks whether something comes that must not."""
 
     def client(self) -> Membership:
         """The port as one more daemon holds it."""
@@ -71,6 +73,7 @@ class Simulated:
     """The simulated ensemble in a calm."""
 
     session_s = 10.0
+    moment_s = 2.5
 
     def __init__(self) -> None:
         self.stepper = Stepper(1)
@@ -112,6 +115,7 @@ class Real:
 
     session_s = 8.0
     """A connection on which nothing comes for a third of it is cut, also of a busy machine."""
+    moment_s = 0.3
     _clusters = itertools.count(1)
 
     def __init__(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton.runtime.adapters import disk_measure
 from peloton.runtime.adapters.disk_measure import DiskMeasure
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.ports import Claimed, Committed, Frame, NoRoom, Unclear, Work
@@ -27,7 +28,8 @@ def test_folders_on_one_disk_are_one(tmp_path: Path) -> None:
     assert room.free_bytes <= os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
 
 
-def test_a_look_is_kept_for_a_moment(tmp_path: Path) -> None:
+def test_a_look_is_kept_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_measure, "MEASURE_EVERY_S", 600.0)
     measure = DiskMeasure({"one": tmp_path})
     assert measure() is measure()
 

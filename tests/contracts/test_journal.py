@@ -397,18 +397,20 @@ def test_the_floor_needs_its_whole_checkpoint(rig: JournalRig) -> None:
 def test_a_cut_keeps_the_previous_generation(rig: JournalRig) -> None:
     journal = rig.open()
     epoch = claim(journal).epoch
-    append(journal, epoch, *range(1, 1025))
-    for position in (300, 600, 900):
+    last, floors = rig.frames_of(4), [rig.frames_of(segments) for segments in (1.2, 2.4, 3.5)]
+    append(journal, epoch, *range(1, last + 1))
+    for position in floors:
         move_floor(journal, epoch, position, b"one", b"two")
         cut_all(journal, epoch)
     sizes = journal.sizes(SHARD)
     assert sizes.checkpoint_rows == 2 * 3  # with its manifest each
-    kept = 1024 - 600
-    assert kept <= sizes.journal_rows <= kept + 256  # stores that cut by segments keep a rest
+    kept = last - floors[1]
+    # Stores that cut by segments keep a rest.
+    assert kept <= sizes.journal_rows <= kept + rig.segment_frames
     heir = rig.open()
     claim(heir)
     assert list(heir.read_checkpoint(SHARD)) == [b"one", b"two"]
-    assert len(tail(heir)) == 124
+    assert len(tail(heir)) == last - floors[2]
 
 
 def test_a_cut_before_any_floor_drops_nothing(rig: JournalRig) -> None:
@@ -424,21 +426,23 @@ def test_a_cut_before_any_floor_drops_nothing(rig: JournalRig) -> None:
 def test_the_next_owner_goes_on_cutting(rig: JournalRig) -> None:
     journal = rig.open()
     epoch = claim(journal).epoch
-    append(journal, epoch, *range(1, 601))
-    move_floor(journal, epoch, 300)
-    move_floor(journal, epoch, 520)
+    last, first, second = (rig.frames_of(segments) for segments in (2.4, 1.2, 2.1))
+    append(journal, epoch, *range(1, last + 1))
+    move_floor(journal, epoch, first)
+    move_floor(journal, epoch, second)
     heir = rig.open()
     epoch = claim(heir).epoch
     with pytest.raises(JournalRefused):
         heir.commit([Work(SHARD, epoch, cut=Cut())])
-    assert len(tail(heir)) == 80
-    move_floor(heir, epoch, 600)
+    kept = last - second
+    assert len(tail(heir)) == kept
+    move_floor(heir, epoch, last)
     cut_all(heir, epoch)
     sizes = heir.sizes(SHARD)
     assert sizes.checkpoint_rows == 4
-    assert 80 <= sizes.journal_rows <= 80 + 256
+    assert kept <= sizes.journal_rows <= kept + rig.segment_frames
     claim(heir)
-    assert list(heir.read_checkpoint(SHARD)) == [b"state 600"]
+    assert list(heir.read_checkpoint(SHARD)) == [b"state %d" % last]
 
 
 def test_checkpoints_given_up_go_with_a_cut(rig: JournalRig) -> None:

@@ -145,6 +145,8 @@ def test_damage_is_found(rig: journals.JournalRig, damage: str) -> None:
 
 # ---- SQLite ----
 
+FRAMES = 30
+
 
 def files(folder: Path) -> dict[str, tuple[int, str]]:
     return {
@@ -176,7 +178,7 @@ def folder(tmp_path: Path) -> Path:
     """A data folder whose journal was closed."""
     journal = SqliteJournal(tmp_path / "journal.sqlite")
     journal.bootstrap(journals.GROUPS)
-    write(journal, 300)
+    write(journal, FRAMES)
     journal.close()
     return tmp_path
 
@@ -184,7 +186,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_stopped_one_is_read_and_no_file_appears(folder: Path) -> None:
     before = files(folder)
     assert [*before] == ["journal.sqlite"]
-    assert len(read_all(folder).frames) == 300
+    assert len(read_all(folder).frames) == FRAMES
     assert files(folder) == before
 
 
@@ -196,7 +198,7 @@ def test_a_running_one_is_read_and_no_file_changes(folder: Path) -> None:
     # From another process: within one, SQLite shares the index among all connections.
     command = [sys.executable, "-c", ELSEWHERE, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "303 0\n"
+    assert done.stdout == f"{FRAMES + 3} 0\n"
     assert files(folder) == before
     journal.close()
 
@@ -204,10 +206,10 @@ def test_a_running_one_is_read_and_no_file_changes(folder: Path) -> None:
 def test_one_that_is_opened_while_it_is_read(folder: Path) -> None:
     """It was opened as a file that never changes, and then it does."""
     rows = SqliteRows(folder)
-    assert len(contents(rows).frames) == 300
+    assert len(contents(rows).frames) == FRAMES
     journal = SqliteJournal(folder / "journal.sqlite")
     write(journal, 3)
-    assert len(contents(rows).frames) == 303
+    assert len(contents(rows).frames) == FRAMES + 3
     rows.close()
     journal.close()
 
@@ -223,7 +225,7 @@ def test_what_a_crash_or_a_copy_left(folder: Path, tmp_path: Path, index: bool) 
         shutil.copy(folder / name, copy)
     journal.close()
     before = files(copy)
-    assert len(read_all(copy).frames) == 303
+    assert len(read_all(copy).frames) == FRAMES + 3
     assert files(copy) == before
 
 

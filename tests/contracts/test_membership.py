@@ -88,7 +88,7 @@ def test_every_operation_is_answered_once_and_in_order(rig: Rig):
             daemon.client.remove_owner(shard)
             daemon.client.create_owner(shard)
     rig.wait(lambda: all(len(d.answers(s)) >= 3 for d in (a, b) for s in shards))
-    rig.rest(rig.session_s / 4)
+    rig.rest(rig.moment_s)
     for shard in shards:
         ends = []
         for daemon in (a, b):
@@ -125,7 +125,7 @@ def test_views_of_the_same_have_the_same_version_whenever_they_were_read(rig: Ri
     a.create()
     rig.wait(lambda: len(b.members()) == len(a.members()) == 2)
     rig.wait(lambda: a.owners() == b.owners() == {SHARD: "a.1"})
-    rig.rest(rig.session_s / 4)
+    rig.rest(rig.moment_s)
     rig.elsewhere()
     # Nothing changed for b, which reads no more; a reads again, later in the service's history.
     known = len(a.views())
@@ -148,7 +148,7 @@ def test_who_leaves_takes_all_nodes_along_and_hears_no_more(rig: Rig):
     b.client.request_view()
     assert b.client.sure_for_s() <= 0
     rig.wait(lambda: a.members() == {"a.1": node("a")} and a.owners() == {})
-    rig.rest(rig.session_s / 4)
+    rig.rest(rig.moment_s)
     assert len(b.news) == heard
 
 
@@ -171,7 +171,7 @@ def test_a_session_that_the_service_ended_is_lost_with_its_last_word(rig: Rig):
     rig.wait(lambda: sorted(a.members()) == ["a.1"] and a.owners() == {})
     b.client.create_owner(SHARD)
     b.client.request_view()
-    rig.rest(rig.session_s / 2)
+    rig.rest(rig.moment_s)
     assert b.states()[-2:] == [SUSPENDED, LOST] and isinstance(b.of_session()[-1], Session)
     assert a.owners() == {}, "nothing is made under a session that nobody knows of"
     b.join(2)
@@ -182,7 +182,7 @@ def test_a_short_cut_suspends_and_ends_nothing(rig: Rig):
     a, b = Daemon(rig, "a").join(), Daemon(rig, "b").join()
     b.create()
     rig.cut(b.client)
-    rig.rest(rig.session_s / 4)
+    rig.rest(rig.moment_s)
     a.create(OTHER)
     rig.mend(b.client)
     rig.wait(lambda: b.owners() == {SHARD: "b.1", OTHER: "a.1"})
@@ -198,7 +198,7 @@ def test_what_is_asked_while_cut_is_answered_once_and_never_wrongly(rig: Rig):
         if at == 10:
             rig.cut(b.client)
         b.client.create_owner(shard)
-    rig.rest(rig.session_s / 4)
+    rig.rest(rig.moment_s)
     rig.mend(b.client)
     rig.wait(lambda: all(b.answers(shard) for shard in shards))
     rig.wait(lambda: b.states()[-1] is CONNECTED)
@@ -236,7 +236,7 @@ def test_a_service_out_of_reach_is_tried_until_the_session_stands(rig: Rig):
     rig.cut(a.client)
     a.member = "a.1"
     a.client.join("a.1", node("a"))
-    rig.rest(rig.session_s / 2)
+    rig.rest(rig.moment_s)
     assert a.news == [] and a.client.sure_for_s() <= 0
     rig.mend(a.client)
     rig.wait(lambda: a.states() == [CONNECTED] and "a.1" in a.members())

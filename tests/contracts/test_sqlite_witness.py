@@ -341,7 +341,7 @@ def test_a_witness_that_cannot_be_synced_stops_the_process(tmp_path: Path) -> No
 def test_kills_never_leave_a_journal_behind_its_witness(tmp_path: Path) -> None:
     writer = Path(__file__).with_name("sqlite_writer.py")
     chance, last = random.Random(5), 0
-    for _ in range(12):
+    for _ in range(5):
         process = subprocess.Popen(
             [sys.executable, str(writer), str(tmp_path / NAME), "witness"],
             stdout=subprocess.PIPE,
