@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -32,6 +32,13 @@ def daemon(journal: MemoryJournal) -> Root:
     root = start(KINDS, journal, sizes=SIZES, clock=SystemClock())
     root.opened.result(WAIT_S_MAX)
     return root
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + WAIT_S_MAX
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
 
 
 class Slow(MemoryJournal):
@@ -62,7 +69,6 @@ def test_nothing_is_answered_while_the_round_is_under_way_and_the_next_gathers()
         first = root.region.ask(X, w.Add(1))
         assert journal.begun.wait(WAIT_S_MAX)
         later = [root.region.ask(key("note", at), w.Add(1)) for at in range(50)]
-        time.sleep(0.1)
         assert not first.done() and not any(future.done() for future in later)
         journal.gate.set()
         assert first.result(WAIT_S_MAX) == w.Total(1)
@@ -109,10 +115,7 @@ def test_what_has_no_owner_is_unavailable_and_so_is_all_after_the_stop(monkeypat
     assert shard not in root.region.owned()
     assert isinstance(root.region.views("note").result(WAIT_S_MAX), Unavailable)
     root.own((shard,))
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not isinstance(root.region.views("note").result(WAIT_S_MAX), list):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: isinstance(root.region.views("note").result(WAIT_S_MAX), list))
     monkeypatch.setattr(shells_root, "ROOT_STOP_S_MAX", WAIT_S_MAX)
     begun = time.monotonic()
     root.stop()
@@ -159,10 +162,9 @@ def test_an_ephemeral_service_sends_wakes_and_is_reset_when_it_raises():
         assert root.region.ask(key("echo", 0), w.Add(3)).result(WAIT_S_MAX) == w.Total(3)
         # Not earlier: the caller gets the failure a moment before the service is reset.
         assert echo.resets == 1
-        deadline = time.monotonic() + WAIT_S_MAX
-        while root.region.ask(X, w.Show()).result(WAIT_S_MAX) not in (w.Total(105), w.Total(205)):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(
+            lambda: root.region.ask(X, w.Show()).result(WAIT_S_MAX) in (w.Total(105), w.Total(205))
+        )
     finally:
         root.stop()
 
@@ -217,10 +219,7 @@ def test_one_damaged_shard_is_halted_and_the_others_open():
         root.own(
             (halted,)
         )  # a person tries again: the shard is halted again, and nothing else happens
-        deadline = time.monotonic() + WAIT_S_MAX
-        while "11 does not fold" not in str(root.health()[1]):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: "11 does not fold" in str(root.health()[1]))
         assert not root.exited.done()
     finally:
         root.stop()
