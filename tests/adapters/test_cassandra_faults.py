@@ -1,6 +1,6 @@
 """The journal while its Cassandra is paused, killed and started again: no frame is lost.
 
-Must not touch the shared server: these have one of their own.
+Must not kill the shared server: who does that has one of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from peloton.runtime.adapters import cassandra_schema, cassandra_session
 from peloton.runtime.adapters.cassandra_doctor import findings_of, read_cluster
-from peloton.runtime.adapters.cassandra_session import CassandraSettings
+from peloton.runtime.adapters.cassandra_session import CassandraSettings, Connected
 from peloton.runtime.adapters.cassandra_store import CassandraRows
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.statements import (
@@ -41,36 +41,75 @@ from peloton.runtime.ports import (
     Unreachable,
     Work,
 )
+from tests.servers import cassandra
 from tests.servers.cassandra import Cassandra
+from tests.servers.patient import PatientRows
 
 SHARDS = [ShardId("a", number) for number in range(4)]
 SHARD = SHARDS[0]
 SETTLE_TIMEOUT_S = 90.0
 AGAIN_S = 0.1
 FRAMES_BEFORE_KILL = 20
+KEYSPACE = "faults"
+PATIENCE_S, SILENCE_S = 60.0, 0.5
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
-    server = Cassandra.start(tmp_path_factory.mktemp("cassandra"))
+def server() -> Cassandra:
+    """The shared one, which may be paused: nobody else asks meanwhile."""
+    server = cassandra.shared()
     bootstrap(server)
-    yield server
-    server.kill()
+    return server
 
 
 def bootstrap(server: Cassandra) -> None:
-    maker = cassandra_session.connect(CassandraSettings(port=server.port), keyspace=False)
-    cassandra_schema.apply(maker, "peloton", replication={server.data_centre: 1})
+    maker = cassandra_session.connect(where(server), keyspace=False)
+    cassandra_schema.apply(maker, KEYSPACE, replication={server.data_centre: 1})
     maker.close()
-    first = journal(server)
+    first = FencedRows(PatientRows.open(where(server)), process=b"f" * 16)
     first.bootstrap({"a": len(SHARDS)})
     first.close()
 
 
+def where(server: Cassandra) -> CassandraSettings:
+    return CassandraSettings(port=server.port, keyspace=KEYSPACE)
+
+
+def opened(server: Cassandra) -> CassandraRows:
+    """Rows on a session of their own, which waits for a busy server."""
+    connected = cassandra_session.connect(where(server))
+    wait_for(connected, PATIENCE_S)
+    sessions.append(connected)
+    return CassandraRows(connected)
+
+
+sessions: list[Connected] = []
+"""All of them; those that are closed do no harm."""
+
+
+def wait_for(connected: Connected, seconds: float) -> None:
+    """Let its requests take so long from now on."""
+    for profile in connected.cluster.profile_manager.profiles.values():
+        profile.request_timeout = seconds
+
+
+@contextlib.contextmanager
+def paused(server: Cassandra) -> Iterator[None]:
+    """Nobody is answered; whoever asks does not wait for long to know that."""
+    for one in sessions:
+        wait_for(one, SILENCE_S)
+    server.pause()
+    try:
+        yield
+    finally:
+        server.go_on()
+        for one in sessions:
+            wait_for(one, PATIENCE_S)
+
+
 def journal(server: Cassandra) -> FencedRows:
     """A new process."""
-    rows = CassandraRows.open(CassandraSettings(port=server.port))
-    return FencedRows(rows, process=uuid.uuid4().bytes)
+    return FencedRows(opened(server), process=uuid.uuid4().bytes)
 
 
 def claim(owner: FencedRows, shard: ShardId = SHARD) -> Claimed:
@@ -114,11 +153,10 @@ def test_a_write_that_meets_a_paused_server_is_in_doubt_and_then_done_once(
     owner = journal(server)
     claimed = claim(owner)
     next_position = claimed.last_position + 1
-    server.pause()
-    (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(next_position, b"frozen"))])
-    assert isinstance(answer, Unclear)
-    assert isinstance(owner.settle([SHARD])[0], Unclear)
-    server.go_on()
+    with paused(server):
+        (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(next_position, b"frozen"))])
+        assert isinstance(answer, Unclear)
+        assert isinstance(owner.settle([SHARD])[0], Unclear)
     assert settled(owner) == Committed()
     after = Frame(next_position + 1, b"after")
     assert committed(owner, Work(SHARD, claimed.epoch, after)) == Committed()
@@ -132,13 +170,12 @@ def test_a_write_that_meets_a_paused_server_is_in_doubt_and_then_done_once(
 def test_a_conditional_write_that_was_frozen_lands_later_and_its_repeat_says_so(
     server: Cassandra,
 ) -> None:
-    rows = CassandraRows.open(CassandraSettings(port=server.port))
+    rows = opened(server)
     before = register(rows)
     bump = Bump(SHARD, before.epoch, uuid.uuid4().bytes, "somebody")
-    server.pause()
-    (reply,) = rows.run([bump])
-    assert isinstance(reply, StatementFailed)
-    server.go_on()
+    with paused(server):
+        (reply,) = rows.run([bump])
+        assert isinstance(reply, StatementFailed)
     pause = threading.Event()
     while isinstance(reply, StatementFailed):
         pause.wait(AGAIN_S)
@@ -161,11 +198,10 @@ def register(rows: CassandraRows) -> RegisterRow:
 def test_an_owner_in_doubt_is_fenced_by_the_next(server: Cassandra) -> None:
     owner, heir = journal(server), journal(server)
     claimed = claim(owner)
-    server.pause()
     position = claimed.last_position + 1
-    (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(position, b"late"))])
-    assert isinstance(answer, Unclear)
-    server.go_on()
+    with paused(server):
+        (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(position, b"late"))])
+        assert isinstance(answer, Unclear)
     taken = claim(heir)
     answer = settled(owner)
     assert isinstance(answer, Fenced)
@@ -193,14 +229,14 @@ def test_a_round_of_which_one_shard_is_fenced_leaves_no_frame(
         for shard in SHARDS
     ]
     if again:
-        server.pause()
-        assert all(isinstance(answer, Unclear) for answer in owner.commit(works))
-        server.go_on()
+        with paused(server):
+            assert all(isinstance(answer, Unclear) for answer in owner.commit(works))
         taken = claim(thief, SHARDS[1])
         answers = [settled(owner, shard) for shard in SHARDS]
     else:
         taken = claim(thief, SHARDS[1])
-        answers = owner.commit(works)
+        pairs = zip(SHARDS, owner.commit(works), strict=True)
+        answers = [settled(owner, at) if isinstance(one, Unclear) else one for at, one in pairs]
     done = taken.last_position > claims[SHARDS[1]].last_position
     assert again or not done
     assert isinstance(answers.pop(1), Fenced)
@@ -219,7 +255,18 @@ def test_a_round_of_which_one_shard_is_fenced_leaves_no_frame(
     thief.close()
 
 
-def test_a_killed_server_comes_back_with_all_that_was_acknowledged(server: Cassandra) -> None:
+@pytest.mark.slow
+def test_a_killed_server_comes_back_with_all_that_was_acknowledged(tmp_path: Path) -> None:
+    server = Cassandra.start(tmp_path)
+    try:
+        bootstrap(server)
+        all_comes_back(server)
+    finally:
+        server.kill()
+
+
+def all_comes_back(server: Cassandra) -> None:
+    """Of what it acknowledged until it was killed."""
     owner = journal(server)
     claims = {shard: claim(owner, shard) for shard in SHARDS}
     acknowledged = {shard: claims[shard].last_position for shard in SHARDS}
@@ -261,7 +308,7 @@ def test_a_killed_server_comes_back_with_all_that_was_acknowledged(server: Cassa
     heir.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_planted_a_server_that_syncs_periodically_loses_what_it_acknowledged(
     tmp_path: Path,
 ) -> None:
@@ -277,10 +324,10 @@ def test_planted_a_server_that_syncs_periodically_loses_what_it_acknowledged(
     server = Cassandra.start(tmp_path, settings=careless)
     try:
         bootstrap(server)
-        connected = cassandra_session.connect(CassandraSettings(port=server.port), keyspace=False)
+        connected = cassandra_session.connect(where(server), keyspace=False)
         texts = [
             finding.text
-            for finding in findings_of(read_cluster(connected, "peloton"))
+            for finding in findings_of(read_cluster(connected, KEYSPACE))
             if finding.wrong
         ]
         connected.close()
@@ -288,8 +335,8 @@ def test_planted_a_server_that_syncs_periodically_loses_what_it_acknowledged(
         owner = journal(server)
         claimed = claim(owner)
         for position in range(1, 11):
-            (answer,) = owner.commit([Work(SHARD, claimed.epoch, Frame(position, b"frame"))])
-            assert answer == Committed()
+            work = Work(SHARD, claimed.epoch, Frame(position, b"frame"))
+            assert committed(owner, work) == Committed()
         owner.close()
         server.kill()
         server.restart()

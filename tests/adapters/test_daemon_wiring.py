@@ -131,9 +131,11 @@ def until(wanted: Callable[[], Any], fits: Callable[[Any], bool] = bool) -> Any:
     raise AssertionError(f"it never came to be: {found!r}")
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+@pytest.fixture
 def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(Authority(tmp_path / "pems") if request.param else None)
+    """Without TLS, unless a test asks for it."""
+    tls = getattr(request, "param", "plain") == "tls"
+    fleet = Fleet(Authority(tmp_path / "pems") if tls else None)
     yield fleet
     fleet.close()
 
@@ -158,6 +160,7 @@ def state_at(daemon: Daemon, job: str) -> int:
 # ---- daemons that are many ----
 
 
+@pytest.mark.parametrize("fleet", ["plain", "tls"], indirect=True)
 def test_jobs_run_on_two_daemons_and_are_seen_at_both(fleet: Fleet) -> None:
     one, two = fleet.start("one"), fleet.start("two")
     until(fleet.settled)

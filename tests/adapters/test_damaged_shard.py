@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -75,15 +74,14 @@ def test_a_daemon_is_live_never_ready_and_answers_data_loss(tmp_path: Path) -> N
         assert caught.value.code() is grpc.StatusCode.DATA_LOSS
         text = caught.value.details()
         assert name in text and "differs from what was written" in text
-        with Client(str(daemon.grpc)) as client:
-            began_s = time.monotonic()
+        # Whoever asked again and again would do so until the test is given up.
+        with Client(str(daemon.grpc), timeout_s=3600.0) as client:
             with pytest.raises(PelotonError) as seen:
                 client.jobs.query()
             assert isinstance(seen.value, ServerError) and not isinstance(
                 seen.value, ServiceUnavailable
             )
             assert name in str(seen.value)
-            assert time.monotonic() - began_s < 15, "it does not ask again and again"
         assert not daemon.greeted.done(), "it is never ready"
     finally:
         daemon.stop()

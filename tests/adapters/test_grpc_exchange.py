@@ -11,12 +11,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from peloton.runtime.adapters import grpc_exchange
 from peloton.runtime.adapters import grpc_exchange_stream as streams
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
 from peloton.runtime.core.parcels import STREAM_FRAME_BYTES_MAX
@@ -25,6 +25,8 @@ from tests.adapters.pems import Authority
 from tests.contracts.memberships import wait
 
 LOOPBACK = "127.0.0.1:0"
+OPTIONS, PING_S = grpc_exchange._options, 1.0
+"""Of the pings: gRPC sends no more of them than one a second."""
 
 
 class Open:
@@ -199,17 +201,25 @@ def test_a_peer_that_falls_silent_is_noticed(begin: Open, dials: str) -> None:
         a.send(stream, b"x")
         heard.wait(lambda: heard.frames == [(stream, b"x")])
         echo.freeze()
-        begun_s = time.monotonic()
         heard.wait(lambda: [at for at, _ in heard.ends] == [stream])
-        assert time.monotonic() - begun_s < 9.0, "with pings every five seconds it takes ten"
 
 
-def test_a_stream_on_which_nobody_speaks_stays(begin: Open) -> None:
+def patient(keepalive_s: float) -> list[tuple[str, int]]:
+    """As often as it is told, and a busy machine may take its time for the answers."""
+    options = OPTIONS(keepalive_s)
+    return [(name, 60_000 if "timeout" in name else value) for name, value in options]
+
+
+@pytest.mark.slow
+def test_a_stream_on_which_nobody_speaks_stays(
+    begin: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pings are no attack: by default the other side would hang up after the third."""
-    (a, heard_a), (b, heard_b) = begin(keepalive_s=1.0), begin(keepalive_s=1.0)
+    monkeypatch.setattr(grpc_exchange, "_options", patient)
+    (a, heard_a), (b, heard_b) = begin(keepalive_s=PING_S), begin(keepalive_s=PING_S)
     stream = a.dial(b.address)
     heard_b.wait(lambda: bool(heard_b.accepts))
-    threading.Event().wait(6.0)
+    threading.Event().wait(6 * PING_S)
     a.send(stream, b"still there")
     heard_b.wait(lambda: bool(heard_b.frames))
     assert not heard_a.ends and not heard_b.ends
@@ -237,15 +247,13 @@ def test_a_frame_that_no_stream_carries_ends_it(begin: Open) -> None:
 
 def test_no_call_waits_for_a_peer_that_does_not_answer(begin: Open) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        a, heard = begin()
-        begun_s = time.monotonic()
+        a, heard = begin(keepalive_s=600.0)  # it would be waited for, for as long
         for _ in range(10):
             stream = a.dial(f"127.0.0.1:{deaf.getsockname()[1]}")
             a.send(stream, bytes(1_000_000))
             a.close(stream)
-        assert time.monotonic() - begun_s < 15.0
         a.stop()
-        assert not heard.ends and time.monotonic() - begun_s < 30.0
+        assert not heard.ends
 
 
 def test_ears_may_close_the_stream_they_hear(begin: Open) -> None:

@@ -41,7 +41,8 @@ def mesos(tmp_path: Path) -> Iterator[Mesos]:
 
 
 @pytest.fixture
-def daemons(cluster: Cluster, mesos: Mesos) -> OnMesos:
+def daemons(mesos: Mesos, cluster: Cluster) -> OnMesos:
+    """Where there is no Mesos, no other server is started either."""
     return on(cluster, mesos)
 
 

@@ -36,6 +36,7 @@ from tests.gateway.fleet_fixture import Deployment
 from tests.gateway.fleet_fixture import until as patiently_until
 from tests.servers import zookeeper
 from tests.servers.mesos import Agent, Mesos
+from tests.servers.mesos_home import needed_home
 
 
 @contextlib.contextmanager
@@ -68,6 +69,7 @@ def busiest(mesos: Mesos) -> Agent:
 
 @pytest.mark.timeout(300)
 def test_tasks_outlive_the_master_that_leads(tmp_path: Path) -> None:
+    needed_home()
     server, gate = zookeeper.shared(), tmp_path / "gate"
     with (
         running(tmp_path / "elected", masters=2, zookeeper=server.address) as mesos,

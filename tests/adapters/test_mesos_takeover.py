@@ -52,6 +52,7 @@ from tests.channels import channel_to
 from tests.e2e.cluster import until_there
 from tests.gateway.fleet_fixture import Deployment, default_config
 from tests.servers.mesos import Agent, Master, Mesos
+from tests.servers.mesos_home import needed_home
 
 AGENTS, TASKS, BEGUN = 4, 500, 100
 EVERYWHERE = job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB
@@ -110,6 +111,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    needed_home()
     folder = tmp_path_factory.mktemp("fleet")
     with (
         cluster_in(folder, of=__name__) as cluster,

@@ -16,7 +16,7 @@ import pytest
 from tests.contracts.mesos_calls import Run, framework
 from tests.servers.pymesos_client import Client
 from tests.servers.scripted_http import PATH, Reply
-from tests.servers.scripted_master import ScriptedMaster
+from tests.servers.scripted_master import WAIT_S, ScriptedMaster
 from tests.servers.v1_client import Ended, Stream, post
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "mesos"
@@ -67,7 +67,7 @@ def test_a_stream_that_is_cut_in_a_record(master: ScriptedMaster, run: Run) -> N
     master.cut_in_record({"type": "ERROR", "error": {"message": "x" * 1000}})
     assert "IncompleteRead" in run.streams[-1].end() or "cut" in run.streams[-1].end()
     with master._changed:
-        assert master._changed.wait_for(lambda: master.subscriber is None, 10)
+        assert master._changed.wait_for(lambda: master.subscriber is None, WAIT_S)
 
 
 def test_a_stream_that_is_dropped_is_followed_by_another(master: ScriptedMaster, run: Run) -> None:
@@ -94,7 +94,7 @@ def test_a_framework_without_failover_ends_with_its_stream(master: ScriptedMaste
     run.subscribe()
     run.streams[-1].close()
     with master._changed:
-        assert master._changed.wait_for(lambda: master.subscriber is None, 10)
+        assert master._changed.wait_for(lambda: master.subscriber is None, WAIT_S)
     run.subscribe()
     assert run.notes[-1]["event"]["error"]["message"] == "Framework has been removed"
 

@@ -33,6 +33,7 @@ from tests.servers import zookeeper
 HELD, TAKEN, GONE, UNKNOWN = NodeOutcome
 CONNECTED, SUSPENDED, LOST = SessionState
 MEMBER = Path(__file__).parent / "zookeeper_member.py"
+MOMENT_S = 0.3
 
 
 @pytest.fixture
@@ -88,11 +89,11 @@ def test_a_process_that_stood_still_past_its_session_is_never_sure_meanwhile(ben
 
     try:
         wait(stands)
-        bench.rest(0.5)
+        bench.rest(MOMENT_S)
         process.send_signal(signal.SIGSTOP)
         wait(lambda: not stands())
         vanished_s = now_s()
-        bench.rest(0.5)
+        bench.rest(MOMENT_S)
         process.send_signal(signal.SIGCONT)
         wait(lambda: "session LOST\n" in said)
         known = len(said)
@@ -127,7 +128,7 @@ def test_no_threads_are_left_behind(bench: Bench):
 
 def test_it_is_counted_from_when_a_request_was_sent_not_from_its_answer(bench: Bench):
     proxy = Door(zookeeper.shared().port)
-    a = bench.daemon("a", proxy.address, session_s=6.0)
+    a = bench.daemon("a", proxy.address)
     session = a.client._session
     committed: list[float] = []
     answers: list[NodeStatus] = []
@@ -135,7 +136,7 @@ def test_it_is_counted_from_when_a_request_was_sent_not_from_its_answer(bench: B
     proxy.silence()
     asked_s = now_s()
     session._put(lambda: writes.heartbeat(bench.paths.nowhere, answers.append))
-    rest(1.0)
+    rest(MOMENT_S)
     mended_s = now_s()
     proxy.mend()
     wait(lambda: bool(answers))
@@ -147,7 +148,7 @@ def test_it_is_counted_from_when_a_request_was_sent_not_from_its_answer(bench: B
 
 def test_a_lost_session_dials_no_more_however_late_it_is_noticed(bench: Bench):
     proxy = Door(zookeeper.shared().port)
-    client = bench.client(proxy.address, session_s=10.0)  # no cut but the one that is meant
+    client = bench.client(proxy.address)
     states: list[SessionState] = []
 
     def told(news: object) -> None:
@@ -166,7 +167,7 @@ def test_a_lost_session_dials_no_more_however_late_it_is_noticed(bench: Bench):
 
 
 def test_what_is_announced_at_any_moment_of_joining_is_what_stands(bench: Bench):
-    for wait_ms in range(0, 30, 2):
+    for wait_ms in (0, 2, 4, 8, 16):
         a = Daemon(bench, f"a{wait_ms}", client=bench.client())
         a.member = f"{a.name}.1"
         a.client.join(a.member, node(a.name))
@@ -306,7 +307,7 @@ def test_a_root_of_another_cluster_is_refused_and_nothing_there_is_touched(bench
     for word in (root, repr(bench.cluster), "01", repr(name or bench.cluster), "02", ".cluster"):
         assert word in why
     b.client.create_owner(ShardId("a", 1))
-    rest(SHORT_SESSION_S / 2)
+    rest(MOMENT_S)
     assert b.news == [] and sorted(bench.operator.get_children(root)) == before
     assert leader(bench) == session_of(a) and sorted(a.members()) == ["a.1"]
 

@@ -18,11 +18,10 @@ from tests.contracts.memberships import end_session, identity_of, rest, wait
 from tests.servers import zookeeper
 
 SHARDS = 24
-SESSION_S, HASTY_SESSION_S = 4.0, 1.2
-"""Only a storm may end a session because somebody was kept from the processor for a moment."""
+SESSION_S, HASTY_SESSION_S = 10.0, 1.2
+"""Only a storm may end a session because somebody was kept from the processor for a moment; where a
+session has to be over, a test ends it."""
 STORM_S = 6.0
-SEEDS = range(1)
-"""More of them find more; each takes as long as its storm."""
 _clusters = itertools.count(1)
 
 
@@ -69,16 +68,21 @@ def test_one_that_leaves_hands_over_and_one_that_dies_is_followed(deployment: De
     assert not leaver.root.running
     assert ordered(leaver, "drain") - before == mine
     wait(deployment.settled)
-    killed_s = now_s()
-    deployment.daemons.pop("d2").kill()
+    killed = deployment.daemons.pop("d2")
+    session = identity_of(killed.membership)
+    killed.kill()
+    assert session is not None
+    end_session(session, f"127.0.0.1:{deployment.port}")
     wait(deployment.settled)
-    assert now_s() - killed_s > SESSION_S / 2, "nobody knew before its session ended"
 
 
 def test_one_that_was_cut_drops_all_it_had_and_begins_anew(deployment: Deployment):
     cut = deployment.daemons.pop("d1")
     mine, before = len(cut.root.running), ordered(cut, "drop")
+    session = identity_of(cut.membership)
     cut.proxy.cut()
+    assert session is not None
+    end_session(session, f"127.0.0.1:{deployment.port}")
     wait(deployment.settled)
     wait(lambda: not cut.root.membership_status.current)
     assert len(cut.root.running) == mine
@@ -102,10 +106,10 @@ def test_a_service_emptied_by_an_operator_is_joined_anew_by_all(deployment: Depl
     wait(deployment.settled)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_after_a_storm_every_shard_is_with_its_first_in_rank(hasty: Deployment, seed: int):
+@pytest.mark.slow
+def test_after_a_storm_every_shard_is_with_its_first_in_rank(hasty: Deployment):
     deployment = hasty
-    draw, operator = random.Random(seed), KazooClient(f"127.0.0.1:{deployment.port}")
+    draw, operator = random.Random(0), KazooClient(f"127.0.0.1:{deployment.port}")
     operator.start()
     end_s = now_s() + STORM_S
     while now_s() < end_s:

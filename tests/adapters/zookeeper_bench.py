@@ -16,9 +16,9 @@ from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKe
 from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths
 from tests.contracts.memberships import Daemon, rest, wait
 
-SESSION_S = 6.0
+SESSION_S = 10.0
 """So long that whoever is kept from the processor for a while does not lose his."""
-SHORT_SESSION_S = 1.2
+SHORT_SESSION_S = 4.0
 """Of those whose end a test waits for."""
 LEADERS = {"a": ("jobmanager", Leader("west-1", "10.0.0.1", 5292, 5392))}
 

@@ -181,7 +181,7 @@ class Cassandra(Server):
 
 @functools.cache
 def shared() -> Cassandra:
-    """The one server of this test run, for tests that neither pause nor kill it.
+    """The one server of this process, for tests that do not kill it; it may be paused meanwhile.
 
     Each takes a keyspace of its own. It starts for the first who asks, and ends with the run.
     """

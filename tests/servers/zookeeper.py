@@ -38,8 +38,8 @@ JVM = (
 
 SETTINGS = f"""\
 tickTime={TICK_MS}
-initLimit=20
-syncLimit=40
+initLimit=100
+syncLimit=150
 minSessionTimeout={2 * TICK_MS}
 maxSessionTimeout=10000
 clientPortAddress=127.0.0.1
