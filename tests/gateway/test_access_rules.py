@@ -284,7 +284,9 @@ def test_a_changed_file_is_read_and_a_bad_one_is_not(tmp_path: Path) -> None:
 def test_a_file_is_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
     file, clock = tmp_path / "rules.yaml", Hand()
     file.write_text(RULES)
-    rules = Permissions(file, whose=lambda context: user("ann"), clock=clock)
+    rules = Permissions(
+        file, whose=lambda context: user("ann"), clock=clock, pause=lambda seconds: None
+    )
     file.write_text("pools:\n  /: {administer: [ann]}\n")
     os.utime(file, ns=(1, 1))
     for _ in range(100):

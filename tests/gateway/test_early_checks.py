@@ -19,7 +19,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView
-from peloton.gateway import early_checks
+from peloton.gateway import early_checks, soon
 from peloton.gateway.cluster_client import ClusterClient, unopened
 from peloton.gateway.early_checks import EarlyChecks
 from peloton.ops.v1 import ops_pb2 as ops
@@ -95,7 +95,8 @@ def test_no_pool_has_a_limit_of_slack() -> None:
 def test_for_one_answer_what_does_not_come_is_waited_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(early_checks, "READ_S_MAX", 0.0)
+    for module in (early_checks, soon):
+        monkeypatch.setattr(module, "READ_S_MAX", 0.0)
     cluster = Cluster()
     assert told(checks_of(cluster), *[waiting(Resources(cpu=9 * UNIT))] * 3) == []
     assert cluster.asked == [ROOT, inventory_key(0)]

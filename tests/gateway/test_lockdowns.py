@@ -27,7 +27,7 @@ from tests.gateway.fleet_fixture import Deployment, default_config, named, refus
 
 CODE = grpc.StatusCode
 EVERY = [svc.GoalStateEngine, svc.Read, svc.Write, svc.Kill, svc.Launch]
-A_WHILE_S = 0.5
+A_WHILE_S = 0.2
 ALL_READS, ALL_WRITES = "All read APIs are locked down", "All write APIs are locked down"
 
 

@@ -3,6 +3,7 @@ changes a task."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2
+from peloton.gateway import outside_schedulers
+from peloton.gateway.outside_schedulers import WAIT_FOR_NOTHING_S_MAX, _wait_ms
 from peloton.private.eventstream import eventstream_pb2 as eventstream
 from peloton.private.resmgr import resmgr_pb2 as resmgr
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
@@ -78,10 +81,21 @@ def test_nothing_comes_and_that_is_said_after_the_timeout(
         assert answer.error.timedout.message
         (field,) = answer.ListFields()
         assert field[0].name == "error", "and no task"
-    # A deadline of the caller before the timeout: the answer still arrives.
-    getattr(tasks, call)(kind(limit=1, timeout=2**32 - 1), timeout=6.0)
     deployment.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
     deployment.ended(job)
+
+
+class Hurried:
+    """A call whose deadline is near."""
+
+    def time_remaining(self) -> float:
+        return 0.02
+
+
+def test_the_answer_comes_before_the_deadline_of_the_caller() -> None:
+    asyncio.run(_wait_ms(0, Hurried()))  # type: ignore[arg-type]
+    waits = _wait_ms(2**32 - 1, Hurried())  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(waits, WAIT_FOR_NOTHING_S_MAX / 2))
 
 
 def test_a_gang_is_refused_task_by_task(deployment: Deployment, tasks: Any, job: str) -> None:
@@ -117,8 +131,11 @@ def test_a_placement_is_refused_and_a_failed_one_ignored(tasks: Any, job: str) -
     assert tasks.SetPlacements(only) == resmgrsvc.SetPlacementsResponse()
 
 
-def test_many_who_wait_leave_the_threads_to_others(deployment: Deployment, tasks: Any) -> None:
-    asked = resmgrsvc.DequeueGangsRequest(limit=1, timeout=30_000)
+def test_many_who_wait_leave_the_threads_to_others(
+    deployment: Deployment, tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outside_schedulers, "WAIT_FOR_NOTHING_S_MAX", 600.0)
+    asked = resmgrsvc.DequeueGangsRequest(limit=1, timeout=600_000)
     waiting = [tasks.DequeueGangs.future(asked) for _ in range(100)]
     assert deployment.ended(deployment.create(deployment.request(1))).done
     assert not any(one.done() for one in waiting)

@@ -23,7 +23,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2, hostsvc_pb2_grpc
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 from peloton.settings.config import RECEIVE_MAX_BYTES
-from tests.gateway.fleet_fixture import OPEN_TO_ALL, Deployment, named
+from tests.gateway.fleet_fixture import OPEN_TO_ALL, WAIT_S_MAX, Deployment, named
 
 
 def code_of(call: Any, sent: Any) -> tuple[grpc.StatusCode, str]:
@@ -144,9 +144,11 @@ class Silent:
 
     def __init__(self) -> None:
         self.answer: Any = None
+        self.asked = threading.Semaphore(0)
 
     def ask(self, *_: Any, **__: Any) -> Future[Any]:
         future: Future[Any] = Future()
+        self.asked.release()
         if self.answer is not None:
             future.set_result(self.answer)
         return future
@@ -201,16 +203,18 @@ def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.Monke
 
 def test_a_health_check_does_not_wait_behind_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_client, "CALL_ASK_S_MAX", 600.0)
-    server, (port,) = build_server(Silent(), ["127.0.0.1:0"], **OPEN_TO_ALL)  # type: ignore[arg-type]
+    cluster: Any = Silent()
+    server, (port,) = build_server(cluster, ["127.0.0.1:0"], **OPEN_TO_ALL)
     server.start()
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             sent = job_pb2.GetRequest(id=named("00000000-0000-4000-8000-000000000000"))
             get = job_pb2_grpc.JobManagerStub(channel).Get
-            calls = [get.future(sent, timeout=12) for _ in range(THREADS_MAX + 10)]
-            threading.Event().wait(1.0)
+            calls = [get.future(sent) for _ in range(THREADS_MAX + 10)]
+            for _ in range(THREADS_MAX):
+                assert cluster.asked.acquire(timeout=WAIT_S_MAX)
             checked = health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(service="liveness"), timeout=8
+                health_pb2.HealthCheckRequest(service="liveness"), timeout=WAIT_S_MAX
             )
             assert checked.status == health_pb2.HealthCheckResponse.SERVING
             assert not any(call.done() for call in calls)

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import gc
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -34,7 +34,15 @@ from peloton.runtime.core import followers
 from peloton.runtime.core.changes import ALL, CHANGES_MAX, Change
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
-from tests.gateway.fleet_fixture import OPEN_TO_ALL, Deployment, default_config, named
+from tests.gateway.fleet_fixture import (
+    OPEN_TO_ALL,
+    WAIT_S_MAX,
+    Deployment,
+    default_config,
+    named,
+    running,
+    until,
+)
 
 LONG_S = 1e6
 CODE = grpc.StatusCode
@@ -118,7 +126,7 @@ def test_a_waiter_is_told_at_once_though_every_timer_is_long(
 
     def still() -> bool:
         looks = delivered(deployment)
-        threading.Event().wait(0.7)
+        threading.Event().wait(0.3)
         return delivered(deployment) == looks
 
     deployment.until(still)  # who looked again and again would not be
@@ -134,7 +142,7 @@ def test_a_thousand_waiters_share_one_query_and_hold_no_thread(deployment: Deplo
     deployment.until(lambda: waiting(deployment) == 1)
     # A waiter begins with a look at the job, on the pool that serves all calls.
     assert threading.active_count() - before <= serving.THREADS_MAX
-    threading.Event().wait(0.5)
+    threading.Event().wait(0.2)
     assert waiting(deployment) == 1 and not any(answer.done() for answer in answers)
     stop(deployment, job_id)
     assert {answer.result(50).state for answer in answers} == {"KILLED"}
@@ -248,34 +256,33 @@ def test_jobs_that_were_refused_are_no_gap(deployment: Deployment) -> None:
     stream.cancel()
 
 
-def test_a_quiet_stream_gets_new_tokens(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quiet_stream_gets_new_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a cluster of its own: queries expire in their order, and others have longer ones."""
     monkeypatch.setattr(followers, "FOLLOW_S", 0.2)
     monkeypatch.setattr(watch, "TOKEN_S", 0.1)
-    quiet = long_job(deployment)
-    stream, begin = watched(deployment, job_id=quiet)
-    seen = [ops.WatchResponse(resume=begin)]
-    reader = threading.Thread(target=lambda: seen.extend(_until_cancelled(stream)))
-    reader.start()
+    with running(tmp_path) as deployment:
+        quiet = long_job(deployment)
+        stream, begin = watched(deployment, job_id=quiet)
+        seen = [ops.WatchResponse(resume=begin)]
+        reader = threading.Thread(target=lambda: seen.extend(_until_cancelled(stream)))
+        reader.start()
 
-    def has_new_token() -> bool:
-        # Any job may be in the other shard, whose changes the stream does not read.
-        deployment.ended(deployment.create(deployment.request(1)))
-        return seen[-1].resume != begin and not seen[-1].events
+        def has_new_token() -> bool:
+            # Any job may be in the other shard, whose changes the stream does not read.
+            deployment.ended(deployment.create(deployment.request(1)))
+            return seen[-1].resume != begin and not seen[-1].events
 
-    deployment.until(has_new_token)
-    stream.cancel()
-    reader.join(20)
-    fresh = seen[-1].resume
-    again = deployment.ops.Watch(ops.WatchRequest(job_id=quiet, resume=fresh), timeout=60)
-    stop(deployment, quiet)
-    for message in again:
-        assert not message.gaps
-        if any("StopOrdered" in event.facts for event in message.events):
-            break
-    again.cancel()
-    deployment.ended(quiet)
+        deployment.until(has_new_token)
+        stream.cancel()
+        reader.join(WAIT_S_MAX)
+        fresh = seen[-1].resume
+        again = deployment.ops.Watch(ops.WatchRequest(job_id=quiet, resume=fresh), timeout=60)
+        stop(deployment, quiet)
+        for message in again:
+            assert not message.gaps
+            if any("StopOrdered" in event.facts for event in message.events):
+                break
+        again.cancel()
 
 
 def _until_cancelled(stream: Any) -> Iterator[ops.WatchResponse]:
@@ -506,18 +513,17 @@ def fountain() -> Iterator[tuple[Server, ops_pb2_grpc.OpsStub]]:
 def test_a_slow_reader_is_cut_off_by_name(
     fountain: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(long_calls, "WRITE_S_MAX", 3.0)  # the quick one must keep to it too
     server, stub = fountain
-    metadata = [("peloton-user", "sloth"), ("rpc-caller", "tool")]
-    slow = stub.Watch(ops.WatchRequest(pool="x"), metadata=metadata, timeout=60)
-    quick = stub.Watch(ops.WatchRequest(pool="x"), timeout=60)
+    quick = stub.Watch(ops.WatchRequest(pool="x"), timeout=WAIT_S_MAX)
     for _ in range(20):
         next(quick)
     quick.cancel()
-    late_s = time.monotonic() + 20
-    while server._core.open_calls:  # the slow one takes no place, though it has read nothing
-        assert time.monotonic() < late_s
-        threading.Event().wait(0.01)
+    monkeypatch.setattr(long_calls, "WRITE_S_MAX", 0.2)
+    metadata = [("peloton-user", "sloth"), ("rpc-caller", "tool")]
+    slow = stub.Watch(ops.WatchRequest(pool="x"), metadata=metadata, timeout=WAIT_S_MAX)
+    slow.initial_metadata()  # it has begun, and reads no message
+    # The slow one takes no place, though it has read nothing.
+    until(lambda: not server._core.open_calls)
     with pytest.raises(grpc.RpcError) as caught:
         for _ in slow:
             pass
@@ -532,11 +538,10 @@ def test_a_cancelled_stream_leaves_no_traceback(
     streams = [fountain[1].Watch(ops.WatchRequest(pool="x"), timeout=60) for _ in range(8)]
     for stream in streams:
         next(stream)
-    threading.Event().wait(0.5)
     for stream in streams:
         stream.cancel()
-    threading.Event().wait(0.5)
-    gc.collect()
+    until(lambda: not fountain[0]._core.open_calls and not fountain[0]._long)
+    gc.collect()  # a task whose end nobody has looked at says so when it goes
     threading.Event().wait(0.1)
     assert not caplog.records
 
@@ -580,4 +585,4 @@ def test_streams_end_with_the_server_and_say_so(fountain: Any) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         next(stream)
     assert caught.value.code() == CODE.UNAVAILABLE and "is stopping" in caught.value.details()
-    assert stopping.wait(20)
+    assert stopping.wait(WAIT_S_MAX)
