@@ -28,7 +28,7 @@ from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Send
 
-SMALL, LARGE = 10, 5000
+SMALL, LARGE = 10, 2000
 SLACK = 1.1
 """What a large tree may cost more: its minima stand two levels higher."""
 ONE = Resources(UNIT)

@@ -298,7 +298,7 @@ class Pools(RuleBasedStateMachine):
 
 TestPools = Pools.TestCase
 TestPools.settings = settings(
-    max_examples=80,
+    max_examples=40,
     stateful_step_count=50,
     deadline=None,
     derandomize=True,

@@ -277,7 +277,7 @@ def test_any_single_fault_breaks_no_promise() -> None:
 
 
 def test_storms_break_no_promise_and_work_gets_done() -> None:
-    assert sum(storms(range(1500))) > 5000
+    assert sum(storms(range(500))) > 1600
 
 
 # ---- planted faults: each must be found ------------------------------------------------------
@@ -402,9 +402,15 @@ PLANTED: list[tuple[object, str, Callable[..., object]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("where", "name", "fault"), PLANTED, ids=[fault.__name__ for _, _, fault in PLANTED]
-)
+RARE = [keyed_without_epoch]
+"""What takes hundreds of seeds to be found is planted at night; `tests/model` has its like."""
+MARKED = [
+    pytest.param(*each, id=each[2].__name__, marks=pytest.mark.nightly if each[2] in RARE else ())
+    for each in PLANTED
+]
+
+
+@pytest.mark.parametrize(("where", "name", "fault"), MARKED)
 def test_a_planted_fault_is_found(
     where: object, name: str, fault: object, *, monkeypatch: pytest.MonkeyPatch
 ) -> None:

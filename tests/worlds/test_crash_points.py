@@ -33,7 +33,7 @@ from peloton.chaos.cluster.rolling_points import RollingHistory
 from peloton.chaos.sweep import within
 
 HISTORIES: tuple[type[ScriptedHistory], ...] = (ScriptedHistory, RollingHistory)
-SHARE_OF_TIME = 1 / 3
+SHARE_OF_TIME = 1 / 5
 """Of what storms have: a death takes a tenth of a storm, and there are two thousand of them."""
 Tables = dict[type[ScriptedHistory], list[Point]]
 
@@ -58,11 +58,12 @@ def survives(deaths: Deaths, *, history: type[ScriptedHistory] = ScriptedHistory
     return not deaths.missed
 
 
-def of_each_side(table: Iterable[Point]) -> list[Point]:
-    """The first point of each path on each side."""
+def of_each_side(table: Iterable[Point], paths: Iterable[str]) -> list[Point]:
+    """The first point of each of these paths on each side."""
     found: dict[tuple[str, Side], Point] = {}
     for point in table:
-        found.setdefault((point.path, point.side), point)
+        if point.path in paths:
+            found.setdefault((point.path, point.side), point)
     return [*found.values()]
 
 
@@ -88,23 +89,25 @@ def test_two_numberings_are_the_same(table: list[Point]) -> None:
     assert points() == table
 
 
+@pytest.mark.parametrize("history", HISTORIES)
+def test_one_death_on_each_path(tables: Tables, history: type[ScriptedHistory]) -> None:
+    for point in of_each_side(tables[history], {*PATHS.values(), *PORTS.values()}):
+        survives(Deaths(point), history=history)
+
+
+@pytest.mark.slow
 def test_one_death_at_each_kind_of_call(table: list[Point]) -> None:
     for point in share(table, every=len(table)):
         survives(Deaths(point))
 
 
-def test_one_death_amid_workflows(tables: Tables) -> None:
-    for point in of_each_side(tables[RollingHistory]):
-        survives(Deaths(point), history=RollingHistory)
-
-
 def test_all_daemons_die_at_once(table: list[Point]) -> None:
-    for point in of_each_side(table):
+    for point in of_each_side(table, WRITES):
         survives(Deaths(point, all_at_once=True))
 
 
 def test_the_next_life_dies_too(table: list[Point]) -> None:
-    tried = [deaths for deaths in [*seconds(table, every=61)][::4] if survives(deaths)]
+    tried = [deaths for deaths in [*seconds(table, every=61)][::6] if survives(deaths)]
     assert len(tried) > 5, "second deaths came too late to happen"
 
 

@@ -265,7 +265,7 @@ def test_it_has_room_before_other_work_where_that_is_asked() -> None:
 
     cluster = cluster_of(hosts=2, fates=fate)
     need = Resources(2 * UNIT)
-    batch = cluster.create_job(job_spec(400, resources=Resources(UNIT)), "full")
+    batch = cluster.create_job(job_spec(150, resources=Resources(UNIT)), "full")
     cluster.run_until(lambda: cluster.counts(batch).get("RUNNING", 0) == 8, within_s=30)
     high = msgspec.structs.replace(daemon(first=True), priority=100)
     high = msgspec.structs.replace(

@@ -1,12 +1,15 @@
 """Three enemies of every goal loop: each message missed, each process stopped, stale messages.
 
 A history in which every kind speaks to other shards has to reach its goals whatever single word of
-it is lost for good, and whoever dies at saying it. `script/points --nemeses` tries more of each.
+it is lost for good, and whoever dies at saying it: some are drawn at random, `script/points
+--nemeses` tries all. Deaths right after effects on machines are in `test_crash_points.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import secrets
+from itertools import count
 
 import pytest
 
@@ -25,18 +28,12 @@ from peloton.chaos.cluster.nemeses import (
     first,
     second,
 )
-from peloton.chaos.cluster.points import (
-    WANTED_AFTER_CRASH,
-    Deaths,
-    Point,
-    ScriptedHistory,
-    Side,
-    play,
-    points,
-    short_segments,
-)
+from peloton.chaos.cluster.points import WANTED_AFTER_CRASH, ScriptedHistory
+from peloton.chaos.sweep import within
 from peloton.runtime.simulation.membership import MembershipFaults
 
+SHARE_OF_TIME = 1 / 10
+"""Of what storms have, for each way to be in trouble."""
 NOT_SENT = {
     ("job", "AddOverrides"): "a client's, which repeats it until it is answered",
     ("job", "DropPieces"): "to itself",
@@ -248,14 +245,23 @@ def test_the_history_sends_every_message() -> None:
     assert {*NAMES} <= sent, "the history lost a message"
 
 
+@pytest.mark.slow
 @NAMED
 def test_every_other_message_is_missed(name: tuple[str, str]) -> None:
     _heals(Missed(*name, which=every_other))
 
 
-@NAMED
-def test_the_second_message_is_missed(name: tuple[str, str]) -> None:
-    _heals(Missed(*name, which=second))
+def test_a_message_is_missed(storm_seconds: float) -> None:
+    chance = random.Random(secrets.randbits(64))
+    for _ in within(storm_seconds * SHARE_OF_TIME, count()):
+        _heals(Missed(*chance.choice(NAMES), which=chance.choice((second, every_other))))
+
+
+def test_the_sender_stops_at_its_message(storm_seconds: float) -> None:
+    chance = random.Random(secrets.randbits(64))
+    for _ in within(storm_seconds * SHARE_OF_TIME, count()):
+        which, behind = chance.choice((first, second)), chance.choice((False, True))
+        _heals(Stopped(*chance.choice(NAMES), which=which, behind=behind))
 
 
 def _heals(missed: Missed) -> None:
@@ -264,45 +270,17 @@ def _heals(missed: Missed) -> None:
     if missed.name == ("backend", "ForgetRuns"):
         # No actor's goal: a backend may keep the ends of an idle host until its next check.
         wrong = trouble.reconnect()
-    assert not wrong, f"{missed.name}, {missed.struck} missed: " + "; ".join(wrong)
+    assert not wrong, f"{missed}, {missed.struck} times: " + "; ".join(wrong)
     assert missed.struck or missed.which is second
-
-
-@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
-def test_the_sender_stops_at_its_message(behind: bool) -> None:
-    """Each class has its turn; half of them with either side, the other halves by the script."""
-    for name in NAMES[behind::2]:
-        stopped = Stopped(*name, which=first, behind=behind)
-        wrong = Troubles().play(stopped)
-        assert not wrong, f"{name}: " + "; ".join(wrong)
-        assert stopped.struck
-
-
-@pytest.fixture(scope="module")
-def effects() -> Iterator[list[Point]]:
-    """Every moment right after an effect on the world outside."""
-    with short_segments():
-        table = points()
-        yield [each for each in table if each.call.port == "backend" and each.side is Side.AFTER]
-
-
-def test_a_stop_right_after_each_external_effect(effects: list[Point]) -> None:
-    assert {point.path for point in effects} == {"launch", "kill", "end", "reconcile"}
-    for point in effects:
-        deaths = Deaths(point)
-        wrong = play(deaths)
-        assert not wrong, f"{point}: " + "; ".join(wrong)
-        assert not deaths.missed
 
 
 DELTAS, WISH = ("placer", "HostDeltas"), ("placer", "Wish")
 CAPACITY, TALLY = ("respool", "Capacity"), ("job", "SliceTally")
 
 
-@pytest.mark.parametrize("behind", [1, 3, 10])
 @pytest.mark.parametrize(
-    "names",
-    [(DELTAS,), (CAPACITY, TALLY), (DELTAS, WISH, CAPACITY, TALLY)],
+    ("names", "behind"),
+    [((DELTAS,), 1), ((CAPACITY, TALLY), 3), ((DELTAS, WISH, CAPACITY, TALLY), 10)],
     ids=["placers", "readers", "all"],
 )
 def test_stale_messages(names: tuple[tuple[str, str], ...], behind: int) -> None:

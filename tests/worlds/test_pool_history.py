@@ -74,10 +74,9 @@ def test_nothing_is_kept_below_its_feature_level() -> None:
     assert found.kept == () and found.open is not None
 
 
-@pytest.mark.parametrize("level", [LEVEL_LEDGER - 1, LEVEL_LEDGER])
-def test_an_hour_that_is_over_holds_up_nobody(level: int) -> None:
+def test_an_hour_that_is_over_holds_up_nobody() -> None:
     """The first end closes an hour, and makes room for one that waits."""
-    cluster = cluster_of(level, hours=1.5)
+    cluster = cluster_of(LEVEL_LEDGER, hours=1.5)
     first = cluster.create_job(job_spec(1), "first")
     cluster.run_for(60.0)
     job = cluster.create_job(job_spec(3 * FULL), "more")

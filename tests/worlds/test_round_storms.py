@@ -37,7 +37,7 @@ from tests.model.faults import Fault, planted
 from tests.model.round_faults import ROUND_FAULTS
 from tests.worlds.journals import Haltable, drawn
 
-SEEDS = 1500
+SEEDS = 500
 PLANTED_SEEDS_MAX = 2000
 STEPS = 60
 SHARDS = [ShardId("g", number) for number in range(3)]

@@ -70,11 +70,11 @@ def test_a_limit_and_a_throttle_hold_both() -> None:
 
 def test_several_slices_share_one_throttle() -> None:
     cluster = cluster_of(0.1)
-    job = cluster.create_job(throttled(2003, 500, maximum_running=1500))
+    job = cluster.create_job(throttled(1003, 250, maximum_running=750))
     cluster.run_until(cluster.over, within_s=600.0)
     starts = begun_of(cluster, job)
-    assert state_of(cluster, job) == JobStates.SUCCEEDED and len(starts) == 2003
-    check_pace(starts, 500)
+    assert state_of(cluster, job) == JobStates.SUCCEEDED and len(starts) == 1003
+    check_pace(starts, 250)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -100,7 +100,7 @@ def test_a_job_waits_for_all_the_others() -> None:
     cluster = cluster_of()
     others = [cluster.create_job(job_spec(), f"o{number}") for number in range(3)]
     each = tuple(After(other) for other in others)
-    last = cluster.create_job(wanted(1500, after=each), "last")
+    last = cluster.create_job(wanted(1010, after=each), "last")
     cluster.run_until(cluster.over)
     began = cluster.job(last).summary
     assert began.state == JobStates.SUCCEEDED
