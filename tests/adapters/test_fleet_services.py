@@ -103,7 +103,7 @@ def raised_level(cluster: Cluster) -> None:
     assert printed.code == 0, printed.err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_updates_go_on_where_a_daemon_dies_and_floors_hold(cluster: Cluster) -> None:
     one, at_one = cluster.start("one")

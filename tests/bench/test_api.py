@@ -20,7 +20,7 @@ def asked(*more: str) -> list[str]:
     return [*(str(word) for pair in counts.items() for word in pair), *more]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)  # processes begin, on a machine that may be busy
 def test_each_case_has_its_line_and_its_ratio_to_the_echo() -> None:
     lines = [*api.run(api.options(asked("--threads", "1", "2")))]

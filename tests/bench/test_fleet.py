@@ -26,7 +26,7 @@ def asked(*more: str) -> list[str]:
     return [*(str(word) for pair in counts.items() for word in pair), *more]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # six processes begin, on a machine that may be busy
 def test_two_daemons_share_the_tasks_and_all_of_them_are_counted() -> None:
     lines = [*fleet.run(fleet.options(asked("--shapes", "sqlite", "cassandrax2")))]

@@ -8,7 +8,7 @@ from bench import c2m, entitlement, failover, gang, limits, processes, pt50k, st
 from bench.parts.follower import Start
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)  # daemons begin, on a machine that may be busy
 def test_processes_have_a_line_for_each_array_and_for_single_jobs() -> None:
     words = ["--slots", "1x2", "--tasks", "8", "--rounds", "1", "--jobs", "2"]
@@ -20,7 +20,7 @@ def test_processes_have_a_line_for_each_array_and_for_single_jobs() -> None:
     assert sum("empty call" in line for line in lines) == 2  # before and after
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_one_large_job_is_measured_against_its_ideal_with_both_kinds_of_configs() -> None:
     words = ["--tasks", "30", "--hosts", "2", "--duration-s", "0.2"]
@@ -30,7 +30,7 @@ def test_one_large_job_is_measured_against_its_ideal_with_both_kinds_of_configs(
         assert " x the ideal 0.4 s;" in line and "checked: 30 tasks" in line
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_burst_and_a_steady_load_of_each_size_are_checked() -> None:
     words = ["--sizes", "5", "1", "--tasks", "10", "--singles", "3", "--hosts", "5"]
@@ -44,7 +44,7 @@ def test_a_burst_and_a_steady_load_of_each_size_are_checked() -> None:
         assert "p50" in line and "checked: " in line
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_after_a_kill_every_task_runs_on_and_ends_once() -> None:
     lines = [*failover.run(failover.options(["--hosts", "2", "--ended", "5"]))]
@@ -54,7 +54,7 @@ def test_after_a_kill_every_task_runs_on_and_ends_once() -> None:
     assert "200 under way came through" in checked
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_raised_limit_lets_just_the_task_run_that_waited_for_it() -> None:
     lines = [*limits.run(limits.options(["--pools", "11", "--changes", "2"]))]
@@ -74,7 +74,7 @@ def test_flatness_is_the_rate_of_the_last_tenth_over_that_of_the_first() -> None
     assert c2m.flatness([*starts, Start("a", 111.0, 10)], 100.0) == pytest.approx(0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_tasks_that_stay_still_run_after_the_churn() -> None:
     words = ["--hosts", "3", "--tasks", "30", "--idle-s", "0.1", "--for-s", "1"]
@@ -83,7 +83,7 @@ def test_tasks_that_stay_still_run_after_the_churn() -> None:
         assert sum(line.startswith(start) for line in lines) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_every_shape_of_jobs_is_placed_and_jobs_in_part_are_counted() -> None:
     words = ["--shapes", "--tasks", "20", "--jobs", "1", "20", "--duration-s", "0.2"]

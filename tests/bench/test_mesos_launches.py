@@ -8,7 +8,7 @@ from bench import mesos_launches
 from tests.servers.mesos_home import needed_home
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_either_way_has_its_lines_and_there_is_a_ratio() -> None:
     needed_home()

@@ -1,10 +1,12 @@
 """What people mistype, lack or break ends in one line and an exit code, never in a traceback.
 
-Each line is typed into a process of its own: what Python prints at its very end counts, too.
+Where what Python prints at its very end counts, a line is typed into a process of its own; an
+exception that nobody catches ends a test in this process as well.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
@@ -36,6 +38,33 @@ def shell(line: str, **names: object) -> tuple[int, str]:
     errors = done.stderr.decode("utf-8", "replace")
     assert "Traceback" not in errors and "Exception ignored" not in errors, errors
     return done.returncode, errors
+
+
+ONE_BY_ONE = """
+import json, sys
+from peloton.__main__ import PROCESSES
+from peloton.cli.main import root, run_cli
+for words in json.loads(sys.argv[1]):
+    try:
+        code = run_cli(root(PROCESSES), words)
+    except SystemExit as ended:
+        code = ended.code
+    print(f"{code}\\0", end="", file=sys.stderr, flush=True)
+"""
+
+
+def one_after_the_other(lines: list[list[str]]) -> list[tuple[int, str]]:
+    """The exit code and stderr of each, typed into one process: none of them stays."""
+    program = [sys.executable, "-c", ONE_BY_ONE, json.dumps(lines)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
+    assert "Traceback" not in done.stderr, done.stderr
+    *parts, last = done.stderr.split("\0")
+    assert (len(parts), last) == (len(lines), "")
+    found = []
+    for part in parts:
+        errors, _, code = part.rpartition("\n")
+        found.append((int(code), f"{errors}\n"))
+    return found
 
 
 @pytest.fixture
@@ -103,7 +132,6 @@ def test_a_client_refuses_what_is_no_address() -> None:
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("peloton job create /p {bin}", 65),
         ("peloton job create /p {empty}", 65),
         ("peloton job create /p {folder}", 66),
         ("peloton job create /p {nothing}", 66),
@@ -114,7 +142,6 @@ def test_a_client_refuses_what_is_no_address() -> None:
         ("peloton --tls-ca {folder}/none job query", 65),
         ("peloton --token-file {bin} job query", 65),
         ("peloton --token-file {folder}/none job query", 65),
-        ("peloton daemon --config {bin}", 64),
         ("peloton daemon --config {empty}", 64),
         ("peloton daemon --config {nothing}", 64),
         ("peloton minicluster --cluster {bin}", 64),
@@ -124,17 +151,36 @@ def test_a_client_refuses_what_is_no_address() -> None:
         ("peloton doctor --ca-file {empty}", 69),
         ("peloton doctor --cassandra nosuch.invalid", 69),
         ("peloton --clusterName x job query", 65),
+    ],
+)
+def test_files_and_names_of_all_sorts(
+    line: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    printed = typed(*broken(line, tmp_path).split()[1:])
+    assert (printed.code, len(printed.err.splitlines())) == (code, 1), printed.err
+
+
+def broken(line: str, folder: Path) -> str:
+    """The line with the names of files that are no use."""
+    (folder / "bin").write_bytes(b"\xff\xfe\x00")
+    (folder / "empty").touch()
+    (folder / "folder").mkdir()
+    (folder / ".peloton").mkdir()
+    (folder / ".peloton" / "clusters.json").write_text("[" * 100_000)
+    return line.format(**{name: folder / name for name in ("bin", "empty", "folder", "nothing")})
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("peloton job create /p {bin}", 65),
+        ("peloton daemon --config {bin}", 64),
         ("peloton job get $'\\xff\\xfe' -t 1s", 64),
     ],
 )
-def test_files_and_names_of_all_sorts(line: str, code: int, tmp_path: Path) -> None:
-    (tmp_path / "bin").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "empty").touch()
-    (tmp_path / "folder").mkdir()
-    (tmp_path / ".peloton").mkdir()
-    (tmp_path / ".peloton" / "clusters.json").write_text("[" * 100_000)
-    names = {name: tmp_path / name for name in ("bin", "empty", "folder", "nothing")}
-    found, errors = shell(line.format(**names), HOME=tmp_path)
+def test_what_is_no_text_in_a_process(line: str, code: int, tmp_path: Path) -> None:
+    found, errors = shell(broken(line, tmp_path))
     assert (found, len(errors.splitlines())) == (code, 1), errors
 
 
@@ -164,42 +210,47 @@ def test_a_name_that_the_terminal_cannot_show_is_escaped() -> None:
     assert found == 0, errors
 
 
-@pytest.mark.parametrize("gone", ["> /dev/full", ">&-", "2>&-", "> >(true)"])
+@pytest.mark.parametrize("gone", ["> /dev/full", ">&-", "2>&-"])
 def test_a_minicluster_runs_on_when_nobody_reads_it(gone: str, tmp_path: Path) -> None:
-    """It is stopped as ever, and its exit code is that of a stop."""
+    """It is stopped as ever, and its exit code is that of a stop. It takes signals before it
+    prints, and prints before it obeys one."""
     line = f"peloton minicluster --backend simulated --data-dir {tmp_path / 'd'} {' '.join(HERE)}"
     caught = "until grep -Eq 'SigCgt:.*[4-7c-f][0-9a-f]{3}$' /proc/$p/status; do sleep 0.1; done"
-    found, errors = shell(f"{line} {gone} & p=$!; {caught}; sleep 4; kill -TERM $p; wait $p")
+    found, errors = shell(f"{line} {gone} & p=$!; {caught}; kill -TERM $p; wait $p")
     assert found == 0, errors
 
 
 # ---- where it starts ----
 
 
-@pytest.mark.parametrize("door", ["--grpc", "--http"])
-def test_a_busy_port_is_named_with_its_setting(door: str, busy: int, tmp_path: Path) -> None:
-    other = {"--grpc": "--http", "--http": "--grpc"}[door]
-    found, errors = shell(
-        f"peloton minicluster --no-classic-ports --data-dir {tmp_path / 'd'}"
-        f" {door} 127.0.0.1:{busy} {other} 127.0.0.1:0"
-    )
-    assert (found, errors) == (
-        69,
-        f"peloton minicluster: {door}: 127.0.0.1:{busy} is busy: another program listens there. "
-        "Stop it, or start a second one with --grpc, --http and --data-dir of its own\n",
-    )
+def test_a_busy_port_is_named_with_its_setting(busy: int, tmp_path: Path) -> None:
+    doors = {"--grpc": "--http", "--http": "--grpc"}
+    lines = [
+        ["minicluster", "--no-classic-ports", "--data-dir", str(tmp_path / "d"),
+         door, f"127.0.0.1:{busy}", other, "127.0.0.1:0"]
+        for door, other in doors.items()
+    ]  # fmt: skip
+    for door, found in zip(doors, one_after_the_other(lines), strict=True):
+        assert found == (
+            69,
+            f"peloton minicluster: {door}: 127.0.0.1:{busy} is busy: another program listens "
+            "there. Stop it, or start a second one with --grpc, --http and --data-dir of its own\n",
+        )
+    assert not (tmp_path / "d").exists(), "nothing is left behind"
 
 
-@pytest.mark.parametrize("door", ["grpc", "http"])
-def test_a_daemon_names_a_busy_port_by_its_field(door: str, busy: int, tmp_path: Path) -> None:
-    listen = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"} | {door: f"127.0.0.1:{busy}"}
-    (tmp_path / "d.yaml").write_text(
-        f"cluster: c\njournal: {{sqlite: {{folder: data}}}}\nlisten: {listen}\n"
-        "backend: {simulated: {hosts: [{name: a}]}}\n"
-    )
-    found, errors = shell(f"peloton daemon --config {tmp_path / 'd.yaml'}")
-    assert found == 69
-    assert f"peloton daemon: listen.{door}: 127.0.0.1:{busy} is busy" in errors
+def test_a_daemon_names_a_busy_port_by_its_field(busy: int, tmp_path: Path) -> None:
+    lines = []
+    for door in ("grpc", "http"):
+        listen = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"} | {door: f"127.0.0.1:{busy}"}
+        (tmp_path / door).write_text(
+            f"cluster: c\njournal: {{sqlite: {{folder: data}}}}\nlisten: {listen}\n"
+            "backend: {simulated: {hosts: [{name: a}]}}\n"
+        )
+        lines.append(["daemon", "--config", str(tmp_path / door)])
+    for door, (code, errors) in zip(("grpc", "http"), one_after_the_other(lines), strict=True):
+        assert code == 69
+        assert f"peloton daemon: listen.{door}: 127.0.0.1:{busy} is busy" in errors
 
 
 def test_a_data_folder_of_all_sorts(tmp_path: Path) -> None:
@@ -210,16 +261,37 @@ def test_a_data_folder_of_all_sorts(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
     (tmp_path / "d" / "lock").mkdir(parents=True)
     (tmp_path / "e" / "backend.new").mkdir(parents=True)
-    for folder in ("file/x", "a", "b", "c", "d", "e"):
-        line = f"peloton minicluster --backend simulated --data-dir {tmp_path / folder}"
-        found, errors = shell(f"{line} {' '.join(HERE)}")
+    folders = [str(tmp_path / folder) for folder in ("file/x", "a", "b", "c", "d", "e")]
+    for folder, (code, errors) in zip(folders, starts_in(folders), strict=True):
         # What others could open until now is told, too, and is no error.
         said = [one for one in errors.splitlines() if "could be opened by other users" not in one]
-        assert (found, len(said)) == (69, 1), (folder, errors)
+        assert (code, len(said)) == (69, 1), (folder, errors)
         assert str(tmp_path) in said[0]
 
 
-@pytest.mark.parametrize("kib", [1, 40, 80, 130])
+def starts_in(folders: list[str], *options: str) -> list[tuple[int, str]]:
+    """How each start in a folder ends that is refused."""
+    start = ["minicluster", "--backend", "simulated", *HERE, *options, "--data-dir"]
+    return one_after_the_other([[*start, folder] for folder in folders])
+
+
+@pytest.mark.parametrize("options", [(), ("--fresh",)])
+def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path: Path, options: tuple[str]) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    ((code, errors),) = starts_in([str(tmp_path)], *options)
+    assert code == 69 and "Peloton did not make (thesis.tex)" in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+
+def test_a_folder_of_another_backend_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "journal.sqlite").touch()
+    (tmp_path / "backend").write_text("process\n")
+    ((code, errors),) = starts_in([str(tmp_path)])
+    assert code == 69 and "--backend process" in errors
+
+
+@pytest.mark.parametrize("kib", [1, 80])
 def test_a_full_disk_at_the_start_is_named(kib: int, tmp_path: Path) -> None:
     """No file can grow beyond so much, which is what a full disk comes to."""
 

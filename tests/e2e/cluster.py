@@ -18,6 +18,7 @@ from typing import Any
 
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError
+from tests.cli.terminal import typed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -80,12 +81,11 @@ class Cluster:
         return Client(self.address, timeout_s=timeout_s)
 
     def cli(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command of the command line."""
-        command = [sys.executable, "-m", "peloton", "--api", self.address, *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        if check and done.returncode != 0:
-            raise AssertionError(f"{words} ended with {done.returncode}:\n{done.stderr}")
-        return done
+        """What a command of the command line prints, run in this process."""
+        done = typed("--api", self.address, *words)
+        if check and done.code != 0:
+            raise AssertionError(f"{words} ended with {done.code}:\n{done.err}")
+        return subprocess.CompletedProcess(words, done.code, done.out, done.err)
 
 
 @contextlib.contextmanager

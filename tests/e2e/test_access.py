@@ -20,6 +20,8 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.sdk.client import Client
 from peloton.sdk.errors import Denied
 from peloton.settings import access_files
+from tests.cli import terminal
+from tests.cli.terminal import Printed
 from tests.e2e import cluster as c
 
 NOBODY_UID = 65534
@@ -53,10 +55,12 @@ def raw_call(target: str, *metadata: tuple[str, str]) -> grpc.StatusCode:
         return grpc.StatusCode.OK
 
 
-def typed(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "peloton", *words]
-    environment = {**os.environ, **variables}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+def typed(*words: str, **variables: str) -> Printed:
+    """What a command prints where these variables are set."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        return terminal.typed(*words)
 
 
 def mode(path: str | Path) -> int:
@@ -72,29 +76,29 @@ def test_its_user_needs_no_option_by_whatever_name_of_the_address(cluster: c.Clu
         ([], {"PELOTON_API": cluster.address}),
     ):
         done = typed(*words, "job", "query", **variables)
-        assert done.returncode == 0, (words, done.stderr)
+        assert done.code == 0, (words, done.err)
 
 
 def test_who_has_no_token_is_told_how_to_get_one(cluster: c.Cluster, tmp_path: Path) -> None:
     assert raw_call(cluster.address) is grpc.StatusCode.UNAUTHENTICATED
     elsewhere = {"XDG_STATE_HOME": str(tmp_path)}
     done = typed("--api", cluster.address, "job", "query", **elsewhere)
-    assert done.returncode == 77, done
-    assert "--token-file" in done.stderr and "--open-loopback" in done.stderr
+    assert done.code == 77, done
+    assert "--token-file" in done.err and "--open-loopback" in done.err
     file = told(cluster.address).token_file
     done = typed("--api", cluster.address, "--token-file", file, "job", "query", **elsewhere)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     elsewhere["PELOTON_TOKEN_FILE"] = file
-    assert typed("--api", cluster.address, "job", "query", **elsewhere).returncode == 0
+    assert typed("--api", cluster.address, "job", "query", **elsewhere).code == 0
     wrong = tmp_path / "wrong"
     wrong.write_text("x" * 43)
     wrong.chmod(0o600)
     elsewhere["PELOTON_TOKEN_FILE"] = str(wrong)
     done = typed("--api", cluster.address, "job", "query", **elsewhere)
-    assert done.returncode == 77 and "not that of this daemon" in done.stderr
+    assert done.code == 77 and "not that of this daemon" in done.err
     wrong.chmod(0o644)
     done = typed("--api", cluster.address, "job", "query", **elsewhere)
-    assert done.returncode == 65 and "chmod 600" in done.stderr
+    assert done.code == 65 and "chmod 600" in done.err
 
 
 def test_the_socket_and_the_token_are_for_its_user_alone(cluster: c.Cluster) -> None:
@@ -175,40 +179,39 @@ def test_the_token_is_in_no_other_file_and_no_answer(cluster: c.Cluster) -> None
             assert token not in data and b"canary-of-a-password" not in data, path
 
 
-def test_what_a_killed_cluster_leaves_behind_is_harmless(tmp_path: Path) -> None:
-    with c.running(tmp_path) as cluster:
-        old, entry = cluster.address, told(cluster.address)
-        token = access_files.read_token(Path(entry.token_file))
-        with cluster.client(timeout_s=20.0) as client:
-            client.jobs.query()
-            cluster.kill()
-            assert access_files.entry_of(old) is None, "its writer has ended"
-            assert (access_files.state_folder() / access_files.ENTRIES / old).exists()
-            assert Path(entry.socket).exists()
-            cluster.options = ("--grpc", old)
-            cluster.start()
-            assert cluster.address == old
-            client.jobs.query()  # the client of before finds the new one
-        assert access_files.read_token(Path(told(old).token_file)) == token
-        assert cluster.stop() == 0
-        assert not (access_files.state_folder() / access_files.ENTRIES / old).exists()
-        assert not Path(entry.socket).exists()
-        lines = cluster.errors().splitlines()
-        assert not [line for line in lines if "warning" in line and "tasks run as" not in line]
-
-
-def test_a_client_from_before_the_cluster_gets_to_know_it(tmp_path: Path) -> None:
+def test_a_client_from_before_the_cluster_gets_to_know_it(cluster: c.Cluster) -> None:
     """It was refused as a stranger's, by a cluster that listened there before."""
-    with c.running(tmp_path) as cluster:
-        at = access_files.state_folder() / access_files.ENTRIES / cluster.address
-        entry = at.read_bytes()
-        at.unlink()
-        with cluster.client() as client:
-            with pytest.raises(Denied, match="--token-file"):
-                client.jobs.query()
-            at.write_bytes(entry)
-            at.chmod(0o600)
+    at = access_files.state_folder() / access_files.ENTRIES / cluster.address
+    entry = at.read_bytes()
+    at.unlink()
+    with cluster.client() as client:
+        with pytest.raises(Denied, match="--token-file"):
             client.jobs.query()
+        at.write_bytes(entry)
+        at.chmod(0o600)
+        client.jobs.query()
+
+
+def test_what_a_killed_cluster_leaves_behind_is_harmless(cluster: c.Cluster) -> None:
+    """The last with the shared cluster."""
+    old, entry = cluster.address, told(cluster.address)
+    token = access_files.read_token(Path(entry.token_file))
+    with cluster.client(timeout_s=20.0) as client:
+        client.jobs.query()
+        cluster.kill()
+        assert access_files.entry_of(old) is None, "its writer has ended"
+        assert (access_files.state_folder() / access_files.ENTRIES / old).exists()
+        assert Path(entry.socket).exists()
+        cluster.options = ("--grpc", old)
+        cluster.start()
+        assert cluster.address == old
+        client.jobs.query()  # the client of before finds the new one
+    assert access_files.read_token(Path(told(old).token_file)) == token
+    assert cluster.stop() == 0
+    assert not (access_files.state_folder() / access_files.ENTRIES / old).exists()
+    assert not Path(entry.socket).exists()
+    lines = cluster.errors().splitlines()
+    assert not [line for line in lines if "warning" in line and "tasks run as" not in line]
 
 
 def test_open_loopback_serves_the_originals_clients_and_says_so(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError
 from tests.e2e import cluster as c
 
-KILLS = 4
-JOBS_BEFORE = 8
+KILLS = 1
+"""Of each kind; `tests/cli/test_backup.py` kills at more moments."""
+JOBS_BEFORE = 4
 
 
 @contextlib.contextmanager

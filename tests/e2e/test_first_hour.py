@@ -140,10 +140,10 @@ def test_the_default_pool_is_made_once_and_follows_the_cluster(tmp_path: Path) -
                 for one in client.pools.list().resourcePools
             }
 
-    with c.running(tmp_path, "--hosts", "2") as cluster:
+    with c.running(tmp_path, "--backend", "simulated", "--hosts", "2") as cluster:
         assert limits() == {"/": 8.0, "/default": 8.0}
         cluster.stop()
-        cluster.options = ("--hosts", "3")
+        cluster.options = ("--backend", "simulated", "--hosts", "3")
         cluster.start()
         assert limits() == {"/": 12.0, "/default": 12.0}
         with cluster.client() as client:

@@ -1,4 +1,4 @@
-"""Real processes that are launched on a hold, over the death of the daemon."""
+"""Hosts on hold, what is launched there, and hosts that wait for a task, over a daemon's death."""
 
 from __future__ import annotations
 
@@ -26,7 +26,22 @@ def hosts(stub: Any) -> dict[str, tuple[str, list[str]]]:
     return {one.hostname: (one.status, [task.value for task in one.tasks]) for one in found}
 
 
-def test_what_is_held_and_what_runs_there_outlive_the_daemon(tmp_path: Path) -> None:
+def waits_for(stub: Any) -> dict[str, list[str]]:
+    """The tasks that hosts wait for."""
+    found = stub.GetHostsByQuery(hostsvc.GetHostsByQueryRequest()).hosts
+    return {one.hostname: [t.value for t in one.held_tasks] for one in found if one.held_tasks}
+
+
+def reserve(stub: Any, host: str) -> None:
+    """Let the host wait for a task."""
+    sent = hostsvc.ReserveHostsRequest()
+    sent.reservation.task.id.value = "awaited-0"
+    sent.reservation.task.resource.cpuLimit = 0.1
+    sent.reservation.hosts.add(hostname=host)
+    assert stub.ReserveHosts(sent).host.hostname == host
+
+
+def test_holds_and_what_runs_there_and_reservations_outlive_the_daemon(tmp_path: Path) -> None:
     began, go = tmp_path / "began", tmp_path / "go"
     with c.running(tmp_path, "--open-loopback") as cluster:
         with service(cluster) as stub:
@@ -44,6 +59,8 @@ def test_what_is_held_and_what_runs_there_outlive_the_daemon(tmp_path: Path) -> 
             stub.LaunchTasks(launch)
             c.wait_for(lambda: began.exists() and began.read_text(), "the process to begin")
             assert began.read_text() == "mine-0-1\n"
+            (third,) = {*hosts(stub)} - {used.hostname, kept.hostname}
+            reserve(stub, third)
         cluster.kill()
         cluster.start()
         with service(cluster) as stub:
@@ -51,6 +68,13 @@ def test_what_is_held_and_what_runs_there_outlive_the_daemon(tmp_path: Path) -> 
                 lambda: hosts(stub)[used.hostname] == ("ready", ["mine-0-1"]), "the run's host"
             )
             assert hosts(stub)[kept.hostname] == ("placing", [])
+            c.wait_for(lambda: waits_for(stub) == {third: ["awaited-0"]}, "the reservation")
+            wanted = hostsvc.GetCompletedReservationRequest()
+            (one,) = c.wait_for(
+                lambda: stub.GetCompletedReservations(wanted).completedReservations, "the room"
+            )
+            assert (one.host.hostname, one.task.id.value) == (third, "awaited-0")
+            assert not waits_for(stub)
             go.touch()
             c.wait_for(lambda: hosts(stub)[used.hostname] == ("ready", []), "the run to end")
             launch.hostname, launch.id.value = kept.hostname, kept.id.value

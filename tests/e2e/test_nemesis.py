@@ -41,9 +41,9 @@ from tests.e2e.storms import WITHIN_S, left_over, nemesis
 from tests.servers.mesos_home import needed_home
 
 JOB = "6f1f0a1e-7d0b-4b3e-9f0e-0c8d1d9b7c11"
-MINUTES = 1.5
+MINUTES = 0.6
 SEED = 4
-OPERATIONS_MIN = 60
+OPERATIONS_MIN = 5
 
 
 class Tale:
@@ -176,7 +176,7 @@ def test_a_run_notes_its_end_also_when_it_is_killed(tmp_path: Path) -> None:
     script = spec["defaultConfig"]["command"]["value"]
     run = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, start_new_session=True)
     mark = tmp_path / operations.MARK
-    wait_for(lambda: mark.exists() and mark.read_text(), "its first note", within_s=30.0)
+    wait_for(lambda: mark.exists() and mark.read_text(), "its first note")
     os.killpg(run.pid, signal.SIGTERM)
     assert run.wait(30) == 143
     words = mark.read_text().split()
@@ -230,7 +230,7 @@ def test_an_owner_is_found_for_what_is_struck() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(WITHIN_S + 30)
-@pytest.mark.parametrize("backend", ["process", "mesos"])
+@pytest.mark.parametrize("backend", ["process", pytest.param("mesos", marks=pytest.mark.nightly)])
 def test_nothing_is_found_after_a_short_storm(root: Path, tmp_path: Path, backend: str) -> None:
     folder = tmp_path / "storm"
     if backend == "mesos":
@@ -240,4 +240,4 @@ def test_nothing_is_found_after_a_short_storm(root: Path, tmp_path: Path, backen
     assert line.startswith("nemesis: ") and " 0 lost, 0 findings" in line, line
     operations = re.search(r"(\d+) operations", line)
     assert operations is not None and int(operations[1]) >= OPERATIONS_MIN, line
-    wait_for(lambda: not left_over(folder), "what was killed to be gone", within_s=10.0)
+    wait_for(lambda: not left_over(folder), "what was killed to be gone")

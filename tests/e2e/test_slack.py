@@ -21,6 +21,7 @@ def states(client: Client, job: str) -> dict[str, int]:
     return c.counts(client, job)[1]
 
 
+@pytest.mark.slow
 def test_a_job_runs_on_slack_of_a_full_host_until_that_is_used(tmp_path: Path) -> None:
     begin = tmp_path / "begin"
     size = ("--host-cpus", "1", "--host-memory-mb", "8000", "--host-disk-mb", "60000")

@@ -23,7 +23,6 @@ LARGE = {
     "tests/actors": 69,
     "tests/adapters": 67,
     "tests/core": 44,
-    "tests/e2e": 41,
 }
 
 
