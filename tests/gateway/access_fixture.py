@@ -6,10 +6,11 @@ Who calls is said by metadata at both doors, in place of authentication: `how:na
 from __future__ import annotations
 
 import contextlib
+import functools
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -65,6 +66,7 @@ class Guarded:
         self.open = open_door
         self.channel = channel
         self.folder = folder
+        self._looked: dict[Any, Looked] = {}
         pool = open_door.make_pool
         team, other = pool("team"), pool("other")
         self.pools = {
@@ -98,16 +100,34 @@ class Guarded:
             return error.code(), error.details(), b""
         return grpc.StatusCode.OK, "", data
 
-    def digest(self) -> tuple[Any, ...]:
+    def digest(self) -> tuple[Mark | None, ...]:
         """The newest change in each shard that a client ordered: another order would move one."""
-        region = self.open.region
-        looks = [region.inspect(shard, _last_order) for shard in region.owned()]
-        return tuple(look.result(t.WAIT_S_MAX) for look in looks)
+        region, known = self.open.region, self._looked
+        looks = {
+            shard: region.inspect(shard, functools.partial(_looked, known.get(shard, NOTHING)))
+            for shard in region.owned()
+        }
+        known |= {shard: look.result(t.WAIT_S_MAX) for shard, look in looks.items()}
+        return tuple(known[shard].ordered for shard in looks)
 
 
-def _last_order(core: Any) -> Mark | None:
-    changes = core.changes.after(Mark(0, 0), limit=CHANGES_MAX).changes
-    return max((change.mark for change in changes if change.line.who), default=None)
+class Looked(NamedTuple):
+    """How far the changes of a shard were looked through, and the newest that a client ordered."""
+
+    end: Mark
+    ordered: Mark | None
+
+
+NOTHING = Looked(Mark(0, 0), None)
+
+
+def _looked(before: Looked, core: Any) -> Looked:
+    end, ordered, more = *before, True
+    while more:
+        page = core.changes.after(end, limit=CHANGES_MAX)
+        end, more = page.mark, page.more
+        ordered = max((one.mark for one in page.changes if one.line.who), default=ordered)
+    return Looked(end, ordered)
 
 
 class _Unthrown(KillSwitch):

