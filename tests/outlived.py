@@ -10,6 +10,7 @@ print anything where all is well: the summary of the tests comes last.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -123,7 +124,8 @@ def main(command: Sequence[str], *, within_s: float = LEAVE_TIMEOUT_S) -> int:
     code = run(command)
     found = left_behind(within_s)
     for one in found:
-        os.kill(one.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended since
+            os.kill(one.pid, signal.SIGKILL)
     if found:
         print(
             "Processes that the tests started and left behind (end each where it was started; the "
