@@ -6,10 +6,7 @@ import contextlib
 import socket
 import subprocess
 import sys
-import threading
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -19,8 +16,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from peloton.api.v0.job import job_pb2
+from peloton.gateway.intake import PACE
+from peloton.gateway.server import MESSAGES_IN_FLIGHT
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from tests.conftest import ROOT
+from tests.gateway.fleet_fixture import WAIT_S_MAX, until
 from tests.gateway.http2 import (
     CONTINUATION,
     END_HEADERS,
@@ -38,6 +38,8 @@ from tests.gateway.message_bytes import tag, varint
 MIB = 1024 * 1024
 CODE = grpc.StatusCode
 LARGE, CLIENTS = 60 * MIB, 12
+ROOM = MESSAGES_IN_FLIGHT + PACE.lane
+"""More of the largest requests are never taken at once."""
 GROWTH_BYTES_MAX = 540 * MIB
 IDLE = 1000
 IDLE_BYTES_MAX = 150 * MIB
@@ -61,7 +63,7 @@ class Process(NamedTuple):
     def is_healthy(self) -> bool:
         with self.channel() as channel:
             sent = health_pb2.HealthCheckRequest()
-            answer = health_pb2_grpc.HealthStub(channel).Check(sent, timeout=20)
+            answer = health_pb2_grpc.HealthStub(channel).Check(sent, timeout=WAIT_S_MAX)
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     def channel(self) -> grpc.Channel:
@@ -73,7 +75,7 @@ CREATE = "/peloton.api.job.JobManager/Create"
 UNKNOWN = "/no.such.Service/Call"
 BOMB_BYTES = RECEIVE_MAX_BYTES + MIB
 """More than a message may have, out of a thousandth of that."""
-HOSTILE_BYTES_MAX = 40 * MIB
+HOSTILE_BYTES_MAX = 24 * MIB
 """By so much a thousand more hostile calls may let the process grow."""
 
 
@@ -92,7 +94,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
             yield Process(started.pid, int(started.stdout.readline()))
             assert started.stdin is not None
             started.stdin.close()
-            assert started.wait(20) == 0
+            assert started.wait(WAIT_S_MAX) == 0
         finally:
             started.kill()
     # The library's own word on a frame that is no request; ours says nothing.
@@ -107,23 +109,23 @@ def large_request() -> bytes:
 
 
 def test_large_requests_from_many_clients_hold_bounded_memory(process: Process) -> None:
-    data, together = large_request(), threading.Barrier(CLIENTS)
-
-    def ask(number: int) -> grpc.StatusCode:
-        with process.channel() as channel:
-            together.wait()
-            call = channel.unary_unary("/peloton.api.job.JobManager/Create")
-            return call.future(data, timeout=6).code()
-
+    """Those for which there is room stay, as the cluster of that process never answers."""
+    data = large_request()
     assert process.is_healthy()
     before = process.status("VmHWM")
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        codes = Counter(pool.map(ask, range(CLIENTS)))
+    with contextlib.ExitStack() as stack:
+        channels = [stack.enter_context(process.channel()) for _ in range(CLIENTS)]
+        calls = [channel.unary_unary(CREATE).future(data) for channel in channels]
+        until(lambda: sum(call.done() for call in calls) >= CLIENTS - ROOM)
+        until(lambda: process.status("VmHWM") - before > LARGE)
+        assert process.is_healthy()
+        codes = [call.code() for call in calls if call.done()]
+        for call in calls:
+            call.cancel()
+    assert {*codes} == {CODE.RESOURCE_EXHAUSTED}, codes
+    assert len(codes) < CLIENTS, "there is room for one"
     grown = process.status("VmHWM") - before
-    assert codes[CODE.RESOURCE_EXHAUSTED] > 0 and grown < GROWTH_BYTES_MAX, (codes, grown)
-    # The cluster of that process never answers.
-    assert {*codes} <= {CODE.RESOURCE_EXHAUSTED, CODE.UNAVAILABLE, CODE.DEADLINE_EXCEEDED}, codes
-    assert len(codes) > 1, "there is room for one"
+    assert grown < GROWTH_BYTES_MAX, grown
     assert process.is_healthy()
 
 
@@ -133,7 +135,7 @@ def test_idle_connections_cost_bounded_memory_and_no_threads(process: Process) -
     memory, threads = process.status("VmRSS"), process.status("Threads")
     with contextlib.ExitStack() as stack:
         for number in range(IDLE):
-            link = socket.create_connection(("127.0.0.1", process.port), timeout=20)
+            link = socket.create_connection(("127.0.0.1", process.port), timeout=WAIT_S_MAX)
             stack.enter_context(link)
             link.sendall((b"", PREFACE, HALF_A_CALL)[number % 3])
         assert process.is_healthy()
@@ -148,7 +150,7 @@ def test_a_message_that_unpacks_to_too_much_is_refused(process: Process) -> None
     before = process.status("VmHWM")
     with process.channel() as channel:
         call = channel.unary_unary(CREATE).future(
-            data, timeout=20, compression=grpc.Compression.Gzip
+            data, timeout=WAIT_S_MAX, compression=grpc.Compression.Gzip
         )
         assert call.code() == CODE.RESOURCE_EXHAUSTED
         assert "larger than max" in call.details()
@@ -198,7 +200,7 @@ def strange_calls(port: int, chance: Random) -> None:
         link.hear(b"grpc-status")
     huge = b"\xff\xff\xff\xff"
     for body in (b"\1" + huge, b"\0" + huge, b"\2\0\0\0\0", b"\1\0\0\0\4abcd", b"\0"):
-        with Link(port, timeout_s=0.2) as link:
+        with Link(port, timeout_s=0.05) as link:
             link.call(call_headers(CREATE, ("grpc-encoding", "gzip")), body)
             link.hear(b"grpc-status")
 
@@ -214,7 +216,7 @@ def test_hostile_connections_do_not_let_the_process_grow(process: Process) -> No
         attack(process.port, chance)
         assert process.is_healthy(), attack
     before, threads = process.status("VmRSS"), process.status("Threads")
-    for _ in range(5):
+    for _ in range(3):
         for attack in ATTACKS:
             attack(process.port, chance)
     assert process.is_healthy()
