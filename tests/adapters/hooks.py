@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Hooks:
@@ -37,7 +37,8 @@ class Hooks:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Hooks:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        # A short interval, or the end of each test waits half a second for it.
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:

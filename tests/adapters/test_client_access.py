@@ -34,6 +34,7 @@ from peloton.settings.config import BadSetting
 from peloton.settings.daemon import DaemonSettings, parse
 from tests.adapters.pems import Authority
 from tests.adapters.test_daemon_wiring import HOSTS, SHARDS, WAIT_S_MAX, Fleet
+from tests.cli.terminal import typed
 from tests.gateway.test_authentication import USERS
 
 SECRET = "canary-7Qz-of-a-password"
@@ -81,11 +82,6 @@ def answered(address: str, credentials: Credentials | None = None) -> bool:
         return True
 
 
-def typed(*words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "peloton", *words]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120)
-
-
 # ---- passwords ----
 
 
@@ -111,8 +107,8 @@ def test_users_of_a_file_call_with_their_passwords(
         named = ["--username", "ann", "--password-file", str(password)]
         for words in (named, ["--basicAuthConfig", str(login)]):
             done = typed("--api", at(daemon), *words, "job", "query")
-            assert done.returncode == 0, done.stderr
-        assert typed("--api", at(daemon), "job", "query").returncode == 77
+            assert done.code == 0, done.err
+        assert typed("--api", at(daemon), "job", "query").code == 77
         with Client(at(daemon), credentials=ann) as client:
             pool = client.pools.create("/p", {"name": "p", "resources": []})
             assert "basic:ann@" in str(client.ops.story(f"respool/{pool}"))
@@ -221,7 +217,7 @@ def test_mutual_tls_serves_whoever_has_a_certificate(tmp_path: Path) -> None:
             assert "tls:ann.example.org@127.0.0.1" in str(client.ops.story(f"respool/{pool}"))
         words = ["--tls-ca", ca, "--tls-cert", known.certificate, "--tls-key", known.key]
         done = typed("--api", at(daemon), *words, "job", "query")
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         stranger = ClientTlsFiles(ca, str(mallory.certificate), str(mallory.key))
         for tried in (ClientTlsFiles(ca), stranger, None):
             with pytest.raises(ServiceUnavailable):

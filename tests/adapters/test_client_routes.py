@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +25,7 @@ from peloton.settings import access_files
 from peloton.settings.access_files import ClusterEntry
 from tests.adapters.pems import Authority
 from tests.adapters.test_client_access import at, running, settings
+from tests.cli.terminal import typed
 
 JOIN_S = 60.0
 
@@ -207,7 +206,7 @@ def test_with_tls_the_name_is_dialled_that_the_certificate_proves(tmp_path: Path
 # ---- names of folders ----
 
 
-@pytest.mark.parametrize("name", ["a%41b?x#y", "100%", "a b+c&d=e", "\u00fc\u4e2d"])
+@pytest.mark.parametrize("name", ["a%41b?x#y 100%", "a b+c&d=e\u00fc\u4e2d"])
 def test_a_data_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     folder.mkdir()
@@ -220,6 +219,5 @@ def test_a_data_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [name], "nothing is written elsewhere"
     with running(settings(folder)) as daemon, Client(at(daemon), timeout_s=20.0) as client:
         assert client.pools.lookup("/p") == pool
-    line = [sys.executable, "-m", "peloton", "journal", "check", "--data-dir", str(folder / "data")]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    done = typed("journal", "check", "--data-dir", str(folder / "data"))
+    assert done.code == 0, done.err

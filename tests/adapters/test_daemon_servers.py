@@ -234,6 +234,7 @@ def what_is_of_another_cluster_is_checked(cluster: Cluster) -> None:
         assert client.exists("/free") is None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_work_outlives_the_daemon_that_began_it(cluster: Cluster) -> None:
     one, at_one = cluster.start("one")

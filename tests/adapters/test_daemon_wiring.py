@@ -36,6 +36,7 @@ from peloton.settings.daemon import DaemonSettings, parse
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.pems import Authority
 from tests.channels import channel_to
+from tests.cli.terminal import typed
 from tests.gateway.fleet_fixture import Deployment, named
 
 SHARDS = {"jobmgr": 10, "resmgr": 1, "hostmgr": 6}
@@ -336,10 +337,9 @@ def test_a_file_that_cannot_be_used_ends_it_at_once(
 ) -> None:
     file = tmp_path / "daemon.yaml"
     file.write_text(content)
-    with command(file) as process:
-        _, errors = process.communicate(timeout=WAIT_S_MAX)
-    assert (process.returncode, text in errors) == (code, True), errors
-    assert "Traceback" not in errors
+    printed = typed("daemon", "--config", str(file))
+    assert (printed.code, text in printed.err) == (code, True), printed
+    assert "Traceback" not in printed.err
 
 
 # ---- who did what ----

@@ -28,7 +28,7 @@ from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.assembly.daemon import Daemon
-from peloton.gateway import cluster_client
+from peloton.gateway import cluster_client, waits
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.ops import Ops
 from peloton.gateway.plans import Plans
@@ -174,6 +174,13 @@ CALLS: dict[tuple[str, str], Call] = {
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_client, "CALL_ASK_S_MAX", ASK_S_MAX)
+    monkeypatch.setattr(waits, "PATIENCE_S", ANSWER_S_MAX)
+
+
+@pytest.fixture
+def hurried(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits is told soon that nobody knows any more."""
+    monkeypatch.setattr(waits, "PATIENCE_S", 0.2)
 
 
 def said(known: Known, name: tuple[str, str]) -> tuple[Code, str]:
@@ -380,6 +387,7 @@ def test_waits_and_watches_go_on_when_the_owner_of_their_shards_leaves() -> None
         stream.cancel()
 
 
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("owner", [False, True], ids=["door", "owner"])
 def test_a_daemon_that_lost_its_session_answers_nothing(owner: bool) -> None:
     """It may be cut off from everybody else, who know better by now."""
@@ -401,6 +409,7 @@ def test_a_daemon_that_lost_its_session_answers_nothing(owner: bool) -> None:
             well(known)  # the others go on, with its shards
 
 
+@pytest.mark.usefixtures("hurried")
 def test_a_daemon_whose_session_is_in_doubt_answers_no_question() -> None:
     """Commands go on: the journal refuses those of an owner that is none any more."""
     with fleet_with(*EACH) as (fleet, door, known):

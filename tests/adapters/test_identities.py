@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,11 +28,11 @@ from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.test_daemon_wiring import (
     SHARDS,
     SharedRows,
-    command,
     state_at,
     until,
 )
 from tests.channels import channel_to
+from tests.cli.terminal import typed
 from tests.e2e.cluster import until_there
 from tests.gateway.fleet_fixture import Deployment, default_config
 
@@ -228,11 +227,13 @@ def test_a_new_journal_over_an_old_keeper_folder_is_refused_or_taken_by_a_person
     start("new").greeted.result(WAIT_S_MAX)
 
 
-def said(process: subprocess.Popen[str]) -> str:
-    """Its lines for people, less the warning of a daemon that runs as root."""
-    _, errors = process.communicate(timeout=WAIT_S_MAX)
-    lines = errors.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("warning: tasks run as root"))
+def refused(file: Path) -> str:
+    """The line of a daemon that does not start, beside the warning of one that runs as root."""
+    printed = typed("daemon", "--config", str(file))
+    lines = printed.err.splitlines()
+    (line,) = [one for one in lines if not one.startswith("warning: tasks run as root")]
+    assert printed.code == 69
+    return line
 
 
 def test_the_command_says_in_one_line_whose_the_folder_is(tmp_path: Path, start: Start) -> None:
@@ -241,12 +242,8 @@ def test_the_command_says_in_one_line_whose_the_folder_is(tmp_path: Path, start:
     assert first.stop()
     file = tmp_path / "daemon.yaml"
     file.write_text(yaml.safe_dump(alone(tmp_path, "new")))
-    with command(file) as process:
-        errors = said(process)
-    assert process.returncode == 69 and len(errors.splitlines()) == 1, errors
-    assert errors.startswith("peloton daemon: keeper folder ") and "--adopt-keeper" in errors
+    line = refused(file)
+    assert line.startswith("peloton daemon: keeper folder ") and "--adopt-keeper" in line
     file.write_text(yaml.safe_dump(alone(tmp_path, "old") | {"cluster": "east"}))
-    with command(file) as process:
-        errors = said(process)
-    assert process.returncode == 69 and len(errors.splitlines()) == 1, errors
-    assert "'west'" in errors and "'east'" in errors
+    line = refused(file)
+    assert "'west'" in line and "'east'" in line

@@ -141,7 +141,7 @@ def test_what_ran_in_a_cluster_that_was_away_goes_on(
     masters: dict[str, ScriptedMaster], daemon: Daemon, deployment: Deployment
 ) -> None:
     job, west = running(deployment), masters["west"]
-    west.reply("SUBSCRIBE", *[Reply(503, "No leader elected")] * 5)
+    west.reply("SUBSCRIBE", *[Reply(503, "No leader elected")] * 3)
     west.drop_stream()
     until(lambda: not up("west.h1"))
     assert up("east.h1")

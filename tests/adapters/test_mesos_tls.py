@@ -17,11 +17,13 @@ from typing import Any
 import pytest
 import yaml
 from kazoo.client import KazooClient
+from pymesos import process
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End
 from peloton.assembly.daemon import Daemon
 from peloton.assembly.mesos_access import tls_of
+from peloton.backends.mesos import driver as drivers
 from peloton.backends.mesos import tls
 from peloton.backends.mesos.agent_book import AgentBook
 from peloton.backends.mesos.agent_files import AgentFiles
@@ -280,6 +282,9 @@ def test_one_that_never_answers_in_tls_is_given_up(
     tmp_path: Path, authority: Authority, other: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls, "HANDSHAKE_S", 0.2)
+    monkeypatch.setattr(process, "SELECT_TIMEOUT", 0.1)  # of pymesos, which looks at nothing else
+    monkeypatch.setattr(drivers, "HTTP_TIMEOUT_S", 0.5)
+    monkeypatch.setitem(LeadingMaster.__init__.__kwdefaults__, "timeout_s", 0.2)
     health, doctor, calls = said_of("mute", tmp_path, authority, other)
     assert "no TLS in 0.2 s" in health and "does not answer in time" in doctor
     assert not calls

@@ -106,7 +106,7 @@ def test_a_service_emptied_by_an_operator_is_joined_anew_by_all(deployment: Depl
     wait(deployment.settled)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_after_a_storm_every_shard_is_with_its_first_in_rank(hasty: Deployment):
     deployment = hasty
     draw, operator = random.Random(0), KazooClient(f"127.0.0.1:{deployment.port}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ from peloton.runtime.adapters.zookeeper_connection import now_s
 from peloton.runtime.ports import NodeOutcome, SessionState, ShardId
 from tests.adapters.zookeeper_bench import Bench, Watched
 from tests.contracts.memberships import SHARD, Daemon, rest, wait
+from tests.servers import zookeeper
 from tests.servers.zookeeper import Ensemble, ZooKeeper
 
 HELD, TAKEN, GONE, UNKNOWN = NodeOutcome
@@ -21,26 +23,20 @@ FROZEN_SESSION_S, PARTED_SESSION_S = 6.0, 3.0
 """The second: well below the time for which a server believes in a leader that it does not hear."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    """One to be paused and killed."""
-    started = ZooKeeper.start(tmp_path_factory.mktemp("zookeeper"))
-    yield started
-    started.kill()
-
-
 @pytest.fixture
-def alone(server: ZooKeeper) -> Iterator[Bench]:
-    made = Bench(server.address)
+def alone() -> Iterator[Bench]:
+    """The shared server, which may be paused: nobody else asks meanwhile."""
+    made = Bench(zookeeper.shared().address)
     yield made
-    server.go_on()
+    zookeeper.shared().go_on()
     made.close()
 
 
 # ---- the server ----
 
 
-def test_a_frozen_server_suspends_and_then_all_goes_on(alone: Bench, server: ZooKeeper):
+def test_a_frozen_server_suspends_and_then_all_goes_on(alone: Bench):
+    server = zookeeper.shared()
     a = alone.daemon("a", session_s=FROZEN_SESSION_S)
     a.create()
     watched = Watched(a)
@@ -65,20 +61,25 @@ def test_a_frozen_server_suspends_and_then_all_goes_on(alone: Bench, server: Zoo
         wait(lambda: a.owners().get(SHARD) == "a.1" and a.client.sure_for_s() > 0)
 
 
-def test_a_server_that_is_killed_and_started_again_keeps_sessions_or_ends_them(
-    alone: Bench, server: ZooKeeper
-):
-    a = alone.daemon("a")
-    a.create()
-    server.kill()
-    wait(lambda: a.states()[-1] is SUSPENDED)
-    a.client.create_owner(ShardId("a", 1))
-    wait(lambda: a.outcomes(ShardId("a", 1)) == [UNKNOWN])
-    server.restart()
-    wait(lambda: a.states()[-1] is CONNECTED)
-    a.client.request_view()
-    wait(lambda: a.owners() == {SHARD: "a.1"})
-    assert a.create(ShardId("a", 1)).outcome is HELD
+@pytest.mark.slow
+def test_a_server_that_is_killed_and_started_again_keeps_sessions(tmp_path: Path):
+    server = ZooKeeper.start(tmp_path)
+    alone = Bench(server.address)
+    try:
+        a = alone.daemon("a")
+        a.create()
+        server.kill()
+        wait(lambda: a.states()[-1] is SUSPENDED)
+        a.client.create_owner(ShardId("a", 1))
+        wait(lambda: a.outcomes(ShardId("a", 1)) == [UNKNOWN])
+        server.restart()
+        wait(lambda: a.states()[-1] is CONNECTED)
+        a.client.request_view()
+        wait(lambda: a.owners() == {SHARD: "a.1"})
+        assert a.create(ShardId("a", 1)).outcome is HELD
+    finally:
+        alone.close()
+        server.kill()
 
 
 # ---- three servers ----

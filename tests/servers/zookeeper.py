@@ -176,7 +176,7 @@ class Ensemble:
 
 @functools.cache
 def shared() -> ZooKeeper:
-    """The one server of this test run, for tests that neither pause nor kill it.
+    """The one server of this process, for tests that do not kill it; it may be paused meanwhile.
 
     Each takes a cluster name of its own. It starts for the first who asks, and ends with the run.
     """
