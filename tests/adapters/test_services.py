@@ -17,7 +17,7 @@ from tests.servers.process import free_ports
 FLAGS = ("--zookeeper-port", "--cassandra-port", "--storage-port")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_pair_starts_is_found_again_and_stops(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,7 +106,7 @@ def parted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parted]:
         door.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_of_three_may_die_or_freeze_and_no_session_ends(parted: Parted):
     ensemble = parted.ensemble
     bench = Bench(ensemble.address)

@@ -38,7 +38,7 @@ JVM = (
 
 SETTINGS = f"""\
 tickTime={TICK_MS}
-initLimit=100
+initLimit=40
 syncLimit=150
 minSessionTimeout={2 * TICK_MS}
 maxSessionTimeout=10000
