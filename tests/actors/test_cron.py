@@ -118,7 +118,7 @@ ZONES = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(MINUTES, HOURS, WEEK, ZONES, st.integers(1_790_000_000, 1_830_000_000))
 def test_moments_are_those_that_a_clock_shows(
     minute: str, hour: str, week: str, zone: str, now: int
@@ -148,16 +148,17 @@ def test_moments_are_those_that_a_clock_shows(
 @pytest.mark.parametrize(
     ("day", "zone", "count"),
     [
-        (FORWARD, BERLIN, 23 * 60),
-        (BACK, BERLIN, 25 * 60),
-        ("2027-04-04", "Australia/Lord_Howe", 24 * 60 + 30),
-        ("2027-10-03", "Australia/Lord_Howe", 24 * 60 - 30),
-        ("2027-04-30", "Africa/Cairo", 23 * 60),  # at midnight
+        (FORWARD, BERLIN, 4 * 60),
+        (BACK, BERLIN, 6 * 60),
+        ("2027-04-04", "Australia/Lord_Howe", 5 * 60 + 30),
+        ("2027-10-03", "Australia/Lord_Howe", 5 * 60 - 30),
+        ("2027-04-30", "Africa/Cairo", 4 * 60),  # at midnight
     ],
 )
-def test_each_minute_of_a_day_on_which_clocks_are_set_comes_once(
+def test_each_minute_of_a_night_in_which_clocks_are_set_comes_once(
     day: str, zone: str, count: int
 ) -> None:
+    """The five hours from midnight on, as a clock shows them."""
     begin = at(f"{day}T00:00", zone)
     moments, found, now = Moments("* * * * *", zone), 0, begin - 1
     while (moment := moments.after(now)) is not None and moment < begin + count * 60:
@@ -165,7 +166,7 @@ def test_each_minute_of_a_day_on_which_clocks_are_set_comes_once(
         found, now = found + 1, moment
     assert found == count
     last = datetime.fromtimestamp(now, zone_of(zone)).isoformat()
-    assert last.startswith(f"{day}T23:59")
+    assert last.startswith(f"{day}T04:59")
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def test_a_look_at_all_pools_is_arithmetic_of_arrays() -> None:
 def test_a_turn_after_a_recovery_costs_the_same_in_a_large_tree(full: str) -> None:
     """All heads have to be looked at: some a turn."""
     costs = []
-    for leaves in (100, 2000):
+    for leaves in (100, 1000):
         tree = deployment(leaves, full=full)
         again = Tree()
         for key, state in [*tree.lots.items(), *tree.pools.items()]:
