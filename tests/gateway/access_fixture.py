@@ -160,7 +160,7 @@ def guarded(folder: Path, rules: str = RULES) -> Iterator[Guarded]:
             with grpc.insecure_channel(f"127.0.0.1:{port}", options=t.CHANNEL) as channel:
                 yield Guarded(open_door, channel, folder=folder)
         finally:
-            server.stop(0).wait(5)
+            server.stop(0).wait(t.WAIT_S_MAX)
             audit.close()
 
 

@@ -228,7 +228,7 @@ def running(
             yield Deployment(region, channel, http=http.address, api=api)
     finally:
         if server is not None:
-            server.stop(0).wait(5)
+            server.stop(0).wait(WAIT_S_MAX)
         if http is not None:
             http.close()
         locks.stop()

@@ -747,7 +747,7 @@ def test_a_method_without_a_row_is_served_by_no_server() -> None:
             server.add(described, Ops.__new__(Ops), names=[described.full_name])
         with pytest.raises(UnlistedMethod):
             server.add_each("/some.Service/Method", lambda data: data)
-        assert server.stop(0).wait(5)
+        assert server.stop(0).wait(WAIT_S_MAX)
 
 
 class _Client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 from pathlib import Path
@@ -22,7 +21,7 @@ from peloton.runtime.core.principal import BASIC, NONE, TLS, TOKEN, UNVERIFIED, 
 from peloton.runtime.vocabulary import Key
 from peloton.settings.config import BadSetting
 from peloton.settings.permissions_file import PERMISSIONS, Permission, read_access
-from tests.gateway import fleet_fixture
+from tests.gateway.fleet_fixture import until
 
 SEE, SUBMIT, STOP, ADMINISTER = (
     Permission.SEE, Permission.SUBMIT, Permission.STOP, Permission.ADMINISTER,
@@ -248,9 +247,6 @@ class Hand:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-until = functools.partial(fleet_fixture.until, within_s=30.0)
 
 
 def test_a_changed_file_is_read_and_a_bad_one_is_not(tmp_path: Path) -> None:

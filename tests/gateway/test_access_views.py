@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -153,11 +152,9 @@ def test_what_is_hidden_is_answered_like_what_is_not_there(fleet: Guarded) -> No
 
 
 def test_who_waits_for_a_hidden_job_is_told_at_once(fleet: Guarded) -> None:
-    """As for one that does not exist: the time would tell."""
-    sent = ops.WaitJobRequest(job_id=canary_job(fleet), timeout_s=50)
-    began_s = time.monotonic()
+    """As for one that does not exist: the time would tell. Who waited would meet the deadline."""
+    sent = ops.WaitJobRequest(job_id=canary_job(fleet), timeout_s=100 * WAIT_S_MAX)
     assert fleet.call(f"{OPS}.WaitJob", sent, VERA)[0] == CODE.NOT_FOUND
-    assert time.monotonic() - began_s < 25
 
 
 def changes(job_id: str, pool: str, path: str) -> Iterator[tuple[str, Any]]:

@@ -287,7 +287,7 @@ def test_a_client_that_leaves_is_logged(tmp_path: Path) -> None:
             asked.cancel()
             (line,) = until(lambda: lines_in(tmp_path / AUDIT_LOG))
     finally:
-        assert server.stop(0).wait(5)
+        assert server.stop(0).wait(WAIT_S_MAX)
         log.close()
     assert (line["answer"], line["objects"]) == ("CANCELLED", {"key": "job/x"})
     assert line["text"] == "the client left; a change may have happened"
@@ -355,7 +355,7 @@ def with_passwords(log: AuditLog) -> Iterator[grpc.Channel]:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield channel
     finally:
-        assert server.stop(0).wait(5)
+        assert server.stop(0).wait(WAIT_S_MAX)
         log.close()
 
 

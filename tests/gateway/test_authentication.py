@@ -40,6 +40,7 @@ from peloton.gateway.unimplemented import SHORT, refusals
 from peloton.runtime.core.principal import BASIC, TLS, Principal
 from tests.adapters.pems import Authority
 from tests.conftest import ROOT
+from tests.gateway.fleet_fixture import WAIT_S_MAX
 
 CODE = grpc.StatusCode
 TOKEN = "k3Q-a_token_of_a_daemon-9fX"
@@ -125,7 +126,7 @@ def serving(
     try:
         yield Served(ports, mirror)
     finally:
-        server.stop(0).wait(5)
+        server.stop(0).wait(WAIT_S_MAX)
 
 
 def called(
@@ -134,7 +135,7 @@ def called(
     """Code and text of one call."""
     call = channel.unary_unary(f"/{service}/{name}")
     try:
-        call(b"", metadata=metadata, timeout=20)
+        call(b"", metadata=metadata, timeout=WAIT_S_MAX)
     except grpc.RpcError as error:
         return error.code(), error.details()
     return CODE.OK, ""
@@ -177,7 +178,7 @@ def test_nothing_is_read_of_a_request_before_its_caller_is_known() -> None:
         get = channel.unary_unary(f"/{JOBS.full_name}/Get")
         for data in (b"", b"x" * 100, b"x" * 900_000):
             with pytest.raises(grpc.RpcError) as caught:
-                get(data, timeout=20)
+                get(data, timeout=WAIT_S_MAX)
             assert caught.value.code() is CODE.UNAUTHENTICATED
         assert intake.reads == 0
         assert called(channel, [BEARER])[0] is CODE.OK
@@ -189,7 +190,7 @@ def test_requests_of_unproven_callers_take_no_room_of_proven_ones() -> None:
     never = threading.Event()
 
     def nothing() -> Iterator[bytes]:
-        never.wait(20)
+        never.wait(WAIT_S_MAX)
         yield from ()
 
     with (
@@ -202,7 +203,7 @@ def test_requests_of_unproven_callers_take_no_room_of_proven_ones() -> None:
         codes = [each.code() for each in held]
         assert codes == [CODE.RESOURCE_EXHAUSTED] * 10, "within seconds"
         assert intake.reads == 0 and intake.bytes_counted == 0
-        large = channel.unary_unary(path).future(bytes(900_000), timeout=20)
+        large = channel.unary_unary(path).future(bytes(900_000), timeout=WAIT_S_MAX)
         assert large.code() is CODE.RESOURCE_EXHAUSTED, "a small request is enough"
         assert called(channel, service=HEALTH.full_name, name="Check")[0] is CODE.OK
         never.set()
@@ -219,7 +220,8 @@ def test_health_is_open_to_all_and_reflection_is_not() -> None:
     with serving(by_token()) as served, grpc.insecure_channel(served.address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         said = [("authorization", "Bearer wrong"), ("password", "x")]
-        assert health.Check(health_pb2.HealthCheckRequest(), metadata=said, timeout=20).status == 1
+        sent = health_pb2.HealthCheckRequest()
+        assert health.Check(sent, metadata=said, timeout=WAIT_S_MAX).status == 1
         assert not {"authorization", "password"} & {name for name, _ in served.mirror.seen}
         reflection = "grpc.reflection.v1alpha.ServerReflection"
         code, _ = called(channel, service=reflection, name="ServerReflectionInfo")

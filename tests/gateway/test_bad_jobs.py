@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,6 @@ from peloton.api.v0.task import task_pb2 as task
 from tests.gateway.fleet_fixture import Deployment, default_config
 
 NAN, INF = float("nan"), float("inf")
-REFUSAL_S_MAX = 2.0  # milliseconds in truth; machines under test are slow
 Change = Callable[[Any], Any]
 
 
@@ -229,9 +227,7 @@ def test_a_config_that_cannot_be_meant(deployment: Deployment, change: Change, t
     request = deployment.request(3)
     request.id.value = str(uuid.uuid4())
     change(request.config)
-    began = time.monotonic()
     answer = deployment.jobs.Create(request)
-    assert time.monotonic() - began < REFUSAL_S_MAX
     assert text in answer.error.invalidConfig.message
     assert answer.error.invalidConfig.id == request.id
     assert deployment.jobs.Get(job.GetRequest(id=request.id)).error.HasField("getRuntimeFail")

@@ -16,9 +16,9 @@ import pytest
 
 from peloton.gateway.completions import CoreCall, CoreServer
 from peloton.gateway.intake import Intake, IntakePace
+from tests.gateway.fleet_fixture import WAIT_S_MAX
 
 CODE = grpc.StatusCode
-WAIT_S_MAX = 60.0
 PATH = "/test.Test/Call"
 OPTIONS = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 100_000)]
 
@@ -86,13 +86,13 @@ def until_still(sent: list[int]) -> None:
 
 def test_a_call_with_its_metadata_its_deadline_and_its_answer(served: Served) -> None:
     asked = served.unary.future(
-        b"question", timeout=30, metadata=[("who", "ann"), ("x-bin", b"\0")]
+        b"question", timeout=600, metadata=[("who", "ann"), ("x-bin", b"\0")]
     )
     call = served.next()
     assert call.method == PATH
     assert ("who", "ann") in call.metadata and ("x-bin", b"\0") in call.metadata
     left_s = call.time_remaining()
-    assert left_s is not None and 20 < left_s <= 31
+    assert left_s is not None and 500 < left_s <= 601
     assert call.peer().startswith("ipv4:127.0.0.1:") and not call.peer_identities()
     assert got(call.read) == b"question"
     call.end(message=b"answer")
@@ -277,7 +277,7 @@ def test_a_stop_waits_for_calls_until_they_are_cancelled() -> None:
     served.server.stop()
     served.server.stop()
     with pytest.raises(grpc.RpcError) as caught:
-        grpc.insecure_channel(f"127.0.0.1:{served.port}").unary_unary(PATH)(b"", timeout=5)
+        grpc.insecure_channel(f"127.0.0.1:{served.port}").unary_unary(PATH)(b"", timeout=WAIT_S_MAX)
     assert caught.value.code() == CODE.UNAVAILABLE
     assert not served.server.stopped.done()
     data = {got(first.read): first, got(second.read): second}

@@ -14,7 +14,7 @@ from peloton.gateway import cluster_client
 from peloton.gateway.calls import CallContext
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Unavailable
-from tests.gateway.fleet_fixture import Deployment
+from tests.gateway.fleet_fixture import WAIT_S_MAX, Deployment
 
 
 def test_a_wrong_field_is_named_in_the_details(deployment: Deployment) -> None:
@@ -36,11 +36,11 @@ def test_a_wrong_field_is_named_in_the_details(deployment: Deployment) -> None:
 def test_a_long_text_reaches_a_client(deployment: Deployment, letter: str, length: int) -> None:
     sent = ops.WatchRequest(pool="/" + letter * length)
     with pytest.raises(grpc.RpcError) as caught:
-        next(deployment.ops.Watch(sent, timeout=20))
+        next(deployment.ops.Watch(sent, timeout=WAIT_S_MAX))
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
     assert caught.value.details().startswith("no pool /" + letter * 100)
     with pytest.raises(grpc.RpcError) as caught:
-        deployment.ops.Story(ops.StoryRequest(key=letter * length), timeout=20)
+        deployment.ops.Story(ops.StoryRequest(key=letter * length), timeout=WAIT_S_MAX)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 

@@ -20,7 +20,14 @@ from peloton.gateway.http import HttpAccess, HttpServer
 from peloton.ops.v1 import endpoints_pb2, endpoints_pb2_grpc
 from peloton.settings.config import Address
 from tests.cli.terminal import typed
-from tests.gateway.fleet_fixture import Deployment, default_config, named, refused, until
+from tests.gateway.fleet_fixture import (
+    WAIT_S_MAX,
+    Deployment,
+    default_config,
+    named,
+    refused,
+    until,
+)
 
 NOBODY = "8c95fa0c-d174-40cd-ac17-6a1a166ec1a8"
 NOT_FOUND = (grpc.StatusCode.NOT_FOUND, "job not found")
@@ -44,7 +51,7 @@ def stop(deployment: Deployment, job: str, instance: int) -> None:
 
 
 def got(address: Address, path: str, **headers: str) -> tuple[int, Any]:
-    link = http.client.HTTPConnection(address.host, address.port, timeout=20)
+    link = http.client.HTTPConnection(address.host, address.port, timeout=WAIT_S_MAX)
     link.request("GET", path, headers=headers)
     answer = link.getresponse()
     body = answer.read()

@@ -22,8 +22,8 @@ from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.core.retention import HeldEnded
 from peloton.runtime.vocabulary import Key, key
 from peloton.settings.config import Address
+from tests.gateway.fleet_fixture import WAIT_S_MAX
 
-WAIT_S_MAX = 20.0
 REQUEST = b"GET /version HTTP/1.0\r\nHost: localhost\r\n\r\n"
 DOWNLOAD = b"GET /files/run-1/stdout HTTP/1.0\r\nHost: localhost\r\n\r\n"
 FILE_BYTES = 32 * 1024 * 1024

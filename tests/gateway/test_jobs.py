@@ -18,7 +18,7 @@ from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.guard import CallEnded
 from peloton.gateway.job_create import Creation
 from peloton.ops.v1 import ops_pb2 as ops
-from tests.gateway.fleet_fixture import Deployment, default_config, named
+from tests.gateway.fleet_fixture import WAIT_S_MAX, Deployment, default_config, named
 
 
 def test_a_job_from_creation_to_end(deployment: Deployment) -> None:
@@ -273,7 +273,7 @@ def test_a_small_create_holds_no_thread(deployment: Deployment) -> None:
     client, context = ClusterClient(deployment.region), CallContext()
     later = Creation(client, deployment.request(), context=context).at_once()
     assert isinstance(later, Later)
-    created = job.CreateResponse.FromString(later.encode(later.future.result(20)))
+    created = job.CreateResponse.FromString(later.encode(later.future.result(WAIT_S_MAX)))
     info = deployment.jobs.Get(job.GetRequest(id=created.jobId)).jobInfo
     assert info.config.name == "test"
     with pytest.raises(CallEnded) as caught:

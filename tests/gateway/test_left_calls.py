@@ -19,10 +19,9 @@ from peloton.gateway.serving import THREADS_MAX, Server
 from peloton.ops.v1 import ops_pb2
 from peloton.runtime.core.condition import Condition
 from peloton.runtime.vocabulary import Unavailable
-from tests.gateway.fleet_fixture import OPEN_TO_ALL, named
+from tests.gateway.fleet_fixture import OPEN_TO_ALL, WAIT_S_MAX, named
 
 CODE = grpc.StatusCode
-WAIT_S_MAX = 20.0
 OPS = ops_pb2.DESCRIPTOR.services_by_name["Ops"]
 SENT = job_pb2.GetRequest(id=named("00000000-0000-4000-8000-000000000000"))
 
@@ -67,20 +66,20 @@ def test_no_thread_waits_for_what_nobody_waits_for(
                 for call in calls:
                     call.cancel()
             for _ in calls:
-                assert cluster.given_up.acquire(timeout=3 * WAIT_S_MAX)
+                assert cluster.given_up.acquire(timeout=WAIT_S_MAX)
             cluster.mute = False
             with pytest.raises(grpc.RpcError) as caught:
                 get(SENT, timeout=WAIT_S_MAX)
             assert caught.value.details() == "it speaks"
     finally:
-        server.stop(0).wait(5)
+        server.stop(0).wait(WAIT_S_MAX)
 
 
 def _arrived(cluster: Mute, get: Any, *, leave: str) -> Any:
     """A call that the cluster was asked by: a deadline may pass before, where all is slow."""
     if leave != "deadline":
         call = get.future(SENT)
-        assert cluster.came.acquire(timeout=3 * WAIT_S_MAX)
+        assert cluster.came.acquire(timeout=WAIT_S_MAX)
         return call
     for deadline_s in (0.5, 2.0, 8.0, 32.0):
         call = get.future(SENT, timeout=deadline_s)

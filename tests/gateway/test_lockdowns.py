@@ -23,7 +23,14 @@ from peloton.placement.messages import LaunchesStopped
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 from tests.cli.terminal import typed
-from tests.gateway.fleet_fixture import Deployment, default_config, named, refused, running
+from tests.gateway.fleet_fixture import (
+    WAIT_S_MAX,
+    Deployment,
+    default_config,
+    named,
+    refused,
+    running,
+)
 
 CODE = grpc.StatusCode
 EVERY = [svc.GoalStateEngine, svc.Read, svc.Write, svc.Kill, svc.Launch]
@@ -148,7 +155,7 @@ def test_an_unknown_component_is_refused(admin: Any, call: str) -> None:
 
 
 def test_below_its_feature_level_nothing_is_locked(deployment: Deployment) -> None:
-    answer = deployment.region.ask(LOCKDOWN, SetLocks(("Nonsense",), True)).result(10)
+    answer = deployment.region.ask(LOCKDOWN, SetLocks(("Nonsense",), True)).result(WAIT_S_MAX)
     assert answer.text == "no component Nonsense"
 
 

@@ -22,7 +22,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.gateway import wire_faults
 from peloton.gateway.wire_faults import first_fault
 from peloton.ops.v1 import ops_pb2
-from tests.gateway.fleet_fixture import Deployment
+from tests.gateway.fleet_fixture import WAIT_S_MAX, Deployment
 from tests.gateway.message_bytes import faulty, length, tag, valid
 
 CODE = grpc.StatusCode
@@ -43,10 +43,10 @@ def answered(deployment: Deployment, method: MethodDescriptor, data: bytes) -> A
     """Code and text of a call with these bytes; of a stream, after its first message."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     if method.client_streaming:
-        stream = deployment.channel.stream_stream(path)(iter((data,)), timeout=5)
+        stream = deployment.channel.stream_stream(path)(iter((data,)), timeout=WAIT_S_MAX)
     else:
         key = [("peloton-request-key", hashlib.sha256(data).hexdigest())]
-        stream = deployment.channel.unary_stream(path)(data, timeout=5, metadata=key)
+        stream = deployment.channel.unary_stream(path)(data, timeout=WAIT_S_MAX, metadata=key)
     try:
         next(stream, None)
     except grpc.RpcError as error:
@@ -62,7 +62,7 @@ def well(deployment: Deployment) -> Iterator[Deployment]:
         yield deployment
     assert [entry for entry in logged if entry["log_level"] == "error"] == []
     sent = health_pb2.HealthCheckRequest()
-    answer = health_pb2_grpc.HealthStub(deployment.channel).Check(sent, timeout=20)
+    answer = health_pb2_grpc.HealthStub(deployment.channel).Check(sent, timeout=WAIT_S_MAX)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
@@ -94,7 +94,7 @@ def test_a_call_without_a_request_is_an_invalid_argument(
     well: Deployment, method: MethodDescriptor
 ) -> None:
     path = f"/{method.containing_service.full_name}/{method.name}"
-    call = well.channel.stream_stream(path)(iter(()), timeout=5)
+    call = well.channel.stream_stream(path)(iter(()), timeout=WAIT_S_MAX)
     if method.client_streaming:
         assert list(call) == []
         return

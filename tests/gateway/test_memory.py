@@ -160,7 +160,7 @@ def test_a_message_that_unpacks_to_too_much_is_refused(process: Process) -> None
 
 def bad_headers(port: int, chance: Random) -> None:
     """Headers without an end, of which no server may keep all."""
-    with Link(port, timeout_s=2) as link:
+    with Link(port, timeout_s=WAIT_S_MAX) as link:
         link.send(frame(HEADERS, 0, 1, call_headers(UNKNOWN)))
         for _ in range(200):
             if not link.send(frame(CONTINUATION, 0, 1, chance.randbytes(1000))):
@@ -169,7 +169,7 @@ def bad_headers(port: int, chance: Random) -> None:
 
 def rapid_resets(port: int, chance: Random) -> None:
     """Calls that are taken back at once."""
-    with Link(port, timeout_s=2) as link:
+    with Link(port, timeout_s=WAIT_S_MAX) as link:
         headers = call_headers(CREATE)
         for number in range(1, 401, 2):
             begin = frame(HEADERS, END_HEADERS, number, headers)
@@ -179,7 +179,7 @@ def rapid_resets(port: int, chance: Random) -> None:
 
 def floods(port: int, chance: Random) -> None:
     """Frames that ask for an answer each."""
-    with Link(port, timeout_s=2) as link:
+    with Link(port, timeout_s=WAIT_S_MAX) as link:
         for _ in range(100):
             if not link.send(frame(PING, 0, 0, bytes(8)) * 10, frame(SETTINGS, 0, 0) * 10):
                 return
@@ -188,13 +188,13 @@ def floods(port: int, chance: Random) -> None:
 def noise(port: int, chance: Random) -> None:
     """No HTTP/2, or none after its first frame."""
     for number in range(20):
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as link:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S_MAX) as link:
             link.sendall(PREFACE * (number % 2) + chance.randbytes(chance.randrange(1, 3000)))
 
 
 def strange_calls(port: int, chance: Random) -> None:
     """Other content types, methods and lengths than calls have; half of a body."""
-    with Link(port, timeout_s=2) as link:
+    with Link(port, timeout_s=WAIT_S_MAX) as link:
         for number, content in enumerate(("text/html", "", "application/json", "x" * 100)):
             link.call(call_headers(UNKNOWN, content=content), b"{}", stream=2 * number + 1)
         link.hear(b"grpc-status")

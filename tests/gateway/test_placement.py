@@ -22,7 +22,7 @@ from peloton.placement.messages import Label
 from peloton.placement.strategies import STRATEGIES
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import key
-from tests.gateway.fleet_fixture import HOSTS, ROOM, Deployment, default_config, named
+from tests.gateway.fleet_fixture import HOSTS, ROOM, WAIT_S_MAX, Deployment, default_config, named
 
 LONG_S = 600.0
 KINDS = {"task": task.LabelConstraint.TASK, "host": task.LabelConstraint.HOST}
@@ -232,13 +232,15 @@ def test_every_condition_on_labels_of_hosts(deployment: Deployment, how: str) ->
 
 
 def test_an_exclusive_host_is_for_those_that_name_it(deployment: Deployment) -> None:
-    host = deployment.region.ask(key("host", "c"), GetHost()).result(10)
+    host = deployment.region.ask(key("host", "c"), GetHost()).result(WAIT_S_MAX)
     labels = (*host.labels, Label("peloton/exclusive", "gold"))
     configure = ConfigureHost(ROOM, labels, host.backend)
     deployment.region.tell([Envelope(key("host", "c"), configure)])
 
     def is_exclusive() -> bool:
-        return bool(deployment.region.ask(key("host", "c"), GetHost()).result(10).labels == labels)
+        return bool(
+            deployment.region.ask(key("host", "c"), GetHost()).result(WAIT_S_MAX).labels == labels
+        )
 
     deployment.until(is_exclusive)
     request = deployment.request(3, defaultConfig=config())

@@ -19,6 +19,7 @@ import pytest
 from peloton.assembly.process_log import PENDING_BYTES_MAX, StderrWriter
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
+from tests.gateway.fleet_fixture import WAIT_S_MAX
 
 CALLS = 100  # their tracebacks fill a pipe several times
 SECRET = "hunter2-is-the-password"
@@ -49,7 +50,7 @@ class Running:
         self.server.start()
 
     def stop(self):
-        return self.server.stop(0.1).wait(5)
+        return self.server.stop(0.1).wait(60)
 
 texts = ProcessTexts("broken", "leaving", failed=7, left=1)
 sys.exit(run_process(lambda failed: Running(), greet=lambda one: print(one.port), texts=texts))
@@ -72,8 +73,8 @@ def broken(stderr: int | IO[str]) -> Iterator[tuple[subprocess.Popen[str], Any]]
 def fail_often(stub: Any, *, calls: int = CALLS) -> None:
     for _ in range(calls):
         for call in (
-            lambda: stub.Story(ops.StoryRequest(), timeout=20),
-            lambda: stub.WaitJob(ops.WaitJobRequest(), timeout=20),
+            lambda: stub.Story(ops.StoryRequest(), timeout=WAIT_S_MAX),
+            lambda: stub.WaitJob(ops.WaitJobRequest(), timeout=WAIT_S_MAX),
         ):
             with pytest.raises(grpc.RpcError) as failed:
                 call()
@@ -82,7 +83,7 @@ def fail_often(stub: Any, *, calls: int = CALLS) -> None:
 
 def ended(process: subprocess.Popen[str]) -> int:
     process.send_signal(signal.SIGTERM)
-    return process.wait(20)
+    return process.wait(WAIT_S_MAX)
 
 
 def test_nobody_reads_stdout(tmp_path: Path) -> None:
@@ -138,9 +139,9 @@ def test_lines_that_were_dropped_are_counted_and_reported() -> None:
 
         thread = threading.Thread(target=read_all)
         thread.start()
-        assert writer.drain(20)
+        assert writer.drain(WAIT_S_MAX)
         writer.write("last\n")
-        thread.join(20)
+        thread.join(WAIT_S_MAX)
         assert f"{dropped} lines of this log were dropped" in got.decode()
         assert got.count(line.encode()) == lines - dropped
         assert writer.dropped == 0

@@ -85,12 +85,12 @@ def test_what_clients_of_the_original_send_beside_a_request(
     """Metadata is accepted under both names, and what it says changes no answer."""
     call = deployment.channel.unary_unary(f"/{SHORT[service] if is_short else service}/{name}")
     sent = kind().SerializeToString()
-    plain = call(sent, timeout=20)
+    plain = call(sent, timeout=WAIT_S_MAX)
     user = [("username", "ann"), ("password", "s3cret")]
     for service_said, encoding in ((daemon, "proto"), ("peloton-apiserver", "json")):
         said = [("rpc-caller", "tool"), ("rpc-service", service_said), ("rpc-encoding", encoding)]
-        assert call(sent, metadata=said, timeout=20) == plain
-        assert call(sent, metadata=[*said, *user], timeout=20) == plain
+        assert call(sent, metadata=said, timeout=WAIT_S_MAX) == plain
+        assert call(sent, metadata=[*said, *user], timeout=WAIT_S_MAX) == plain
 
 
 @pytest.mark.parametrize("is_short", [False, True])
@@ -198,7 +198,7 @@ def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.Monke
                 assert answer.status == status, service
             assert task_pb2_grpc.TaskManagerStub(channel)
     finally:
-        server.stop(0).wait(5)
+        server.stop(0).wait(WAIT_S_MAX)
 
 
 def test_a_health_check_does_not_wait_behind_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_a_health_check_does_not_wait_behind_calls(monkeypatch: pytest.MonkeyPat
             assert checked.status == health_pb2.HealthCheckResponse.SERVING
             assert not any(call.done() for call in calls)
     finally:
-        server.stop(0).wait(5)
+        server.stop(0).wait(WAIT_S_MAX)
 
 
 def test_a_taken_port_is_an_error() -> None:
@@ -229,4 +229,4 @@ def test_a_taken_port_is_an_error() -> None:
         with pytest.raises(RuntimeError):
             build_server(Silent(), [f"127.0.0.1:{ports[0]}"], **OPEN_TO_ALL)  # type: ignore[arg-type]
     finally:
-        server.stop(0).wait(5)
+        server.stop(0).wait(WAIT_S_MAX)

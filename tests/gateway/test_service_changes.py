@@ -20,6 +20,7 @@ from peloton.runtime.core.changes import Change, Mark
 from peloton.runtime.core.listing import Listed
 from peloton.runtime.core.story import StoryLine
 from peloton.runtime.vocabulary import Fact, Key
+from tests.gateway.fleet_fixture import WAIT_S_MAX
 
 A, B = "00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000b"
 
@@ -139,7 +140,7 @@ def test_a_gap_ends_the_numbering_and_tells_everybody() -> None:
         changes.add(told, None)
         changes.add(of_a, [A])
         gap.ends.set()
-        await asyncio.wait_for(asyncio.gather(told.over.wait(), of_a.over.wait()), 10)
+        await asyncio.wait_for(asyncio.gather(told.over.wait(), of_a.over.wait()), WAIT_S_MAX)
         gap.ends.clear()
         assert await feed.changes() is not changes
 
@@ -160,6 +161,6 @@ def test_who_comes_after_a_gap_is_told_of_it() -> None:
         changes = await feed.changes()
         changes.add(told, None)
         changes.add(of_a, [A])
-        await asyncio.wait_for(asyncio.gather(told.over.wait(), of_a.over.wait()), 10)
+        await asyncio.wait_for(asyncio.gather(told.over.wait(), of_a.over.wait()), WAIT_S_MAX)
 
     asyncio.run(play())

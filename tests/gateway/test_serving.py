@@ -25,9 +25,9 @@ from peloton.gateway.serving import (
     Server,
 )
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
+from tests.gateway.fleet_fixture import WAIT_S_MAX
 
 CODE = grpc.StatusCode
-WAIT_S_MAX = 20.0
 OPS = ops_pb2.DESCRIPTOR.services_by_name["Ops"]
 
 

@@ -18,7 +18,14 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pods_svc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.gateway.spec_versions import why_not
-from tests.gateway.fleet_fixture import Deployment, default_config, named, refused, running
+from tests.gateway.fleet_fixture import (
+    WAIT_S_MAX,
+    Deployment,
+    default_config,
+    named,
+    refused,
+    running,
+)
 from tests.gateway.service_specs import creation, pod_spec, service_spec
 
 CODE = grpc.StatusCode
@@ -151,7 +158,7 @@ def test_the_oldest_are_refused_and_so_is_what_never_was(deployment: Deployment,
 
 def test_too_many_own_configs_are_named(deployment: Deployment, jobs: Any) -> None:
     job = jobs.CreateJob(creation(described("1", deployment.pool))).job_id.value
-    view = deployment.region.ask(job_key(job), GetJob()).result(30)
+    view = deployment.region.ask(job_key(job), GetJob()).result(WAIT_S_MAX)
     assert isinstance(view, JobView)
     text = why_not(view, 1, kept=KeptSpec(1, 1, 0))
     assert text == (
