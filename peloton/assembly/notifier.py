@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import re
 import ssl
@@ -49,6 +50,12 @@ class Retries(NamedTuple):
         return float(min(self.first_s * 2 ** (attempt - 1), self.most_s))
 
 
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """Made when a URL needs it: to read all authorities of the system takes a tenth of a second."""
+    return ssl.create_default_context()
+
+
 class Notifier:
     """The ephemeral service behind `notifier/webhooks`."""
 
@@ -76,7 +83,6 @@ class Notifier:
         self._loop = asyncio.new_event_loop()
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tls = ssl.create_default_context()
         self._thread = threading.Thread(target=self._run, name="notifier", daemon=True)
 
     def start(self, tell: Tell) -> None:
@@ -185,7 +191,7 @@ class Notifier:
 
     async def _exchanged(self, parts: UrlParts, request: bytes) -> bytes:
         """The first line of the answer. The rest is not read."""
-        tls = self._tls if parts.scheme == "https" else None
+        tls = _tls() if parts.scheme == "https" else None
         reader, writer = await asyncio.open_connection(parts.host, parts.port, ssl=tls)
         try:
             writer.write(request)
