@@ -33,7 +33,7 @@ def rows(*, storm_minutes: int, nemesis_minutes: int) -> list[Row]:
     nemesis = str(nemesis_minutes)
     keeper = "tests/backends/keeper/test_bench.py"
     return [
-        Row("suite", ("script/test", "-n", "2", "--slow", "--nightly")),
+        Row("suite", ("script/test", "--slow", "--nightly", f"--ignore={keeper}")),
         Row("storms", ("script/sweep", "--minutes", storm, "--jobs", "2")),
         Row("storms, agents", ("script/sweep", "--agents", "--minutes", agents, "--jobs", "2")),
         Row("crash points", ("script/points",)),
