@@ -42,7 +42,7 @@ def real_podman(image: str) -> Iterator[RealPodman | None]:
         program = folder / "bin" / "podman"
         if program.exists():
             subprocess.run([program, "rm", "--all", "--force"], capture_output=True, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder)
 
 
 def _static_busybox() -> str | None:

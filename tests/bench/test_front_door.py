@@ -63,6 +63,7 @@ def test_a_raised_limit_lets_just_the_task_run_that_waited_for_it() -> None:
     assert any(line.startswith("# 11 / 11 pools: ") for line in lines)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_large_jobs_at_once_are_all_started_once() -> None:
     lines = [*c2m.run(c2m.options(["--jobs", "3", "--size", "20", "--hosts", "4"]))]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench import restart
 
 ROOT = Path(restart.__file__).parent.parent
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
 def test_every_task_is_recovered_and_the_turns_are_compared() -> None:
     words = ["--tasks", "40", "--size", "20", "--hosts", "4", "--beside", str(ROOT)]
     lines = [*restart.run(restart.options(words))]

@@ -12,6 +12,7 @@ from bench.parts.up import KILLING, UpTally
 from peloton.ops.v1 import ops_pb2
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)  # a process begins, on a machine that may be busy
 def test_every_instance_is_changed_and_no_more_are_down_than_the_batch() -> None:
     words = "--services 2 --instances 4 --batch 2 --hosts 3 --rounds 1".split()

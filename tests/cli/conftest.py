@@ -1,4 +1,4 @@
-"""A terminal for each test; no variable of the developer's shell leaks in."""
+"""A terminal for each test; no variable of the developer's shell leaks in, and no wait is long."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from peloton.cli import workflow_wait
 from tests.cli.terminal import Terminal, terminal
 
 VARIABLES = (
@@ -18,6 +19,7 @@ VARIABLES = (
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(workflow_wait, "PAUSE_S", 0.02)
 
 
 @pytest.fixture

@@ -172,9 +172,11 @@ def test_mark_and_members_are_read_from_zookeeper(client: KazooClient, tmp_path:
 
 DOWN = """
 from pathlib import Path
+from peloton.commands import features
 from peloton.runtime.ports import Unreachable
 from tests.cli.test_features import read_cluster, rows_of, settings
 
+features.TIMEOUT_S = 0.5
 east = settings(Path("."))
 try:
     read_cluster(east, rows_of("east", east.sizes))

@@ -281,7 +281,7 @@ def test_wait_finds_a_name_once_a_server_answers(
     monkeypatch.setattr(sdk_ops, "SILENCE_REPORTED_S", 0.0)
     peloton.cluster.add_job("SUCCEEDED")
     peloton.cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
-    peloton.cluster.fail("Query", *[grpc.StatusCode.UNAVAILABLE] * 20, text="restarting")
+    peloton.cluster.fail("Query", *[grpc.StatusCode.UNAVAILABLE] * 4, text="restarting")
     done = peloton("wait", "hello_world")
     assert done.code == 0 and JOB in done.out
     assert "restarting; retrying for 60 s at most" in done.err and "it answers again" in done.err

@@ -12,7 +12,7 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -53,9 +53,11 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-def one_after_the_other(lines: list[list[str]]) -> list[tuple[int, str]]:
-    """The exit code and stderr of each, typed into one process: none of them stays."""
-    program = [sys.executable, "-c", ONE_BY_ONE, json.dumps(lines)]
+def one_after_the_other(
+    lines: Sequence[Sequence[str]], *, first: str = ""
+) -> list[tuple[int, str]]:
+    """The exit code and stderr of each, typed into one process, which does something before."""
+    program = [sys.executable, "-c", f"{first}{ONE_BY_ONE}", json.dumps(lines)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
     assert "Traceback" not in done.stderr, done.stderr
     *parts, last = done.stderr.split("\0")

@@ -35,6 +35,7 @@ from peloton.settings.daemon import parse
 from tests.adapters import cql_stub
 from tests.adapters.pems import Authority
 from tests.cli.terminal import Printed, typed
+from tests.cli.test_one_line import one_after_the_other
 from tests.servers import connects, zookeeper
 from tests.servers.process import free_ports
 
@@ -257,64 +258,46 @@ def test_a_data_folder_of_another_backend_is_named(tmp_path: Path) -> None:
     assert f"journal.sqlite.folder: {mark}: no text in UTF-8" in printed.err
 
 
+MISSING = """
+import importlib.abc, sys
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] == PACKAGE:
+            raise ModuleNotFoundError(f'No module named {name!r}', name=name)
+sys.meta_path.insert(0, Missing())
+"""
+
+
 @pytest.mark.parametrize(
-    ("package", "wanted"),
+    ("package", "name", "field", "codes"),
     [
-        ("kazoo", "zookeeper: the package kazoo is missing"),
-        ("cassandra", "journal.cassandra: the package cassandra-driver is missing"),
+        (
+            "cassandra", "cassandra-driver", "journal.cassandra",
+            {"doctor": 69, "schema apply --replication dc1:1": 69},
+        ),
+        ("kazoo", "kazoo", "zookeeper", {"-z 127.0.0.1:1 -t 1s job query": 70}),
     ],
-)
-def test_missing_packages_are_named_and_what_to_install(
-    package: str, wanted: str, tmp_path: Path
+)  # fmt: skip
+def test_a_missing_package_is_one_line(
+    package: str, name: str, field: str, codes: dict[str, int], tmp_path: Path
 ) -> None:
+    """In a process that does not have it."""
     file = tmp_path / "daemon.yaml"
     file.write_text(yaml.safe_dump(fleet()))
-    done = without(package, "daemon", "--config", str(file), "--check")
-    assert done.returncode == 69
-    (line,) = [one for one in done.stderr.splitlines() if wanted in one]
-    assert "pip install" in line
-
-
-@pytest.mark.parametrize(
-    ("package", "line", "code"),
-    [
-        ("cassandra", "doctor", 69),
-        ("cassandra", "schema apply --replication dc1:1", 69),
-        ("kazoo", "-z 127.0.0.1:1 -t 1s job query", 70),
-        ("cassandra", "daemon --config {file}", 69),
-        ("kazoo", "daemon --config {file}", 69),
-        ("cassandra", "daemon --check --config {file}", 69),
-        ("kazoo", "daemon --check --config {file}", 69),
-    ],
-)
-def test_a_missing_package_is_one_line(package: str, line: str, code: int, tmp_path: Path) -> None:
-    file = tmp_path / "daemon.yaml"
-    file.write_text(yaml.safe_dump(fleet()))
-    done = without(package, *line.format(file=file).split())
-    assert done.returncode == code, done.stderr
-    if "--check" not in line:
-        assert len(done.stderr.splitlines()) == 1, done.stderr
-    if (package, line) != ("kazoo", "daemon --config {file}"):  # whose Cassandra is missing first
-        name = {"cassandra": "cassandra-driver"}.get(package, package)
-        said = f"the package {name} is missing; {INSTALL_FLEET}"
-        assert len([text for text in done.stderr.splitlines() if text.endswith(said)]) == 1
-
-
-def without(package: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """The program on a machine that does not have the package."""
-    program = (
-        "import sys, importlib.abc\n"
-        "class Missing(importlib.abc.MetaPathFinder):\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name.split('.')[0] == {package!r}:\n"
-        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
-        "sys.meta_path.insert(0, Missing())\n"
-        f"sys.argv = ['peloton', *{words!r}]\n"
-        "from peloton.__main__ import main\n"
-        "main()\n"
-    )
-    command = [sys.executable, "-c", program]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    check = f"daemon --check --config {file}"
+    codes = codes | {f"daemon --config {file}": 69, check: 69}
+    first = MISSING.replace("PACKAGE", repr(package))
+    found = one_after_the_other([line.split() for line in codes], first=first)
+    said = f"the package {name} is missing; {INSTALL_FLEET}"
+    for line, (code, errors) in zip(codes, found, strict=True):
+        assert code == codes[line], (line, errors)
+        if line == check:
+            (told,) = [one for one in errors.splitlines() if f"{field}: {said}" in one]
+            assert "pip install" in told
+        else:
+            assert len(errors.splitlines()) == 1, errors
+        if (package, line) != ("kazoo", f"daemon --config {file}"):  # Cassandra's server first
+            assert len([text for text in errors.splitlines() if text.endswith(said)]) == 1, line
 
 
 def test_a_minicluster_is_checked_alike(busy: int, tmp_path: Path) -> None:

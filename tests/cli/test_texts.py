@@ -19,6 +19,7 @@ import yaml
 from peloton.api.v0.job.job_pb2 import JobInfo
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.task.task_pb2 import PodEvent
+from peloton.cli import follow
 from peloton.cli.values import spans_text
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import ops as sdk_ops
@@ -604,12 +605,15 @@ def test_wait_names_the_signal(peloton: Terminal) -> None:
     assert (found["exit_code"], found["signal"]) == (None, "SIGSEGV")
 
 
-def test_wait_where_nobody_answers_says_so_and_ends_in_time() -> None:
+def test_wait_where_nobody_answers_says_so_and_ends_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sdk_ops, "SILENCE_REPORTED_S", 0.0)
     with socket.socket() as held:  # bound and not listening: nobody else can have the port
         held.bind(("127.0.0.1", 0))
         api = f"127.0.0.1:{held.getsockname()[1]}"
         began = time.monotonic()
-        printed = typed("--api", api, "-t", "3s", "wait", JOB, "--within", "4s")
+        printed = typed("--api", api, "-t", "1s", "wait", JOB, "--within", "1s")
     assert printed.code == 124 and time.monotonic() - began < 30, "not a minute, as without it"
     assert f"{api} does not answer" in printed.err and "retrying for" in printed.err
     assert printed.err.endswith("the time is over; no server answered\n")
@@ -760,7 +764,11 @@ def test_follow_ends_however_the_id_is_spelled(peloton: Terminal) -> None:
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_follow_ends_where_nothing_is_left_to_resume(peloton: Terminal, left: int) -> None:
+def test_follow_ends_where_nothing_is_left_to_resume(
+    peloton: Terminal, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not left:  # what is on its way has its time
+        monkeypatch.setattr(follow, "QUIET_S", 0.05)
     event = ops.Event(key=f"task/{JOB}", shard="jobmgr/0", at=1.5, cause="X", facts=["TaskEnded"])
     delivered = [ops.WatchResponse(resume="t2", events=[event])] * left
     peloton.cluster.streams = [[ops.WatchResponse(resume="t1"), *delivered, None]]

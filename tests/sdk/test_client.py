@@ -20,7 +20,7 @@ import pytest
 from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.task import task_pb2
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.sdk import errors, tasks
+from peloton.sdk import errors
 from peloton.sdk import ops as sdk_ops
 from peloton.sdk.client import Client, JobQuery, Login
 from tests.sdk.fakes import JOB, POOL, Cluster, serving
@@ -378,9 +378,8 @@ class Growing:
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_file_is_followed_until_its_run_has_ended(
-    client: Client, cluster: Cluster, ranges: bool, monkeypatch: pytest.MonkeyPatch
+    client: Client, cluster: Cluster, ranges: bool
 ) -> None:
-    monkeypatch.setattr(tasks, "FOLLOW_PAUSE_S", 0.01)
     cluster.add_job("RUNNING", "PENDING")
     runtime = cluster.tasks[JOB][0].runtime
     pieces = [b"one\n", b"", b"two\n", b"", b"three"]
@@ -397,7 +396,7 @@ def test_a_file_is_followed_until_its_run_has_ended(
     with listening(growing.handler) as port:
         cluster.sandbox.hostname, cluster.sandbox.port = "127.0.0.1", str(port)
         cluster.sandbox.paths.append(f"/{JOB}-0-1/stdout")
-        following = client.tasks.follow(JOB, 0)
+        following = client.tasks.follow(JOB, 0, pause_s=0.01)
         found: list[bytes] = []
         reader = threading.Thread(target=lambda: found.extend(following))
         reader.start()
@@ -425,17 +424,16 @@ def test_following_ends_with_the_run_though_another_has_begun(
 
 
 def test_a_file_that_is_not_made_yet_is_waited_for_until_the_run_has_ended(
-    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    client: Client, cluster: Cluster
 ) -> None:
     """Not in the sandbox, then named there but not made, then there."""
-    monkeypatch.setattr(tasks, "FOLLOW_PAUSE_S", 0.01)
     cluster.add_job("RUNNING", "RUNNING")
     runtime, path = cluster.tasks[JOB][0].runtime, f"/{JOB}-0-1/app.log"
     runtime.host = "agent0"
     files: dict[str, bytes] = {}
     with agent(files) as port:
         cluster.sandbox.hostname, cluster.sandbox.port = "127.0.0.1", str(port)
-        following = client.tasks.follow(JOB, 0, filename="app.log")
+        following = client.tasks.follow(JOB, 0, filename="app.log", pause_s=0.01)
         found: list[bytes] = []
         reader = threading.Thread(target=lambda: found.extend(following))
         reader.start()

@@ -16,11 +16,12 @@ from peloton.sdk import errors
 from peloton.sdk.addresses import Written, ZooKeeperAddresses, addresses_of
 from peloton.sdk.client import Client
 from peloton.sdk.tasks import TaskCalls
-from peloton.sdk.wire import Wire
+from peloton.sdk.wire import OPTIONS, Wire
 from tests.sdk.fakes import JOB, Cluster, held_port, serving
 
 GONE = grpc.StatusCode.UNAVAILABLE
 NOBODY = "127.0.0.1:1"
+ANSWER_S_MAX = 90.0
 
 
 def test_the_next_address_is_asked_and_remembered() -> None:
@@ -174,19 +175,19 @@ def test_all_that_do_not_answer_are_named() -> None:
 
 def test_a_daemon_that_comes_back_is_dialled_within_seconds() -> None:
     """gRPC's own pauses grow to two minutes."""
+    assert dict(OPTIONS)["grpc.max_reconnect_backoff_ms"] <= 2_000
     with held_port() as port, Client(f"127.0.0.1:{port}", timeout_s=0.2) as client:
-        end_s = time.monotonic() + 4
-        while time.monotonic() < end_s:
+        for _ in range(2):
             with pytest.raises(errors.ServiceUnavailable):
                 client.pools.lookup("/hello")
         with serving(Cluster(), port=port):
-            began_s = time.monotonic()
+            until_s = time.monotonic() + ANSWER_S_MAX
             while True:
                 try:
                     client.pools.lookup("/hello")
                     break
                 except errors.ServiceUnavailable:
-                    assert time.monotonic() - began_s < 30
+                    assert time.monotonic() < until_s
 
 
 def test_written_and_found_places() -> None:
