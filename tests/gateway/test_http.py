@@ -102,7 +102,8 @@ def served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Served
     """A server that is well afterwards, without open connections, and that has printed nothing."""
     box = tmp_path / "run-1"
     box.mkdir()
-    (box / "stdout").write_bytes(bytes(FILE_BYTES))
+    with (box / "stdout").open("wb") as file:
+        file.truncate(FILE_BYTES)
     cluster: Any = Cluster()
     server = HttpServer(
         Address("127.0.0.1", 0), cluster, sandboxes=FilePlaces(tmp_path), access=OPEN
