@@ -38,17 +38,20 @@ class Cluster:
         self.address = ""
         self.warnings: list[str] = []
 
+    def words(self) -> list[str]:
+        """What is typed behind the name of the program."""
+        return [
+            *("minicluster", "--data-dir", str(self.folder / "data")),
+            *("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--no-classic-ports"),
+            # What a test expects must not depend on the machine.
+            *(() if {"--hosts", "--cluster"} & {*self.options} else ("--hosts", "3")),
+            *self.options,
+        ]
+
     def start(self) -> Cluster:
         """Start, and wait until it serves."""
         self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "peloton", "minicluster"),
-                *("--data-dir", str(self.folder / "data")),
-                *("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--no-classic-ports"),
-                # What a test expects must not depend on the machine.
-                *(() if {"--hosts", "--cluster"} & {*self.options} else ("--hosts", "3")),
-                *self.options,
-            ],
+            [sys.executable, "-m", "peloton", *self.words()],
             stdout=subprocess.PIPE,
             stderr=(self.folder / "stderr").open("a"),
             text=True,
@@ -90,14 +93,20 @@ class Cluster:
 
 @contextlib.contextmanager
 def running(folder: Path, *options: str) -> Iterator[Cluster]:
-    """A cluster that is gone afterwards, with its tasks."""
-    cluster = Cluster(folder, *options)
+    """A minicluster that is gone afterwards, with its tasks."""
+    with started(Cluster(folder, *options)) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
+def started(cluster: Cluster) -> Iterator[Cluster]:
+    """This one, which is gone afterwards, with its tasks."""
     try:
         yield cluster.start()
     finally:
         if cluster.process is not None and cluster.process.poll() is None:
             cluster.kill()
-        end_keeper(folder)
+        end_keeper(cluster.folder)
 
 
 def end_keeper(folder: Path) -> None:

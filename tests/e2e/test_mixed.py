@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from peloton.api.v0.task import task_pb2 as task
 from peloton.sdk.client import Client
@@ -42,6 +43,24 @@ KEPT, COUNT = 3, "echo x >> data/runs; exec sleep 1000"
 """Instances with volumes, and what each run of them leaves there."""
 SUCCEED = "trap '' TERM; echo $PELOTON_INSTANCE_ID >> {notes}"
 """Who has noted it succeeds: nobody can end it between the note and its exit code."""
+
+
+class Daemon(c.Cluster):
+    """One that is alone, as a minicluster, but that is soon to take back what a pool borrowed."""
+
+    def words(self) -> list[str]:
+        """With a file of settings."""
+        hosts = [{"name": f"host{number}"} for number in range(HOSTS)]
+        raw = {
+            "cluster": "mixed",
+            "journal": {"sqlite": {"folder": "data"}},
+            "listen": {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"},
+            "backend": {"process": {"folder": "data/keeper", "hosts": hosts}},
+            "preemption": {"after": "5s"},
+        }
+        file = self.folder / "daemon.yaml"
+        file.write_text(yaml.safe_dump(raw))
+        return ["daemon", "--config", str(file)]
 
 
 class Service:
@@ -297,7 +316,7 @@ def test_nobody_is_down_before_all_have_begun_or_without_both_notes(tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_floors_hold_and_goals_are_reached_whatever_is_done_at_once(tmp_path: Path) -> None:
-    with c.running(tmp_path, "--hosts", str(HOSTS)) as cluster:
+    with c.started(Daemon(tmp_path)) as cluster:
         storm = Storm(cluster)
         with cluster.client() as client:
             storm.create(client)
