@@ -296,6 +296,13 @@ OLD_JOURNAL = """CREATE TABLE journal (shard_group text, shard_number int, segme
     position bigint, epoch bigint, part int, parts int, op blob, prev_chain blob, chain blob,
     body blob, PRIMARY KEY ((shard_group, shard_number, segment), position, epoch, part))
     WITH CLUSTERING ORDER BY (position ASC, epoch DESC, part ASC)"""
+OLDER = "older"
+"""One keyspace for all of them, as to make one takes over a second."""
+OLD_GUARDED = {
+    "register": ("shard_group", "shard_number"),
+    "registers": ("part", "shard_group", "shard_number"),
+}
+OLD_PLAIN = {"journal": ("shard_group", "shard_number", "segment")}
 OF_SHARD_0 = "shard_group = 'g' AND shard_number = 0"
 REGISTER_COLUMNS = "epoch, op, owner, last_position, last_chain, floor, floor_epoch"
 FRAME_COLUMNS = "position, epoch, part, parts, op, prev_chain, chain, body"
@@ -330,29 +337,27 @@ INSERT_OLD_STATE = """INSERT INTO ended
 
 
 def of_format(
-    old: OldTables,
-    server: Connected,
-    keyspace: str,
-    *,
-    write: Callable[[FencedRows], None],
+    old: OldTables, server: Connected, *, write: Callable[[FencedRows], None]
 ) -> CassandraSettings:
     """A keyspace with frames of two shards, laid out as an earlier version did.
 
     The first has a checkpoint and frames after it, the second frames only, of two owners. The third
     was never claimed.
     """
-    cassandra_schema.apply(server, keyspace, replication=COPIES)
-    where = CassandraSettings(port=cassandra.shared().port, keyspace=keyspace)
+    session = server.session
+    cassandra_schema.apply(server, OLDER, replication=COPIES)
+    for made in (OLD_REGISTER, cassandra_upgrade.REGISTERS, OLD_JOURNAL):
+        session.execute(made.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+    keyspaces.empty_tables(server)
+    keyspaces.empty_tables(server, guarded=OLD_GUARDED, plain=OLD_PLAIN)
+    where = CassandraSettings(port=cassandra.shared().port, keyspace=OLDER)
     with contextlib.closing(FencedRows(PatientRows.open(where), process=b"o" * 16)) as owner:
         owner.bootstrap({"g": 3}, name="west")
         owner.raise_level(1)
         write(owner)
-    session = server.session
     session.execute(INSERT_OLD_STATE, [OLD_STATE.kind, OLD_STATE.key, 7, OLD_STATE.body])
     key, columns = "shard_group, shard_number", REGISTER_COLUMNS
     if old.format < 3:
-        session.execute(OLD_REGISTER if old.format == 1 else cassandra_upgrade.REGISTERS)
-        session.execute(OLD_JOURNAL)
         insert = session.prepare(
             f"INSERT INTO journal ({key}, segment, {FRAME_COLUMNS})"
             f" VALUES ({', '.join(['?'] * 11)})"
@@ -453,10 +458,9 @@ def recover_all(where: CassandraSettings, count: int) -> None:
 def test_a_journal_of_an_older_format_is_moved_and_its_owners_fenced(
     server: Connected, old: OldTables
 ) -> None:
-    keyspace = f"older_{old.format}"
     # Only the first two have the segments of old; one of them is enough.
     write, count = (write_many, MANY) if old.format == 1 else (write_few, FEW)
-    where, session = of_format(old, server, keyspace, write=write), server.session
+    where, session = of_format(old, server, write=write), server.session
     never_made = f"{old.part}{OF_SHARD_0.replace('0', '2')}"
     session.execute(f"DELETE FROM {old.table} WHERE {never_made} IF EXISTS")
     early = FencedRows(PatientRows.open(where), process=b"n" * 16)
@@ -465,7 +469,7 @@ def test_a_journal_of_an_older_format_is_moved_and_its_owners_fenced(
         pytest.raises(JournalRefused, match="run `peloton schema apply"),
     ):
         early.bootstrap({"g": 3}, name="west")
-    applied = cassandra_schema.apply(server, keyspace, replication=COPIES)
+    applied = cassandra_schema.apply(server, OLDER, replication=COPIES)
     assert applied.moved == 4, "three shards', and the feature level's"
     # Whoever held a shard is fenced for good: no claim of that version can follow.
     (row,) = session.execute(f"SELECT epoch FROM {old.table} WHERE {old.part}{OF_SHARD_0}")
@@ -476,7 +480,7 @@ def test_a_journal_of_an_older_format_is_moved_and_its_owners_fenced(
     with pytest.raises(TypeError, match="too large"):
         session.execute(claim, [row[0] + 1, b"late", row[0]])
     recover_all(where, count)
-    assert cassandra_schema.apply(server, keyspace, replication=COPIES).moved == 0
+    assert cassandra_schema.apply(server, OLDER, replication=COPIES).moved == 0
 
 
 class Weighed:
@@ -503,7 +507,7 @@ class Weighed:
 
 
 def test_the_largest_frame_is_moved_within_what_a_server_takes(server: Connected) -> None:
-    where = of_format(OLD[2], server, "largest", write=write_largest)
+    where = of_format(OLD[2], server, write=write_largest)
     session = Weighed(server.session)
     assert cassandra_upgrade.upgrade(session, server.session.execute) == 4
     assert FRAME_PART_BYTES_MAX < session.most <= BYTES_IN_FLIGHT_MAX
@@ -542,7 +546,7 @@ class Mortal:
 def test_a_move_may_die_anywhere_and_goes_on(server: Connected) -> None:
     """At each request in turn; what was done stays done, so the lives add up to one move. From the
     oldest format it is all moves, one after the other."""
-    where, session = of_format(OLD[1], server, "broken", write=write_few), server.session
+    where, session = of_format(OLD[1], server, write=write_few), server.session
     deaths = 0
     with contextlib.closing(FencedRows(PatientRows.open(where), process=b"e" * 16)) as early:
         while True:
@@ -554,7 +558,7 @@ def test_a_move_may_die_anywhere_and_goes_on(server: Connected) -> None:
             with pytest.raises(JournalRefused, match=r"has format (-2|-1|0|1|2|3),.*schema apply"):
                 early.bootstrap({"g": 3}, name="west")
             if deaths in (1, 12):
-                told = [each.text for each in findings_of(read_cluster(server, "broken"))]
+                told = [each.text for each in findings_of(read_cluster(server, OLDER))]
                 words = "has format 1," if deaths == 1 else "is being moved"
                 assert [words in text for text in told].count(True) == 1, told
     assert deaths > 40
@@ -565,7 +569,7 @@ def test_a_move_may_die_anywhere_and_goes_on(server: Connected) -> None:
 
 def test_two_commands_that_move_one_journal_do_not_mix(server: Connected) -> None:
     """The lock of the first has expired while it was slow."""
-    where, session = of_format(OLD[2], server, "twice", write=write_few), server.session
+    where, session = of_format(OLD[2], server, write=write_few), server.session
     with pytest.raises(Killed):
         cassandra_upgrade.upgrade(Mortal(session, 20), session.execute)
     assert cassandra_upgrade.upgrade(session, session.execute) == 4
@@ -582,10 +586,10 @@ def test_two_commands_that_move_one_journal_do_not_mix(server: Connected) -> Non
 def test_the_lock_is_renewed_while_a_journal_is_moved(
     server: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where, session = of_format(OLD[2], server, "slow", write=write_few), server.session
+    where, session = of_format(OLD[2], server, write=write_few), server.session
     times = itertools.count(0.0, cassandra_schema.LOCK_RENEWED_S)
-    session.execute("USE slow")
-    lock = cassandra_schema.SchemaLock(session, "slow", clock=lambda: next(times))
+    session.execute(f"USE {OLDER}")
+    lock = cassandra_schema.SchemaLock(session, OLDER, clock=lambda: next(times))
     read = f"SELECT TTL(holder) FROM {cassandra_schema.LOCK_TABLE} WHERE one = 0"
     assert session.execute(read).one()[0] <= 120
     monkeypatch.setattr(cassandra_schema, "LOCK_TTL_S", 5000)
@@ -596,9 +600,9 @@ def test_the_lock_is_renewed_while_a_journal_is_moved(
     asked = (next(times) - renewals) / cassandra_schema.LOCK_RENEWED_S
     assert asked > 4 * 3, "for each register, and for each part of a tail that is copied"
     lock.free()
-    with pytest.raises(JournalRefused, match="its lock on slow has expired: run it again"):
+    with pytest.raises(JournalRefused, match="its lock on older has expired: run it again"):
         lock.keep()
-    assert cassandra_schema.apply(server, "slow", replication=COPIES).moved == 0
+    assert cassandra_schema.apply(server, OLDER, replication=COPIES).moved == 0
     recover_all(where, FEW)
 
 

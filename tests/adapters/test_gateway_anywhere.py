@@ -273,12 +273,6 @@ def test_the_table_has_every_call_that_is_served() -> None:
     assert served == CALLS.keys()
 
 
-def test_a_door_that_owns_nothing_answers_every_call() -> None:
-    with fleet_with(*EACH) as (_, door, known):
-        well(known)
-        assert ready(door, known) == {True}
-
-
 @pytest.mark.parametrize("group", GROUPS)
 def test_shards_without_an_owner_are_named_at_once_and_the_rest_is_answered(group: str) -> None:
     with fleet_with(*EACH) as (fleet, door, known):
@@ -411,8 +405,10 @@ def test_a_daemon_that_lost_its_session_answers_nothing(owner: bool) -> None:
 
 @pytest.mark.usefixtures("hurried")
 def test_a_daemon_whose_session_is_in_doubt_answers_no_question() -> None:
-    """Commands go on: the journal refuses those of an owner that is none any more."""
+    """Commands go on: the journal refuses those of an owner that is none any more. Before that and
+    after it, a door that owns nothing answers every call."""
     with fleet_with(*EACH) as (fleet, door, known):
+        assert ready(door, known) == {True}
         line = fleet.lines["door"]
         places = door._region.routes
         with waiting(known) as ended:

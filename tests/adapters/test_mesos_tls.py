@@ -24,7 +24,7 @@ from peloton.actors.task.messages import End
 from peloton.assembly.daemon import Daemon
 from peloton.assembly.mesos_access import tls_of
 from peloton.backends.mesos import driver as drivers
-from peloton.backends.mesos import tls
+from peloton.backends.mesos import leading_master, tls
 from peloton.backends.mesos.agent_book import AgentBook
 from peloton.backends.mesos.agent_files import AgentFiles
 from peloton.backends.mesos.driver import MesosDriver
@@ -284,7 +284,7 @@ def test_one_that_never_answers_in_tls_is_given_up(
     monkeypatch.setattr(tls, "HANDSHAKE_S", 0.2)
     monkeypatch.setattr(process, "SELECT_TIMEOUT", 0.1)  # of pymesos, which looks at nothing else
     monkeypatch.setattr(drivers, "HTTP_TIMEOUT_S", 0.5)
-    monkeypatch.setitem(LeadingMaster.__init__.__kwdefaults__, "timeout_s", 0.2)
+    monkeypatch.setattr(leading_master, "SILENCE_S_MAX", 0.2)
     health, doctor, calls = said_of("mute", tmp_path, authority, other)
     assert "no TLS in 0.2 s" in health and "does not answer in time" in doctor
     assert not calls

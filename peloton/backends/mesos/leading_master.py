@@ -44,13 +44,14 @@ class LeadingMaster:
         credential: Credential,
         *,
         tls: ssl.SSLContext | None = None,
-        timeout_s: float = SILENCE_S_MAX,
+        timeout_s: float | None = None,
         zookeeper_s: float = SILENCE_S_MAX,
     ) -> None:
         """`masters`: HOST:PORT, or zk://… `tls`: of all masters and agents."""
         self.tls = tls
         self._masters, self._credential = masters, credential
-        self._timeout_s, self._zookeeper_s = timeout_s, zookeeper_s
+        self._timeout_s = SILENCE_S_MAX if timeout_s is None else timeout_s
+        self._zookeeper_s = zookeeper_s
 
     def connect(self, call: Mapping[str, Any]) -> MasterAsked:
         """Find it, and ask it this. Raises `NotAllowed`, or `NoAnswer` with what the first said."""

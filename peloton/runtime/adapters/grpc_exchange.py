@@ -71,13 +71,19 @@ class GrpcExchange:
     """All streams of one daemon."""
 
     def __init__(
-        self, listen: str, *, tls: Tls | None = None, keepalive_s: float = KEEPALIVE_S
+        self,
+        listen: str,
+        *,
+        tls: Tls | None = None,
+        keepalive_s: float = KEEPALIVE_S,
+        pong_s: float | None = None,
     ) -> None:
+        """`pong_s`: how long the answer to a ping may take; None: as long as between two pings."""
         if tls is None:
             _only_loopback(listen)
         self._tls = tls
         self._pems = _read(tls) if tls is not None else None
-        self._options = _options(keepalive_s)
+        self._options = _options(keepalive_s, keepalive_s if pong_s is None else pong_s)
         self._listener: StreamListener | None = None
         self._numbers = itertools.count(1)
         self._streams: dict[int, Stream] = {}
@@ -210,15 +216,15 @@ class GrpcExchange:
         return grpc.secure_channel(address, credentials, options)
 
 
-def _options(keepalive_s: float) -> list[tuple[str, int]]:
-    keepalive_ms = int(keepalive_s * 1000)
+def _options(keepalive_s: float, pong_s: float) -> list[tuple[str, int]]:
+    keepalive_ms, pong_ms = int(keepalive_s * 1000), int(pong_s * 1000)
     return [
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", keepalive_ms),
-        ("grpc.keepalive_timeout_ms", keepalive_ms),
+        ("grpc.keepalive_timeout_ms", pong_ms),
         # Without this a ping times out after a minute, whatever the option above is.
-        ("grpc.http2.ping_timeout_ms", keepalive_ms),
+        ("grpc.http2.ping_timeout_ms", pong_ms),
         # The timeout for establishing a connection: nothing is retried here, so it is no pause.
         ("grpc.min_reconnect_backoff_ms", 2 * keepalive_ms),
         # By default a server treats pings on an idle stream as abuse, and closes the connection.
