@@ -56,7 +56,9 @@ class RollingHistory(ScriptedHistory):
         self._until("it is gone", lambda: cluster.over() and not self._lives(job))
 
     def _orders(self, job: Key, message: Message) -> None:
-        self.cluster.clients.command("c1", job, message=message)
+        """Until it is answered: of two that are repeated side by side, either may come first."""
+        order = self.cluster.clients.command("c1", job, message=message)
+        self._until(f"{type(message).__name__} is answered", lambda: order.known)
 
     def _reaches(self, job: Key, version: int, *, state: WorkflowStates) -> None:
         def reached() -> bool:
