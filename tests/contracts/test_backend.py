@@ -38,7 +38,12 @@ PORTS = (40000, 40010)
 APPEARS = m.AddHost(NEW, CAPACITY, LABELS, PORTS)
 
 
-@pytest.fixture(params=["simulated", "process", "container", "scripted_mesos", "real_mesos"])
+RIGS = ("simulated", "process", "scripted_mesos", "real_mesos")
+with_containers = pytest.mark.parametrize("rig", [*RIGS, "container"], indirect=True)
+"""Of what may differ where each run is a container: all else, the backend of processes does."""
+
+
+@pytest.fixture(params=RIGS)
 def rig(request: pytest.FixtureRequest) -> Iterator[BackendRig]:
     made = made_for(request.param, request)
     made.next_report(m.BackendUp)
@@ -90,6 +95,7 @@ def test_who_shares_its_machine_with_nobody_says_so_at_once_also_of_one_that_lef
     assert rig.next_report(UseSet) == UseSet(3)
 
 
+@with_containers
 def test_several_containers_start_and_end_as_one_run(rig: BackendRig) -> None:
     rig.order(m.StartRuns(HOST, 1, (pod("r-0-1", 0.01, 3), pod("r-1-1", 0.01))))
     if rig.contains:
@@ -110,6 +116,7 @@ def test_several_containers_start_and_end_as_one_run(rig: BackendRig) -> None:
     assert sorted(name for names in told for name in names) == ["r-0-1", "r-1-1"]
 
 
+@with_containers
 def test_a_run_is_started_and_ends_with_its_exit_code(rig: BackendRig) -> None:
     rig.order(m.StartRuns(HOST, 1, (run("r-0-1", 0.01, 3), run("r-1-1", 0.01))))
     while "r-0-1" not in rig.next_report(m.RunsStarted).runs:
@@ -120,6 +127,7 @@ def test_a_run_is_started_and_ends_with_its_exit_code(rig: BackendRig) -> None:
     assert (well.end, well.exit_code) == (End.SUCCEEDED, 0)
 
 
+@with_containers
 def test_a_launch_that_comes_twice_is_one_run(rig: BackendRig) -> None:
     order = m.StartRuns(HOST, 1, (run("r-0-1"),))
     rig.order(order, order)
@@ -156,6 +164,7 @@ def test_an_older_epoch_is_one_of_its_own_host_only(rig: BackendRig) -> None:
     rig.next_report(m.RunsStarted)
 
 
+@with_containers
 def test_a_kill_is_answered_by_the_end_and_so_is_its_repeat(rig: BackendRig) -> None:
     rig.order(m.StartRuns(HOST, 1, (run("r-0-1"),)), m.StartRuns(HOST, 1, (run("r-1-1"),)))
     while "r-0-1" not in rig.next_report(m.RunsStarted).runs:
@@ -181,6 +190,7 @@ def test_after_a_kill_of_an_unknown_run_the_host_compares(rig: BackendRig) -> No
     assert listed(rig, "r-0-1") == (["r-0-1"], {})
 
 
+@with_containers
 def test_what_ran_is_listed_by_the_next_daemon(rig: BackendRig) -> None:
     rig.order(m.StartRuns(HOST, 1, (run("r-0-1"), run("r-1-1", 0.01))))
     rig.ends("r-1-1")
@@ -212,6 +222,7 @@ def test_a_kill_that_comes_before_the_next_daemon_has_compared_is_not_lost(
     assert all("r-0-1" in each.running for each in lists)
 
 
+@with_containers
 def test_an_end_is_listed_until_it_is_forgotten(rig: BackendRig) -> None:
     rig.order(m.StartRuns(HOST, 1, (run("r-0-1", 0.01, 3),)))
     end = rig.ends("r-0-1")["r-0-1"]
@@ -312,6 +323,7 @@ def test_a_run_that_ended_while_its_host_was_gone_is_told_when_it_is_back(
 BAD = m.StartRun("bad-0-1", m.RunSpec(CAPACITY, "true", environment=(("A",),)))  # type: ignore[arg-type]
 
 
+@with_containers
 def test_a_run_that_cannot_be_ordered_ends_and_no_other(rig: BackendRig) -> None:
     rig.order(
         m.StartRuns(HOST, 1, (run("r-0-1", 0.01), BAD, run("r-1-1", 0.01))),

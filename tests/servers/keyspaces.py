@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+from collections.abc import Mapping
 
 from peloton.runtime.adapters import cassandra_schema, cassandra_session
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, Connected
@@ -17,9 +18,11 @@ from tests.servers.patient import executed
 
 KEYSPACE = "tests"
 REPLICATION = {cassandra.Cassandra.data_centre: 1}
+Keys = Mapping[str, tuple[str, ...]]
+"""Of tables."""
 # Rows that conditions guard go by a condition too: the server does not see both in one order.
-GUARDED = {"cluster": ("one",), "shard_registers": ("part", "shard_group", "shard_number")}
-PLAIN = {
+GUARDED: Keys = {"cluster": ("one",), "shard_registers": ("part", "shard_group", "shard_number")}
+PLAIN: Keys = {
     "frames": ("segment",),
     "checkpoint": ("shard_group", "shard_number", "position", "epoch", "bucket"),
     "ended": ("shard_group", "shard_number", "kind", "key"),
@@ -44,13 +47,18 @@ def settings() -> CassandraSettings:
 def empty() -> Connected:
     """The session, in the keyspace, with all rows gone."""
     connected = _session()
-    for table, key in {**GUARDED, **PLAIN}.items():
+    empty_tables(connected)
+    return connected
+
+
+def empty_tables(connected: Connected, *, guarded: Keys = GUARDED, plain: Keys = PLAIN) -> None:
+    """Of the keyspace that the session is in."""
+    for table, key in {**guarded, **plain}.items():
         where = " AND ".join(f"{column} = %s" for column in key)
         # A guarded row has a key of its own, the others go by whole partitions.
-        condition, each = (" IF EXISTS", "") if table in GUARDED else ("", "DISTINCT ")
+        condition, each = (" IF EXISTS", "") if table in guarded else ("", "DISTINCT ")
         for row in executed(connected, f"SELECT {each}{', '.join(key)} FROM {table}"):
             executed(connected, f"DELETE FROM {table} WHERE {where}{condition}", row)
-    return connected
 
 
 @functools.cache
