@@ -59,6 +59,12 @@ def bytes_of(
     return st.tuples(*required, parts).map(b"".join)
 
 
+def forget() -> None:
+    """Let go of what was made: a hundred thousand objects, for each collection to walk."""
+    bytes_of.cache_clear()
+    _field.cache_clear()
+
+
 @functools.cache
 def _field(field: FieldDescriptor, known: tuple[str, ...], depth: int) -> st.SearchStrategy[bytes]:
     begin = tag(field.number, _wire(field))

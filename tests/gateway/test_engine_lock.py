@@ -84,7 +84,7 @@ def locked_while_it_runs(deployment: Deployment, admin: Admin) -> str:
         def one_ended(job: str = job) -> bool:
             return any(deployment.task(job, at).result.runtime.failureCount for at in range(2))
 
-        deployment.until(lambda: all_run() or one_ended())  # noqa: B023 - called at once
+        deployment.until(lambda: all_run() or one_ended())
         admin.lock()
         if all_run():
             return job

@@ -36,7 +36,7 @@ from peloton.ops.v1 import ops_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from tests.gateway import fleet_fixture as t
-from tests.gateway.hostile import bytes_of
+from tests.gateway.hostile import bytes_of, forget
 
 CODE = grpc.StatusCode
 FAILURES = {CODE.INTERNAL, CODE.UNKNOWN, CODE.DATA_LOSS, CODE.DEADLINE_EXCEEDED, CODE.CANCELLED}
@@ -180,8 +180,9 @@ def _bases(granted: job_pb2.CreateRequest, job_id: str, *, parent: str) -> dict[
 
 
 @pytest.fixture(scope="module")
-def caller(deployment: t.Deployment) -> Caller:
-    return Caller(deployment)
+def caller(deployment: t.Deployment) -> Iterator[Caller]:
+    yield Caller(deployment)
+    forget()
 
 
 @pytest.fixture(autouse=True)
