@@ -24,7 +24,7 @@ from peloton.actors.job.messages import CreateJob, JobStates
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import tiny
-from peloton.chaos.cluster.aftermath import faults_of
+from peloton.chaos.cluster.aftermath import WantedJobs, faults_of
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.machines import FAILURE, Fate
 from peloton.runtime.shells.daemon_context import DaemonLimits
@@ -193,7 +193,7 @@ class ScriptedHistory:
     """The history: one scene after the other, each until its condition holds."""
 
     setup = ClusterSetup(TINY, fates)
-    wanted = WANTED_AFTER_CRASH
+    wanted: WantedJobs = WANTED_AFTER_CRASH
 
     def __init__(
         self,
