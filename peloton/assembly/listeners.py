@@ -17,6 +17,7 @@ from pathlib import Path
 from peloton.assembly import access, task_accounts, task_images, task_limits
 from peloton.assembly.access import ClientAccess
 from peloton.assembly.agent_files import far_files
+from peloton.assembly.dead_threads import DEAD_THREADS
 from peloton.assembly.port_holder import port_holder
 from peloton.assembly.strategies import strategies_of
 from peloton.failures import CannotStart
@@ -215,7 +216,8 @@ class ClientListeners:
         """What health says besides, and what is no reason against being ready."""
         audit = self._audit.notes() if self._audit is not None else ()
         others = (*self._permissions.notes(), *self._kills.notes(), *lock_notes(self.locks.now))
-        return (*self.access.notes, *self._tasks, *others, *audit, *self.backend_notes())
+        outside = (*self.backend_notes(), *DEAD_THREADS.notes())
+        return (*self.access.notes, *self._tasks, *others, *audit, *outside)
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

@@ -309,12 +309,14 @@ def _line_of(entry: AuditEntry) -> bytes:
 
 
 def _line_or_less(entry: AuditEntry) -> bytes:
-    """The line; where a bug prevents it, all that needs no reading of the answer."""
-    line = attempt(_line_of, entry)
-    if isinstance(line, Failure):
+    """The line; where a bug prevents it, all that needs no reading of the answer, or at least
+    nothing of the request either."""
+    for part in (entry, entry._replace(answer=None)):
+        line = attempt(_line_of, part)
+        if not isinstance(line, Failure):
+            return line
         log.error("an audit line is short", method=entry.method, error=str(line.error))
-        return _line_of(entry._replace(answer=None))
-    return line
+    return _line_of(entry._replace(answer=None, objects={}))
 
 
 def _error_of(answer: Any) -> tuple[str, str]:
@@ -333,7 +335,8 @@ def _error_of(answer: Any) -> tuple[str, str]:
 
 
 def _encoded(line: Mapping[str, Any]) -> bytes:
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+    # What is no JSON is written as Python shows it: a line must not end the thread of all lines.
+    return json.dumps(line, separators=(",", ":"), default=repr).encode() + b"\n"
 
 
 def _time_text(at_s: float) -> str:

@@ -14,11 +14,11 @@ from google.protobuf.message import DecodeError
 
 from peloton.gateway.completions import CoreCall
 from peloton.gateway.guard import CallCode, CallEnded, Guard
-from peloton.gateway.required_fields import missing_fields
+from peloton.gateway.mesos_faults import missing_fields, unreadable_texts
 from peloton.gateway.wire_faults import first_fault
 
-MISSING_MAX = 10
-"""So many missing fields are named."""
+NAMED_MAX = 10
+"""So many missing or unreadable fields are named."""
 
 
 def take_one(call: CoreCall, take: Callable[[CoreCall, bytes], None], *, name: str) -> None:
@@ -57,10 +57,14 @@ def parsed(kind: Any, data: bytes) -> Any:
     except DecodeError:
         text = f"the bytes are no {kind.DESCRIPTOR.full_name}: {first_fault(kind.DESCRIPTOR, data)}"
         raise CallEnded(CallCode.INVALID_ARGUMENT, text) from None
-    # Types of Mesos have fields that must be there. The parser accepts what lacks them, and raises
-    # as soon as it is to be written again.
-    if not found.IsInitialized():
-        missing = ", ".join(sorted(islice(missing_fields(found), MISSING_MAX)))
-        text = f"the bytes are no {kind.DESCRIPTOR.full_name}: required fields are missing: "
-        raise CallEnded(CallCode.INVALID_ARGUMENT, text + missing)
+    # Types of Mesos have fields that must be there, and texts that nobody has checked. The parser
+    # accepts what lacks them, and raises as soon as it is to be written again; a text that is none
+    # would be `bytes` for all that comes after.
+    if found.IsInitialized():
+        fault, named = "not UTF-8", unreadable_texts(found)
+    else:
+        fault, named = "required fields are missing", missing_fields(found)
+    if paths := sorted(islice(named, NAMED_MAX)):
+        text = f"the bytes are no {kind.DESCRIPTOR.full_name}: {fault}: {', '.join(paths)}"
+        raise CallEnded(CallCode.INVALID_ARGUMENT, text)
     return found

@@ -18,8 +18,8 @@ from peloton.actors.task.health_messages import HealthCheck
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.health_checks import BadCheck, to_check
+from peloton.gateway.mesos_faults import missing_fields
 from peloton.gateway.mesos_words import BadForMesos, mesos_words
-from peloton.gateway.required_fields import missing_fields
 from peloton.gateway.run_as import UNKNOWN, RunAs
 from peloton.gateway.several_containers import (
     CONTAINERS_MAX,

@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import NamedTuple, Protocol, TypeVar
 
+from peloton.assembly.dead_threads import DEAD_THREADS
 from peloton.assembly.process_log import log_line, nonblocking_stderr
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 
@@ -84,6 +85,7 @@ def run_process(
     it prints there can block it (`process_log`). Files that it makes are for its user alone.
     """
     os.umask(0o077)
+    DEAD_THREADS.watch()
     with nonblocking_stderr():
         return _run_process(start, greet=greet, texts=texts)
 

@@ -58,6 +58,19 @@ def test_all_that_was_handed_over_is_written_at_the_end(tmp_path: Path) -> None:
         assert [n for n in names if n.startswith(f"{at}/")] == [f"{at}/{n}" for n in range(500)]
 
 
+def test_no_value_ends_the_thread_that_writes(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / AUDIT_LOG)
+    strange: Any = {"job": b"\xff", "set": {1}}
+    log.add(entry()._replace(objects=strange))
+    log.add(entry()._replace(objects=5))  # type: ignore[arg-type]
+    log.add(entry("next"))
+    log.close()
+    lines = lines_in(tmp_path / AUDIT_LOG)
+    assert [line["objects"] for line in lines] == [
+        {"job": "b'\\xff'", "set": "{1}"}, {}, {"job": "next"},
+    ]  # fmt: skip
+
+
 def test_a_line_that_was_torn_does_not_spoil_the_next(tmp_path: Path) -> None:
     (tmp_path / AUDIT_LOG).write_bytes(b'{"who":"a"}\n{"who":"tor')
     log = AuditLog(tmp_path / AUDIT_LOG)

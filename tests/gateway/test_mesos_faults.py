@@ -1,4 +1,4 @@
-"""The fields that a message must have and lacks, wherever they are in it."""
+"""The fields that a message must have and lacks, and texts that are none, wherever they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from peloton.api.v0.job import job_pb2 as job
-from peloton.gateway.required_fields import missing_fields
+from peloton.gateway.mesos_faults import missing_fields, unreadable_texts
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from tests.gateway.fleet_fixture import Deployment
@@ -57,3 +57,35 @@ def test_a_request_that_lacks_some_is_refused(deployment: Deployment) -> None:
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "required fields are missing: agentId.value, " in (caught.value.details() or "")
     assert stub.ClusterCapacity(hostsvc.ClusterCapacityRequest()).physicalResources
+
+
+def with_broken(sent: Any, text: str = "broken") -> bytes:
+    """The bytes of a message in which this text is not UTF-8."""
+    return bytes(sent.SerializePartialToString().replace(text.encode(), b"\xff" * len(text)))
+
+
+def broken_command() -> job.CreateRequest:
+    found = job.CreateRequest()
+    found.config.defaultConfig.command.value = "broken"
+    found.config.defaultConfig.command.arguments.extend(["well", "broken"])
+    found.config.instanceConfig[7].command.environment.variables.add(name="broken", value="well")
+    return found
+
+
+def test_texts_that_are_not_utf8_are_named_by_their_paths() -> None:
+    found = job.CreateRequest.FromString(with_broken(broken_command()))
+    assert sorted(unreadable_texts(found)) == [
+        "config.defaultConfig.command.arguments[1]",
+        "config.defaultConfig.command.value",
+        "config.instanceConfig[7].command.environment.variables[0].name",
+    ]
+    assert [*unreadable_texts(broken_command())] == []
+
+
+def test_a_request_with_such_a_text_is_refused(deployment: Deployment) -> None:
+    call = deployment.channel.unary_unary("/peloton.api.v0.job.JobManager/Create")
+    with pytest.raises(grpc.RpcError) as caught:
+        call(with_broken(broken_command()))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    first = "not UTF-8: config.defaultConfig.command.arguments[1], "
+    assert first in (caught.value.details() or "")

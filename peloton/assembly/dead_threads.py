@@ -1,0 +1,56 @@
+"""Threads of this process that ended by an error that nobody expected: what health says of them.
+
+Turns uncaught exceptions of threads into lines of the log and remarks of health, because a thread
+that serves others and is gone may be missed by nobody else. One for a process, as Python's own hook
+is. It must not start the thread again: its state is not known.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import structlog
+
+from peloton.runtime.core.condition import NotReadyReason
+
+THREADS = "threads"
+NAMED_MAX = 20
+"""So many are named; of more, the count goes on."""
+
+log = structlog.get_logger("assembly")
+
+
+class DeadThreads:
+    """Those that ended so since `watch`."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._texts: list[str] = []
+        self._count = 0
+
+    def watch(self) -> None:
+        """From now on all threads of this process."""
+        threading.excepthook = self.ended
+
+    def ended(self, how: threading.ExceptHookArgs) -> None:
+        """A thread has ended by an exception."""
+        if how.exc_type is SystemExit:
+            return
+        name = how.thread.name if how.thread is not None else "?"
+        log.error("a thread ended", thread=name, exc_info=how.exc_value)
+        with self._lock:
+            self._count += 1
+            if len(self._texts) < NAMED_MAX:
+                self._texts.append(f"{name} ended: {how.exc_type.__name__}")
+
+    def notes(self) -> tuple[NotReadyReason, ...]:
+        """What health says: what they did is not done any more, until a restart."""
+        with self._lock:
+            more = self._count - len(self._texts)
+            texts = [*self._texts, *([f"{more} more"] if more else [])]
+        text = f"{'; '.join(texts)}; see the log, and restart this daemon"
+        return (NotReadyReason(THREADS, text),) if texts else ()
+
+
+DEAD_THREADS = DeadThreads()
+"""Of this process."""
