@@ -247,9 +247,10 @@ class Checks:
             self._sweep()
         self._disk.mkdir(folder, 0o700)
         gate = f"{folder}/{_GATE}"
-        os.mkfifo(gate)
-        os.chmod(gate, 0o444)  # for another account, too
-        return os.open(gate, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
+        os.mkfifo(gate, 0o600)
+        opened = os.open(gate, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
+        os.fchmod(opened, 0o444)  # for another account, too; only root could open it after that
+        return opened
 
     def _sweep(self) -> None:
         """Make the folder of all, and remove what an earlier keeper has left in it."""

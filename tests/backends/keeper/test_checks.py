@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from pwd import getpwnam
 from typing import Any
 
 import pytest
@@ -181,6 +182,25 @@ def test_with_one_whose_time_is_over_ends_what_it_has_begun(alone: Alone, tmp_pa
     status = os.waitstatus_to_exitcode(os.waitpid(leader, 0)[1])
     assert of.reaped(leader, status) and alone.told[0]["text"] == "killed, as it may take 2.5 s"
     until(lambda: not alive(child), "what the check has begun to end")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="all checks here are those of an ordinary user")
+def test_a_keeper_of_an_ordinary_user_checks(
+    passable: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may open for writing no file that it has made read-only, as root may."""
+    passable.chmod(0o777)
+    monkeypatch.chdir(passable)
+    alone = Alone(passable)
+    of = alone.checks
+    os.seteuid(getpwnam("nobody").pw_uid)
+    try:
+        of.begin(alone.run, CheckRequest(1, "true", 60.0), sandbox="", now=0.0)
+    finally:
+        os.seteuid(0)
+    assert alone.told == [], "it could not begin"
+    assert of.reaped(of.pids[0], os.waitpid(of.pids[0], 0)[1])
+    assert alone.told[0]["ok"] is True
 
 
 def test_times_of_checks_that_have_ended_are_not_kept(
