@@ -15,6 +15,7 @@ from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts, is_tr
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
 from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.volume_messages import HostVolume, VolumeConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.inventory_feeds import InventoryFeeds
@@ -49,6 +50,25 @@ def test_the_sum_leaves_out_what_is_lost() -> None:
     index = hosts(a=host(), b=host(HostStates.UNREACHABLE), c=host(HostStates.LOST))
     assert index.capacity == Resources(8 * UNIT)
     index.put(Key("host/a"), old=host(), new=host(HostStates.LOST, version=2))
+    assert index.capacity == Resources(4 * UNIT)
+
+
+@pytest.mark.parametrize("maintenance", [m for m in Maintenance if m != Maintenance.NONE])
+def test_a_host_in_maintenance_adds_what_its_runs_hold(maintenance: Maintenance) -> None:
+    """They are charged to pools until they end, and are no reason for others to wait."""
+    volume = HostVolume(Key("slice/a/0"), 0, VolumeConfig("data", 7), 1.0)
+    used = Resources(3 * UNIT) + volume.config.room
+    drains = msgspec.structs.replace(
+        host(version=2),
+        maintenance=maintenance,
+        used=used,
+        volumes=immutables.Map({"v": volume}),
+    )
+    index = hosts(a=host(), b=host())
+    index.put(Key("host/a"), old=host(), new=drains)
+    assert index.capacity == Resources(7 * UNIT)
+    ended = msgspec.structs.replace(drains, used=volume.config.room, version=3)
+    index.put(Key("host/a"), old=drains, new=ended)
     assert index.capacity == Resources(4 * UNIT)
 
 

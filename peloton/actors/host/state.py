@@ -101,6 +101,14 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         return room_left(self.capacity, self.used)
 
     @property
+    def held_by_runs(self) -> Resources:
+        """What its runs hold, without the volumes, which stay when these have ended."""
+        held = self.used
+        for name in sorted(self.volumes):
+            held = held - self.volumes[name].config.room
+        return held
+
+    @property
     def free(self) -> Resources:
         """The resources that may be granted to any task: neither runs nor holds have them."""
         return Resources() if self.held else self.unused

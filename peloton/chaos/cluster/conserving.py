@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.state import Lot
@@ -173,7 +174,8 @@ class ConservationCheck:
 
 
 def root_has_what_hosts_have(view: ClusterView) -> None:
-    """R10: at a quiet point the root's capacity is that of the hosts that may be used."""
+    """R10: at a quiet point the root's capacity is that of the hosts that may be used, and what
+    the runs of those in maintenance hold."""
     root = view.cells("respool").get(ROOT)
     if root is None:
         return
@@ -181,8 +183,13 @@ def root_has_what_hosts_have(view: ClusterView) -> None:
     for inventory in root.inventories.values():
         known = known + inventory.capacity
     for host in view.cells("host").values():
-        if host.state != HostStates.LOST and host.maintenance == Maintenance.NONE:
+        if host.state == HostStates.LOST:
+            continue
+        if host.maintenance == Maintenance.NONE:
             there = there + host.capacity
+        else:
+            held = (some for _, some in host.runs.sets() if some.phase in HOLDING)
+            there = sum((some.resources.times(len(some.members)) for some in held), start=there)
     if known != there:
         raise Contradiction(f"R10 {ROOT} has {known}, its hosts have {there}")
 

@@ -193,7 +193,11 @@ def _task_holds(host: Host | None) -> tuple[TaskHold, ...]:
 
 
 def _capacity(host: Host | None) -> Resources:
-    """What a host adds to the cluster: nothing once it is lost, or from a maintenance on."""
-    if host is None or host.state == HostStates.LOST or host.maintenance != Maintenance.NONE:
+    """What a host adds to the cluster: nothing once it is lost, and while it is in maintenance what
+    its runs still hold. These are charged to pools until they end: left out here, they would count
+    against the room of the other hosts."""
+    if host is None or host.state == HostStates.LOST:
         return Resources()
+    if host.maintenance != Maintenance.NONE:
+        return host.held_by_runs
     return host.capacity
