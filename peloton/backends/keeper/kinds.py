@@ -54,14 +54,15 @@ class KeeperRun:
     died before that one. `pod`: name and kind of each container of one with several; then `pid` is
     that of their watcher (`pod_run.py`), and `ready_at` when all that run together had started.
     `checked`: its health may be checked by commands. `secrets` are its values until it starts: they
-    are in no record. `volume`: name, path and size of the volume that it has.
+    are in no record. `volume`: name, path and size of the volume that it has. `killed`: SIGKILL was
+    sent to it.
     """
 
     __slots__ = (
         "run_id", "host", "command", "memory_mb", "pid", "birth", "started_at",
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
         "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
-        "pod", "ready_at", "checked", "secrets", "volume",
+        "pod", "ready_at", "checked", "secrets", "volume", "killed",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -91,6 +92,7 @@ class KeeperRun:
         self.checked = False
         self.secrets: tuple[Any, ...] = ()
         self.volume: Record = {}
+        self.killed = False
 
     @property
     def live(self) -> bool:

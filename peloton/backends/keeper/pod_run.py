@@ -6,9 +6,10 @@ keeper, so exit statuses do as well. It must not start a container again, nor de
 is to be killed: the keeper does, by SIGTERM (the containers are told) and SIGUSR1 (killed).
 
 Each container is a process group of its own in the watcher's session, which is how a keeper finds
-all of them. Signals are blocked from the beginning and taken when there is time. What has changed
-is written first; then the parent, which is the keeper that started it or nobody's business, gets a
-SIGCHLD, as for a child that has ended.
+all of them. One that is told to end has ended when its last process has, or is killed. Signals are
+blocked from the beginning and taken when there is time. What has changed is written first; then the
+parent, which is the keeper that started it or of no concern, gets a SIGCHLD, as for a child that
+has ended.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class _Container:
         self.started_at = self.ended_at = 0.0
         self.status: int | None = None
         self.why = ""
+        self.left: tuple[int, Any] | None = None
+        """How its first process ended, while others of its group go on."""
 
     @property
     def runs(self) -> bool:
@@ -67,6 +70,8 @@ class PodWatcher:
         self._log = -1
         self._stop = 0
         self._sent = 0
+        self._stops = False
+        """They were told to end, and not killed yet: each ends with its last process."""
         self._ready_at = 0.0
         self._failed: int | None = None
         self._why_lost = ""
@@ -189,13 +194,22 @@ class PodWatcher:
             return False
         if dead is None:
             return False
-        one = next((some for some in self._containers if some.pid == dead.si_pid), None)
-        if one is not None:
-            self._processes.signal_group(dead.si_pid, signal.SIGKILL)
+        group = os.getpgid(dead.si_pid)
+        one = next((some for some in self._containers if some.runs and some.pid == group), None)
+        first = one is not None and one.pid == dead.si_pid
+        if first and not self._stops:
+            self._processes.signal_group(group, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(dead.si_pid, 0)[1])
-        if one is None:
-            return True
-        failure = self._spawner.ended(dead.si_pid)
+        if one is not None and first:
+            one.left = status, self._spawner.ended(dead.si_pid)
+        if one is not None and one.left and not (self._stops and self._processes.has_group(group)):
+            self._first_exited(one)
+        return True
+
+    def _first_exited(self, one: _Container) -> None:
+        """And nothing is left of it that has time yet."""
+        assert one.left is not None
+        status, failure = one.left
         one.ended_at = time.time()
         if failure is None or self._stop:
             self._ended(one, status)
@@ -203,7 +217,6 @@ class PodWatcher:
             self._why_lost = str(failure)
         else:
             self._ended(one, failure.status, why=str(failure))
-        return True
 
     def _ended(self, one: _Container, status: int, *, why: str = "") -> None:
         one.status, one.why = status, why
@@ -214,9 +227,12 @@ class PodWatcher:
         self._write()
 
     def _signal(self, number: int) -> None:
+        self._stops = number == signal.SIGTERM
         for one in self._containers:
             if one.runs:
                 self._processes.signal_group(one.pid, number)
+                if one.left and not self._stops:
+                    self._first_exited(one)
 
     def _end_session(self) -> None:
         """Kill what containers have left in groups of its own."""
@@ -261,6 +277,8 @@ def main() -> None:
     """Read what is to be watched, and watch it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    # What containers leave becomes a child of this process, not of the keeper: it is waited for.
+    import_module("keeper.processes").become_subreaper()
     os.umask(_UMASK)
     with open(DESCRIPTION_FD, encoding="utf-8") as file:
         told = json.load(file)

@@ -251,6 +251,18 @@ def signal_group(pid: int, number: int) -> None:
         return
 
 
+def has_group(pid: int) -> bool:
+    """Whether a process is left in this group, one that has ended and was not reaped included. No
+    other process or group gets this number as long as there is."""
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # they are of another account
+        return True
+    return True
+
+
 def signal_one(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)

@@ -77,6 +77,8 @@ class Runs:
         self.events: list[tuple[str, Record]] = []
         self.by_pid: dict[int, KeeperRun] = {}
         self.adopted: dict[str, KeeperRun] = {}
+        self._leaving: dict[int, int] = {}
+        """Statuses of first processes of runs that are being stopped, of which others go on."""
         self._journal = journal
         self._queue: deque[KeeperRun] = deque()
         self._ending: list[KeeperRun] = []
@@ -387,7 +389,8 @@ class Runs:
 
     def reap(self) -> None:
         """The group is killed while its leader's pid is still taken: the zombie holds it, so the
-        signal cannot reach another process."""
+        signal cannot reach another process. One that is being stopped has its grace: its run ends
+        with its last process. These are our children once their parents have ended."""
         while True:
             try:
                 dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -396,14 +399,18 @@ class Runs:
             if dead is None:
                 return
             run = self.by_pid.pop(dead.si_pid, None)
-            if run is not None:
+            stops = run is not None and has_grace(run)
+            if run is not None and not stops:
                 self._kill_rest(run)
             elif self.checks.owns(dead.si_pid):
                 self.signal_group(dead.si_pid, signal.SIGKILL)
+            group = os.getpgid(dead.si_pid)
             _, status, used = os.wait4(dead.si_pid, 0)
             if run is not None:
                 run.peak_mb, run.cpu_s = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
-                self._exited(run, os.waitstatus_to_exitcode(status))
+                self._first_exited(run, os.waitstatus_to_exitcode(status), stops=stops)
+            elif group in self._leaving:
+                self._end_leaving(group)
             elif self.checks.reaped(dead.si_pid, os.waitstatus_to_exitcode(status)):
                 continue
             elif dead.si_pid == self.sandboxes.helper_pid:
@@ -460,6 +467,17 @@ class Runs:
             raise KeeperJournalFailed(str(trouble)) from trouble
 
     # Ends.
+
+    def _first_exited(self, run: KeeperRun, status: int, *, stops: bool) -> None:
+        if stops and processes.has_group(run.pid):
+            self._leaving[run.pid], self.by_pid[run.pid] = status, run
+        else:
+            self._exited(run, status)
+
+    def _end_leaving(self, group: int, *, killed: bool = False) -> None:
+        """The run of this group has ended, if its last process has, or they were just killed."""
+        if killed or not processes.has_group(group):
+            self._exited(self.by_pid.pop(group), self._leaving.pop(group))
 
     def _exited(self, run: KeeperRun, status: int) -> None:
         if run.container:
@@ -543,7 +561,9 @@ class Runs:
         self._ending.append(run)
 
     def _signal(self, run: KeeperRun, number: int) -> None:
-        """A child not yet reaped keeps its pid; an adopted process must be checked first."""
+        """A child not yet reaped keeps its pid, as does a group; an adopted process must be checked
+        first."""
+        run.killed = run.killed or number == signal.SIGKILL
         if not run.adopted or processes.is_alive(run.pid, run.birth):
             if run.container:
                 signal_watcher(run, number)
@@ -557,6 +577,15 @@ class Runs:
             self.signal_group(run.pid, number)
             if number == signal.SIGKILL:
                 self.limits.kill(run)
+            if run.killed and run.pid in self._leaving:
+                self._end_leaving(run.pid, killed=True)
+
+
+def has_grace(run: KeeperRun) -> bool:
+    """Whether it is being stopped, and what its first process leaves may go on until it is killed.
+    Of several containers their watcher knows that."""
+    asked = run.kill_requested and not (run.killed or run.over_limit)
+    return asked and not (run.container or run.pod)
 
 
 def _has_volume(run: KeeperRun) -> bool:

@@ -10,7 +10,7 @@ import signal
 
 from . import adoption, kinds, processes
 from .limits import memory_limit_mb
-from .runs import Runs
+from .runs import Runs, has_grace
 
 # Pages shared within a group are counted once per process, and a peak is no leak.
 MEMORY_LEEWAY = 1.25
@@ -28,9 +28,12 @@ def check_all(runs: Runs) -> None:
 
 
 def check_adopted(runs: Runs) -> None:
-    """The leader's end ends the run, here as for our own children."""
+    """The leader's end ends the run, here as for our own children; while it is being stopped, that
+    of the last one in its group."""
     for run in list(runs.adopted.values()):
         if not processes.is_alive(run.pid, run.birth):
+            if has_grace(run) and processes.has_group(run.pid):
+                continue
             # The pid of a watcher may be another process's by now.
             if not (run.container or run.pod):
                 adoption.kill_session(run.pid)

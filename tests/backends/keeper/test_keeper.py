@@ -140,6 +140,42 @@ def test_grace_lets_a_task_clean_up(daemon, procs):
     assert "bye" in daemon.output("r-0-1")
 
 
+SAVER = """
+trap 'echo > told; while [ ! -e go ]; do sleep 0.05; done; echo saved > saved; exit 0' TERM
+echo > ready
+while :; do sleep 0.05; done
+"""
+"""A program that saves its work when it is told to end, and takes until its gate is there."""
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["one keeper", "a successor"])
+@pytest.mark.parametrize("behind", ["sh saver & wait", "sh saver | cat"])
+def test_what_runs_behind_a_shell_has_its_grace(daemon, folder, procs, behind, again):
+    """The shell ends at once by the signal; the run has ended with its last process."""
+    daemon.launch("r-0-1", f"cat > saver <<'END'\n{SAVER}END\n{behind}")
+    sandbox = daemon.sandbox("r-0-1")
+    shell = daemon.log.next_report(RunStarted).pid
+    procs.until((sandbox / "ready").exists, "the program to run")
+    if again:
+        os.kill(procs.keeper_pid(folder), signal.SIGKILL)
+        daemon.log.reports.clear()
+        daemon.log.next_report(KeeperRunsListed)
+    daemon.runs.kill("host-1", "r-0-1", grace_s=600)
+    procs.until(lambda: (sandbox / "told").exists() and not procs.alive(shell), "only it to run")
+    (sandbox / "go").touch()
+    assert daemon.end("r-0-1").outcome == ("LOST" if again else "KILLED")
+    assert (sandbox / "saved").read_text() == "saved\n"
+
+
+def test_what_does_not_end_behind_a_shell_is_killed_after_the_grace(daemon, folder, procs):
+    daemon.launch("r-0-1", "(trap '' TERM; echo > ready; while :; do sleep 0.05; done) & wait")
+    procs.until((daemon.sandbox("r-0-1") / "ready").exists, "the task is ready")
+    daemon.runs.kill("host-1", "r-0-1", grace_s=0.3)
+    end = daemon.end("r-0-1")
+    assert (end.outcome, end.signal) == ("KILLED", signal.SIGTERM)
+    procs.until(lambda: not procs.marked(folder), "nothing of the run is left")
+
+
 def test_children_end_with_their_leader(daemon, folder, procs):
     """In the group, out of the session, and twice removed from their parent."""
     daemon.launch("r-0-1", "sleep 60 & setsid sleep 60 & (setsid sleep 60 &) ; exit 0")
@@ -403,3 +439,4 @@ def test_nonsense_ends_the_connection_not_the_keeper(daemon, folder, procs):
     daemon.launch("r-0-1", "true")
     assert daemon.end("r-0-1").outcome == "SUCCEEDED"
     assert procs.keeper_pid(folder) == pid
+

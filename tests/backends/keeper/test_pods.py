@@ -278,6 +278,21 @@ def test_a_kill_tells_all_of_them(daemon: Any, procs: Any, phase: str) -> None:
     assert statuses(end) == want
 
 
+def test_what_runs_behind_a_shell_has_the_grace_of_its_pod(daemon: Any, procs: Any) -> None:
+    """Of one container, which has ended with its last process; the other ends at once."""
+    saver = "trap 'echo > told; until test -e go; do sleep 0.05; done; echo > saved; exit 0' TERM"
+    behind = f"({saver}; echo > up; while :; do sleep 0.05; done) & wait"
+    launch(daemon, PodPart("web", behind), PodPart("log", "sleep 600"))
+    sandbox = daemon.sandbox("r-0-1")
+    procs.until((sandbox / "up").exists, "the program to run")
+    daemon.log.next_report(RunStarted, run_id="r-0-1")
+    daemon.runs.kill("host-1", "r-0-1", grace_s=600.0)
+    procs.until((sandbox / "told").exists, "it to be told")
+    (sandbox / "go").touch()
+    assert daemon.end("r-0-1").outcome == "KILLED"
+    assert (sandbox / "saved").exists()
+
+
 def test_a_kill_ends_with_the_grace(daemon: Any, folder: Path, procs: Any) -> None:
     launch(daemon, PodPart("web", STUBBORN), PodPart("db", f"echo $$ > pid; {LIVE}"))
     procs.until(up(daemon, "web", "db"), "both to run")
