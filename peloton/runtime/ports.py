@@ -43,6 +43,10 @@ class ShardId(NamedTuple):
     group: str
     number: int
 
+    def __str__(self) -> str:
+        """As texts for people name it."""
+        return f"shard {self.group}/{self.number}"
+
 
 class Frame(Struct, frozen=True, gc=False):
     """What one round journals, atomically; its position is the last one plus one."""

@@ -36,7 +36,7 @@ class NotReadyReason(NamedTuple):
     """A person has to act: asking again does not help."""
 
     def __str__(self) -> str:
-        named = self.shards and self.component != shown(self.shards[0])
+        named = self.shards and self.component != str(self.shards[0])
         affected = f" ({ranges(self.shards)})" if named else ""
         return f"{self.component}: {self.text}{affected}"
 
@@ -64,11 +64,6 @@ class Unowned(NamedTuple):
 
     text: str
     damaged: bool = False
-
-
-def shown(shard: ShardId) -> str:
-    """`shard jobmgr/3`, as texts for people name it."""
-    return f"shard {shard.group}/{shard.number}"
 
 
 def ranges(shards: Iterable[ShardId]) -> str:

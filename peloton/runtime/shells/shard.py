@@ -12,7 +12,6 @@ from collections.abc import Hashable
 from typing import Any
 
 from peloton.runtime.core import supervision
-from peloton.runtime.core.condition import shown
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import AFTER_FRAME, IN_ROUND, Ready, Shard
@@ -268,9 +267,9 @@ class ShardShell(Shell):
         self._report_trouble(text)
         self._context.region.report_problem(f"{self.name}-rows", "")
         self._status.left(self.shard)
-        answer = Unavailable(f"{shown(self.shard)}: {text}")
+        answer = Unavailable(f"{self.shard}: {text}")
         if damaged:
-            answer = ShardDamaged(f"{shown(self.shard)} is damaged: {text}")
+            answer = ShardDamaged(f"{self.shard} is damaged: {text}")
         for reply_to in self._reply_addresses:
             resolve(reply_to, answer)
         self._reply_addresses, self._waiting_mail = {}, []

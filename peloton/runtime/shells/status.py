@@ -17,7 +17,6 @@ from peloton.runtime.core.condition import (
     Condition,
     NotReadyReason,
     Unowned,
-    shown,
     silent,
     why_unowned,
 )
@@ -148,8 +147,8 @@ class Status:
         """The answer to a call for a shard without an owner."""
         why = self.unowned(shard)
         if why.damaged:
-            return ShardDamaged(f"{shown(shard)} is damaged: {why.text}")
-        return Unavailable(f"{shown(shard)} has no owner: {why.text}")
+            return ShardDamaged(f"{shard} is damaged: {why.text}")
+        return Unavailable(f"{shard} has no owner: {why.text}")
 
     def unowned(self, shard: ShardId) -> Unowned:
         """Why the shard has no owner, as far as this daemon knows."""
@@ -198,10 +197,10 @@ class Status:
                 yield NotReadyReason(name, text)
             elif name.endswith(ROWS):
                 yield NotReadyReason(
-                    shown(shard), f"unreadable row: {text}", (shard,), damaged=True
+                    str(shard), f"unreadable row: {text}", (shard,), damaged=True
                 )
             elif shard not in self.damaged:
-                yield NotReadyReason(shown(shard), text, (shard,))
+                yield NotReadyReason(str(shard), text, (shard,))
         if not self._routes.current and ZOOKEEPER not in outages and ZOOKEEPER not in troubles:
             # This process may have been paused, and its shells have not noticed yet.
             yield NotReadyReason(ZOOKEEPER, "the session is in doubt")
@@ -231,7 +230,7 @@ class Status:
             if why.damaged or shard in self.damaged:
                 text = why.text if why.damaged else f"{self.damaged[shard]}; {why.text}"
                 yield NotReadyReason(
-                    shown(shard), f"damaged: {text}", (shard,), damaged=why.damaged
+                    str(shard), f"damaged: {text}", (shard,), damaged=why.damaged
                 )
             elif name not in troubles:
                 by_text.setdefault(why.text, []).append(shard)
