@@ -4,6 +4,8 @@ from __future__ import annotations
 
 THROTTLE_FIRST_S = 30.0
 THROTTLE_MAX_S = 3600.0
+HEALTHY_AFTER_S = 600.0
+"""A service that has run for so long begins anew with short delays, where its job says nothing."""
 
 
 def throttle_s(failures: int) -> float:

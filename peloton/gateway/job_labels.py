@@ -1,10 +1,10 @@
 """Labels of a job by which clients say what the wire has no field for.
 
 Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique`,
-`peloton.notify`, `peloton.gang`, `peloton.daemon.first`, `peloton.strategy` and
-`peloton.workflow.progress_deadline` into fields of the spec; all others are the client's own. Pure;
-whether other jobs exist, which URLs the operator allows, and which strategies are installed is for
-others to find out.
+`peloton.notify`, `peloton.gang`, `peloton.daemon.first`, `peloton.strategy`,
+`peloton.healthy_after` and `peloton.workflow.progress_deadline` into fields of the spec; all others
+are the client's own. Pure; whether other jobs exist, which URLs the operator allows, and which
+strategies are installed is for others to find out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from peloton.actors.job.name.messages import NAME_LENGTH_MAX
 from peloton.actors.job.spec import (
     DAEMON_FIRST_LABEL,
     GANG_LABEL,
+    HEALTHY_LABEL,
     INSTANCES_MAX,
     PROGRESS_LABEL,
     After,
@@ -176,4 +177,5 @@ _PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     DAEMON_FIRST_LABEL: ("room_first", _true),
     STRATEGY_LABEL: ("strategy", _strategy),
     PROGRESS_LABEL: ("progress_s", _length_s),
+    HEALTHY_LABEL: ("healthy_after_s", _length_s),
 }

@@ -9,7 +9,6 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.goals import DRAIN_POLL_EVERY_S
-from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import UNIT, Resources
@@ -19,7 +18,7 @@ from peloton.actors.task.messages import End, RunOutcome, TaskGoals
 from peloton.actors.task.state import EVOLVE, SYSTEM_FAILURES_FREE
 from peloton.runtime.core.turn import TurnOutcome as Turn
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import At, Bits, Key, Message, Refused
+from peloton.runtime.vocabulary import At, Bits, Message, Refused
 from tests.actors import test_host as h
 from tests.actors.test_task import running
 
@@ -158,13 +157,3 @@ def test_a_lost_order_to_stop_is_repeated_after_a_poll() -> None:
     assert [type(order) for order in h.orders(due)] == [m.ListRuns]
     listed = receive(host, m.RunsListed((h.pod(0),)))
     assert [order.runs for order in h.orders(listed)] == [(h.pod(0),)]
-
-
-def test_a_host_in_maintenance_is_no_capacity_of_the_cluster() -> None:
-    hosts, host, down = Hosts(), h.up(), draining(0)
-    hosts.put(h.HOST, old=None, new=host)
-    assert hosts.take_capacity() == h.ROOM
-    hosts.put(h.HOST, old=host, new=down)
-    assert hosts.take_capacity() == Resources()
-    hosts.put(Key("host/other"), old=None, new=host)
-    assert hosts.take_capacity() == h.ROOM

@@ -144,6 +144,28 @@ def test_a_service_rests_before_its_next_run() -> None:
     assert replies(after) == [Enqueue(2)]
 
 
+@pytest.mark.parametrize(
+    ("failed", "after_s"),
+    [({"failures": 8}, 600.0), ({"system_failures": 1}, 600.0), ({}, None)],
+)
+def test_a_service_that_has_run_for_a_while_rests_shortly_again(
+    failed: dict[str, int], after_s: float | None
+) -> None:
+    service = msgspec.structs.replace(running(TaskGoals.RUNNING), **failed)
+    if after_s is None:
+        assert deadline(service) is None
+        return
+    assert deadline(service) == ("healthy", after_s)
+    well = receive(service, Due("healthy")).state
+    assert (well.state, well.run, deadline(well)) == (TaskStates.RUNNING, 1, None)
+    ended = receive(well, m.Ended(1, FAILED)).state
+    assert deadline(ended) == ("throttle", 30.0), "as after its first failure"
+
+
+def test_a_batch_task_keeps_its_count_of_attempts_however_long_it_runs() -> None:
+    assert deadline(running(failures=2)) is None
+
+
 def test_a_start_that_takes_too_long_is_a_system_failure() -> None:
     launched = run_again(running())
     launched = Task(launched.goal, TaskStates.LAUNCHED, launched.policy, 1, 1, Admission.ADMITTED)

@@ -129,3 +129,13 @@ def test_the_shorter_limit_of_job_and_task_holds(
     ((row,), _) = spec_rows(0, opening)
     assert row.policy.max_running_s == limit
     assert MEMBERS[0] == Bits.of(3)
+
+
+@pytest.mark.parametrize(("said", "holds"), [(None, None), (60.0, 60.0)])
+def test_a_task_knows_when_its_failures_count_no_more(
+    said: float | None, holds: float | None
+) -> None:
+    config = TaskConfig(command=Command("x"))
+    opening = SliceOpening("j", "n", Key("respool/p"), 4, config, healthy_after_s=said)
+    ((row,), _) = spec_rows(0, opening)
+    assert row.policy.healthy_after_s == holds

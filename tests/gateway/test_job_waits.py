@@ -36,6 +36,7 @@ def test_labels_become_fields() -> None:
     assert fields("deadline", moment) == {"deadline": Deadline(moment, at=1896112800.0)}
     assert fields("throttle", "200/m") == {"throttle": Throttle("200/m", 200, 60.0)}
     assert fields("name_unique", "true") == {"unique": True}
+    assert fields("healthy_after", "2m") == {"healthy_after_s": 120.0}
     assert fields("other", "x") == {}
 
 

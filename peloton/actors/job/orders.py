@@ -207,6 +207,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
             config_version=spec.config_version,
             gang=0 if number else spec.gang,
             gang_together=spec.gang_together,
+            healthy_after_s=spec.healthy_after_s,
             strategy=spec.strategy,
             service=spec.is_service and not spec.is_daemon,
             hosts_of=_hosts_of(spec, number) if spec.inventories else None,

@@ -28,6 +28,7 @@ DEFAULT = "defaultConfig"
 GANG_MAX = SLICE_SIZE
 """Instances of a gang: its owner is the first slice, which has all of them."""
 GANG_LABEL, PROGRESS_LABEL = "peloton.gang", "peloton.workflow.progress_deadline"
+HEALTHY_LABEL = "peloton.healthy_after"
 DAEMON_FIRST_LABEL = "peloton.daemon.first"
 DAEMON_SLICES = 64
 """Slices of a daemon job, about: each has numbers for a thousand hosts of one inventory."""
@@ -101,6 +102,7 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
     inventories: int = 0  # whose hosts a daemon job follows
     room_first: bool = False  # hosts keep room for its instances before other work
     progress_s: float | None = None  # a workflow fails if for so long no instance is through
+    healthy_after_s: float | None = None  # a run that lasts so long clears the failures before it
 
     @property
     def is_service(self) -> bool:
@@ -209,6 +211,8 @@ def _check_batch(spec: JobSpec) -> Refused | None:
         return _invalid("labels", f"{DAEMON_FIRST_LABEL}: {NO_DAEMON}")
     if spec.progress_s:
         return _invalid("labels", f"{PROGRESS_LABEL}: only a service has workflows")
+    if spec.healthy_after_s:
+        return _invalid("labels", f"{HEALTHY_LABEL}: only a service waits before it runs again")
     if spec.gang_together and not spec.gang:
         return _invalid("labels", f"{GANG_LABEL}: there is no gang: {NO_GANG}")
     return None
@@ -252,6 +256,7 @@ def updated(known: JobSpec, wanted: JobSpec) -> JobSpec:
         strategy=known.strategy,
         inventories=known.inventories,
         room_first=known.room_first,
+        healthy_after_s=known.healthy_after_s,
         minimum_running=_minimum(known, wanted),
         config_version=known.config_version + 1,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.delays import throttle_s
+from peloton.actors.delays import HEALTHY_AFTER_S, throttle_s
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused, RunNotStarted
 from peloton.actors.respool.lot.messages import Enqueue, ParkTicket, ReleaseTicket
@@ -36,6 +36,7 @@ from peloton.actors.task.state import (
     Admission,
     Task,
     TaskStates,
+    is_wanted,
     waits_for_gang,
 )
 from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Key, Send
@@ -43,7 +44,7 @@ from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, 
 LAUNCH_TIMEOUT_S = 1200.0
 """In which a host has to answer a launch; it has longer to start the run."""
 _BROKEN = frozenset((m.End.KILLED, m.End.LOST))
-START, THROTTLE, RUN_LIMIT = "start", "throttle", "run_limit"
+START, THROTTLE, RUN_LIMIT, HEALTHY = "start", "throttle", "run_limit", "healthy"
 _WAITS_FOR_START = frozenset((TaskStates.LAUNCHING, TaskStates.LAUNCHED, TaskStates.STARTING))
 
 
@@ -233,12 +234,16 @@ def _not_started(task: Task, outcome: m.RunOutcome) -> tuple[Send, ...]:
 
 
 def due(task: Task, message: Due, at: At) -> Decision:
-    """A deadline has passed: the start or the run took too long, or the throttle delay is over."""
+    """A deadline has passed: the start or the run took too long, the throttle delay is over, or the
+    run has lasted."""
     if message.name == THROTTLE:
         ticket = Send(LOT, Enqueue(task.ticket + 1))
         return Decision(
             facts=(f.TaskRetried(),), sends=(ticket,), because="retried after its throttle delay"
         )
+    if message.name == HEALTHY:
+        reason = f"has run for {_healthy_s(task):g} s"
+        return Decision(facts=(f.TaskGoalSet(task.goal, reason, fresh=True),), because=reason)
     kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
     if message.name == RUN_LIMIT:
         reason = f"{m.DEADLINE_EXCEEDED}: ran longer than {task.policy.max_running_s:g} s"
@@ -365,11 +370,19 @@ def owed(task: Task) -> tuple[Send, ...]:
 
 
 def deadline(task: Task) -> tuple[str, float] | None:
-    """Seconds in which a run must start or end, or for which the next attempt is delayed."""
+    """Seconds in which a run must start or end, for which the next attempt is delayed, or after
+    which the failures of a service count no more."""
     if task.state in _WAITS_FOR_START:
         return START, _start_s(task)
     if task.state == TaskStates.RUNNING and task.policy.max_running_s is not None:
         return RUN_LIMIT, task.policy.max_running_s
     if task.state == TaskStates.THROTTLED:
         return THROTTLE, throttle_s(task.failures)
+    failed = task.failures or task.system_failures
+    if task.state == TaskStates.RUNNING and is_wanted(task) and failed:
+        return HEALTHY, _healthy_s(task)
     return None
+
+
+def _healthy_s(task: Task) -> float:
+    return task.policy.healthy_after_s or HEALTHY_AFTER_S

@@ -127,6 +127,7 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     stays: bool = False  # it has one host for good: a run that is lost with it is no failure
     checked: bool = False  # its health is checked while it runs
     awaits_ready: bool = False  # and its readiness
+    healthy_after_s: float | None = None  # a run that lasts so long clears the failures before it
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):

@@ -177,6 +177,7 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
         stays=opening.hosts_of is not None or config.volume is not None,
         checked=config.check is not None and config.check.of_health,
         awaits_ready=config.check is not None and config.check.readiness is not None,
+        healthy_after_s=opening.healthy_after_s,
     )
 
 
