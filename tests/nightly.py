@@ -37,6 +37,7 @@ def rows(*, storm_minutes: int, nemesis_minutes: int) -> list[Row]:
         Row("storms", ("script/sweep", "--minutes", storm, "--jobs", "2")),
         Row("storms, agents", ("script/sweep", "--agents", "--minutes", agents, "--jobs", "2")),
         Row("crash points", ("script/points",)),
+        Row("crash points, workflows", ("script/points", "--rolling")),
         Row("power cuts", ("script/points", "--power")),
         Row("lost messages", ("script/points", "--nemeses")),
         Row("planted faults", ("script/planted",)),
@@ -76,7 +77,7 @@ def run(row: Row, log: Path) -> Outcome:
 def line_of(one: Outcome) -> str:
     """A row of the table."""
     verdict = "well" if one.code == 0 else f"FAILED ({one.code})"
-    return f"{one.row.name:16} {verdict:12} {one.seconds:7.0f} s  {one.told[:TOLD_COLUMNS_MAX]}"
+    return f"{one.row.name:24} {verdict:12} {one.seconds:7.0f} s  {one.told[:TOLD_COLUMNS_MAX]}"
 
 
 def play(chosen: Sequence[Row], folder: Path, *, out: TextIO) -> int:
@@ -108,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no search has {asked.only!r} in its name", file=sys.stderr)
         return 2
     if asked.list:
-        print(*(f"{row.name:16} {' '.join(row.command)}" for row in chosen), sep="\n")
+        print(*(f"{row.name:24} {' '.join(row.command)}" for row in chosen), sep="\n")
         return 0
     return 1 if play(chosen, LOGS / time.strftime("%Y-%m-%d-%H%M%S"), out=sys.stdout) else 0
 
