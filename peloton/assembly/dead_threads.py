@@ -7,7 +7,9 @@ is. It must not start the thread again: its state is not known.
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 
 import structlog
 
@@ -21,16 +23,21 @@ log = structlog.get_logger("assembly")
 
 
 class DeadThreads:
-    """Those that ended so since `watch`."""
+    """Those that ended so while they were watched."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._texts: list[str] = []
         self._count = 0
 
-    def watch(self) -> None:
-        """From now on all threads of this process."""
-        threading.excepthook = self.ended
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """All threads of this process, for a while."""
+        before, threading.excepthook = threading.excepthook, self.ended
+        try:
+            yield
+        finally:
+            threading.excepthook = before
 
     def ended(self, how: threading.ExceptHookArgs) -> None:
         """A thread has ended by an exception."""

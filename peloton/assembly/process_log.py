@@ -32,8 +32,8 @@ TEXT_LENGTH_MAX = 16 * 1024
 
 @contextlib.contextmanager
 def nonblocking_stderr() -> Iterator[StderrWriter]:
-    """Replace `sys.stderr` by a writer that never blocks, and send structlog there."""
-    plain = sys.stderr
+    """Replace `sys.stderr` by a writer that never blocks, and send structlog there, for a while."""
+    plain, before = sys.stderr, structlog.get_config()
     writer = StderrWriter(plain)
     structlog.configure(
         processors=[
@@ -50,6 +50,7 @@ def nonblocking_stderr() -> Iterator[StderrWriter]:
     finally:
         writer.drain(LEAVE_S_MAX)
         sys.stderr = plain
+        structlog.configure(**before)
 
 
 def log_line(line: str) -> None:

@@ -85,8 +85,7 @@ def run_process(
     it prints there can block it (`process_log`). Files that it makes are for its user alone.
     """
     os.umask(0o077)
-    DEAD_THREADS.watch()
-    with nonblocking_stderr():
+    with nonblocking_stderr(), DEAD_THREADS.watched():
         return _run_process(start, greet=greet, texts=texts)
 
 

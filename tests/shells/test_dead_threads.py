@@ -12,10 +12,9 @@ from peloton.assembly.dead_threads import NAMED_MAX, THREADS, DeadThreads
 
 @pytest.fixture
 def dead() -> Iterator[DeadThreads]:
-    before, found = threading.excepthook, DeadThreads()
-    found.watch()
-    yield found
-    threading.excepthook = before
+    found = DeadThreads()
+    with found.watched():
+        yield found
 
 
 def end(error: BaseException | None, name: str = "writer") -> None:

@@ -10,6 +10,7 @@ import random
 import msgspec
 import pytest
 
+from peloton.actors.delays import HEALTHY_AFTER_S
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import (
     CreateJob,
@@ -91,10 +92,9 @@ def test_whatever_ends_a_run_the_next_begins_after_longer_and_longer(outcome: ob
     cluster = cluster_of(*ends)
     job = cluster.create_job(service(), "s")
     seen: set[JobStates] = set()
-    for _ in range(120):
+    while (view := one(cluster, job)).run < 10 or view.state != "RUNNING":
         cluster.run_for(100.0)
         seen.add(state_of(cluster, job))
-    view = one(cluster, job)
     assert view.failures == 9
     pauses = [
         after.started_at - before.ended_at  # type: ignore[operator]
@@ -104,6 +104,8 @@ def test_whatever_ends_a_run_the_next_begins_after_longer_and_longer(outcome: ob
     assert all(0 <= pause - want < 2.0 for pause, want in zip(pauses, expected, strict=True))
     assert seen == {JobStates.PENDING, JobStates.RUNNING}
     assert cluster.job(job).summary.completed_at == 0.0
+    cluster.run_for(HEALTHY_AFTER_S)
+    assert one(cluster, job).failures == 0, "it has run for so long that its next pause is short"
 
 
 def test_between_two_runs_it_is_pending() -> None:
