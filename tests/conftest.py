@@ -67,7 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nightly", action="store_true", help="run those marked nightly as well")
     parser.addoption(
         "--storm-seconds", type=float, default=15.0, metavar="S",
-        help="how long a test draws fresh storms in each of two workers",
+        help="how long each of the two tests of storms draws fresh seeds, in seconds",
     )  # fmt: skip
 
 
@@ -115,6 +115,6 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def storm_seconds(pytestconfig: pytest.Config) -> float:
-    """For so long, in each of two workers, a test draws seeds that nobody has played before."""
+    """For so long a test draws seeds that nobody has played before."""
     seconds: float = pytestconfig.getoption("--storm-seconds")
     return seconds
