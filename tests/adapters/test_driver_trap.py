@@ -177,15 +177,17 @@ def test_frames_of_one_segment_are_one_request_of_any_shards(
 
 
 @pytest.mark.parametrize("fault", sorted({*FAULTS} - {*ANSWERS_A_ROW}))
-def test_one_request_of_many_frames_is_sent_once_and_in_doubt_whole(
-    stub: Stub, connected: Connected, fault: str
+@pytest.mark.parametrize("frames", [[ROW], [ROW, SIBLING]], ids=["one", "many"])
+def test_one_request_of_frames_is_sent_once_and_in_doubt_whole(
+    stub: Stub, connected: Connected, frames: list[InsertRow], fault: str
 ) -> None:
+    """One frame is a statement of its own, many are a batch."""
     rows = CassandraRows(connected)
     stub.faulty = FrameRow
     struck(stub, connected, fault)
-    replies = rows.run([ROW, SIBLING])
-    assert [type(reply) for reply in replies] == [StatementFailed] * 2, replies
-    assert (stub.arrived[FrameRow], stub.batched) == (1, 2)
+    replies = rows.run(frames)
+    assert [type(reply) for reply in replies] == [StatementFailed] * len(frames), replies
+    assert (stub.arrived[FrameRow], stub.batched) == (1, 2 if len(frames) > 1 else 0)
 
 
 def test_a_large_batch_is_several() -> None:
