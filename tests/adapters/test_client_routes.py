@@ -92,7 +92,7 @@ def test_clients_of_a_daemon_that_stops_are_not_refused_as_strangers(tmp_path: P
     (port,) = server.listen(["127.0.0.1:0"])
     server.start()
     try:
-        with Client(f"127.0.0.1:{port}", timeout_s=10.0) as client:
+        with Client(f"127.0.0.1:{port}", timeout_s=60.0) as client:
             with pytest.raises(Denied):
                 client.ops.hosts()
             server.refuse_new()
@@ -107,7 +107,7 @@ def test_calls_are_refused_before_the_entry_is_withdrawn(tmp_path: Path) -> None
     with running(settings(tmp_path)) as daemon:
 
         def call() -> None:
-            with Client(at(daemon), timeout_s=10.0) as client:
+            with Client(at(daemon), timeout_s=60.0) as client:
                 try:
                     client.ops.hosts()
                 except PelotonError as error:

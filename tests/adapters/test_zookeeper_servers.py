@@ -126,6 +126,7 @@ def test_one_of_three_may_die_or_freeze_and_no_session_ends(parted: Parted):
             assert LOST not in daemon.states(), daemon.news
             wait(lambda d=daemon: {ShardId("a", at) for at in range(4)} <= set(d.owners()))
         killed.restart()
+        wait(lambda: killed.mode() == "follower")
     finally:
         bench.close()
 

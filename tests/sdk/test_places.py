@@ -15,6 +15,7 @@ import pytest
 from peloton.sdk import errors
 from peloton.sdk.addresses import Written, ZooKeeperAddresses, addresses_of
 from peloton.sdk.client import Client
+from peloton.sdk.pools import PoolCalls
 from peloton.sdk.tasks import TaskCalls
 from peloton.sdk.wire import OPTIONS, Wire
 from tests.sdk.fakes import JOB, Cluster, held_port, serving
@@ -111,12 +112,20 @@ def test_a_change_without_a_key_is_heard_once_however_late_somebody_is_found() -
     assert len(cluster.called("Start")) == 1
 
 
+def test_a_deadline_is_over_all_attempts() -> None:
+    """Were it each attempt's, a patient one would ask until the test is given up."""
+    wire = Wire(Late(), timeout_s=1.0)
+    with pytest.raises(errors.ServiceUnavailable, match="does not answer"):
+        PoolCalls(wire).lookup("/hello")
+    wire.close()
+
+
 def test_a_silent_one_does_not_use_up_the_time_of_the_others() -> None:
     cluster = Cluster()
     with (
         socket.create_server(("127.0.0.1", 0)) as deaf,
         serving(cluster) as address,
-        Client((f"127.0.0.1:{deaf.getsockname()[1]}", address), timeout_s=8) as client,
+        Client((f"127.0.0.1:{deaf.getsockname()[1]}", address), timeout_s=60) as client,
     ):
         client.pools.lookup("/hello")
         assert client._wire._addresses.of("api")[0] == address, "the one that answered is first"
