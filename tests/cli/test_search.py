@@ -22,7 +22,7 @@ from kazoo.client import KazooClient
 
 from peloton.sdk import errors
 from peloton.sdk.client import Client
-from peloton.sdk.zookeeper import LOOKUP_S_MAX, REFUSED, address_in
+from peloton.sdk.zookeeper import REFUSED, address_in
 from tests.cli.terminal import Printed, Terminal, typed
 from tests.conftest import ROOT
 from tests.sdk.fakes import Cluster, serving
@@ -53,8 +53,8 @@ class Searched:
             self._client.ensure_path(path)
             self._client.set(path, data)
 
-    def __call__(self, *words: str) -> Printed:
-        return typed("-z", self.server, "--zkroot", self.root, "-t", "60s", *words)
+    def __call__(self, *words: str, timeout: str = "60s") -> Printed:
+        return typed("-z", self.server, "--zkroot", self.root, "-t", timeout, *words)
 
     def close(self) -> None:
         self._client.delete(self.root, recursive=True) if self._client.exists(self.root) else None
@@ -145,25 +145,23 @@ def test_a_change_is_sent_once_to_a_leader_that_is_there(searched: Searched) -> 
 
 
 def test_no_leader_is_said_at_once(searched: Searched) -> None:
-    began_s = time.monotonic()
-    printed = searched("respool", "dump")
+    # Who waited for one would do so until the test is given up.
+    printed = searched("respool", "dump", timeout="1h")
     assert printed.code == 69
     assert f"no leader in ZooKeeper at {searched.server}" in printed.err
     assert f"{searched.root}/jobmanager/leader" in printed.err
     assert "minicluster" not in printed.err
-    assert time.monotonic() - began_s < 30, "of its minute"
 
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_no_zookeeper_is_said_within_seconds(frozen: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"127.0.0.1:{deaf.getsockname()[1]}" if frozen else NOBODY
-        began_s = time.monotonic()
-        printed = typed("-z", address, "-t", "2s" if frozen else "20s", "respool", "dump")
+        # Whoever is refused does not wait until its time is over.
+        printed = typed("-z", address, "-t", "2s" if frozen else "1h", "respool", "dump")
     assert printed.code == 69
     why = " does not answer within 2 s" if frozen else f": {REFUSED}"
     assert printed.err == f"ZooKeeper at {address}{why}\n"
-    assert time.monotonic() - began_s < (30 if frozen else LOOKUP_S_MAX), "a refusal ends it"
 
 
 def test_a_node_that_says_nothing_sensible(searched: Searched) -> None:

@@ -9,7 +9,6 @@ import http.server
 import json
 import socket
 import threading
-import time
 from pathlib import Path
 
 import grpc
@@ -609,12 +608,12 @@ def test_wait_where_nobody_answers_says_so_and_ends_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sdk_ops, "SILENCE_REPORTED_S", 0.0)
+    monkeypatch.setattr(sdk_ops, "SILENCE_MAX_S", 3600.0)  # as long it would wait without `within`
     with socket.socket() as held:  # bound and not listening: nobody else can have the port
         held.bind(("127.0.0.1", 0))
         api = f"127.0.0.1:{held.getsockname()[1]}"
-        began = time.monotonic()
-        printed = typed("--api", api, "-t", "1s", "wait", JOB, "--within", "1s")
-    assert printed.code == 124 and time.monotonic() - began < 30, "not a minute, as without it"
+        printed = typed("--api", api, "-t", "1h", "wait", JOB, "--within", "1s")
+    assert printed.code == 124
     assert f"{api} does not answer" in printed.err and "retrying for" in printed.err
     assert printed.err.endswith("the time is over; no server answered\n")
     assert printed.out == f"Job {JOB} in an unknown state\n"
