@@ -1,6 +1,7 @@
 """Ends the worlds of a test, whose memory pykka's registry would keep, and plays few of its seeds.
 
-Must not choose seeds: of those that a test names, the first stand for all, but at night.
+Must not choose seeds: of a `range` that a test names the first stand for all, but at night. Those
+that a test lists were picked by hand, and all of them are played.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ SEEDS = 2
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """The seeds of a test beyond the first are for the night."""
+    """The seeds of a range beyond the first are for the night."""
     callspec = getattr(item, "callspec", None)
-    if callspec is not None and callspec.indices.get("seed", 0) >= SEEDS:
+    if callspec is None or callspec.indices.get("seed", 0) < SEEDS:
+        return
+    named = (mark.args[:2] for mark in item.iter_markers("parametrize"))
+    if any(name == "seed" and isinstance(values, range) for name, values in named):
         item.add_marker(pytest.mark.nightly)
 
 

@@ -50,8 +50,9 @@ def most_at_once(cluster: CheckedCluster, job: Key, *, for_s: float = 600.0) -> 
     return most
 
 
-@pytest.mark.parametrize(("count", "most"), [(20, 3), (3, 1)])
+@pytest.mark.parametrize(("count", "most"), [(20, 3), (3, 1), (1001, 40)])
 def test_no_more_run_at_once_than_may(count: int, most: int) -> None:
+    """The last job has two slices, and the second one gets the grant of the first."""
     cluster = CheckedCluster(hosts=12, setup=ClusterSetup(fates=once_in_vain))
     job = cluster.create_job(limited(count, most, max_failures=2))
     assert most < 12 * HOST_CAPACITY.cpu // NEED.cpu, "the hosts are not what limits it"
