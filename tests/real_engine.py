@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from peloton.backends.keeper.containers import ulimits
 
 _APPLETS = ("sh", "sleep", "echo", "true", "ls", "id", "cat", "env", "touch")
-_TRIAL_S_MAX = 60.0
+_TRIAL_S_MAX, _GONE_S_MAX = 60.0, 60.0
 
 
 class RealPodman(NamedTuple):
@@ -42,7 +43,14 @@ def real_podman(image: str) -> Iterator[RealPodman | None]:
         program = folder / "bin" / "podman"
         if program.exists():
             subprocess.run([program, "rm", "--all", "--force"], capture_output=True, check=False)
-        shutil.rmtree(folder)
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """With all it holds, however long a container that was killed still writes there."""
+    until_s = time.monotonic() + _GONE_S_MAX
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=time.monotonic() < until_s)  # at last it says why
 
 
 def _static_busybox() -> str | None:

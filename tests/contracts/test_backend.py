@@ -204,6 +204,7 @@ def test_what_ran_is_listed_by_the_next_daemon(rig: BackendRig) -> None:
     assert ends["r-1-1"] == End.SUCCEEDED
 
 
+@with_containers
 def test_a_kill_that_comes_before_the_next_daemon_has_compared_is_not_lost(
     rig: BackendRig,
 ) -> None:

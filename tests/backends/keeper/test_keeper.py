@@ -439,4 +439,3 @@ def test_nonsense_ends_the_connection_not_the_keeper(daemon, folder, procs):
     daemon.launch("r-0-1", "true")
     assert daemon.end("r-0-1").outcome == "SUCCEEDED"
     assert procs.keeper_pid(folder) == pid
-
