@@ -64,7 +64,8 @@ def parsed(kind: Any, data: bytes) -> Any:
         fault, named = "not UTF-8", unreadable_texts(found)
     else:
         fault, named = "required fields are missing", missing_fields(found)
-    if paths := sorted(islice(named, NAMED_MAX)):
+    paths = sorted(islice(named, NAMED_MAX))
+    if paths or not found.IsInitialized():
         text = f"the bytes are no {kind.DESCRIPTOR.full_name}: {fault}: {', '.join(paths)}"
         raise CallEnded(CallCode.INVALID_ARGUMENT, text)
     return found

@@ -195,14 +195,17 @@ class PodWatcher:
         if dead is None:
             return False
         group = os.getpgid(dead.si_pid)
-        one = next((some for some in self._containers if some.runs and some.pid == group), None)
+        running = {some.pid: some for some in self._containers if some.runs}
+        one = running.get(dead.si_pid) or running.get(group)  # a first process may leave its group
         first = one is not None and one.pid == dead.si_pid
         if first and not self._stops:
-            self._processes.signal_group(group, signal.SIGKILL)
+            self._processes.signal_group(dead.si_pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(dead.si_pid, 0)[1])
-        if one is not None and first:
+        if one is None:
+            return True
+        if first:
             one.left = status, self._spawner.ended(dead.si_pid)
-        if one is not None and one.left and not (self._stops and self._processes.has_group(group)):
+        if one.left and not (self._stops and self._processes.has_group(one.pid)):
             self._first_exited(one)
         return True
 

@@ -352,6 +352,8 @@ class Runs:
             self.limits.leave(run)
         found = processes.stat(run.pid)
         run.birth = found.birth if found else 0
+        if run.pid in self._leaving:  # nothing of that run is left, or its number would be taken
+            self._end_leaving(run.pid, killed=True)
         self.by_pid[run.pid] = run
         self.measure(run)
         if run.begun_at:
@@ -473,6 +475,12 @@ class Runs:
             self._leaving[run.pid], self.by_pid[run.pid] = status, run
         else:
             self._exited(run, status)
+
+    def end_left(self) -> None:
+        """End the runs of which nothing is left, where a parent outside of the group has reaped the
+        last process of it: the number of the group is free then."""
+        for group in [*self._leaving]:
+            self._end_leaving(group)
 
     def _end_leaving(self, group: int, *, killed: bool = False) -> None:
         """The run of this group has ended, if its last process has, or they were just killed."""

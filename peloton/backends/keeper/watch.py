@@ -21,6 +21,7 @@ def check_all(runs: Runs) -> None:
     _watch_memory(runs)
     _watch_limits(runs)
     _end_strays(runs)
+    runs.end_left()
     runs.checks.kill_noisy()
     runs.write_acks()
     runs.sandboxes.prune()
@@ -32,10 +33,12 @@ def check_adopted(runs: Runs) -> None:
     of the last one in its group."""
     for run in list(runs.adopted.values()):
         if not processes.is_alive(run.pid, run.birth):
-            if has_grace(run) and processes.has_group(run.pid):
+            found = processes.stat(run.pid)
+            ours = found is None or found.birth == run.birth  # else it is another process's number
+            if ours and has_grace(run) and processes.has_group(run.pid):
                 continue
             # The pid of a watcher may be another process's by now.
-            if not (run.container or run.pod):
+            if ours and not (run.container or run.pod):
                 adoption.kill_session(run.pid)
             adoption.kill_marked(runs.folder, run.run_id.__eq__)
             runs.lose(run)
