@@ -7,9 +7,7 @@ is. It must not start the thread again: its state is not known.
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
 
 import structlog
 
@@ -23,21 +21,16 @@ log = structlog.get_logger("assembly")
 
 
 class DeadThreads:
-    """Those that ended so while they were watched."""
+    """Those that ended so since `watch`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._texts: list[str] = []
         self._count = 0
 
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """All threads of this process, for a while."""
-        before, threading.excepthook = threading.excepthook, self.ended
-        try:
-            yield
-        finally:
-            threading.excepthook = before
+    def watch(self) -> None:
+        """From now on all threads of this process."""
+        threading.excepthook = self.ended
 
     def ended(self, how: threading.ExceptHookArgs) -> None:
         """A thread has ended by an exception."""

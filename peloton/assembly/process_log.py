@@ -32,8 +32,8 @@ TEXT_LENGTH_MAX = 16 * 1024
 
 @contextlib.contextmanager
 def nonblocking_stderr() -> Iterator[StderrWriter]:
-    """Replace `sys.stderr` by a writer that never blocks, and send structlog there, for a while."""
-    plain, before = sys.stderr, structlog.get_config()
+    """Replace `sys.stderr` by a writer that never blocks, and send structlog there."""
+    plain = sys.stderr
     writer = StderrWriter(plain)
     structlog.configure(
         processors=[
@@ -50,7 +50,6 @@ def nonblocking_stderr() -> Iterator[StderrWriter]:
     finally:
         writer.drain(LEAVE_S_MAX)
         sys.stderr = plain
-        structlog.configure(**before)
 
 
 def log_line(line: str) -> None:

@@ -85,7 +85,8 @@ def run_process(
     it prints there can block it (`process_log`). Files that it makes are for its user alone.
     """
     os.umask(0o077)
-    with nonblocking_stderr(), DEAD_THREADS.watched():
+    DEAD_THREADS.watch()
+    with nonblocking_stderr():
         return _run_process(start, greet=greet, texts=texts)
 
 

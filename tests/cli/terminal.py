@@ -6,10 +6,15 @@ Must not start a process; test_start does where the cost of loading is the quest
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import NamedTuple
+
+import structlog
 
 from peloton.__main__ import PROCESSES
 from peloton.cli.main import root, run_cli
@@ -26,12 +31,30 @@ def typed(*words: str) -> Printed:
     """What one command line prints, and its exit code."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    with redirect_stdout(out), redirect_stderr(err):
+    with unchanged_process(), redirect_stdout(out), redirect_stderr(err):
         try:
             code = run_cli(root(PROCESSES), list(words))
         except SystemExit as ended:  # of a command that starts or inspects a process
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return Printed(code, text_of(out), text_of(err))
+
+
+@contextmanager
+def unchanged_process() -> Iterator[None]:
+    """A command that starts a daemon, or is refused to, sets the process up as its own."""
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    log, hook, umask = structlog.get_config(), threading.excepthook, os.umask(0o022)
+    os.umask(umask)
+    try:
+        yield
+    finally:
+        os.umask(umask)
+        threading.excepthook = hook
+        structlog.configure(**log)
+        for each, handler in handlers.items():
+            # Threads type commands as well; only the main one may start a daemon.
+            if signal.getsignal(each) is not handler:
+                signal.signal(each, handler)
 
 
 def text_of(stream: io.TextIOWrapper) -> str:

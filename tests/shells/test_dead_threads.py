@@ -12,9 +12,10 @@ from peloton.assembly.dead_threads import NAMED_MAX, THREADS, DeadThreads
 
 @pytest.fixture
 def dead() -> Iterator[DeadThreads]:
-    found = DeadThreads()
-    with found.watched():
-        yield found
+    before, found = threading.excepthook, DeadThreads()
+    found.watch()
+    yield found
+    threading.excepthook = before
 
 
 def end(error: BaseException | None, name: str = "writer") -> None:
