@@ -97,6 +97,14 @@ class Machine:
             )
         )
 
+    def ends(self, count: int, to: Key = HOST) -> dict[str, RunOutcome]:
+        """How the next so many runs of a host ended, by run; one report may tell of several."""
+        found: dict[str, RunOutcome] = {}
+        while len(found) < count:
+            reported = self.hosts.next_report(m.RunsEnded, to)
+            found |= {end.run: end.outcome for end in reported.ends}
+        return found
+
 
 def start(run: str, value: str = "true", **environment: str) -> m.StartRun:
     return m.StartRun(
@@ -163,11 +171,12 @@ def test_a_poison_order_fails_its_own_run_only(machine: Machine, poison: m.Start
     machine.hosts.next_report(m.BackendUp)
     runs = (start("r-0-1"), poison, start("r-1-1"))
     machine.order(m.StartRuns(HOST, 1, runs), m.StartRuns(OTHER, 1, (start("o-0-1"),)))
-    (refused,) = machine.hosts.next_report(m.RunsEnded).ends
-    assert refused.run == poison.run and refused.outcome.end == End.FAILED
-    assert refused.outcome.message.startswith("cannot be ordered: ")
-    ends = [machine.hosts.next_report(m.RunsEnded).ends[0] for _ in range(2)]
-    assert sorted(end.run for end in ends) == ["r-0-1", "r-1-1"]
+    ends = machine.ends(len(runs))
+    refused = ends.pop(poison.run)
+    assert refused.end == End.FAILED and refused.message.startswith("cannot be ordered: ")
+    assert {run: outcome.end for run, outcome in ends.items()} == dict.fromkeys(
+        ("r-0-1", "r-1-1"), End.SUCCEEDED
+    )
     assert machine.backend.stop_all(DEADLINE_S)
 
 
@@ -178,8 +187,7 @@ def test_the_keeper_refuses_one_run_not_the_line(machine: Machine) -> None:
     good, _ = wire_form(RunRequest("r-0-1", "a", "true"))
     runs = [{"run": "bad-0-1", "value": "true"}, {**good, "run": "../x"}, good]
     machine.backend._runs._ask({"q": "launch", "host": "a", "epoch": 1, "runs": runs})
-    ends = [machine.hosts.next_report(m.RunsEnded).ends[0] for _ in range(3)]
-    assert {end.run: end.outcome.end for end in ends} == {
+    assert {run: outcome.end for run, outcome in machine.ends(3).items()} == {
         "bad-0-1": End.FAILED,
         "../x": End.FAILED,
         "r-0-1": End.SUCCEEDED,
@@ -339,8 +347,7 @@ def test_a_keeper_that_hangs_is_noticed_and_all_is_well_when_it_goes_on(
     listed = machine.hosts.next_report(m.RunsListed)
     assert sorted(listed.running) == ["late-0-1", "long-0-1"], "no list overtakes a launch"
     assert machine.backend.stop_all(DEADLINE_S)
-    ends = [machine.hosts.next_report(m.RunsEnded).ends[0] for _ in range(2)]
-    assert {end.outcome.end for end in ends} == {End.KILLED}
+    assert {outcome.end for outcome in machine.ends(2).values()} == {End.KILLED}
     assert procs.keeper_pid(folder) == pid, "no second keeper was needed"
 
 
@@ -401,9 +408,7 @@ def test_a_container_image_is_ignored_or_ends_its_run(machine: Machine, images: 
     machine.backend.limits = process.TaskLimits(images=images)
     spec = m.RunSpec(Resources(UNIT), "true", image="debian")
     machine.order(m.StartRuns(HOST, 1, (m.StartRun("r-0-1", spec), start("r-1-1"))))
-    ends = {}
-    while len(ends) < 2:
-        ends |= {end.run: end.outcome for end in machine.hosts.next_report(m.RunsEnded).ends}
+    ends = machine.ends(2)
     assert ends["r-1-1"].end is End.SUCCEEDED, "a run without an image"
     if images == process.REFUSE:
         assert (ends["r-0-1"].end, ends["r-0-1"].reason) == (End.FAILED, NO_IMAGES)
@@ -448,9 +453,7 @@ def test_a_run_is_told_its_gpus_and_sees_none_if_it_has_none(machine: Machine) -
         for name, devices in told.items()
     )
     machine.order(m.StartRuns(HOST, 1, runs))
-    ends = {}
-    while len(ends) < len(told):
-        ends |= {end.run: end.outcome for end in machine.hosts.next_report(m.RunsEnded).ends}
+    ends = machine.ends(len(told))
     assert {name: end.exit_code for name, end in ends.items()} == dict.fromkeys(told, 0)
 
 
