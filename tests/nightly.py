@@ -18,6 +18,8 @@ from typing import NamedTuple, TextIO
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".nightly"
 TOLD_COLUMNS_MAX = 80
+ROW_S_MAX = 6 * 3600.0
+"""Against a search that hangs: it has failed then, and the others go on."""
 
 
 class Row(NamedTuple):
@@ -39,6 +41,8 @@ def rows(*, storm_minutes: int, nemesis_minutes: int) -> list[Row]:
         Row("crash points", ("script/points",)),
         Row("crash points, workflows", ("script/points", "--rolling")),
         Row("power cuts", ("script/points", "--power")),
+        Row("power cuts, workflows", ("script/points", "--rolling", "--power")),
+        Row("second deaths", ("script/points", "--seconds", "5")),
         Row("lost messages", ("script/points", "--nemeses")),
         Row("planted faults", ("script/planted",)),
         Row("mutants", ("script/mutants",)),
@@ -66,12 +70,19 @@ def run(row: Row, log: Path) -> Outcome:
     """Run one to its end, with all that it prints in its log."""
     begun_s = time.monotonic()
     with log.open("wb") as file:
-        done = subprocess.run(
-            row.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False
+        # Under a subreaper: what hangs is ended with all that it started.
+        words = [sys.executable, "-m", "tests.outlived", *row.command]
+        process = subprocess.Popen(
+            words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file
         )
+        try:
+            code = process.wait(ROW_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            code = process.wait()
     lines = log.read_text(errors="replace").split("\n")
     told = next((line for line in reversed(lines) if line.strip()), "")
-    return Outcome(row, done.returncode, time.monotonic() - begun_s, told.strip("= "))
+    return Outcome(row, code, time.monotonic() - begun_s, told.strip("= "))
 
 
 def line_of(one: Outcome) -> str:
@@ -83,15 +94,17 @@ def line_of(one: Outcome) -> str:
 def play(chosen: Sequence[Row], folder: Path, *, out: TextIO) -> int:
     """Run them, print each line when it is known, and the table at the end; how many failed."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = []
-    for row in chosen:
-        print(f"==> {row.name}: {' '.join(row.command)}", file=out, flush=True)
-        one = run(row, folder / f"{row.name.replace(', ', '-').replace(' ', '-')}.log")
-        found.append(one)
-        print(f"    {line_of(one)}", file=out, flush=True)
-    failed = sum(one.code != 0 for one in found)
-    print(*("", *map(line_of, found), ""), sep="\n", file=out)
-    print(f"{len(found)} searches, {failed} failed; logs in {folder}", file=out, flush=True)
+    found: list[Outcome] = []
+    try:
+        for row in chosen:
+            print(f"==> {row.name}: {' '.join(row.command)}", file=out, flush=True)
+            one = run(row, folder / f"{row.name.replace(', ', '-').replace(' ', '-')}.log")
+            found.append(one)
+            print(f"    {line_of(one)}", file=out, flush=True)
+    finally:  # also where a person has seen enough
+        failed = sum(one.code != 0 for one in found)
+        print(*("", *map(line_of, found), ""), sep="\n", file=out)
+        print(f"{len(found)} searches, {failed} failed; logs in {folder}", file=out, flush=True)
     return failed
 
 

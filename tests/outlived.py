@@ -122,6 +122,7 @@ def left_behind(within_s: float = LEAVE_TIMEOUT_S) -> list[Leftover]:
 def main(command: Sequence[str], *, within_s: float = LEAVE_TIMEOUT_S) -> int:
     """The exit code of the command, or 1 if only its processes are wrong."""
     code = run(command)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     found = left_behind(within_s)
     for one in found:
         with contextlib.suppress(ProcessLookupError):  # it has ended since

@@ -46,10 +46,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             if not report.skipped:
                 tests[suite].add(report.nodeid)
     write = terminalreporter.write_line
+    asked = config.getoption("--budget")
+    # They are for the whole suite, in as many workers as script/test starts.
+    budgets = BUDGETS_S if asked and not config.getoption("--slow") else {}
     terminalreporter.section("suites: tests, seconds of the workers, budget on two quiet cores")
     for suite in sorted(seconds, key=lambda name: -seconds[name]):
-        budget = f"{BUDGETS_S[suite]:8.0f}" if suite in BUDGETS_S else " " * 8
+        budget = f"{budgets[suite]:8.0f}" if suite in budgets else ""
         write(f"{suite:14} {len(tests[suite]):6} {seconds[suite]:8.1f} {budget}".rstrip())
-    asked = config.getoption("--budget")
     budget = f" of {asked:.0f} on two quiet cores" if asked else ""
     write(f"wall clock: {time.monotonic() - BEGUN_S:.0f} s{budget}")

@@ -1,7 +1,7 @@
 """The clients of examples/clients, built in the user's cache folder.
 
 Turns the name of a language into a command that runs its client. What is built is kept until the
-example, a proto or the place of the checkout changes; a build that was cut short is no build.
+example, a proto or the interpreter changes; a build that was cut short is no build.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def environment() -> dict[str, str]:
 
 
 def _digest(language: str) -> str:
-    """What a build is made from."""
-    sha = hashlib.sha256(f"{sys.executable} {PROTO}".encode())
+    """What a build is made from. Not where from: it serves each checkout of this user."""
+    sha = hashlib.sha256(f"{sys.base_prefix} {sys.version}".encode())
     for path in (*_sources(language), *sorted(PROTO.rglob("*.proto"))):
         content = path.read_bytes()
         sha.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
