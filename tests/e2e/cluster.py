@@ -7,7 +7,6 @@ that it started, whatever the test did.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError
+from tests import processes
 from tests.cli.terminal import typed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -25,6 +25,8 @@ EXAMPLES = ROOT / "examples"
 STOP_MAX_S = 60.0
 WAIT_MAX_S = 90.0
 """For what happens within a second, on a machine that has other things to do."""
+KEEPER = b"/keeper/__main__.py"
+"""Of the command line of a keeper."""
 ENDED = ("SUCCEEDED", "FAILED", "KILLED")
 
 
@@ -110,15 +112,14 @@ def started(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def end_keeper(folder: Path) -> None:
-    """Kill the keeper of a folder and all its tasks: those that name the folder in their words."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError):
-            words = (entry / "cmdline").read_bytes()
-            place = os.readlink(entry / "cwd")
-            if str(folder).encode() in words or place.startswith(str(folder)):
-                os.kill(int(entry.name), signal.SIGKILL)
+    """Kill the keeper of a folder and all its tasks: those that name the folder, or work there."""
+
+    def of_folder() -> set[int]:
+        working = {one.pid for one in processes.every() if one.works_in.startswith(str(folder))}
+        return working | {one.pid for one in processes.naming(folder)}
+
+    keepers = [one.pid for one in processes.naming(folder) if KEEPER in one.words]
+    processes.end_all(of_folder, stopped_first=keepers)
 
 
 def pool(client: Client, path: str = "/tests", cpus: float = 12.0) -> str:

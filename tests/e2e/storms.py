@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import processes
+
 WITHIN_S = 560
 
 
@@ -26,12 +28,5 @@ def nemesis(root: Path, *words: str, folder: Path) -> str:
 
 def left_over(folder: Path) -> list[str]:
     """Command lines of processes that know this folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-        except OSError:
-            continue  # it has just ended
-        if str(folder).encode() in words:
-            found.append(words.replace(b"\0", b" ").decode(errors="replace"))
-    return found
+    found = [one.words for one in processes.naming(folder)]
+    return [words.replace(b"\0", b" ").decode(errors="replace") for words in found]

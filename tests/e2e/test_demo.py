@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import cluster as c
+from tests.e2e.storms import left_over
 
 DEMO = [sys.executable, "-m", "peloton.processes.demo"]
 GONE = "the cluster and its keeper to be gone"
@@ -21,20 +22,6 @@ GONE = "the cluster and its keeper to be gone"
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     c.end_keeper(tmp_path)  # only if the demo fails to
-
-
-def processes(folder: Path) -> list[str]:
-    """The processes that name the folder in their command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue  # it has just ended
-            if str(folder) in line:
-                found.append(line)
-    return found
 
 
 def test_hello_world() -> None:
@@ -63,7 +50,7 @@ def test_a_demo_that_is_interrupted_leaves_nothing(
         demo.send_signal(number)
         _, errors = demo.communicate(timeout=120)
     assert demo.returncode == 128 + number
-    c.wait_for(lambda: not processes(folder), GONE)
+    c.wait_for(lambda: not left_over(folder), GONE)
     assert "Traceback" not in errors
     assert list(folder.iterdir()) == []
 
@@ -79,7 +66,7 @@ def test_a_demo_that_nobody_reads_leaves_nothing(folder: Path) -> None:
         errors = demo.stderr.read().decode()
         demo.wait(120)
     assert demo.returncode == 128 + signal.SIGPIPE
-    c.wait_for(lambda: not processes(folder), GONE)
+    c.wait_for(lambda: not left_over(folder), GONE)
     assert "Traceback" not in errors and "Exception ignored" not in errors
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ import pytest
 
 from peloton.backends.keeper_messages import KeeperRunEnded, KeeperRunsListed, RunReport, RunRequest
 from peloton.backends.process_runs import KeeperSettings, ProcessRuns
+from tests import processes
 from tests.backends.keeper.bench_groups import remove_groups
 from tests.descriptors import held_by
-from tests.outlived import descendants
 
 DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
 AT_REST_READINGS = 5
@@ -102,13 +101,7 @@ def alive(pid: int) -> bool:
 def marked(folder: Path) -> list[int]:
     """Every process that was started for a run of this folder."""
     mark = f"PELOTON_KEEPER={folder}".encode()
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
-                    found.append(int(name))
-    return found
+    return [one.pid for one in processes.every() if mark in one.variables]
 
 
 def held_at_rest(pid: int) -> list[str]:
@@ -161,34 +154,14 @@ def open_folder(passable: Path) -> Iterator[Path]:
     end_all(passable / "keeper")
 
 
-def kill_each(pids: Iterable[int]) -> None:
-    """Those that are gone already are no concern."""
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-
-
 def end_all(path: Path) -> None:
-    """Kill the keeper of a folder, and what it started.
-
-    It is stopped first, so that it starts nothing more, and what it has just forked is still found
-    below it: that has neither the mark of its run nor a program of its own yet.
-    """
+    """Kill the keeper of a folder, and what it started."""
     keepers = []
     with contextlib.suppress(OSError, ValueError):
         pid = keeper_pid(path)
-        if b"keeper" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGSTOP)
+        if b"keeper" in processes.Process(pid).words:
             keepers = [pid]
-
-    def none_left() -> bool:
-        below = [one.pid for keeper in keepers for one in descendants(keeper)]
-        found = {*marked(path), *below}
-        kill_each(found)
-        return not found
-
-    until(none_left, "what the keeper has started to end")
-    kill_each(keepers)
+    processes.end_all(lambda: marked(path), stopped_first=keepers)
     if path.exists():
         remove_groups(path)
 
