@@ -208,7 +208,7 @@ def main() -> int:
         print("interrupted: these are the results until now")
     report(sums, took_s=time.perf_counter() - begun_s, options=more)
     print(f"{len(sums.failures)} failures, {sums.figures['seeds']} seeds from {first} on")
-    return 1 if sums.failures else 0
+    return 1 if sums.failures or not sums.figures["seeds"] else 0
 
 
 if __name__ == "__main__":

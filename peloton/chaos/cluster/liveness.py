@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from peloton.actors.host.state import Maintenance
 from peloton.actors.job.messages import DeleteJob, JobStates, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -59,6 +60,8 @@ def unreached(cluster: SimulatedCluster) -> Iterator[str]:
     for key, host in cluster.cells("host").items():
         if host.runs:
             yield f"{key} is {host.state.name}, and keeps {[*host.runs][:3]}"
+        if host.maintenance != Maintenance.NONE:
+            yield f"{key} is {host.maintenance.name} for maintenance"
     for run in cluster.machines.running:
         yield f"{run} still runs"
 

@@ -37,7 +37,7 @@ from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.simulation.storms import Storm
-from peloton.runtime.vocabulary import Key, members_of
+from peloton.runtime.vocabulary import Key, Message, members_of
 
 SHARE = 0.25
 ACTIONS = (6, 16)
@@ -275,14 +275,26 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
 
 
 def _go_down(cluster: SimulatedCluster, host: Key, *, within_s: float) -> None:
-    def phase() -> Maintenance | None:
-        state = cluster.cells("host").get(host)
-        return state.maintenance if state is not None else None
+    """And come back.
 
-    cluster.clients.command(OPERATOR, host, message=StartMaintenance(), keyed=False)
-    reach(cluster, lambda: phase() == Maintenance.DOWN, within_s=within_s)
-    cluster.clients.command(OPERATOR, host, message=CompleteMaintenance(), keyed=False)
-    reach(cluster, lambda: phase() == Maintenance.NONE, within_s=within_s)
+    Each order is sent until it is answered, and has no request key: a start that is sent again
+    after the host was brought back would begin another maintenance, which nobody ends.
+    """
+    _order(cluster, host, message=StartMaintenance(), wanted=Maintenance.DOWN, within_s=within_s)
+    _order(cluster, host, message=CompleteMaintenance(), wanted=Maintenance.NONE, within_s=within_s)
+
+
+def _order(
+    cluster: SimulatedCluster, host: Key, *, message: Message, wanted: Maintenance, within_s: float
+) -> None:
+    answers: list[Any] = []
+
+    def is_over() -> bool:
+        state = cluster.cells("host").get(host)
+        return bool(answers) and state is not None and state.maintenance == wanted
+
+    cluster.clients.command(OPERATOR, host, message=message, answered=answers.append, keyed=False)
+    reach(cluster, is_over, within_s=within_s)
 
 
 def _is_bounded(job: Job) -> bool:
