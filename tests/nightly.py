@@ -8,6 +8,7 @@ person can type as well.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ LOGS = ROOT / ".nightly"
 TOLD_COLUMNS_MAX = 80
 ROW_S_MAX = 6 * 3600.0
 """Against a search that hangs: it has failed then, and the others go on."""
+INTERRUPTED = 130
+"""Of a search that a person has ended; those after it are not begun."""
 
 
 class Row(NamedTuple):
@@ -80,6 +83,10 @@ def run(row: Row, log: Path) -> Outcome:
         except subprocess.TimeoutExpired:
             process.terminate()
             code = process.wait()
+        except KeyboardInterrupt:  # SIGTERM, too: `main` makes it one
+            process.terminate()
+            process.wait()
+            code = INTERRUPTED
     lines = log.read_text(errors="replace").split("\n")
     told = next((line for line in reversed(lines) if line.strip()), "")
     return Outcome(row, code, time.monotonic() - begun_s, told.strip("= "))
@@ -95,16 +102,16 @@ def play(chosen: Sequence[Row], folder: Path, *, out: TextIO) -> int:
     """Run them, print each line when it is known, and the table at the end; how many failed."""
     folder.mkdir(parents=True, exist_ok=True)
     found: list[Outcome] = []
-    try:
-        for row in chosen:
-            print(f"==> {row.name}: {' '.join(row.command)}", file=out, flush=True)
-            one = run(row, folder / f"{row.name.replace(', ', '-').replace(' ', '-')}.log")
-            found.append(one)
-            print(f"    {line_of(one)}", file=out, flush=True)
-    finally:  # also where a person has seen enough
-        failed = sum(one.code != 0 for one in found)
-        print(*("", *map(line_of, found), ""), sep="\n", file=out)
-        print(f"{len(found)} searches, {failed} failed; logs in {folder}", file=out, flush=True)
+    for row in chosen:
+        print(f"==> {row.name}: {' '.join(row.command)}", file=out, flush=True)
+        one = run(row, folder / f"{row.name.replace(', ', '-').replace(' ', '-')}.log")
+        found.append(one)
+        print(f"    {line_of(one)}", file=out, flush=True)
+        if one.code == INTERRUPTED:
+            break
+    failed = sum(one.code != 0 for one in found)
+    print(*("", *map(line_of, found), ""), sep="\n", file=out)
+    print(f"{len(found)} searches, {failed} failed; logs in {folder}", file=out, flush=True)
     return failed
 
 
@@ -124,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.list:
         print(*(f"{row.name:24} {' '.join(row.command)}" for row in chosen), sep="\n")
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     return 1 if play(chosen, LOGS / time.strftime("%Y-%m-%d-%H%M%S"), out=sys.stdout) else 0
 
 

@@ -48,8 +48,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     write = terminalreporter.write_line
     asked = config.getoption("--budget")
     # They are for the whole suite, in as many workers as script/test starts.
-    budgets = BUDGETS_S if asked and not config.getoption("--slow") else {}
-    terminalreporter.section("suites: tests, seconds of the workers, budget on two quiet cores")
+    whole = asked and not (config.getoption("--slow") or config.getoption("file_or_dir"))
+    budgets = BUDGETS_S if whole else {}
+    title = "suites: tests, seconds of the workers"
+    terminalreporter.section(f"{title}, budget on two quiet cores" if whole else title)
     for suite in sorted(seconds, key=lambda name: -seconds[name]):
         budget = f"{budgets[suite]:8.0f}" if suite in budgets else ""
         write(f"{suite:14} {len(tests[suite]):6} {seconds[suite]:8.1f} {budget}".rstrip())

@@ -34,7 +34,8 @@ def report(nodeid: str, seconds: float, outcome: str = "passed") -> pytest.TestR
 def table(stats: dict[str, list[object]], budget: float) -> list[str]:
     lines: list[str] = []
     terminal = SimpleNamespace(stats=stats, write_line=lines.append, section=lambda title: None)
-    config = SimpleNamespace(getoption={"--budget": budget, "--slow": False}.__getitem__)
+    options = {"--budget": budget, "--slow": False, "file_or_dir": []}
+    config = SimpleNamespace(getoption=options.__getitem__)
     suite_times.pytest_terminal_summary(terminal, config)
     return lines
 

@@ -164,6 +164,7 @@ class Cassandra(Server):
             f"-Dcassandra-rackdc.properties=file://{conf}/rackdc.properties",
             f"-Dlogback.configurationFile=file://{HERE}/logback.xml",
             f"-Dcassandra.storagedir={self.folder}",
+            f"-Djava.io.tmpdir={self.folder}",  # what it unpacks there goes with the folder
             "-cp", f"{cache.libraries()}/*", "org.apache.cassandra.service.CassandraDaemon",
         ]  # fmt: skip
 

@@ -95,6 +95,7 @@ class ZooKeeper(Server):
         return [
             cache.java(), *JVM, f"-Xmx{HEAP_MB}m",
             f"-Dlogback.configurationFile=file://{HERE}/logback.xml",
+            f"-Djava.io.tmpdir={self.folder}",  # what it unpacks there goes with the folder
             "-cp", f"{cache.libraries()}/*",
             "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg"),
         ]  # fmt: skip
@@ -180,9 +181,10 @@ def shared() -> ZooKeeper:
 
     Each takes a cluster name of its own. It starts for the first who asks, and ends with the run.
     """
-    folder = Path(tempfile.mkdtemp(prefix="peloton-zookeeper-"))
-    server = ZooKeeper.start(folder)
+    server = ZooKeeper(Path(tempfile.mkdtemp(prefix="peloton-zookeeper-")))
     atexit.register(_end, server)
+    server.launch()
+    server.wait_until_ready()
     return server
 
 
