@@ -37,11 +37,11 @@ class DeadThreads:
         if how.exc_type is SystemExit:
             return
         name = how.thread.name if how.thread is not None else "?"
-        log.error("a thread ended", thread=name, exc_info=how.exc_value)
-        with self._lock:
+        with self._lock:  # first: health is to know of it also where the log cannot be written
             self._count += 1
             if len(self._texts) < NAMED_MAX:
                 self._texts.append(f"{name} ended: {how.exc_type.__name__}")
+        log.error("a thread ended", thread=name, exc_info=how.exc_value)
 
     def notes(self) -> tuple[NotReadyReason, ...]:
         """What health says: what they did is not done any more, until a restart."""
