@@ -30,13 +30,12 @@ from peloton.settings.permissions_file import (
     ROOT_PATH,
     Permission,
     PoolRules,
-    access_text,
-    parse_access,
     read_access,
 )
 
-LOOK_S = 1.0
-"""How often calls look whether the file has changed; and how long it has to stay as it is."""
+SETTLED_S = 1.0
+"""How long a file stays as it is before it is taken: one that is still being written may be valid
+YAML without its last rules."""
 RIGHTS_KEPT_MAX = 1024
 """Callers whose rights are kept; at the limit all are dropped."""
 PREFIXES = (ROLE, *(f"{how}:" for how in VERIFIED_BY))
@@ -132,25 +131,22 @@ class Permissions:
         file: Path | None = None,
         *,
         whose: Callable[[Any], Principal] = principal_of,
-        clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Raises BadSetting for a file that cannot be used. `whose`: who makes a call.
 
-        `pause` lets the thread that reads a changed file wait so many seconds.
+        `clock` gives seconds since 1970, as the times of files do.
         """
         self.whose = whose
-        self._clock, self._pause = clock, pause
+        self._clock = clock
         self._file = file
         self._loaded: _Loaded | None = None
-        self._seen: object = None
+        self._seen: _FileState | None = None  # the state of the file that was taken, or refused
         self._bad = ""  # why the file as it is now is not in force
-        self._look_at_s = 0.0
         self._reading = threading.Lock()
         if file is not None:
             self._seen = _state_of(file)
             self._loaded = _Loaded(read_access(file), {})
-            self._look_at_s = clock() + LOOK_S
 
     @property
     def restricts(self) -> bool:
@@ -159,11 +155,10 @@ class Permissions:
 
     def rights(self, context: Any) -> Rights | None:
         """What the caller may do; None where that is everything."""
-        if self._loaded is None:
+        loaded = self._in_force()
+        if loaded is None:
             return None
-        if self._clock() >= self._look_at_s:
-            self._look()
-        principal, loaded = self.whose(context), self._loaded
+        principal = self.whose(context)
         key = principal.name, principal.role, principal.how
         found = loaded.rights.get(key)
         if found is None:
@@ -175,57 +170,61 @@ class Permissions:
 
     def notes(self) -> tuple[NotReadyReason, ...]:
         """What health says; it is no reason against being ready."""
+        self._in_force()
         return (NotReadyReason(ACCESS, self._bad),) if self._bad else ()
 
-    def _look(self) -> None:
-        """Read a file that has changed, on a thread of its own: calls go on under the old rules."""
-        assert self._file is not None
-        self._look_at_s = self._clock() + LOOK_S
-        if _state_of(self._file) != self._seen and self._reading.acquire(blocking=False):
-            threading.Thread(target=self._read, name="gateway-access", daemon=True).start()
+    def _in_force(self) -> _Loaded | None:
+        """The rules as the file says them now: who finds it changed reads it before going on.
 
-    def _read(self) -> None:
-        assert self._file is not None
+        So no call after a quiet time is served under rules that were revoked in it.
+        """
+        if self._file is not None and self._changed(_state_of(self._file)):
+            with self._reading:
+                state = _state_of(self._file)
+                if self._changed(state):
+                    self._read(self._file, state)
+        return self._loaded
+
+    def _changed(self, state: _FileState | None) -> bool:
+        """Whether the file is another than the one that was read, and complete."""
+        if state == self._seen:
+            return False
+        # A clock that was set back must not keep a file from being read for long.
+        return state is None or abs(self._clock() - state.changed_ns / 1e9) >= SETTLED_S
+
+    def _read(self, file: Path, state: _FileState | None) -> None:
         try:
-            # A file that is still being written may be valid YAML without its last rules.
-            before, found = None, _read_now(self._file)
-            while found != before:
-                self._pause(LOOK_S)
-                before, found = found, _read_now(self._file)
-            self._seen = found.state
-            if found.faults:
-                raise BadSetting(*found.faults)
-            self._loaded = _Loaded(parse_access(found.text, f"{FILE_OPTION}: {self._file}"), {})
-            self._bad = ""
-            log.info("permissions were read", file=str(self._file))
+            rules = read_access(file, FILE_OPTION)
+            if _state_of(file) != state:
+                return  # it was changed meanwhile: the next call looks again
+            self._loaded, self._bad = _Loaded(rules, {}), ""
+            log.info("permissions were read", file=str(file))
         except BadSetting as error:
             self._bad = f"{error.texts[0]}; the rules read before it are still in force"
             log.error("permissions could not be read", reasons=[*error.texts])
-        finally:
-            self._reading.release()
+        self._seen = state
 
 
-class _FileNow(NamedTuple):
-    """A file at one moment; `faults` say why it has no text."""
+class _FileState(NamedTuple):
+    """What changes with every change of a file. Its time of change can be set by nobody."""
 
-    state: object
-    text: str
-    faults: tuple[str, ...]
-
-
-def _read_now(file: Path) -> _FileNow:
-    state = _state_of(file)
-    try:
-        return _FileNow(state, access_text(file, FILE_OPTION), ())
-    except BadSetting as error:
-        return _FileNow(state, "", (*error.texts,))
+    changed_ns: int
+    written_ns: int
+    size: int
+    inode: tuple[int, int]
+    owner_and_mode: tuple[int, int]
 
 
-def _state_of(file: Path) -> object:
-    """What changes with every change of a file; None where there is none."""
+def _state_of(file: Path) -> _FileState | None:
+    """None where there is no file."""
     try:
         found = file.stat()
     except OSError:
         return None
-    written = found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
-    return *written, found.st_uid, found.st_mode
+    return _FileState(
+        found.st_ctime_ns,
+        found.st_mtime_ns,
+        found.st_size,
+        (found.st_dev, found.st_ino),
+        (found.st_uid, found.st_mode),
+    )

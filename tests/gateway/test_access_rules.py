@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from peloton.runtime.core.principal import BASIC, NONE, TLS, TOKEN, UNVERIFIED, 
 from peloton.runtime.vocabulary import Key
 from peloton.settings.config import BadSetting
 from peloton.settings.permissions_file import PERMISSIONS, Permission, read_access
-from tests.gateway.fleet_fixture import until
 
 SEE, SUBMIT, STOP, ADMINISTER = (
     Permission.SEE, Permission.SUBMIT, Permission.STOP, Permission.ADMINISTER,
@@ -239,110 +239,79 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_access(large)
 
 
-class Hand:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
+def after(file: Path, seconds: float) -> Callable[[], float]:
+    """A clock that shows so many seconds after the last change of the file."""
+    return lambda: file.stat().st_ctime + seconds if file.exists() else 0.0
 
 
-def test_a_changed_file_is_read_and_a_bad_one_is_not(tmp_path: Path) -> None:
-    file, clock, ann = tmp_path / "rules.yaml", Hand(), user("ann")
+def test_a_changed_file_holds_from_the_next_call_and_a_bad_one_does_not(tmp_path: Path) -> None:
+    file, ann = tmp_path / "rules.yaml", user("ann")
     file.write_text(RULES)
-    rules = Permissions(file, whose=lambda context: ann, clock=clock, pause=lambda seconds: None)
+    rules = Permissions(
+        file, whose=lambda context: ann, clock=after(file, 2 * permissions.SETTLED_S)
+    )
 
     def may(path: str) -> bool:
-        clock.now_s += 2 * permissions.LOOK_S
         found = rules.rights(None)
         return found is not None and found.may(SUBMIT, path)
 
     assert may("/ml") and not may("/new") and not rules.notes()
     file.write_text("pools:\n  /: {administer: [], submit: [ann]}\n  /ml: {submit: []}\n")
-    until(lambda: may("/new"))
-    assert not may("/ml")
+    assert not may("/ml"), "the first call after a right was revoked has it no more"
+    assert may("/new")
     file.write_text("pools:\n  /: {administer: [], submt: [ann]}\n")
-    until(lambda: may("/new") and bool(rules.notes()))
+    assert may("/new") and not may("/ml")
     (note,) = rules.notes()
     assert "line 2: pools./: unknown permission `submt`" in note.text
     assert note.text.endswith("the rules read before it are still in force")
-    assert may("/new") and not may("/ml")
     file.unlink()
-    until(lambda: may("/new") and "No such file" in rules.notes()[0].text)
     assert may("/new"), "to delete the file gives nobody more, or less"
+    assert "No such file" in rules.notes()[0].text
     file.write_text("pools:\n  /: {administer: [ann]}\n")
-    until(lambda: rules.rights(None) is None or may("/never"))
-    until(lambda: not rules.notes())
-
-
-def test_a_file_is_looked_at_once_a_second_at_most(tmp_path: Path) -> None:
-    file, clock = tmp_path / "rules.yaml", Hand()
-    file.write_text(RULES)
-    rules = Permissions(
-        file, whose=lambda context: user("ann"), clock=clock, pause=lambda seconds: None
-    )
-    file.write_text("pools:\n  /: {administer: [ann]}\n")
-    os.utime(file, ns=(1, 1))
-    for _ in range(100):
-        assert rules.rights(None) is not None
-    clock.now_s += permissions.LOOK_S
-    until(lambda: rules.rights(None) is None)
+    assert not rules.notes(), "health looks at the file as well"
+    assert rules.rights(None) is None
 
 
 def test_a_file_that_is_being_written_is_not_taken(tmp_path: Path) -> None:
     """The first half of a file is a file, which may open what the second half closes."""
-    file, clock, looks = tmp_path / "rules.yaml", Hand(), list[bool]()
+    file, soon = tmp_path / "rules.yaml", [0.0]
     file.write_text("pools:\n  /: {administer: [root]}\n")
+    rules = Permissions(
+        file, whose=lambda context: user("ann"), clock=lambda: after(file, soon[0])()
+    )
+
+    def may(path: str) -> bool:
+        found = rules.rights(None)
+        return found is not None and found.may(SUBMIT, path)
+
+    soon[0] = 0.9 * permissions.SETTLED_S
     opens = "pools:\n  /: {administer: [root], submit: ['*']}\n"
-    rest = iter((opens + "  /ml: {}\n", opens + "  /ml: {submit: []}\n"))
-
-    def ml() -> bool:
-        found = rules.rights(None)
-        return found is not None and found.may(SUBMIT, "/ml")
-
-    def pause(seconds: float) -> None:
-        looks.append(ml())
-        text = next(rest, "")
-        if text:
-            file.write_text(text)
-
-    rules = Permissions(file, whose=lambda context: user("ann"), clock=clock, pause=pause)
-    file.write_text(opens)
-    clock.now_s += permissions.LOOK_S
-
-    def taken() -> bool:
-        found = rules.rights(None)
-        assert found is not None and not found.may(SUBMIT, "/ml")
-        return found.may(SUBMIT, "/other")
-
-    until(taken)
-    assert looks == [False] * 3
+    for text in (opens, opens + "  /ml: {}\n", opens + "  /ml: {submit: []}\n"):
+        file.write_text(text)
+        assert not may("/ml") and not may("/other") and not rules.notes()
+    soon[0] = 2 * permissions.SETTLED_S
+    assert may("/other") and not may("/ml")
+    file.write_text("pools:\n  /: {administer: [ann]}\n")
+    soon[0] = -3600.0
+    assert rules.rights(None) is None, "a clock that was set back keeps no file from being read"
 
 
 @pytest.mark.parametrize("mode", [0o660, 0o602])
 def test_a_file_that_others_can_write_is_not_taken(tmp_path: Path, mode: int) -> None:
-    file, clock = tmp_path / "rules.yaml", Hand()
+    file = tmp_path / "rules.yaml"
     file.write_text(RULES)
     file.chmod(mode)
     with pytest.raises(BadSetting, match=f"mode 0{mode:o}"):
         Permissions(file)
     file.chmod(0o644)
-    rules = Permissions(
-        file, whose=lambda context: user("ann"), clock=clock, pause=lambda seconds: None
-    )
+    ann, clock = user("ann"), after(file, 2 * permissions.SETTLED_S)
+    rules = Permissions(file, whose=lambda context: ann, clock=clock)
     file.write_text("pools:\n  /: {administer: [ann]}\n")
     file.chmod(mode)
-
-    def restricted() -> bool:
-        clock.now_s += permissions.LOOK_S
-        return rules.rights(None) is not None
-
-    until(lambda: restricted() and bool(rules.notes()))
+    assert rules.rights(None) is not None
     assert "chmod go-w" in rules.notes()[0].text
     file.chmod(0o640)
-    until(lambda: not restricted())
+    assert rules.rights(None) is None and not rules.notes()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

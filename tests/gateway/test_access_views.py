@@ -365,7 +365,7 @@ def test_streams_that_nobody_but_administrators_may_have(fleet: Guarded) -> None
 def test_rules_that_change_hold_for_open_streams(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permissions, "LOOK_S", 0.0)
+    monkeypatch.setattr(permissions, "SETTLED_S", 0.0)
     with guarded(tmp_path) as fleet:
         job_id = fleet.job("/team/jobs")
         found = stream(fleet, VERA, job_id=job_id)
