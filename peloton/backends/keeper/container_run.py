@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 DESCRIPTION_FD = 4
+UNFINISHED = ".new"  # what the file of an end has behind its name until it is complete
 RUN, RESUME, SWEEP = "run", "resume", "sweep"
 ENDED, STOPPED, GONE = "ended", "stopped", "gone"
 NO_IMAGE, NO_CREATE, NOT_STARTED, NO_ENGINE = "image", "create", "start", "engine"
@@ -224,9 +225,9 @@ class ContainerWatcher:
         """Write the end, then remove the container: the engine forgets its status with it."""
         path = str(self._told["end"])
         try:
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
+            with open(path + UNFINISHED, "w", encoding="utf-8") as file:
                 json.dump(end, file)
-            os.replace(f"{path}.new", path)
+            os.replace(path + UNFINISHED, path)
         except OSError as trouble:
             os.write(2, f"the end of the run is lost: {trouble.strerror}\n".encode())
         _remove(self._engine, self._name)

@@ -128,7 +128,8 @@ class Containers:
             with self._disk.scandir(f"{self._folder}/{FOLDER}") as entries:
                 ends = [one.path for one in entries if one.name != ENGINES_FILE]
             for path in ends:
-                if os.path.basename(path) not in kept:
+                # A watcher that lives on may be writing how its run ended.
+                if os.path.basename(path).removesuffix(container_run.UNFINISHED) not in kept:
                     self._disk.unlink(path)
             names = [engine.name_of(self.mark, run_id) for run_id in kept]
             prefix = engine.name_of(self.mark, "")

@@ -86,12 +86,17 @@ def create_shared(storm: Storm, action: StormAction) -> None:
     client = CLIENTS[action.other % len(CLIENTS)]
     limit = cluster.setup.host_capacity.times(len(cluster.hosts))
     config = PoolConfig("borrower", ROOT, limit.percent(10), limit)
-    cluster.clients.command(client, BORROWER, message=CreatePool(config))
-    pool = BORROWER if action.which % 2 else STORM_POOL
-    may = action.other % 5 > 0
+    job, may = cluster.draw_job(), action.other % 5 > 0
     default = TaskConfig(command=Command("x"), resources=NEED)
-    spec = JobSpec("shared", "me", pool, max(action.count, 1), default, preemptible=may)
-    cluster.clients.create(client, cluster.draw_job(), message=CreateJob(spec))
+
+    def create(answer: Any) -> None:
+        # The pool was refused where a host that reports less slack has lowered what it may have.
+        there = action.which % 2 and BORROWER in cluster.cells("respool")
+        pool = BORROWER if there else STORM_POOL
+        spec = JobSpec("shared", "me", pool, max(action.count, 1), default, preemptible=may)
+        cluster.clients.create(client, job, message=CreateJob(spec))
+
+    cluster.clients.command(client, BORROWER, message=CreatePool(config), answered=create)
 
 
 WORK: dict[str, Callable[[Storm, StormAction], None]] = {"create shared": create_shared}

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from peloton.actors.host.state import Maintenance
-from peloton.actors.job.messages import DeleteJob, JobStates, JobView, StopJob
+from peloton.actors.job.messages import CreateJob, DeleteJob, JobStates, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.spec import BATCH
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
-from peloton.actors.task.messages import DEADLINE_EXCEEDED, PREEMPTED, SLACK_TAKEN
+from peloton.actors.task.messages import DEADLINE_EXCEEDED, PREEMPTED, SLACK_TAKEN, End
 from peloton.actors.task.state import ENDED, Admission
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.runtime.simulation.scan import Contradiction
@@ -26,13 +27,36 @@ STOPPED = ("KILLED", "LOST")
 
 
 def reach(cluster: SimulatedCluster, goals: Callable[[], bool], *, within_s: float) -> float:
-    """Run until all goals are reached; returns how long that took. Raises `Contradiction`."""
-    try:
-        return cluster.world.run_until(goals, within_s=within_s)
-    except NotReached as error:
-        names = [*unreached(cluster)] or ["nothing is open, yet it is not quiet"]
-        text = "; ".join(names[:SHOWN_MAX])
-        raise Contradiction(f"R7 {error}; {len(names)} goals are open: {text}") from error
+    """Run until all goals are reached; returns how long that took. Raises `Contradiction`.
+
+    Time in which batch work gets done does not count: a small pool runs a lot of it one after the
+    other. There is only so much of it, so what is stuck beside it is found once it is done.
+    """
+    begun_s, world = cluster.world.now, cluster.world
+    while True:
+        before = _batch_runs_done(cluster)
+        try:
+            world.run_until(goals, within_s=within_s)
+            return world.now - begun_s
+        except NotReached as error:
+            if _batch_runs_done(cluster) > before:
+                continue
+            names = [*unreached(cluster)] or ["nothing is open, yet it is not quiet"]
+            text = "; ".join(names[:SHOWN_MAX])
+            raise Contradiction(f"R7 {error}; {len(names)} goals are open: {text}") from error
+
+
+def _batch_runs_done(cluster: SimulatedCluster) -> int:
+    """How many runs of batch jobs have succeeded: each instance does so once, so this ends."""
+    batch = {
+        each.operation.job.partition("/")[2]
+        for each in cluster.clients.requests
+        if isinstance(each.message, CreateJob) and each.message.spec.job_type == BATCH
+    }
+    return sum(
+        outcome.end == End.SUCCEEDED and run.rsplit("-", 2)[0] in batch
+        for run, outcome in cluster.machines.results.items()
+    )
 
 
 def unreached(cluster: SimulatedCluster) -> Iterator[str]:

@@ -70,9 +70,9 @@ from peloton.runtime.simulation.world import NotReached
 
 READY_S_MAX = 120.0
 REACHED_S_MAX = 600.0
-"""In s. A lost report of an end is found by the host's own check, five minutes after its last one;
-a lost host, a takeover after a slow session, a few slow re-sends, and then the work of a full pool
-that starts one after another fit into the rest."""
+"""In s, without batch work getting done. A lost report of an end is found by the host's own check,
+five minutes after its last one; a lost host, a takeover after a slow session and a few slow
+re-sends fit into the rest."""
 MOVING_S_MAX = 30.0
 QUIET_S = 40.0
 """In s: longer than the longest re-send interval."""

@@ -19,6 +19,7 @@ import pytest
 
 from peloton.backends.keeper import kinds
 from peloton.backends.keeper_messages import (
+    HelloAnswered,
     EARLIER_IMAGES,
     RunContainer,
     RunLimits,
@@ -149,7 +150,11 @@ def test_a_successor_adopts_what_runs_and_learns_what_has_ended(
         os.killpg(pids[run], signal.SIGKILL)
     (folder / "runs" / "r-2-1" / "go").touch()
     procs.until(lambda: not procs.alive(pids["r-2-1"]), "its watcher to end")
+    being_written = folder / "containers" / "r-0-1.new"
+    being_written.touch()  # the watcher that lives on may be telling the end at this moment
     second = daemon_of(epoch=2)
+    second.log.next_report(HelloAnswered)  # what ended before is told to nobody but who asks
+    assert being_written.exists()
     (folder / "runs" / "r-0-1" / "go").touch()
     (folder / "runs" / "r-1-1" / "go").touch()
     for at in range(3):
