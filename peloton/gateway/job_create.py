@@ -25,12 +25,13 @@ from peloton.gateway.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.job_waits import OthersFirst
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
-from peloton.gateway.requests import RequestId, request_of
+from peloton.gateway.requests import BEFORE, RequestId, made_id, request_of
 from peloton.gateway.run_as import NotPermitted, run_as
-from peloton.gateway.texts import canonical, derived
+from peloton.gateway.texts import canonical, known_job
 from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig, SecretVolume
 from peloton.gateway.uri_checks import refuse_uris
+from peloton.runtime.core.principal import creator_in
 from peloton.runtime.vocabulary import Key, Refused
 
 WHOLE_BYTES_MAX = 2 * 1024 * 1024
@@ -104,7 +105,7 @@ class Creation:
 
     def at_once(self) -> bytes | Later | None:
         """As `answer`, without waiting; None where more than one answer has to be waited for."""
-        if self._sent.secrets:
+        if self._sent.secrets or self._before() is not None:
             return None
         pools = self._cluster_client.cluster.read(ROOT, self._pool_query())
         if not isinstance(pools, tuple):
@@ -175,9 +176,21 @@ class Creation:
     def _choose_id(self) -> str | None:
         if self._sent.id.value:
             return canonical(self._sent.id.value)
-        if self._request is not None:
-            return derived(self._request[0], "job")
-        return str(uuid.uuid4())
+        if self._request is None:
+            return str(uuid.uuid4())
+        before = self._before()
+        if before is not None:
+            made = made_id(before, "job")
+            view = self._cluster_client.job(known_job(made), self._context)
+            # Whoever has used the same key before, only their own job is a repeat's.
+            if view is not None and creator_in(view.created_by) == principal_of(self._context).name:
+                self._request = before
+                return made
+        return made_id(self._request, "job")
+
+    def _before(self) -> RequestId | None:
+        """The request as the version before knew it, where a repeat may come of that."""
+        return None if self._sent.id.value else BEFORE.of(self._request)
 
     def _pool_query(self) -> GetPool:
         # Queried even if no pool is named: a cluster without a root is still starting.

@@ -177,6 +177,7 @@ def running(
     backend: Backend | None = None,
     options: ServerOptions = STANDARD_OPTIONS,
     of_kinds: Mapping[str, Kind] | None = None,
+    authentication: Authentication | None = None,
 ) -> Iterator[Deployment]:
     """A cluster that is gone afterwards; on a journal and a backend of its own, or on these."""
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
@@ -216,7 +217,7 @@ def running(
         server, ports = build_server(
             region,
             ["127.0.0.1:0"],
-            authentication=Authentication.open(),
+            authentication=authentication or Authentication.open(),
             boxes=SandboxFiles(runs, (http.address.host, http.address.port)),
             options=options._replace(
                 receive_max_bytes=RECEIVE_BYTES_MAX, notify=allowed, locks=locks

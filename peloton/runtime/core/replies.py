@@ -1,7 +1,8 @@
 """Replies that need no turn: to repeated commands, and to queries.
 
 `RequestLog` remembers replies by the request keys of clients: a repeated command gets its first
-reply, the same key with another body a refusal. At most `KEYS_PER_CELL_MAX` per cell, for `KEEP_S`;
+reply, the same key with another body a refusal. What follows `SCOPE` in a key says whose it is:
+the same key of another client is another one. At most `KEYS_PER_CELL_MAX` per cell, for `KEEP_S`;
 the oldest are forgotten first. It must remember nothing else: receivers answer every other repeat
 from their state.
 
@@ -24,6 +25,8 @@ from peloton.runtime.core.records import RequestAnswered
 from peloton.runtime.core.supervision import attempt_query
 from peloton.runtime.vocabulary import Absent, At, Key, Kind, Query, Refused, Unavailable
 
+SCOPE = "\n"
+"""Ends what the client has chosen of a key; versions before this one remembered only that."""
 KEYS_PER_CELL_MAX = 64
 KEEP_S = 24 * 3600.0
 REFUSED_KEEP_S = 600.0
@@ -47,11 +50,16 @@ class RequestLog:
     def find(self, key: Key, request: tuple[str, bytes], now: float) -> Repeat | None:
         """The reply to a request that was made before, or None when it is new."""
         name, digest = request
-        found = self.by_cell.get(key, {}).get(name)
+        known, (chosen, scope, _) = self.by_cell.get(key, {}), name.partition(SCOPE)
+        found = known.get(name)
+        if found is None and scope:
+            # Of the version before, which did not keep whose it was: at least it is this command.
+            before = known.get(chosen)
+            found = before if before is not None and before.digest == digest else None
         if found is None or found.at + KEEP_S < now:
             return None
         if found.digest != digest:
-            text = f"request key {name!r} was used with another body"
+            text = f"request key {chosen!r} was used with another body"
             return Repeat(None, Refused("REQUEST_KEY_REUSED", text, "peloton-request-key"))
         return Repeat(found.answer, None)
 
