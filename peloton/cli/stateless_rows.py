@@ -11,7 +11,7 @@ from typing import Any
 
 from peloton.cli.job_rows import COUNTED_STATES, time_of, wide_labels
 from peloton.cli.output import OutputForms
-from peloton.cli.task_texts import run_time, termination
+from peloton.cli.task_texts import next_attempt, run_time, termination
 
 JOBS_HEADER = (
     "ID", "Name", "Owner", "State", "Creation Time", "Total", "Running", "Succeeded", "Failed",
@@ -122,6 +122,10 @@ def health_of(status: Any) -> str:
     return enum_text(container_of(status).healthy, "state")
 
 
+def _reason_of(status: Any) -> str:
+    return next_attempt(status.throttle_reason, status.next_attempt_time) or str(status.reason)
+
+
 def pod_row(summary: Any) -> Sequence[object]:
     status = summary.status
     return (
@@ -132,7 +136,7 @@ def pod_row(summary: Any) -> Sequence[object]:
         time_of(status.start_time),
         status.host,
         status.message,
-        status.reason,
+        _reason_of(status),
     )
 
 
@@ -169,7 +173,7 @@ def found_row(info: Any) -> Sequence[object]:
         run_time(status.start_time, status.completion_time, now=datetime.now(UTC)),
         status.host,
         status.message,
-        status.reason,
+        _reason_of(status),
         termination(container),
     )
 

@@ -40,9 +40,14 @@ def row(info: Any) -> Sequence[object]:
         run_time(runtime.startTime, runtime.completionTime, now=datetime.now(UTC)),
         runtime.host,
         runtime.message,
-        runtime.reason,
+        next_attempt(runtime.throttleReason, runtime.nextAttemptTime) or runtime.reason,
         termination(runtime),
     )
+
+
+def next_attempt(reason: str, at: str) -> str:
+    """Which failure an instance waits after, and until when; empty of one that does not."""
+    return f"{reason}; next attempt at {time_of(at)}" if reason else ""
 
 
 def wide_row(info: Any) -> Sequence[object]:

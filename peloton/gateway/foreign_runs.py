@@ -21,7 +21,6 @@ from peloton.actors.host.hold_messages import (
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.job.messages import JobStopped, StopJob
 from peloton.actors.job.spec import Command, TaskConfig
-from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.resources import BadAmount, Resources
 from peloton.actors.task.messages import SLICE_SIZE, parse_pod
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
@@ -31,6 +30,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.host_offers import tell_each
 from peloton.gateway.inventories import all_hosts
 from peloton.gateway.principals import principal_of
+from peloton.gateway.reasons import has_ended
 from peloton.gateway.run_as import NotPermitted, RunAs, run_as
 from peloton.gateway.second_services import recast
 from peloton.gateway.texts import known_job
@@ -223,7 +223,7 @@ def _stop(cluster_client: ClusterClient, name: str, *, context: Context) -> bool
     if view is None:
         return False
     shown = cluster_client.instances(view, instance, stop=instance + 1, context=context)
-    if not any(one.run == run and one.state not in ENDED_NAMES for one in shown):
+    if not any(one.run == run and not has_ended(one) for one in shown):
         return False
     order = StopJob(((instance, instance + 1),))
     answer = cluster_client.ask(view.summary.job, order, context=context)

@@ -24,7 +24,7 @@ from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.cluster_client import ClusterClient, Context
-from peloton.gateway.reasons import at_goal, lot_waits, reason_of
+from peloton.gateway.reasons import at_goal, has_ended, lot_waits, reason_of
 from peloton.gateway.requests import request_of
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_run import Translator
@@ -110,7 +110,7 @@ class Instances:
         # Not one by one into a `Bits`, which would be copied for each of very many.
         marks = bytearray(job.reach // 8 + 1)
         for view in self._cluster_client.instances(job, context=context):
-            if view.state in ENDED_NAMES:
+            if has_ended(view):
                 marks[view.instance // 8] |= 1 << view.instance % 8
         return Bits.unpack(bytes(marks))
 

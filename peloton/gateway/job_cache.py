@@ -17,6 +17,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.health_checks import does_its_work
 from peloton.gateway.job_query import BY_ID
 from peloton.gateway.named_jobs import existing_job, refresh
+from peloton.gateway.reasons import waits_for_retry
 from peloton.gateway.stateless_specs import partial_spec_of
 from peloton.gateway.stateless_status import job_status_of
 from peloton.gateway.texts import client_name, known_job, pod_name
@@ -28,8 +29,8 @@ AVAILABILITY = "InstanceAvailability_"
 ASKED_MAX = 100_000
 NOT_CACHED = "job not found in cache"
 
-WAITING, PAUSES = "PENDING", "RETRY"
-"""The state of an instance that waits, and the word for what it waits for after a failure."""
+PAUSED = "FAILED"
+"""The state of an instance that waits for its next attempt."""
 SERVICES = Where("job_type", AMONG, words=(SERVICE, DAEMON))
 CACHED_JOBS_MAX = 100_000
 """Jobs in one answer; a query that finds more has to be narrower."""
@@ -59,12 +60,12 @@ class JobManagerService:
         """The pods of services that wait out a pause after a failure."""
         found = jobmgrsvc.GetThrottledPodsResponse()
         for line in self._listed([SERVICES], context, too_many="services"):
-            if not dict(line.counts).get(WAITING):
+            if not dict(line.counts).get(PAUSED):
                 continue
             job = self._cluster_client.job(line.job, context)
             views = () if job is None else self._cluster_client.instances(job, context=context)
             for view in views:
-                if view.code == PAUSES:
+                if waits_for_retry(view):
                     name = pod_name(client_name(line.job), view.instance)
                     found.throttled_pods.add(value=name)
         return found

@@ -61,8 +61,8 @@ def pod_status_of(
 ) -> pod.PodStatus:
     """What has become of a run; of several containers by its outcome, if it has ended, else by
     what was told of them."""
-    several = container_statuses(info, outcome, told=told)
-    runtime = info.runtime
+    runtime, ended = info.runtime, _as_ended(info, outcome)
+    several = container_statuses(ended, outcome, told=told)
     found = pod.PodStatus(
         state=pod_state_of(runtime.state),
         pod_id={"value": runtime.mesosTaskId.value},
@@ -70,7 +70,7 @@ def pod_status_of(
         completion_time=runtime.completionTime,
         host=runtime.host,
         init_containers_status=several.init if several is not None else (),
-        containers_status=several.main if several is not None else [_container_of(info)],
+        containers_status=several.main if several is not None else [_container_of(ended)],
         desired_state=pod_state_of(runtime.goalState),
         message=runtime.message,
         reason=runtime.reason,
@@ -81,11 +81,23 @@ def pod_status_of(
         desired_pod_id={"value": runtime.desiredMesosTaskId.value},
         desiredHost=runtime.desiredHost,
         host_id=runtime.agentID.value,
+        throttle_reason=runtime.throttleReason,
+        next_attempt_time=runtime.nextAttemptTime,
     )
     if runtime.HasField("agentID"):
         found.agent_id.CopyFrom(runtime.agentID)
     if runtime.HasField("prevMesosTaskId"):
         found.prev_pod_id.value = runtime.prevMesosTaskId.value
+    return found
+
+
+def _as_ended(info: task.TaskInfo, outcome: RunOutcome | None) -> task.TaskInfo:
+    """What containers are told by: how the run ended, also while the next one is to come."""
+    if not info.runtime.throttleReason or outcome is None:
+        return info
+    found = task.TaskInfo()
+    found.CopyFrom(info)
+    found.runtime.message = outcome.message
     return found
 
 

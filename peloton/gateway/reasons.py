@@ -72,9 +72,19 @@ def lot_waits(
     return {key: answer for key, answer in pairs if isinstance(answer, LotWaits)}
 
 
+def waits_for_retry(view: InstanceView) -> bool:
+    """Whether its last attempt failed, and the next one is to come after a pause."""
+    return view.code == "RETRY"
+
+
+def has_ended(view: InstanceView) -> bool:
+    """Whether it has ended and waits for no further attempt, so that nothing is left to stop."""
+    return view.state in ENDED_NAMES and not waits_for_retry(view)
+
+
 def is_at_rest(view: InstanceView) -> bool:
-    """Whether it runs and should, or has ended: finally, or before its next attempt."""
-    return view.state in _ENDED_BADLY or at_goal(view)
+    """Whether it runs and should, or has ended and waits for no further attempt."""
+    return has_ended(view) or at_goal(view)
 
 
 def reason_at_rest(view: InstanceView, job: JobView, *, alone: bool) -> Reason:
@@ -112,6 +122,8 @@ def _killed(view: InstanceView, job: JobView) -> str:
 
 def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits]) -> Reason:
     """The reason of one instance that is not at its goal."""
+    if waits_for_retry(view):
+        return Reason("retry-backoff", retry_text(view), retry_at=view.retry_at)
     if view.state in _ENDED_BADLY:
         return Reason(_ENDED_BADLY[view.state], outcome_text(view), known_at=view.ended_at)
     if view.code == "POOL":
@@ -129,8 +141,6 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
     if view.code in ("HOST", "NEVER"):
         code = "no-host-fits" if view.counts or view.code == "NEVER" else "placing"
         return Reason(code, view.because, known_at=view.counted_at, counts=view.counts)
-    if view.code == "RETRY":
-        return Reason("retry-backoff", retry_text(view), retry_at=view.retry_at)
     if view.state == "KILLING":
         return Reason("stopping", view.because)
     if view.code == "LAUNCH":

@@ -30,7 +30,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.health_checks import CHANGED, health_name, health_of, unchecked_text
-from peloton.gateway.reasons import Reason
+from peloton.gateway.reasons import Reason, retry_text, waits_for_retry
 from peloton.gateway.texts import client_name, pod_name, rfc3339, wire_usage
 from peloton.gateway.translate_task import merged
 from peloton.runtime.vocabulary import Key
@@ -46,6 +46,8 @@ _PREEMPTED = task.TerminationStatus.TERMINATION_STATUS_REASON_PREEMPTED_RESOURCE
 _ON_REQUEST = task.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
 _TOO_LONG = task.TerminationStatus.TERMINATION_STATUS_REASON_DEADLINE_TIMEOUT_EXCEEDED
 _FAILED = task.TerminationStatus.TERMINATION_STATUS_REASON_FAILED
+THROTTLED = "Task throttled due to failure"
+"""The message of one that waits for its next attempt: clients of the original compare it."""
 
 
 class Translator:
@@ -81,6 +83,9 @@ class Translator:
             runtime.message = unchecked or view.because
         if why is not None:
             runtime.reason, runtime.message = why.code, why.message
+        if waits_for_retry(view):
+            runtime.message, runtime.throttleReason = THROTTLED, retry_text(view)
+            runtime.nextAttemptTime = rfc3339(view.retry_at)
         for port in view.config.ports:
             if port.number:
                 runtime.ports[port.name] = port.number
@@ -203,6 +208,22 @@ class Translator:
                 view, number, state=end, at_s=run.ended_at, host=host, healthy=ended
             )
             yield _with_end(event, run.outcome)
+            if number == view.run and waits_for_retry(view):
+                yield self._waits(view, run)
+
+    def _waits(self, view: InstanceView, run: PastRun) -> task.PodEvent:
+        """That the next attempt is to come, and when."""
+        event = self._event(
+            view,
+            run.run,
+            state=view.state,
+            at_s=run.ended_at,
+            host=run.host or "",
+            text=THROTTLED,
+            healthy=health_name(TaskHealth.INVALID),
+        )
+        event.reason = f"{view.because}, next attempt at {rfc3339(view.retry_at)[:19]}Z"
+        return event
 
     def _checked(self, view: InstanceView, host: str) -> task.PodEvent:
         """The last change of health of the present run; the ones before it are not kept."""

@@ -63,6 +63,7 @@ N3 = [
     ({"RUNNING": 1, "PENDING": 2}, JobStates.RUNNING),
     ({"PENDING": 3}, JobStates.PENDING),
     ({"LAUNCHED": 1, "PENDING": 2}, JobStates.PENDING),
+    ({"THROTTLED": 3}, JobStates.PENDING),
     ({"PENDING": 2}, JobStates.INITIALIZED),
     ({}, JobStates.INITIALIZED),
 ]

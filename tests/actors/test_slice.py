@@ -339,7 +339,7 @@ def test_members_that_wait_for_others_are_counted_and_say_so() -> None:
         (TaskStates.WAITING, Admission.ADMITTED, "PENDING"),
         (TaskStates.LAUNCHING, Admission.ADMITTED, "LAUNCHED"),
         (TaskStates.RUNNING, Admission.ADMITTED, "RUNNING"),
-        (TaskStates.THROTTLED, Admission.NONE, "PENDING"),
+        (TaskStates.THROTTLED, Admission.NONE, "FAILED"),
         (TaskStates.LOST, Admission.NONE, "LOST"),
     ],
 )

@@ -12,6 +12,10 @@ from peloton.api.v0.host.svc import host_svc_pb2 as host_svc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pod_svc
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
+from peloton.ops.v1 import ops_pb2
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
@@ -20,6 +24,7 @@ from tests.cli.terminal import typed
 from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, running
 
 CODE = grpc.StatusCode
+THROTTLED = "Task throttled due to failure"
 
 
 @pytest.fixture
@@ -75,6 +80,29 @@ def test_pods_that_wait_after_a_failure_are_throttled(deployment: Deployment, jo
     deployment.until(lambda: throttled() == [f"{job}-1"])
     printed = typed("--api", deployment.api, "jobmgr", "throttled-pods")
     assert printed.code == 0 and f"{job}-1" in printed.out
+    found = deployment.tasks.Get(task_pb2.GetRequest(jobId={"value": job}, instanceId=1))
+    runtime = found.result.runtime
+    assert (runtime.state, runtime.message) == (task_pb2.FAILED, THROTTLED)
+    assert runtime.throttleReason.startswith("waits after failure 1: ")
+    assert runtime.nextAttemptTime > runtime.completionTime
+    sent = pod_svc.GetPodRequest(pod_name={"value": f"{job}-1"})
+    status = pod_svc_pb2_grpc.PodServiceStub(deployment.channel).GetPod(sent).current.status
+    assert (status.state, status.message) == (pod_pb2.POD_STATE_FAILED, THROTTLED)
+    assert status.throttle_reason == runtime.throttleReason
+    assert status.next_attempt_time == runtime.nextAttemptTime
+    (container,) = status.containers_status
+    assert container.message and container.message in runtime.throttleReason
+    events = deployment.tasks.GetPodEvents(
+        task_pb2.GetPodEventsRequest(jobId={"value": job}, instanceId=1)
+    ).result
+    assert [one.actualState for one in events[:2]] == ["FAILED", "FAILED"]
+    assert events[0].message == THROTTLED and "next attempt at" in events[0].reason
+    (line,) = typed("--api", deployment.api, "task", "get", job, "1").out.splitlines()[1:2]
+    assert "waits after failure 1" in line and "next attempt at" in line
+    waits = deployment.ops.Why(ops_pb2.WhyRequest(job_id=job, instance=1))
+    assert [(one.code, one.state) for one in waits.reasons] == [("retry-backoff", "FAILED")]
+    part = task_pb2.StopRequest(jobId={"value": job}, ranges=[{"from": 1, "to": 2}])
+    assert [*deployment.tasks.Stop(part).stoppedInstanceIds] == [1], "it has not ended for good"
     for one in (job, batch):
         deployment.tasks.Stop(task_pb2.StopRequest(jobId={"value": one}))
         deployment.ended(one)

@@ -166,7 +166,7 @@ WRONG: dict[str, tuple[str, list[Operation]]] = {
         "R2", [made(), look(2, labelled(view(S.KILLED)))]),
     "a service has succeeded": ("R33", [made(), look(2, service(view(S.SUCCEEDED)))]),
     "an instance of a service has ended": (
-        "R33", [made(), look(2, service(view(FAILED=1)))]),
+        "R33", [made(), look(2, service(view(SUCCEEDED=1)))]),
     "one start, two effects": (
         "R6", [made(), again(2, 3), look(4, service(view(version=3)))]),
     "refused once and for all, yet there": (

@@ -114,8 +114,13 @@ def test_between_two_runs_it_is_pending() -> None:
     cluster.run_until(lambda: one(cluster, job).code == "RETRY", within_s=60)
     cluster.run_for(5.0)
     assert state_of(cluster, job) == JobStates.PENDING
-    assert states(cluster, job) == {"PENDING": 2}
-    assert one(cluster, job).because == "waits after failure 1"
+    assert states(cluster, job) == {"FAILED": 2}
+    view = one(cluster, job)
+    assert (view.state, view.because) == ("FAILED", "waits after failure 1")
+    # What waits has not ended: it is stopped as any other.
+    cluster.ask(job, StopJob())
+    cluster.run_until(lambda: state_of(cluster, job) == JobStates.KILLED, within_s=60)
+    assert states(cluster, job) == {"KILLED": 2}
 
 
 def test_during_a_pause_others_have_its_room() -> None:

@@ -11,7 +11,7 @@ import immutables
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import Use, count_of, metered, use_of
 from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
-from peloton.actors.job.slice.messages import Tally, slices_of
+from peloton.actors.job.slice.messages import BETWEEN_ATTEMPTS, Tally, slices_of
 from peloton.actors.job.spec import SERVICE, JobSpec, Override
 from peloton.actors.job.spec_versions import SpecVersions
 from peloton.actors.job.throttle import Throttled
@@ -134,8 +134,11 @@ class Job(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Instances by state."""
-        return dict(sorted(counts_of(self.spec, self.reports).items()))
+        """Instances by the state that clients see."""
+        found = counts_of(self.spec, self.reports)
+        if BETWEEN_ATTEMPTS in found:
+            found["FAILED"] = found.get("FAILED", 0) + found.pop(BETWEEN_ATTEMPTS)
+        return dict(sorted(found.items()))
 
 
 def still_there(stopped: immutables.Map[int, Bits], spec: JobSpec) -> immutables.Map[int, Bits]:

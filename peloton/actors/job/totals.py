@@ -12,10 +12,13 @@ import math
 from collections.abc import Iterable, Mapping
 
 from peloton.actors.job.messages import JobStates
-from peloton.actors.job.slice.messages import Tally
+from peloton.actors.job.slice.messages import BETWEEN_ATTEMPTS, Tally
 
 ENDED_NAMES = ("SUCCEEDED", "FAILED", "LOST", "KILLED")
-BEGUN = ("STARTING", "RUNNING", "SUCCEEDED", "FAILED", "LOST", "PREEMPTING", "KILLING")
+BEGUN = (
+    *("STARTING", "RUNNING", "SUCCEEDED", "FAILED", "LOST", "PREEMPTING", "KILLING"),
+    BETWEEN_ATTEMPTS,
+)
 TERMINAL_JOB_STATES = frozenset(
     (JobStates.SUCCEEDED, JobStates.FAILED, JobStates.KILLED, JobStates.DELETED)
 )

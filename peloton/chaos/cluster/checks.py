@@ -19,7 +19,7 @@ from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import GetJob, JobView, StopJob
-from peloton.actors.job.slice.counts import client_state
+from peloton.actors.job.slice.counts import counted_state
 from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.admission import admissions
@@ -233,10 +233,10 @@ def tallies_equal_the_tasks(view: ClusterView) -> None:
         if job is None or slice_.number not in job.reports:
             continue
         crowd = crowds.get(Key("task" + key[len("slice") :]))
-        counts = dict(crowd.count(client_state)) if crowd is not None else {}
+        counts = dict(crowd.count(counted_state)) if crowd is not None else {}
         if slice_.homes is not None:  # its other members are free numbers
             some = crowd.split(slice_.homes.placed.raw) if crowd is not None else ()
-            counts = dict(Counter(client_state(task) for task, raw in some for _ in Bits(raw)))
+            counts = dict(Counter(counted_state(task) for task, raw in some for _ in Bits(raw)))
         elif slice_.waiting:
             counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + len(slice_.waiting)
         tally = dict(job.reports[slice_.number].tally.counts)

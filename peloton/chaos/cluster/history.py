@@ -366,6 +366,7 @@ def _services_go_on(story: JobHistory) -> Iterator[str]:
         state, counts = sight.summary.state, dict(sight.summary.counts)
         if state in (JobStates.SUCCEEDED, JobStates.FAILED):
             yield f"R33 a service is {state.name}: {sight.by}"
-        ended = [name for name in ("SUCCEEDED", "FAILED", "LOST") if counts.get(name)]
+        # FAILED is also who waits for its next attempt.
+        ended = [name for name in ("SUCCEEDED", "LOST") if counts.get(name)]
         if ended and not stops:
             yield f"R33 instances of a service are {ended}, and nobody stopped it: {sight.by}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from peloton.actors.job.slice.availability import down_tally, reviving, unborn
 from peloton.actors.job.slice.goals import unended
-from peloton.actors.job.slice.messages import Tally
+from peloton.actors.job.slice.messages import BETWEEN_ATTEMPTS, Tally
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.usage import times
@@ -22,14 +22,19 @@ from peloton.runtime.vocabulary import At, Bits
 INITIALIZED = "INITIALIZED"
 _NAMES = {
     TaskStates.LAUNCHING: "LAUNCHED",
-    TaskStates.THROTTLED: "PENDING",
+    TaskStates.THROTTLED: BETWEEN_ATTEMPTS,
     TaskStates.HOLDING: "PLACING",
     TaskStates.HELD: "PLACED",
 }
 
 
 def client_state(task: Task) -> str:
-    """The state's name as clients know it: a waiting task is INITIALIZED, then PENDING."""
+    """The state's name as clients know it; that of one between two attempts is FAILED."""
+    return "FAILED" if task.state == TaskStates.THROTTLED else counted_state(task)
+
+
+def counted_state(task: Task) -> str:
+    """The state's name in a tally: a waiting task is INITIALIZED, then PENDING."""
     if task.state == TaskStates.WAITING:
         return (
             INITIALIZED
@@ -75,7 +80,7 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
         return None
     waiting = bool(slice_.held.raw or (slice_.closed and slice_.waiting.raw))
     if not (active or waiting):
-        counts = index.count(client_state) if index is not None else {}
+        counts = index.count(counted_state) if index is not None else {}
         return begun, 0, tuple(sorted(counts.items())), rollout
     throttled = slice_.begins is not None
     ends_free_grants = slice_.grant is not None and (throttled or not waiting)
@@ -113,14 +118,14 @@ def tally(slice_: Slice, at: At) -> Tally:
     if slice_.homes is not None:
         found, begins = _at_home(slice_.homes.placed, at), 0
     else:
-        found = dict(at.index.count(client_state)) if at.index is not None else {}
+        found = dict(at.index.count(counted_state)) if at.index is not None else {}
         begins = slice_.waiting.raw.bit_count() if slice_.closed else 0
     if slice_.goal != TaskGoals.DELETED:
         begins += unborn(slice_, at.index).raw.bit_count()
     again = slice_.held.raw | reviving(slice_, at.index).raw
     for task, raw in at.index.split(again) if again else ():
         if task is not None and task.state in ENDED:
-            found[client_state(task)] -= raw.bit_count()
+            found[counted_state(task)] -= raw.bit_count()
             begins += raw.bit_count()
     if begins:
         found[INITIALIZED] = found.get(INITIALIZED, 0) + begins
@@ -143,7 +148,7 @@ def _at_home(placed: Bits, at: At) -> dict[str, int]:
     """The members that have hosts, by state; those that had some once are no instances."""
     found: dict[str, int] = {}
     for task, raw in at.index.split(placed.raw & at.index.present) if at.index is not None else ():
-        name = client_state(task)
+        name = counted_state(task)
         found[name] = found.get(name, 0) + raw.bit_count()
     return found
 

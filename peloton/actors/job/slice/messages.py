@@ -147,8 +147,13 @@ class StartsUsed(Value, frozen=True, gc=False, array_like=True):
     begun_at: float = 0.0
 
 
+BETWEEN_ATTEMPTS = "THROTTLED"
+"""The name in tallies of instances that wait for their next attempt: clients see them as FAILED,
+but for their job they have not ended."""
+
+
 class Tally(Value, frozen=True, gc=False, array_like=True):
-    """Instances by the name of the state that clients see.
+    """Instances by the name of the state that clients see, or `BETWEEN_ATTEMPTS`.
 
     `active`: how many count against a grant, -1 where there is none. `versions`: instances by the
     version of their config, where that is not 1 for all.
