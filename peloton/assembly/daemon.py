@@ -40,6 +40,7 @@ from peloton.assembly.servers import open_cassandra, open_zookeeper
 from peloton.assembly.task_accounts import check_accounts
 from peloton.assembly.task_images import check_task_images
 from peloton.assembly.task_limits import check_task_limits
+from peloton.backends.process import ProcessBackend
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
@@ -306,7 +307,7 @@ class Daemon:
         root.region.status.report = log_line
         root.region.status.rooms = measured_disks(settings)
         root.collector = self._collector
-        drivers.on_broken = root.broken
+        drivers.on_broken = root.give_up
         return root
 
     def _furnish(self) -> Backends:
@@ -328,6 +329,9 @@ class Daemon:
         if "hostmgr" not in settings.roles:
             return Backends((), self._root, locks=locks)
         found = make_backends(settings, self._record, engine=self._engine, vault=self._vault)
+        for one in found:
+            if isinstance(one, ProcessBackend):
+                one.epoch_obeyed = self._root.epoch_obeyed
         return Backends(found, self._root, locks=locks)
 
     def _first_messages(self, backend: Key | None) -> FirstMessages:
@@ -378,7 +382,7 @@ class Daemon:
         self.http = self._listeners.listen_http(self._region)
         if "api" in self._settings.roles:
             self.grpc = self._listeners.listen_grpc(
-                self._region, http=self.http, broken=self._root.broken
+                self._region, http=self.http, broken=self._root.give_up
             )
 
     def _stop_root(self) -> None:

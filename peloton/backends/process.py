@@ -15,7 +15,7 @@ import logging
 import os
 import signal as signals
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,8 +126,9 @@ class ProcessBackend:
         self.limits = TaskLimits()
         self.measured_slack_s: float | None = None
         self.secrets = SecretsFirst(no_secrets, failed=self.reset)
+        self.epoch_obeyed: Callable[[Key, int], object] = lambda host, epoch: None
         """These may be replaced before the start, and how secrets are read; the third: how often
-        slack is measured."""
+        slack is measured; the last takes a host and the epoch of its owner, which is above ours."""
         self._slack: SlackThread | None = None
         self._unmeasured: dict[str, None] = {}  # hosts that were told that nobody measures
         self._listed_once: dict[str, None] = {}  # hosts whose runs are known
@@ -442,16 +443,7 @@ class ProcessBackend:
             self._moved(report.host, report)
         elif isinstance(report, km.KeeperRunsListed):
             for run in report.runs:
-                if run.ended is None:
-                    name = self._ids.name(run.run_id)
-                    self._alive[name] = report.host
-                    self._moved(report.host, run)
-                    if run.started_at:  # else its start is reported
-                        self._health.running(
-                            key("host", report.host), name, started_at=run.started_at
-                        )
-                else:
-                    self._not_alive(self._ids.name(run.run_id))
+                self._seen(run, report.host)
             self._containers.over(key("host", report.host))
             self._listed_once[report.host] = None
             listed = self._listed(report)
@@ -467,7 +459,19 @@ class ProcessBackend:
         elif isinstance(report, km.KeeperVolumesRemoved) and report.volumes:
             self._report(report.host, VolumesRemoved(volumes.names_of_host(report.volumes)))
             volumes.empty_trash(self._folder)
-        # HostEpochRefused: another owner has the host; the journal fences this one by itself.
+        elif isinstance(report, km.HostEpochRefused):  # by another owner, or before a restore
+            self.epoch_obeyed(key("host", report.host), report.known)
+
+    def _seen(self, run: km.ListedRun, host: str) -> None:
+        """A run of a list."""
+        name = self._ids.name(run.run_id)
+        if run.ended is not None:
+            self._not_alive(name)
+            return
+        self._alive[name] = host
+        self._moved(host, run)
+        if run.started_at:  # else its start is reported
+            self._health.running(key("host", host), name, started_at=run.started_at)
 
     def _moved(self, host: str, told: km.ContainersMoved | km.ListedRun) -> None:
         """Of a run of a single container nothing is told."""

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 OF_CASSANDRA = """\
-the journal is in Cassandra, whose own tools back it up:
-  1. nodetool snapshot -t NAME KEYSPACE, on every node at the same time. Each node snapshots for
-     itself, so together they are not of one moment: stop the daemons first, or expect `journal
-     check` to name shards of which a restored frame is missing.
-  2. copy the keeper's folder of each daemon with hostmgr afterwards: identity, cluster, journal
-  3. to restore: stop all daemons, restore the snapshot on every node, nodetool repair -full
-     KEYSPACE, then peloton journal check --config FILE
+the journal is in Cassandra, whose own tools back it up (docs/fleet.md, Backups):
+  1. stop the daemons; tasks run on. Snapshots of single nodes are not of one moment otherwise, and
+     `journal check` would name shards of which a restored frame is missing.
+  2. nodetool snapshot -t NAME KEYSPACE on every node, and copy the files of the snapshot
+  3. copy identity, cluster and journal of the keeper's folder of each machine
+  4. to restore: stop the daemons, TRUNCATE each table, nodetool import --copy-data KEYSPACE TABLE
+     FOLDER on every node, nodetool repair -full KEYSPACE, peloton journal check --config FILE. The
+     keeper's files are copied back only where its folder is lost.
 Restore all replicas or repair before a daemon starts: the register is read and written with
 SERIAL consistency, rows with QUORUM, so a majority of older replicas would undo commits."""
 

@@ -252,9 +252,11 @@ class Journal(Protocol):
     def raise_level(self, level: int) -> int:
         """Raise the feature level, which never falls; returns the new one. Raises Unreachable."""
 
-    def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
+    def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         """Bump the epoch: from then on nothing an older owner sends can apply.
 
+        `above`: an epoch that is known from outside, and may be higher than those of the journal
+        where that was restored from a backup. The new one is above it as well.
         Fenced means that another claimer was first. After Unclear claim again: that costs an
         epoch, never a frame. Raises JournalRefused if the shard was never bootstrapped.
         """

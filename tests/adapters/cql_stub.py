@@ -106,7 +106,8 @@ class Stub:
             return wire.void()
         epoch = int.from_bytes(values[6], "big")
         if kind is Bump:
-            fits, op, moved = self.op != values[7], values[1], (epoch + 1, self.position)
+            fits, op = self.op != values[7], values[1]
+            moved = (int.from_bytes(values[0], "big"), self.position)
         else:
             assert kind is Advance, kind
             fits, op = self.op == values[7], values[2]

@@ -295,7 +295,7 @@ def test_a_cluster_of_other_sizes_is_refused_and_all_is_let_go(tmp_path: Path) -
 def test_a_daemon_that_cannot_go_on_says_why(tmp_path: Path) -> None:
     failed = threading.Event()
     daemon = Daemon(alone(tmp_path), failed=failed.set)
-    daemon._root.broken("the thread of the shards ended")
+    daemon._root.give_up("the thread of the shards ended")
     assert failed.wait(WAIT_S_MAX)
     with pytest.raises(ClusterFailed, match="the thread of the shards ended"):
         daemon.stop()

@@ -94,6 +94,16 @@ def test_a_new_group_is_added_to_a_living_cluster(rig: JournalRig) -> None:
         rig.open().bootstrap({"c": 3})
 
 
+def test_a_claim_is_above_an_epoch_that_was_obeyed_outside(rig: JournalRig) -> None:
+    journal = rig.open()
+    append(journal, claim(journal).epoch, 1)
+    above = journal.claim(SHARD, "somebody", above=7)
+    assert isinstance(above, Claimed) and (above.epoch, above.last_position) == (8, 1)
+    append(journal, 8, 2)
+    below = rig.open().claim(SHARD, "somebody", above=5)
+    assert isinstance(below, Claimed) and (below.epoch, below.last_position) == (9, 2)
+
+
 @pytest.mark.parametrize("groups", [{"a": 3, "b": 1}, {"a": 1}, {"a": 3, "c": 1}])
 def test_changed_shard_counts_are_refused(rig: JournalRig, groups: dict[str, int]) -> None:
     with pytest.raises(JournalRefused):

@@ -284,7 +284,7 @@ def test_storms_break_no_promise_and_work_gets_done() -> None:
 
 
 def claim_without_op(
-    shard: ShardId, *, op: bytes, owner: str
+    shard: ShardId, *, op: bytes, owner: str, above: int = 0
 ) -> fencing.ProtocolCoroutine[Hold | Fenced]:
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)
@@ -295,7 +295,7 @@ def claim_without_op(
 
 
 def claim_reads_first(
-    shard: ShardId, *, op: bytes, owner: str
+    shard: ShardId, *, op: bytes, owner: str, above: int = 0
 ) -> fencing.ProtocolCoroutine[Hold | Fenced]:
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)

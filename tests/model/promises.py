@@ -68,7 +68,7 @@ def landed(story: Story, store: Store, statement: Statement, reply: StatementRep
         return story
     before = store.register
     if isinstance(statement, Bump) and statement.epoch != before.epoch:
-        raise Wrong(f"epoch {statement.epoch + 1} follows epoch {before.epoch}")
+        raise Wrong(f"epoch {statement.next_epoch} follows epoch {before.epoch}")
     if isinstance(statement, MoveFloor) and statement.floor < before.floor:
         raise Wrong(f"the floor falls from {before.floor} to {statement.floor}")
     if isinstance(statement, Advance):

@@ -25,6 +25,7 @@ from peloton.runtime.shells.shell_messages import (
     ClaimTaken,
     Commit,
     DropClaim,
+    EpochObeyed,
     Load,
     Loaded,
     Release,
@@ -211,6 +212,28 @@ def test_a_claim_is_answered_with_all_that_the_shard_holds():
     [taken] = desk.taken()
     assert isinstance(taken, ClaimTaken) and taken.claimed.epoch == 1
     assert (taken.parts, taken.frames) == ([], [])
+
+
+def test_a_claim_below_an_epoch_that_was_obeyed_is_lost_and_the_next_one_is_above():
+    """As after a restore of the journal, while what obeys its owners remembers later ones."""
+    _, shell, desk, driver = reader()
+    send(shell.ref, Claim(SHARDS[0], desk.ref))
+    driver.run()
+    [taken] = desk.taken()
+    assert taken.claimed.epoch == 1
+    for epoch in (1, 6, 4):
+        send(shell.ref, EpochObeyed(SHARDS[0], epoch))
+    driver.run()
+    refused = desk.taken()
+    assert [type(each) for each in refused] == [ClaimRefused] * 2, "the first is its own"
+    assert "epoch 6 was obeyed before, and this claim is epoch 1" in refused[0].text
+    send(shell.ref, Claim(SHARDS[0], desk.ref))
+    driver.run()
+    [taken] = desk.taken()
+    assert taken.claimed.epoch == 7
+    send(shell.ref, EpochObeyed(SHARDS[0], 6))
+    driver.run()
+    assert desk.taken() == [], "a late word of what is past"
 
 
 def test_nothing_is_claimed_for_a_shell_that_is_no_more():

@@ -78,6 +78,18 @@ def test_a_shard_from_its_claim_to_its_release():
     assert isinstance(stage.region.ask(NOTE, w.Add(5)).result(0), Unavailable)
 
 
+def test_a_shard_whose_claim_proves_too_low_is_lost_and_may_be_claimed_again():
+    stage = Stage()
+    shell = stage.opened()
+    asked = stage.ask(shell, w.Add(1))
+    [work] = stage.works()
+    stage.give(shell, ClaimRefused("epoch 7 was obeyed before"))
+    assert stage.root.taken() == [ShardLost(stage.shard, "epoch 7 was obeyed before")]
+    assert isinstance(asked.result(0), Unavailable), "what is in flight is unclear"
+    stage.answer((shell, commit(stage, work)))
+    assert len(stage.claim(stage.shard).frames) == 1, "the next owner finds it"
+
+
 def test_a_shard_whose_tail_was_scattered_makes_a_checkpoint_with_its_first_frame():
     stage = Stage()
     shell = stage.shell()

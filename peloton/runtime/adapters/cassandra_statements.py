@@ -163,7 +163,7 @@ def _register_values(statement: RegisterWrite, shard: tuple[int, str, int]) -> S
         return (*shard, statement.op, GENESIS)
     if isinstance(statement, Bump):
         return (
-            statement.epoch + 1,
+            statement.next_epoch,
             statement.op,
             statement.owner,
             *shard,

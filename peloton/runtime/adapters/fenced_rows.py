@@ -165,9 +165,9 @@ class FencedRows:
             now = self.level()
         return now
 
-    def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
+    def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         self.drop(shard)
-        coroutine = fencing.claim(shard, op=self._ops.next(), owner=owner)
+        coroutine = fencing.claim(shard, op=self._ops.next(), owner=owner, above=above)
         ask = next(coroutine)
         while not isinstance(ask, Unclear):
             try:

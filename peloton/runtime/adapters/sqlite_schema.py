@@ -65,7 +65,7 @@ WRITE_GENERATION = "INSERT INTO witness VALUES (1, ?) ON CONFLICT DO UPDATE SET 
 CHAIN_AT = f"SELECT chain FROM journal WHERE {SHARD_CLAUSE} AND position = ? LIMIT 1"
 CREATE_REGISTER = "INSERT OR IGNORE INTO register VALUES (?, ?, 0, ?, '', 0, ?, 0, 0)"
 RAISE_EPOCH = f"UPDATE register SET epoch = max(epoch, ?), op = ? WHERE {SHARD_CLAUSE}"
-BUMP = f"UPDATE register SET epoch = epoch + 1, op = ?, owner = ? WHERE {SHARD_CLAUSE}"
+BUMP = f"UPDATE register SET epoch = MAX(epoch, ?) + 1, op = ?, owner = ? WHERE {SHARD_CLAUSE}"
 ADVANCE = (
     "UPDATE register SET last_position = ?, last_chain = ?, op = ?"
     f" WHERE {SHARD_CLAUSE} AND epoch = ? AND op = ?"

@@ -114,12 +114,12 @@ class SqliteJournal:
                 raise Unreachable(self._failed(error)) from error
         return now
 
-    def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
+    def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         with self._lock:
             self._forget(shard)
             try:
                 db = self._begin()
-                db.execute(sql.BUMP, (self._ops.next(), owner, *shard))
+                db.execute(sql.BUMP, (above, self._ops.next(), owner, *shard))
                 found = db.execute(sql.READ_REGISTER, shard).fetchone()
                 db.execute("COMMIT")
             except sqlite3.Error as error:

@@ -159,10 +159,12 @@ def _frame_writes(members: Sequence[tuple[Hold, RoundPlan]]) -> Iterator[Stateme
 # ---- coroutines of the owner -----------------------------------------------------------------
 
 
-def claim(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | Fenced]:
+def claim(
+    shard: ShardId, *, op: bytes, owner: str, above: int = 0
+) -> ProtocolCoroutine[Hold | Fenced]:
     """Read, bump, read again. Not conditioned on the old op: a busy owner cannot starve us."""
     row = yield from _register(shard)
-    bump = Bump(shard, row.epoch, op, owner)
+    bump = Bump(shard, row.epoch, op, owner, above)
     while True:
         (reply,) = yield (bump,)
         if isinstance(reply, Applied):
@@ -176,7 +178,7 @@ def claim(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | 
         else:
             return Fenced(f"{shard}: another claimer was first", definite=True)
     row = yield from _register(shard)
-    if row.epoch != bump.epoch + 1 or row.op != op:
+    if row.epoch != bump.next_epoch or row.op != op:
         return Fenced(f"{shard}: another claimer followed at once", definite=True)
     return Hold(shard, row)
 

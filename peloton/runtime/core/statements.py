@@ -112,12 +112,18 @@ class ReadRegister(Struct, frozen=True, gc=False):
 
 
 class Bump(Struct, frozen=True, gc=False):
-    """epoch + 1, owner, op; if the epoch is `epoch` and the op is not `op`."""
+    """The next epoch, owner, op; if the epoch is `epoch` and the op is not `op`."""
 
     shard: ShardId
     epoch: int
     op: bytes
     owner: str
+    above: int = 0
+
+    @property
+    def next_epoch(self) -> int:
+        """The first that is above both."""
+        return max(self.epoch, self.above) + 1
 
 
 class Advance(Struct, frozen=True, gc=False):

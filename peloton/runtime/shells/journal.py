@@ -8,6 +8,7 @@ for how long that makes sense), except to read ended rows, nor decode a body.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,7 @@ from peloton.runtime.shells.shell_messages import (
     ClaimTaken,
     Commit,
     DropClaim,
+    EpochObeyed,
     Load,
     Loaded,
     Ref,
@@ -43,6 +45,7 @@ from peloton.runtime.shells.shell_messages import (
 )
 from peloton.runtime.vocabulary import Key, kind_of
 
+_LOG = logging.getLogger("peloton.journal")
 READ_AGAIN_S = 1.0
 READERS = 4
 """Claims under way at once. Each is a sequence of a few round trips, and a store handles several at
@@ -86,13 +89,17 @@ class ReaderShell(Shell):
         self._journal = level.journal
         self._root = root
         self._retries: list[Load] = []
+        self._claims: dict[ShardId, tuple[Ref, int]] = {}  # the last of each shard, with its epoch
+        self._above: dict[ShardId, int] = {}
 
     def handle(self, message: Any) -> None:
         """Claim or read; ended rows that cannot be read because the store is away are retried."""
         if isinstance(message, Claim):
             # A claim for a shell that has ended would only fence the next owner of the shard.
             if message.sender.is_alive():
-                send(message.sender, self._claim(message.shard))
+                send(message.sender, self._claim(message))
+        elif isinstance(message, EpochObeyed):
+            self._seen(message)
         elif isinstance(message, Load):
             self._load(message)
         elif isinstance(message, Wake):
@@ -104,11 +111,29 @@ class ReaderShell(Shell):
         """End the daemon: the level is too high for it, or this is a bug."""
         send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
-    def _claim(self, shard: ShardId) -> ClaimTaken | ClaimRefused:
+    def _seen(self, seen: EpochObeyed) -> None:
+        """A claim below an epoch that was obeyed is not obeyed. Either another daemon has claimed
+        the shard since, and the next claim goes by the rules of ownership; or the journal was
+        restored from a backup, and all claims would be refused until one is above that epoch."""
+        shard = seen.shard
+        sender, epoch = self._claims.get(shard, (None, seen.epoch))
+        self._above[shard] = max(seen.epoch, self._above.get(shard, 0))
+        if sender is not None and epoch < seen.epoch:
+            text = (
+                f"epoch {seen.epoch} was obeyed before, and this claim is epoch {epoch}: another "
+                "daemon owns the shard, or the journal was restored from a backup"
+            )
+            _LOG.warning("%s: %s; it is claimed again", shard, text)
+            send(sender, ClaimRefused(text))
+
+    def _claim(self, message: Claim) -> ClaimTaken | ClaimRefused:
+        shard = message.shard
         try:
-            claimed = self._journal.claim(shard, "")
+            claimed = self._journal.claim(shard, "", above=self._above.get(shard, 0))
             if not isinstance(claimed, Claimed):
                 return ClaimRefused(claimed.text, unreachable=isinstance(claimed, Unclear))
+            self._claims[shard] = message.sender, claimed.epoch
+            self._above.pop(shard, None)
             # Not before the claim: until it the last owner may read a raised level and write by it.
             self._level.read()
             parts = list(self._journal.read_checkpoint(shard))

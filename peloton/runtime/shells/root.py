@@ -49,6 +49,7 @@ from peloton.runtime.shells.shell_messages import (
     Drain,
     DrainAll,
     Drop,
+    EpochObeyed,
     Opened,
     Own,
     Ref,
@@ -58,7 +59,7 @@ from peloton.runtime.shells.shell_messages import (
     resolve,
     send,
 )
-from peloton.runtime.vocabulary import Kind
+from peloton.runtime.vocabulary import Key, Kind
 
 BREAKS_MAX = 8
 BREAKS_WINDOW_S = 60.0
@@ -101,9 +102,7 @@ class RootShell(Shell):
         self.claim: Ref | None = None
         self._region = region
         self._exited = exited
-        self._owned: dict[
-            ShardId, Ref | None
-        ] = {}  # None: its shell has ended, the next has not started
+        self._owned: dict[ShardId, Ref | None] = {}  # None: its shell has ended, no next has begun
         self._open: dict[ShardId, None] = {}
         self._damaged: dict[ShardId, None] = {}  # halted until a person acts
         self._restarts = Restarts()
@@ -130,6 +129,8 @@ class RootShell(Shell):
             self._lost(message)
         elif isinstance(message, ShellFailed):
             self._broke(message.name, message.text, fatal=message.fatal)
+        elif isinstance(message, EpochObeyed) and self.context is not None:
+            send(self.context.reader_of(message.shard), message)
         elif isinstance(message, AwaitOpen):
             self._open_waiters.append(message.answer)
             self._answer_if_open()
@@ -258,6 +259,10 @@ class Root:
         self.claim: Ref | None = None
         self.goals = Goals(region.routes)
 
+    def epoch_obeyed(self, of: Key, epoch: int) -> None:
+        """What obeys the owners of this key has obeyed one of this epoch; from any thread."""
+        send(self._shell, EpochObeyed(self.region.routes.sharding.shard_of(of), epoch))
+
     def own(self, shards: tuple[ShardId, ...]) -> None:
         """Claim these shards in addition to the owned ones."""
         send(self._shell, Own(shards))
@@ -296,14 +301,9 @@ class Root:
         self._journal.close()
 
     def give_up(self, reason: str) -> None:
-        """End the daemon for a reason outside of its shells."""
+        """End the daemon: one of its threads failed, or for a reason outside of its shells."""
         self.region.status.dead = reason
         resolve(self.exited, reason)
-
-    def broken(self, text: str) -> None:
-        """End the daemon: one of its threads ended with an exception."""
-        self.region.status.dead = text
-        resolve(self.exited, text)
 
     def health(self) -> tuple[bool, list[str]]:
         """Whether the daemon is ready, and the reasons if it is not."""
@@ -392,7 +392,7 @@ def start(
     drivers.lend("journal")
     root = assemble(kinds, journal, sizes=sizes, drivers=drivers)
     root.collector = collector
-    drivers.on_broken = root.broken
+    drivers.on_broken = root.give_up
     for prefix, service in (services or {}).items():
         root.region.register_service(prefix, service)
     root.own_all(sizes).add_done_callback(lambda _: collector.own())

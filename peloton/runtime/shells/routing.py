@@ -49,7 +49,7 @@ class RoutingTable:
         self.sure_for_s: Callable[[], float] = lambda: 1.0
         """For how many seconds our session is certainly valid; the process may have been paused."""
         self._kinds = kinds
-        self._sharding = sharding
+        self.sharding = sharding
         self._turn = 0
 
     def of(self, key: Key) -> tuple[Ref | RemoteRoute, ...]:
@@ -59,7 +59,7 @@ class RoutingTable:
             return (local,)
         kind = kind_of(key)
         if kind in self._kinds or kind == SHARD_KIND:
-            shard = self._sharding.shard_of(key)
+            shard = self.sharding.shard_of(key)
             here = self.shards.get(shard)
             return (here if here is not None else RemoteRoute(self._owner(shard), shard),)
         return tuple(self._of_service(kind, key[len(kind) + 1 :]))
@@ -74,7 +74,7 @@ class RoutingTable:
             return key, local
         kind = kind_of(key)
         if kind in self._kinds or kind == SHARD_KIND:
-            shard = self._sharding.shard_of(key)
+            shard = self.sharding.shard_of(key)
             return shard, self.shards.get(shard)
         name, local, role = key[len(kind) + 1 :], self.services.get(kind), self.roles.get(kind)
         if role is not None and self.membership_status is not None:
@@ -88,7 +88,7 @@ class RoutingTable:
         kind = kind_of(key)
         if kind not in self._kinds and kind != SHARD_KIND:
             return None
-        reads = self.reads.get(self._sharding.shard_of(key))
+        reads = self.reads.get(self.sharding.shard_of(key))
         answer = reads.answer(key, query) if reads is not None else None
         # Checked last: this process may have been paused, and another one owns the shard.
         return answer if self.current else None

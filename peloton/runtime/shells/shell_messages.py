@@ -85,6 +85,13 @@ class Claim(NamedTuple):
     sender: Ref
 
 
+class EpochObeyed(NamedTuple):
+    """To the reader: what obeys the owners of the shard has obeyed one of this epoch."""
+
+    shard: ShardId
+    epoch: int
+
+
 class ClaimTaken(NamedTuple):
     """From the reader: the shard is claimed, and these are its checkpoint and its tail."""
 
@@ -94,7 +101,7 @@ class ClaimTaken(NamedTuple):
 
 
 class ClaimRefused(NamedTuple):
-    """From the reader: the shard could not be claimed or read.
+    """From the reader: the shard could not be claimed or read, or its claim is too low.
 
     `damaged`: what is stored cannot be read, and a person has to act. `unreachable`: the store did
     not answer.

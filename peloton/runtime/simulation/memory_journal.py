@@ -8,6 +8,7 @@ not be optimized: it does what the port demands, in as little code as possible.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, NoReturn, TypeVar
@@ -112,12 +113,13 @@ class MemoryJournal:
         self.store.cluster = msgspec.structs.replace(self.store.cluster, level=level)
         return level
 
-    def claim(self, shard: ShardId, owner: str) -> Claimed | Fenced | Unclear:
+    def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         self.drop(shard)
         files = self._files(shard)
         op = self._ops.next()
         try:
-            self._step(shard, ("claim", lambda: shard_files.bump(files, op, owner=owner)))
+            bump = functools.partial(shard_files.bump, files, op, owner=owner, above=above)
+            self._step(shard, ("claim", bump))
         except AnswerLost as lost:
             return Unclear(str(lost))
         hold = self._holds[shard] = Hold(shard, files.register)

@@ -201,7 +201,7 @@ class MemoryRows:
 def _moved(row: RegisterRow, statement: Bump | OwnerWrite) -> RegisterRow:
     replace = msgspec.structs.replace
     if isinstance(statement, Bump):
-        return replace(row, epoch=statement.epoch + 1, op=statement.op, owner=statement.owner)
+        return replace(row, epoch=statement.next_epoch, op=statement.op, owner=statement.owner)
     if isinstance(statement, Advance):
         row = replace(
             row, op=statement.op, last_position=statement.position, last_chain=statement.chain

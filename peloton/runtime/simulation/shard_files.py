@@ -67,10 +67,10 @@ def _append(files: ShardFiles, plan: RoundPlan) -> None:
     )
 
 
-def bump(files: ShardFiles, op: bytes, *, owner: str) -> None:
-    """A claim."""
-    row = files.register
-    files.register = msgspec.structs.replace(row, epoch=row.epoch + 1, op=op, owner=owner)
+def bump(files: ShardFiles, op: bytes, *, owner: str, above: int) -> None:
+    """A claim, of the first epoch above both."""
+    row, epoch = files.register, max(files.register.epoch, above) + 1
+    files.register = msgspec.structs.replace(row, epoch=epoch, op=op, owner=owner)
 
 
 def fence(files: ShardFiles, hold: Hold) -> None:

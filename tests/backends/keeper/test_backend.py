@@ -132,6 +132,26 @@ def test_a_keeper_is_started_with_the_rules_for_sandboxes(folder: Path) -> None:
     assert given[: len(settings)] == [str(setting) for setting in settings]
 
 
+def test_an_epoch_above_ours_that_the_keeper_obeyed_is_told(folder: Path) -> None:
+    """As after a restore of the journal: without it the host would wait for a list for ever."""
+    later = Machine(folder)
+    later.order(m.ListRuns(HOST, 7, (), 1.0))
+    later.hosts.next_report(m.RunsListed)
+    later.backend.close()
+    seen: list[tuple[Key, int]] = []
+    told = threading.Event()
+    backend, hosts = process.ProcessBackend(folder, ["a"]), Hosts()
+    backend.epoch_obeyed = lambda host, epoch: (seen.append((host, epoch)), told.set())
+    backend.start(hosts.tell, hosts.trouble)
+    try:
+        order = Envelope(process.PROCESS_BACKEND, m.ListRuns(HOST, 3, (), 1.0))
+        list(backend.receive([order], 0.0))
+        assert told.wait(DEADLINE_S)
+    finally:
+        backend.close()
+    assert {*seen} == {(HOST, 7)}
+
+
 def _words(of: Path) -> list[str]:
     try:
         return (of / "cmdline").read_text().split("\0")
