@@ -148,7 +148,7 @@ class Query(Value, frozen=True, gc=False, array_like=True):
 
 
 class Due(Message, frozen=True, gc=False, array_like=True):
-    """The deadline of this name has come. The runtime sends it only while it still applies."""
+    """The deadline, or the moment, of this name has come and still applies."""
 
     name: str
 
@@ -216,6 +216,7 @@ class At(msgspec.Struct, frozen=True, gc=False):
     epoch: int = 0  # of the shard; orders to backends carry it, and older ones are refused
     position: int = 0  # of the frame being made; in a report, a number that only grows
     level: int = 0  # feature level: what all members of the cluster understand
+    wall: float = 0.0  # as `now`, by a clock that people may set: for the moments that they name
 
 
 class Rest(enum.Enum):
@@ -298,11 +299,6 @@ def no_deadline(state: Any) -> tuple[str, float] | None:
     return None
 
 
-def owes_nothing(state: Any) -> tuple[Send, ...]:
-    """For kinds without owed sends."""
-    return ()
-
-
 def never_ends(state: Any, index: Any) -> bool:
     """For kinds whose entities stay in memory for good."""
     return False
@@ -365,8 +361,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     facts: Mapping[int, type]
     answers: Mapping[int, type] = {}
     partition: Callable[[Key], str | int]
-    deadline: Callable[[Any], tuple[str, float] | None] = no_deadline
-    owed: Callable[[Any], tuple[Send, ...]] = owes_nothing
+    deadline: Callable[[Any], tuple[str, float] | None] = no_deadline  # in s from when it was set
+    moment: Callable[[Any], tuple[str, float] | None] = no_deadline  # a deadline by `At.wall`
+    owed: Callable[[Any], tuple[Send, ...]] = lambda state: ()
     ended: Callable[[Any, Any], bool] = never_ends  # of (state, index)
     parent: Callable[[Key, Any], Key | None] = no_parent
     index: Callable[[], Any] | None = None

@@ -28,6 +28,7 @@ from peloton.actors.schedule.messages import (
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate
+from peloton.runtime.core.dues import LOOK_S
 from peloton.runtime.vocabulary import Absent, Key, Refused
 
 NIGHTLY = schedule_key("nightly")
@@ -178,3 +179,58 @@ def test_below_its_level_there_are_no_schedules() -> None:
     spec = ScheduleSpec("* * * * *", "UTC", "/p", job_spec(1))
     answer = cluster.ask(NIGHTLY, CreateSchedule(spec))
     assert isinstance(answer, Refused) and answer.again and answer.code == "OLDER_LEVEL"
+
+
+def set_clocks(cluster: CheckedCluster, by_s: float) -> None:
+    """As an operator, or a time server, sets the clocks of all machines."""
+    for daemon in cluster.world.daemons.values():
+        assert daemon.process is not None
+        daemon.process.clock.set_by_s += by_s
+
+
+def test_moments_follow_a_clock_that_is_set_forward() -> None:
+    """As after a machine was asleep, or began with a wrong time."""
+    cluster = cluster_of()
+    scheduled(cluster, "0 5 * * *")
+    cluster.run_for(1.0)
+    wanted = view(cluster).summary.next_at
+    set_clocks(cluster, wanted - cluster.world.now + 10.0)
+    cluster.run_for(LOOK_S + 1.0)
+    (run,) = view(cluster).runs
+    assert run.moment == wanted
+    assert view(cluster).summary.next_at == wanted + 86_400.0
+
+
+def test_a_clock_that_is_set_back_makes_no_moment_twice() -> None:
+    cluster = cluster_of()
+    scheduled(cluster, overlap=Overlaps.ALLOW)
+    cluster.run_for(200.0)
+    before = view(cluster)
+    assert before.summary.made >= 3
+    set_clocks(cluster, -120.0)
+    for paused in (True, False):  # which looks for the next moment anew
+        cluster.ask(NIGHTLY, PauseSchedule(paused), keyed=False)
+    cluster.run_for(90.0)
+    assert view(cluster).summary.made == before.summary.made, "the clock shows moments that came"
+    cluster.run_for(120.0)
+    moments = [run.moment for run in view(cluster).runs]
+    assert len(moments) > before.summary.made and moments == sorted({*moments})
+
+
+def test_a_pause_does_not_follow_a_clock_that_is_set() -> None:
+    """A job that has to end within a time has that time; one with a date, until that is shown."""
+    cluster = cluster_of(Fate(None))
+    now = cluster.world.now
+    deadlines = Deadline("1h", 3600.0), Deadline("a date", at=now + 7200.0)
+    within, dated = (
+        cluster.create_job(msgspec.structs.replace(job_spec(1), deadline=one), name)
+        for one, name in zip(deadlines, ("within", "dated"), strict=True)
+    )
+    cluster.run_for(5.0)
+    set_clocks(cluster, 7200.0)
+    cluster.run_for(LOOK_S + 30.0)
+    assert cluster.job(dated).summary.state == JobStates.KILLED
+    assert cluster.job(within).summary.state == JobStates.RUNNING
+    set_clocks(cluster, -86_400.0)
+    cluster.run_for(3600.0)
+    assert cluster.job(within).summary.state == JobStates.KILLED

@@ -39,6 +39,7 @@ from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary, texts
+from peloton.actors.job.waiting import dated_deadline_of
 from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_SERVICES
 from peloton.runtime.vocabulary import OWN_STATE, WAITING, Key, Kind
 
@@ -81,6 +82,7 @@ KIND = Kind(
     owed=owed,
     lazy=frozenset((SliceConfirmed,)),  # until then the goal is owed, and answered by the slice
     deadline=deadline,
+    moment=dated_deadline_of,
     ended=_ended,
     keep=FINISHED_JOBS_MAX,
     keep_bytes=FINISHED_JOBS_BYTES_MAX // 8,

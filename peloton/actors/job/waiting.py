@@ -20,7 +20,7 @@ from peloton.actors.job.name.messages import (
     NameRefused,
 )
 from peloton.actors.job.orders import asked_first, evolved_by, goals_of, raise_grants, said_at_end
-from peloton.actors.job.spec import After
+from peloton.actors.job.spec import After, Deadline
 from peloton.actors.job.state import Job
 from peloton.actors.job.throttle import next_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -160,12 +160,25 @@ def deadline_passed(job: Job, at: At) -> Decision:
 
 
 def deadline_of(job: Job) -> tuple[str, float] | None:
-    """The deadline of a job that has not ended, in seconds from when the runtime set it."""
-    if job.spec is None or job.waits.deadline_over or job.state in TERMINAL_JOB_STATES:
+    """The deadline of a job that has not ended, in seconds from when the runtime set it; one that
+    has a date comes by the clock on the wall."""
+    found = _open_deadline(job)
+    if found is None or found.at:
         return None
-    if not job.is_wanted:
+    return _timed(DEADLINE, job, moment=moment_of(found, job.created_at))
+
+
+def dated_deadline_of(job: Job) -> tuple[str, float] | None:
+    """The date by which a job has to have ended, where it has one and has not."""
+    if job.spec is None or job.spec.deadline is None or not job.spec.deadline.at:
         return None
-    return _timed(DEADLINE, job, moment=moment_of(job.spec.deadline, job.created_at))
+    return None if _open_deadline(job) is None else (DEADLINE, job.spec.deadline.at)
+
+
+def _open_deadline(job: Job) -> Deadline | None:
+    if job.spec is None or job.spec.deadline is None or job.waits.deadline_over:
+        return None
+    return job.spec.deadline if job.is_wanted and job.state not in TERMINAL_JOB_STATES else None
 
 
 def throttle_of(job: Job) -> tuple[str, float] | None:

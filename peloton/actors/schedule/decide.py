@@ -39,7 +39,7 @@ def create_first(message: m.CreateSchedule, at: At) -> Decision:
         return Decision(reply=Refused(OLDER_LEVEL, text, again=True), because=text)
     spec = message.spec
     try:
-        next_at = Moments(spec.cron, spec.zone).after(at.now)
+        next_at = Moments(spec.cron, spec.zone).after(at.wall)
     except ValueError as error:  # the owner may have other time zones than who checked it
         return Decision(reply=Refused(INVALID, str(error), "cron"), because=str(error))
     if next_at is None:
@@ -60,7 +60,11 @@ def pause(schedule: Schedule, message: m.PauseSchedule, at: At) -> Decision:
     if schedule.paused == message.paused:
         return Decision(reply=m.ScheduleChanged(), because="it is so already")
     spec = schedule.spec
-    next_at = Moments(spec.cron, spec.zone).after(at.now) or 0.0
+    # A clock that was set back must not bring a moment again that has come.
+    skipped = schedule.skip.moment if schedule.skip is not None else 0.0
+    made = schedule.runs[-1].moment if schedule.runs else 0.0
+    last = max(at.wall, schedule.moment, made, skipped)
+    next_at = Moments(spec.cron, spec.zone).after(last) or 0.0
     return Decision(
         facts=(f.SchedulePaused(message.paused, at.now, next_at),), reply=m.ScheduleChanged()
     )
@@ -74,9 +78,9 @@ def delete(schedule: Schedule, message: m.DeleteSchedule, at: At) -> Decision:
 def due(schedule: Schedule, message: Due, at: At) -> Decision:
     """A moment has come, perhaps long ago: the last one makes a job, if it may."""
     moments = Moments(schedule.spec.cron, schedule.spec.zone)
-    moment = max(moments.last(at.now) or 0.0, schedule.next_at)
-    next_at = moments.after(max(moment, at.now)) or 0.0
-    why = _why_not(schedule, at.now - moment)
+    moment = max(moments.last(at.wall) or 0.0, schedule.next_at)
+    next_at = moments.after(max(moment, at.wall)) or 0.0
+    why = _why_not(schedule, at.wall - moment)
     job = NO_JOB_YET if why else _job_of(schedule, moment)
     return _decided(schedule, (f.MomentCome(moment, job, why, at.now, next_at),), because=why)
 
@@ -150,11 +154,11 @@ def owed(schedule: Schedule) -> tuple[Send, ...]:
     return tuple(sends)
 
 
-def deadline(schedule: Schedule) -> tuple[str, float] | None:
-    """The next moment, in seconds from when it was computed."""
+def next_moment(schedule: Schedule) -> tuple[str, float] | None:
+    """The next moment, by the clock on the wall."""
     if schedule.paused or not schedule.next_at:
         return None
-    return f"moment {schedule.next_at}", max(schedule.next_at - schedule.timed_from, 0.0)
+    return f"moment {schedule.next_at}", schedule.next_at
 
 
 def schedule_line(name: Key, schedule: Schedule) -> m.ScheduleSummary:

@@ -6,8 +6,8 @@ from peloton.actors.schedule import messages as m
 from peloton.actors.schedule.decide import (
     ABSENT,
     DECIDE,
-    deadline,
     get_schedule,
+    next_moment,
     owed,
     schedule_line,
 )
@@ -30,7 +30,7 @@ KIND = Kind(
     queries=m.QUERIES,
     partition=lambda key: key,
     owed=owed,
-    deadline=deadline,
+    moment=next_moment,
     inspect={m.GetSchedule: get_schedule},
     depends=lambda query: OWN_STATE,
     view=schedule_line,

@@ -26,7 +26,8 @@ NO_JOB_YET = Key("")
 
 
 class Schedule(Value, frozen=True, gc=False, array_like=True):
-    """One schedule. `timed_from` is the time from which the runtime counts to `next_at`.
+    """One schedule. `next_at` is by the clock on the wall; `timed_from`, by that of the runtime, is
+    when it was computed.
 
     `making` is the job of the moment `moment`, until it is there. `active` is the last job that was
     made, until it has ended; `awaited`: it will tell that. Where jobs may overlap it stays empty.

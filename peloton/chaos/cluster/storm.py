@@ -110,7 +110,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(stateful.WORK, stateful.LEVEL),
 }
 """At an older level they would all be refused, which other commands show often enough."""
-CLOCK_FAULTS = ("clock set", "clocks differ", "clocks drift")
+CLOCK_FAULTS = ("clocks differ", "clocks drift")
 
 
 class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,20 +1,27 @@
-"""The clock of the machine: wall time that never falls.
+"""The clock of the machine: a time that never falls, and the one that people set.
 
-Turns the wall time read once, plus the monotonic time since, into seconds since the epoch. It must
-not follow the wall clock later: if an operator sets it back, deadlines must not start over.
+Turns the wall time read once, plus what has passed since, into seconds since the epoch: pauses and
+deadlines are counted in it. It must not follow the wall clock later: if an operator sets it back,
+deadlines must not start over. What has passed includes the time for which the machine slept.
 """
 
 from __future__ import annotations
 
 import time
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class SystemClock:
-    """Wall time as of its construction, plus the monotonic time since."""
+    """Wall time as of its construction, plus what has passed since; and wall time read anew."""
 
     def __init__(self) -> None:
-        self._offset_s = time.time() - time.monotonic()
+        self._offset_s = time.time() - time.clock_gettime(_CLOCK)
 
     def now(self) -> float:
         """Seconds since the epoch; never less than before."""
-        return self._offset_s + time.monotonic()
+        return self._offset_s + time.clock_gettime(_CLOCK)
+
+    def wall(self) -> float:
+        """Seconds since the epoch by the clock that people set, which may jump both ways."""
+        return time.time()

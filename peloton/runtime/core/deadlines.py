@@ -31,19 +31,20 @@ def tick_at(now_s: float) -> int:
 class Wheel:
     """The next tick of each key that has one."""
 
-    __slots__ = ("_heap", "_keys", "_ticks")
+    __slots__ = ("_heap", "_keys", "ticks")
 
     def __init__(self) -> None:
-        self._ticks: dict[Key, int] = {}
+        self.ticks: dict[Key, int] = {}
+        """By key; changed by the methods alone."""
         self._keys: dict[int, dict[Key, None]] = {}
         self._heap: list[int] = []
 
     def set(self, key: Key, tick: int) -> None:
         """Set the key's next deadline to `tick`, replacing an earlier one."""
-        if self._ticks.get(key) == tick:
+        if self.ticks.get(key) == tick:
             return
         self.drop(key)
-        self._ticks[key] = tick
+        self.ticks[key] = tick
         slot = self._keys.get(tick)
         if slot is None:
             slot = self._keys[tick] = {}
@@ -52,7 +53,7 @@ class Wheel:
 
     def drop(self, key: Key) -> None:
         """Remove the key's deadline."""
-        tick = self._ticks.pop(key, None)
+        tick = self.ticks.pop(key, None)
         if tick is not None:
             # An empty slot stays until its tick has come: if it were dropped, the same tick could
             # be pushed onto the heap again and again.
@@ -64,7 +65,7 @@ class Wheel:
         last = tick_at(now_s)
         while self._heap and self._heap[0] <= last:
             for key in self._keys.pop(heapq.heappop(self._heap)):
-                del self._ticks[key]
+                del self.ticks[key]
                 found.append(key)
         return found
 

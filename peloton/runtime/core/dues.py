@@ -1,6 +1,6 @@
 """What time brings to the entities of a shard: alarms of their notes, and their deadlines.
 
-Turns moments that have come into mail. No deadline comes to those whose goals rest: they get theirs
+Turns times that have come into mail. No deadline comes to those whose goals rest: they get theirs
 when goals are pursued again, with the turns that were left out.
 """
 
@@ -13,6 +13,9 @@ from peloton.runtime.core.pursuits import PURSUE
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Due, Key
 
+LOOK_S = 15.0
+"""So late, at most, a moment comes after the clock on the wall was set forward past it."""
+
 
 def due_mail(turns: Turns) -> Iterator[Envelope]:
     """The mail that is due now; each moment brings it once."""
@@ -24,6 +27,18 @@ def due_mail(turns: Turns) -> Iterator[Envelope]:
     for key in turns.wheel.due(turns.now):
         if not turns.pursuits.leaves_out(key):
             yield from _deadlines(turns, key)
+    for key in turns.calendar.due(turns.wall):
+        state = turns.population.cells.get(key)
+        moment = turns.population.kind(key).moment(state) if state is not None else None
+        if moment is not None and not turns.pursuits.leaves_out(key):
+            yield Envelope(key, Due(moment[0]))
+
+
+def next_look_s(turns: Turns) -> float | None:
+    """When to look at the next moment, in the time of the shard: before it comes as well, because
+    the clock on the wall may be set meanwhile."""
+    moment_s = turns.calendar.next_s()
+    return None if moment_s is None else turns.now + min(moment_s - turns.wall, LOOK_S)
 
 
 def left_out_mail(turns: Turns, *, everybody: bool) -> Iterator[Envelope]:

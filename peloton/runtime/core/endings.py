@@ -156,6 +156,7 @@ class Endings:
         for name in (key, *((kind.follows(key),) if kind.follows is not None else ())):
             self._turns.wheel.drop(name)
             self._turns.alarms.drop(name)
+            self._turns.calendar.drop(name)
             self._turns.resolver.owed_sends.forget(name)
         if key in population.cells:
             population.drop(key)

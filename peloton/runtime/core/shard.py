@@ -43,7 +43,7 @@ from peloton.runtime.core.changes import Changes
 from peloton.runtime.core.codec import Codec, Entry
 from peloton.runtime.core.dead_letters import Location, Redrives
 from peloton.runtime.core.deferred import DeferredMail
-from peloton.runtime.core.dues import due_mail, left_out_mail
+from peloton.runtime.core.dues import due_mail, left_out_mail, next_look_s
 from peloton.runtime.core.durable_reads import DurableReads, Undurable
 from peloton.runtime.core.endings import Endings
 from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
@@ -224,14 +224,15 @@ class Shard:
             self._replies.reply(envelope, unreadable)
         self.reply_to(self.redrives.unreadable(key), unreadable)
 
-    def run(self, now: float) -> Turned:
+    def run(self, now: float, wall: float | None = None) -> Turned:
         """Run turns on all mail; the frame stays open for more.
 
-        `now` is in seconds since the epoch, and counts at the first call for a frame.
+        `now` and `wall` (else the same) are in seconds since the epoch, by the clocks of those
+        names, and count at the first call for a frame.
         """
         if not self.is_open:
             self.is_open = True
-            self._begin_frame(now)
+            self._begin_frame(now, now if wall is None else wall)
         else:
             self.redrives.run(self)  # what they wait for may have been loaded
         if (epochs := self.epoch_filter.raised()) is not None:
@@ -338,7 +339,7 @@ class Shard:
         """Whether `run` would find something to do at once."""
         return bool(self._inbox or self._local or self.population.dirty)
 
-    def _begin_frame(self, now: float) -> None:
+    def _begin_frame(self, now: float, wall: float) -> None:
         """Queue what is due now: retries, deadlines, resends."""
         turns = self.turns
         if self._clock_lag_s is None:
@@ -347,7 +348,7 @@ class Shard:
             # before our clock has caught up.
             self._clock_lag_s = max(0.0, turns.now - now)
         now = max(now + self._clock_lag_s, turns.now)
-        turns.begin(now, self.position + 1, held=bool(self.holding))
+        turns.begin(now, wall, position=self.position + 1, held=bool(self.holding))
         self.redrives.begin_frame()
         self.redrives.run(self)
         # In front of the inbox: these were sent before all that has arrived since.
@@ -592,6 +593,7 @@ class Shard:
         tick = self._tick_due if self.turns.resolver.owed_sends or self.reports.pending else None
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
         waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
-        others = self.reports.next_s, self.endings.next_s, self.holding.next_s
+        look = next_look_s(self.turns) if self.turns.calendar.ticks else None
+        others = self.reports.next_s, self.endings.next_s, self.holding.next_s, look
         times = [at for at in (tick, *wheels, *waits, *others) if at is not None]
         return min(times) - (self._clock_lag_s or 0.0) if times else None

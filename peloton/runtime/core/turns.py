@@ -64,11 +64,12 @@ class Turns:
         self.request_log = request_log
         self.wheel = Wheel()
         self.alarms = Wheel()  # of notes, which are lost on restart; `wheel` is of states
+        self.calendar = Wheel()  # of moments, in ticks of `wall`
         self.story = story
         self.resolver = SendResolver(population, outbox, on_failure=self.record_failure)
         self.revived: dict[Key, bytes] = {}  # `ended` rows whose `Revived` fact is not written yet
         self.touched: dict[Key, None] = {}  # cells with new states, for views and endings
-        self.now = 0.0
+        self.now = self.wall = 0.0
         self.position = 0
         self.epoch = 0
         self.rows: list[bytes] = []
@@ -79,9 +80,9 @@ class Turns:
         self.codec = codec
         self.level = codec.level
 
-    def begin(self, now: float, position: int, *, held: bool = False) -> None:
-        """A new frame: turns see this time and position. `held`: with the entries held so far."""
-        self.now, self.position = now, position
+    def begin(self, now: float, wall: float, *, position: int, held: bool = False) -> None:
+        """A new frame: turns see these times and position. `held`: with the entries held so far."""
+        self.now, self.wall, self.position = now, wall, position
         self.level = self.codec.level
         if held:
             return
@@ -108,6 +109,7 @@ class Turns:
             self.epoch,
             self.position,
             self.level,
+            self.wall,
         )
 
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
@@ -141,7 +143,13 @@ class Turns:
         self.must_write = True
 
     def time_cell(self, key: Key, kind: Kind, *, old: Any, new: Any) -> None:
-        """Set or drop the deadline of a cell after its state changed."""
+        """Set or drop the deadline and the moment of a cell after its state changed."""
+        if kind.moment is not no_deadline:
+            moment = kind.moment(new) if new is not None else None
+            if moment is None:
+                self.calendar.drop(key)
+            else:
+                self.calendar.set(key, tick_of(moment[1]))
         if kind.deadline is no_deadline:
             return
         after = kind.deadline(new) if new is not None else None
@@ -193,7 +201,7 @@ class Turns:
                 self._add_revived(key, revived)
             size = len(row)
             self.touched[key] = None
-            if kind.deadline is not no_deadline:
+            if kind.deadline is not no_deadline or kind.moment is not no_deadline:
                 self.time_cell(key, kind, old=state, new=outcome.state)
         if facts or answered:
             self._add(row)
@@ -328,10 +336,13 @@ class Turns:
             self.must_write = not kind.lazy.issuperset(map(type, facts))
 
     def _cell_is_due(self, kind: Kind, state: Any, *, envelope: Envelope) -> bool:
-        deadline = kind.deadline(state) if state is not None else None
-        since = self.population.since.get(envelope.to)
         due = envelope.message
         assert isinstance(due, Due)
+        moment = kind.moment(state) if state is not None else None
+        if moment is not None and moment[0] == due.name:
+            return tick_of(moment[1]) <= tick_at(self.wall)
+        deadline = kind.deadline(state) if state is not None else None
+        since = self.population.since.get(envelope.to)
         if deadline is None or since is None or deadline[0] != due.name:
             return False
         return tick_of(since + deadline[1]) <= tick_at(self.now)

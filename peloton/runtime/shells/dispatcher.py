@@ -28,7 +28,8 @@ from peloton.runtime.shells.shell_messages import WAKE, send
 MESSAGES_PER_GRANT_MAX = 256
 THREAD_NAME_MAX = 15
 """Characters of a thread's name that the kernel keeps."""
-SLEEP_S_MAX = 60.0
+SLEEP_S_MAX = 15.0
+"""The kernel does not count the time for which the machine slept: so late, at most, is a wake."""
 DISPATCHER_STOP_S_MAX = 5.0
 PASS_S_MAX = 0.02
 """A pass that lasts longer wakes others after each message: there is work enough to share, or it

@@ -308,7 +308,7 @@ class ShardShell(Shell):
         if not context.round.takes_turns(self, begins=not core.is_open):
             return
         self._wake_core_s = None
-        turned = core.run(self.now)
+        turned = core.run(self.now, self.driver.clock.wall())
         context.round.join(self, is_full=core.has_mail)  # what is left is more than a frame takes
         if turned.load:
             send(context.reader_of(self.shard), Load(self.shard, turned.load, self.ref))

@@ -24,6 +24,9 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since the epoch; never less than before."""
 
+    def wall(self) -> float:
+        """Seconds since the epoch by the clock that people set, which may jump both ways."""
+
 
 class Driver(Protocol):
     """What runs shells: a dispatcher with a thread, or a stepper of a simulation."""

@@ -196,9 +196,7 @@ class Status:
             if shard is None:
                 yield NotReadyReason(name, text)
             elif name.endswith(ROWS):
-                yield NotReadyReason(
-                    str(shard), f"unreadable row: {text}", (shard,), damaged=True
-                )
+                yield NotReadyReason(str(shard), f"unreadable row: {text}", (shard,), damaged=True)
             elif shard not in self.damaged:
                 yield NotReadyReason(str(shard), text, (shard,))
         if not self._routes.current and ZOOKEEPER not in outages and ZOOKEEPER not in troubles:
@@ -229,9 +227,7 @@ class Status:
             why = self.unowned(shard)
             if why.damaged or shard in self.damaged:
                 text = why.text if why.damaged else f"{self.damaged[shard]}; {why.text}"
-                yield NotReadyReason(
-                    str(shard), f"damaged: {text}", (shard,), damaged=why.damaged
-                )
+                yield NotReadyReason(str(shard), f"damaged: {text}", (shard,), damaged=why.damaged)
             elif name not in troubles:
                 by_text.setdefault(why.text, []).append(shard)
         for text, shards in by_text.items():

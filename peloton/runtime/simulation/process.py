@@ -20,6 +20,8 @@ class SkewedClock:
 
     def __init__(self, stepper: Stepper, skew_s: float) -> None:
         self.skew_s = skew_s
+        self.set_by_s = 0.0
+        """How far somebody has set the wall clock since the process began."""
         self._stepper = stepper
         self._rate = 0.0
         self._since_s = 0.0
@@ -30,6 +32,10 @@ class SkewedClock:
         if self._rate:
             now_s += self._rate * (now_s - self._since_s)
         return now_s + self.skew_s
+
+    def wall(self) -> float:
+        """Seconds since the epoch by the clock that people set."""
+        return self.now() + self.set_by_s
 
     def drift(self, rate: float) -> None:
         """From now on it gains so many seconds a second; what it has gained stays."""

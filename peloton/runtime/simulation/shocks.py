@@ -259,7 +259,7 @@ def step_clock(storm: Storm, action: StormAction) -> None:
     if daemon is not None and daemon.process is not None:
         by_s = min(action.for_s, CLOCK_S_MAX) * (1 if action.other % 2 else -1)
         storm.strike(action.name, f"{daemon.name} by {by_s:.1f} s")
-        daemon.process.clock.skew_s += by_s
+        daemon.process.clock.set_by_s += by_s
 
 
 # ---- lasting faults of the store, the network and the membership ----

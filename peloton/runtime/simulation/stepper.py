@@ -36,6 +36,10 @@ class VirtualClock:
         """Seconds since the epoch."""
         return self.now_s
 
+    def wall(self) -> float:
+        """The same: nobody sets it."""
+        return self.now_s
+
 
 class Stepper:
     """Driver of all shells of a simulation, and the factory of drivers for `assemble`."""
