@@ -19,8 +19,8 @@ import pytest
 
 from peloton.backends.keeper import kinds
 from peloton.backends.keeper_messages import (
-    HelloAnswered,
     EARLIER_IMAGES,
+    HelloAnswered,
     RunContainer,
     RunLimits,
     RunRequest,
