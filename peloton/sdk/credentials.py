@@ -118,6 +118,8 @@ class Routes:
     def is_changed(self, address: str) -> bool:
         """Look for another route to an address that refused us; whether there is one."""
         old = self._routes.pop(address, None)
+        if self._credentials.token_file:
+            self._token = _token_in(self._credentials.token_file)  # it may have been replaced
         try:
             new = self._routes[address] = self._found(address)
         except errors.ServiceUnavailable:

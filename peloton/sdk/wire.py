@@ -1,9 +1,10 @@
 """Sends calls to the cluster: channels, deadlines, metadata, and retries where they are safe.
 
-A cluster may have several addresses: if one does not answer, a call goes to the next, which is then
-tried first. Must not know any call by name, and never repeats one that may have changed something
-unnoticed: a change is repeated only under a request key, by which the server recognizes it, or if
-the first copy was never sent because there was no connection.
+A cluster may have several addresses: if one does not answer, or refuses the caller, a call goes to
+the next, which is then tried first. Must not know any call by name, and never repeats one that may
+have changed something unnoticed: a change is repeated only under a request key, by which the server
+recognizes it, or if the first copy was never sent because there was no connection, or was refused
+before it was looked at.
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ class Wire:
                 if self._closed:  # whoever reads on must not open another channel
                     raise errors.PelotonError("the client is closed", kind="CLOSED") from None
                 trouble = translate.status(error, address)
-                if begun or not isinstance(trouble, errors.ServiceUnavailable):
+                if begun or not isinstance(trouble, errors.ServiceUnavailable | errors.Denied):
                     raise trouble from None
                 raise _NotBegun(trouble) from None
             finally:
@@ -236,9 +237,14 @@ class Wire:
                 if not call.how.repeat or self._closed or isinstance(error, errors.TimedOut):
                     raise
                 troubles.append(error)
+            except errors.Denied as error:
+                # Nothing was done. This daemon may know users, tokens or rules of an earlier time.
+                troubles.append(error)
             else:
                 self._addresses.answered(call.method.role, address)
                 return answer
+        if all(isinstance(trouble, errors.Denied) for trouble in troubles):
+            raise troubles[0]  # nobody else can be asked
         raise _Over(_together(troubles))
 
     def _send(self, call: RpcCall, address: str, *, wait_s: float) -> Any:
@@ -351,9 +357,13 @@ def _retry_s(trouble: errors.PelotonError) -> float:
 
 
 def _together(troubles: list[errors.PelotonError]) -> errors.PelotonError:
-    """One error with the texts of all addresses that did not answer."""
+    """One error with the texts of all addresses that did not answer; one that refused us by
+    itself does not answer better later."""
     if len(troubles) > 1:
         text = "; ".join(str(one) for one in troubles)
+        for one in troubles:
+            if isinstance(one, errors.Denied):
+                return errors.Denied(text, kind=one.kind)
         kinds = {one.kind for one in troubles}
         kind = kinds.pop() if len(kinds) == 1 else "UNAVAILABLE"
         return errors.ServiceUnavailable(text, kind=kind, retry_s=max(map(_retry_s, troubles)))
