@@ -25,7 +25,8 @@ ENDED, STOPPED, GONE = "ended", "stopped", "gone"
 NO_IMAGE, NO_CREATE, NOT_STARTED, NO_ENGINE = "image", "create", "start", "engine"
 """How it ended: with a status, stopped before, removed by others; without its image, not made, not
 started, or by an engine that does not answer."""
-TAKEN = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
+# The last two mean nothing here, and must not end it: what it watches would be nobody's.
+TAKEN = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP)
 _TERM, _KILL = 1, 2
 _SIGNALS = {_TERM: "TERM", _KILL: "KILL"}
 _OVER = ("exited", "dead", "stopped")

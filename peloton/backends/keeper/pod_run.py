@@ -23,7 +23,8 @@ from importlib import import_module
 from typing import Any
 
 DESCRIPTION_FD = 4
-TAKEN = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
+# The last two mean nothing here, and must not end it: what it watches would be nobody's.
+TAKEN = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP)
 LOOK_S = 5.0
 """Between two looks at children where no signal comes: it heals what nobody expects."""
 _TERM, _KILL = 1, 2

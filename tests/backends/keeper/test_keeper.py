@@ -312,6 +312,17 @@ def test_a_second_keeper_is_refused(daemon, folder, procs):
     assert procs.keeper_pid(folder) == pid and procs.alive(pid)
 
 
+def test_signals_of_a_terminal_do_not_end_it(daemon, folder, procs):
+    daemon.launch("r-0-1", "sleep 1000")
+    daemon.log.next_report(RunStarted, run_id="r-0-1")
+    keeper = procs.keeper_pid(folder)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        os.kill(keeper, number)
+    daemon.launch("r-0-2", "true")
+    assert daemon.end("r-0-2").outcome == "SUCCEEDED"
+    assert procs.keeper_pid(folder) == keeper
+
+
 def test_it_leaves_when_idle_and_comes_back_with_its_memory(daemon_of, folder, procs):
     first = daemon_of(idle_s=0.2)
     first.launch("r-0-1", "exit 5")

@@ -316,6 +316,17 @@ def test_a_watcher_that_does_not_obey_is_killed_with_all_it_watches(
     procs.until(lambda: not procs.marked(folder), "all it started to be gone")
 
 
+def test_a_watcher_does_not_end_by_the_signals_of_a_terminal(daemon: Any, procs: Any) -> None:
+    launch(daemon, PodPart("web", "touch $PELOTON_CONTAINER_NAME.up; sleep 1000 & wait $!; exit 7"))
+    procs.until(up(daemon, "web"), "it to run")
+    pid = daemon.log.next_report(RunStarted, run_id="r-0-1").pid
+    for number in (signal.SIGHUP, signal.SIGINT):
+        os.kill(pid, number)
+    daemon.runs.kill("host-1", "r-0-1", grace_s=600.0)
+    assert daemon.end("r-0-1").outcome == "KILLED", "it was there to tell it to its container"
+    assert statuses(daemon.end("r-0-1"))["web"] == -signal.SIGTERM
+
+
 def test_a_watcher_that_is_killed_leaves_nothing(daemon_of: Any, folder: Path, procs: Any) -> None:
     daemon = daemon_of(round_s=1000.0)  # which would find what is left
     launch(daemon, init("first", "true"), PodPart("web", STUBBORN))

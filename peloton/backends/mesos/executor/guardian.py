@@ -25,6 +25,9 @@ def guard(work: Callable[[int], None], *, clear: Callable[[], None]) -> NoReturn
     """Run `work` in a child, and end as it does. It gets a descriptor, to read from, that comes to
     its end with this process. `clear` removes what a child has left that was killed."""
     processes.become_subreaper()
+    # Not SIG_IGN, which tasks would inherit. The executor has handlers of its own later.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
