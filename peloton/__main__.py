@@ -7,6 +7,7 @@ Imports neither before it knows which.
 from __future__ import annotations
 
 import io
+import signal
 import sys
 
 from peloton.cli.lazy import LazyCommand
@@ -48,7 +49,15 @@ PROCESSES = {
 }
 
 
+LONG_LIVED = ("daemon", "minicluster")
+
+
 def main() -> None:
+    # To be told to reload must not end what is just starting, and reads its files anyway. An end
+    # of the terminal that is to be ignored (`nohup`) stays so.
+    stays = sys.argv[1:2] and sys.argv[1] in LONG_LIVED
+    if stays and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, lambda *_: None)
     # Characters that the terminal's encoding does not have are escaped, as on stderr.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

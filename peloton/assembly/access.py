@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from peloton.failures import CannotStart
-from peloton.gateway.authentication import Authentication, ListenerTls
+from peloton.gateway.authentication import Authentication
 from peloton.gateway.basic_users import BadUsers, BasicUsers, parse_users
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.http import HttpAccess
 from peloton.runtime.adapters.claimed_folder import SOCKET, TOKEN
+from peloton.runtime.adapters.grpc_certificates import ListenerPems
 from peloton.runtime.adapters.private_folder import user_name
 from peloton.runtime.core.condition import NotReadyReason
 from peloton.settings import access_files
@@ -64,6 +65,12 @@ class ClientAccess:
         self.files = HttpAccess(links, self.authentication.knows)
         """Who gets files over HTTP."""
 
+    def take(self, fresh: ClientAccess) -> None:
+        """From now on callers prove who they are as that of the same settings has it, which has
+        read the files anew."""
+        self.authentication.replace(fresh.authentication)
+        self._default_runs_all, self.notes = fresh._default_runs_all, fresh.notes
+
     @property
     def open_to(self) -> str:
         """Who may call everything without proving anything; empty where nobody may."""
@@ -94,10 +101,11 @@ class ClientAccess:
         if self._token_file is None:
             return Authentication.open(tls=tls)
         try:
-            token = access_files.made_token(self._token_file)
+            access_files.made_token(self._token_file)
+            tokens = access_files.read_tokens(self._token_file)
         except BadSecretFile as error:
             raise CannotStart(f"auth.token_file: {error}") from error
-        return Authentication.by_token(token, owner=_owner(), open_=setting.is_open, tls=tls)
+        return Authentication.by_token(*tokens, owner=_owner(), open_=setting.is_open, tls=tls)
 
     @property
     def socket(self) -> Path | None:
@@ -214,11 +222,11 @@ def _checked(file: Path) -> BasicUsers:
         raise CannotStart("\n".join(f"auth.file: {file}: {text}" for text in error.texts)) from None
 
 
-def _read_tls(files: ClientTls) -> ListenerTls:
+def _read_tls(files: ClientTls) -> ListenerPems:
     """The files, which gRPC would take without a word if they do not fit. Raises CannotStart."""
     ca = files.client_ca
     try:
-        read = ListenerTls(
+        read = ListenerPems(
             files.certificate.read_bytes(),
             files.key.read_bytes(),
             ca.read_bytes() if ca is not None else None,

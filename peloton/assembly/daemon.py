@@ -17,6 +17,7 @@ from typing import NamedTuple
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.assembly.backends import Backends
 from peloton.assembly.default_pool import DefaultPool
+from peloton.assembly.exchange import open_exchange
 from peloton.assembly.first_messages import FirstMessages, apart, configured
 from peloton.assembly.folders import (
     adopt_copy,
@@ -34,6 +35,7 @@ from peloton.assembly.make_backend import make_backends
 from peloton.assembly.notifier import furnish_notifier
 from peloton.assembly.placer_service import placer_service
 from peloton.assembly.process_log import log_line
+from peloton.assembly.reloading import Reloading
 from peloton.assembly.secret_sweep import begin_sweep
 from peloton.assembly.secrets import keys_of, open_vault
 from peloton.assembly.servers import open_cassandra, open_zookeeper
@@ -43,7 +45,7 @@ from peloton.assembly.task_limits import check_task_limits
 from peloton.backends.process import ProcessBackend
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.runtime.adapters.data_folder import DataFolder
-from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
+from peloton.runtime.adapters.grpc_exchange import GrpcExchange
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.condition import CASSANDRA, DISK
@@ -101,6 +103,7 @@ class Daemon:
         """Done with the reason when ZooKeeper belongs to another cluster."""
         self._journal_text = "journal"
         self._listeners = ClientListeners(self._settings, options, report=log_line)
+        self._reloading = Reloading(settings, self._listeners, report=log_line)
         try:
             self._start(failed)
             if options.all_or_nothing:
@@ -150,6 +153,10 @@ class Daemon:
         open_to = self._listeners.access.open_to
         anybody = f"({open_to}) " if open_to else ""
         return f"ready: grpc {anybody}{self.grpc}"
+
+    def reload(self, read: Callable[[], DaemonSettings]) -> None:
+        """Read anew what can be read while it runs; `read` gives the settings as they are now."""
+        self._reloading.reload(read)
 
     def health(self) -> tuple[bool, list[str]]:
         """Whether all is well, and if not, why."""
@@ -265,14 +272,7 @@ class Daemon:
         return membership
 
     def _open_exchange(self) -> GrpcExchange:
-        files = self._settings.tls
-        tls = None
-        if files is not None:
-            tls = Tls(files.ca, files.certificate, files.key, files.server_name)
-        try:
-            exchange = GrpcExchange(self._settings.listen.exchange, tls=tls)
-        except CannotListen as error:
-            raise CannotStart(f"listen.exchange: {error}") from error
+        exchange = self._reloading.exchange = open_exchange(self._settings)
         self._undo.append(exchange.stop)
         return exchange
 
@@ -380,6 +380,7 @@ class Daemon:
     def _listen(self) -> None:
         self._undo.append(self._listeners.close)
         self.http = self._listeners.listen_http(self._region)
+        self._reloading.token_made()
         if "api" in self._settings.roles:
             self.grpc = self._listeners.listen_grpc(
                 self._region, http=self.http, broken=self._root.give_up

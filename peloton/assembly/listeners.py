@@ -70,6 +70,8 @@ class ClientListeners:
         """Secrets of jobs, if there can be any; set before anything listens."""
         self.backend_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
         """The troubles of a backend outside; set before anything listens."""
+        self.reload_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
+        """Why what is in the files is not in force."""
         self.record: ClusterRecord | None = None
         """Which cluster this is; set before anything listens."""
         self._access: ClientAccess | None = None
@@ -216,7 +218,7 @@ class ClientListeners:
         """What health says besides, and what is no reason against being ready."""
         audit = self._audit.notes() if self._audit is not None else ()
         others = (*self._permissions.notes(), *self._kills.notes(), *lock_notes(self.locks.now))
-        outside = (*self.backend_notes(), *DEAD_THREADS.notes())
+        outside = (*self.backend_notes(), *self.reload_notes(), *DEAD_THREADS.notes())
         return (*self.access.notes, *self._tasks, *others, *audit, *outside)
 
 

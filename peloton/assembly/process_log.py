@@ -13,6 +13,7 @@ import contextlib
 import io
 import os
 import select
+import stat
 import sys
 import threading
 from collections import deque
@@ -28,6 +29,7 @@ WAIT_S_MAX = 0.2
 """How long a writer waits for its line, so that lines are written in order with those on stdout."""
 LEAVE_S_MAX = 1.0
 TEXT_LENGTH_MAX = 16 * 1024
+STDOUT = 1
 
 
 @contextlib.contextmanager
@@ -75,6 +77,7 @@ class StderrWriter(io.TextIOBase):
         self._stuck = False
         self._thread: threading.Thread | None = None
         self.dropped = 0  # lines that are not reported yet
+        self._path, self._others = _named(stream)
 
     def write(self, text: str) -> int:
         """Write a line, or drop it if too many wait; a text without an end waits for the rest."""
@@ -92,6 +95,23 @@ class StderrWriter(io.TextIOBase):
         if end and not self._stuck:
             self._stuck = not self.drain(WAIT_S_MAX)
         return len(text)
+
+    def reopen(self) -> None:
+        """Open the file anew that stderr was at the start, which may have been moved since. What
+        is no file, or had no name, stays as it is. Raises OSError; then all of it does."""
+        if self._stream is None or not self._path:
+            return
+        ours = self._stream.fileno()
+        mode, existed = stat.S_IMODE(os.fstat(ours).st_mode), os.path.exists(self._path)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, mode)
+        try:
+            if not existed:
+                os.fchmod(descriptor, mode)
+            for each in (ours, *self._others):  # in one step: no line is lost between two files
+                os.dup2(descriptor, each)
+        finally:
+            os.close(descriptor)
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until all is written, for so long at most; whether it is."""
@@ -160,6 +180,21 @@ class StderrWriter(io.TextIOBase):
         except (OSError, ValueError):  # ValueError: the stream was closed by this process
             return False
         return True
+
+
+def _named(stream: TextIO | None) -> tuple[str, tuple[int, ...]]:
+    """The path of the file that a stream writes to, and other descriptors of output that do; empty
+    where it is none, or has no name any more."""
+    try:
+        descriptor = stream.fileno() if stream is not None else -1
+        ours = os.fstat(descriptor)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if not stat.S_ISREG(ours.st_mode) or not os.path.samestat(ours, os.stat(path)):
+            return "", ()
+        also = descriptor != STDOUT and os.path.samestat(ours, os.fstat(STDOUT))
+        return path, (STDOUT,) if also else ()
+    except (OSError, ValueError):  # a stream in memory, or one that is closed
+        return "", ()
 
 
 def _as_text(*processed: Any) -> str:

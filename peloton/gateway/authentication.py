@@ -18,15 +18,16 @@ is a call like others.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import grpc
 
 from peloton.gateway.basic_users import BasicUsers, service_and_method
 from peloton.gateway.guard import CallCode, CallEnded
 from peloton.gateway.principals import CALLER, CALLER_LENGTH_MAX, claimed, host_of
+from peloton.runtime.adapters.grpc_certificates import ListenerPems, port_credentials
 from peloton.runtime.core.principal import BASIC, NONE, SOCKET, TLS, TOKEN, Principal
 
 AUTHORIZATION, USERNAME, PASSWORD = "authorization", "username", "password"
@@ -54,26 +55,6 @@ Metadata: TypeAlias = Mapping[str, Any]
 Names: TypeAlias = Iterable[bytes] | None
 
 
-class ListenerTls(NamedTuple):
-    """In PEM: what the listener shows, and the authority of its clients' certificates, if any."""
-
-    certificate: bytes
-    key: bytes
-    client_ca: bytes | None = None
-
-    def __repr__(self) -> str:
-        return f"ListenerTls(client_ca={'None' if self.client_ca is None else '...'})"
-
-    @property
-    def credentials(self) -> grpc.ServerCredentials:
-        """For gRPC."""
-        return grpc.ssl_server_credentials(
-            [(self.key, self.certificate)],
-            root_certificates=self.client_ca,
-            require_client_auth=self.client_ca is not None,
-        )
-
-
 class _Way(Protocol):
     """How callers prove who they are."""
 
@@ -89,44 +70,62 @@ class Authentication:
         way: _Way,
         *,
         open_: bool = False,
-        token: str = "",
-        tls: ListenerTls | None = None,
+        tokens: Sequence[bytes] = (),
+        tls: ListenerPems | None = None,
     ) -> None:
         self._way = way
         self.is_open = open_
         """Whether callers need not prove who they are."""
-        self.tls = tls
-        self._token = token.encode()
+        self._tls = tls
+        self._tokens = tokens
+
+    def replace(self, other: Authentication) -> None:
+        """From the next call and the next connection on, as the other one has it: with other users,
+        tokens and certificates, but in the same way. Calls under way go on."""
+        self._way, self._tokens, self._tls = other._way, other._tokens, other._tls
+
+    def port_credentials(self) -> grpc.ServerCredentials | None:
+        """For one port; None: without TLS."""
+        return port_credentials(self._pems) if self._tls is not None else None
+
+    def _pems(self) -> ListenerPems:
+        assert self._tls is not None, "the way never changes"
+        return self._tls
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a caller may have shown a certificate."""
+        return self._tls is not None
 
     @classmethod
-    def open(cls, *, tls: ListenerTls | None = None) -> Authentication:
+    def open(cls, *, tls: ListenerPems | None = None) -> Authentication:
         """Everybody may call, under any name."""
         return cls(_unproven, open_=True, tls=tls)
 
     @classmethod
     def by_token(
-        cls, token: str, *, owner: str, open_: bool = False, tls: ListenerTls | None = None
+        cls, *tokens: str, owner: str, open_: bool = False, tls: ListenerPems | None = None
     ) -> Authentication:
-        """Callers at the Unix socket and those with the token act for `owner`.
+        """Callers at the Unix socket and those with one of the tokens act for `owner`.
 
         `open_`: others may call as well, under any name.
         """
-        known = token.encode()
+        known = [token.encode() for token in tokens]
 
         def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
             if peer.startswith(UNIX):
                 return _principal(owner, SOCKET, peer=peer, caller=metadata.get(CALLER, ""))
             given = _bearer(metadata.get(AUTHORIZATION, ""))
-            if given and hmac.compare_digest(given, known):
+            if _is_one_of(given, known):
                 return _principal(owner, TOKEN, peer=peer, caller=metadata.get(CALLER, ""))
             if open_:
                 return claimed(metadata, _host(peer))
             _refuse(CallCode.UNAUTHENTICATED, WRONG_TOKEN if given else NO_TOKEN)
 
-        return cls(way, open_=open_, token=token, tls=tls)
+        return cls(way, open_=open_, tokens=known, tls=tls)
 
     @classmethod
-    def by_password(cls, users: BasicUsers, *, tls: ListenerTls | None = None) -> Authentication:
+    def by_password(cls, users: BasicUsers, *, tls: ListenerPems | None = None) -> Authentication:
         """Callers are users of a file, and may call what their roles accept."""
         kept = lru_cache(maxsize=PATHS_KEPT_MAX)(users.permits)
 
@@ -146,7 +145,7 @@ class Authentication:
         return cls(way, tls=tls)
 
     @classmethod
-    def by_certificate(cls, tls: ListenerTls) -> Authentication:
+    def by_certificate(cls, tls: ListenerPems) -> Authentication:
         """Callers have a certificate, which gRPC has checked before a call begins."""
 
         def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
@@ -171,9 +170,8 @@ class Authentication:
         return self._way(path, metadata, peer=peer, identities=identities)
 
     def knows(self, authorization: str) -> bool:
-        """Whether an HTTP request has the token of this daemon."""
-        given = _bearer(authorization)
-        return bool(given and self._token) and hmac.compare_digest(given, self._token)
+        """Whether an HTTP request has a token of this daemon."""
+        return _is_one_of(_bearer(authorization), self._tokens)
 
 
 def without_secrets(metadata: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
@@ -194,6 +192,11 @@ def _not_permitted(path: str) -> str:
 
 def _refuse(code: Any, text: str) -> NoReturn:
     raise CallEnded(code, text)
+
+
+def _is_one_of(given: bytes, tokens: Sequence[bytes]) -> bool:
+    """Two are known while one takes the place of the other."""
+    return bool(given) and any(hmac.compare_digest(given, token) for token in tokens)
 
 
 def _bearer(authorization: str) -> bytes:

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from peloton.gateway.unimplemented import SHORT
 
@@ -20,6 +20,7 @@ PATH = re.compile(r"/(?P<service>[A-Za-z0-9_.]+)/(?P<method>[A-Za-z0-9_]+)")
 EVERYTHING = "*"
 FULL = {short: full for full, short in SHORT.items()}
 _NO_DIGEST = bytes(32)
+_NO_DIGESTS = _NO_DIGEST, _NO_DIGEST
 
 
 class BadUsers(Exception):
@@ -74,11 +75,15 @@ class User(NamedTuple):
     role: Role
 
 
+KnownUser: TypeAlias = tuple[User, tuple[bytes, bytes]]
+"""With the digests of two passwords, as both are valid while one takes the place of the other."""
+
+
 class BasicUsers:
     """The users of one file."""
 
     def __init__(
-        self, users: Mapping[str, tuple[User, bytes]], *, default: User | None, internal: str
+        self, users: Mapping[str, KnownUser], *, default: User | None, internal: str
     ) -> None:
         """`users` with the digests of their passwords, by name."""
         self._users = users
@@ -97,10 +102,11 @@ class BasicUsers:
         """Who this is; None for a wrong name or password, and where one of both is missing."""
         if name is None and password is None:
             return self.default
-        found, digest = self._users.get(name or "", (None, _NO_DIGEST))
-        # Also for a name that nobody has, so that it takes the same time.
-        same = hmac.compare_digest(_digest(password or ""), digest)
-        return found if same and name and password else None
+        found, digests = self._users.get(name or "", (None, _NO_DIGESTS))
+        given = _digest(password or "")
+        # Both, and also for a name that nobody has, so that it takes the same time.
+        same = [hmac.compare_digest(given, digest) for digest in digests]
+        return found if any(same) and name and password else None
 
 
 def parse_users(raw: Any) -> BasicUsers:
@@ -110,7 +116,7 @@ def parse_users(raw: Any) -> BasicUsers:
     if texts:
         raise BadUsers(*texts)
     roles, role_texts = _roles(raw.get("roles") or [])
-    users: dict[str, tuple[User, bytes]] = {}
+    users: dict[str, KnownUser] = {}
     default: list[User] = []
     texts = [*role_texts]
     for number, one in enumerate(raw.get("users") or []):
@@ -120,14 +126,18 @@ def parse_users(raw: Any) -> BasicUsers:
         if role is None:
             texts.append(f"{at}.role: there is no such role")
             role = Role("")
-        if bool(name) != bool(password):
+        second = one.get("second_password") or ""
+        if second and not password:
+            texts.append(f"{at}.second_password: only with a password")
+        elif bool(name) != bool(password):
             texts.append(f"{at}: username and password go together")
         elif not name:
             default.append(User("", role))
         elif name in users:
             texts.append(f"{at}.username: duplicate user")
         else:
-            users[name] = (User(name, role), _digest(password))
+            digests = _digest(password), _digest(second) if second else _NO_DIGEST
+            users[name] = (User(name, role), digests)
     if len(default) > 1:
         texts.append("users: more than one default user (without username and password)")
     internal = raw.get("internal_user") or ""
@@ -168,7 +178,7 @@ def _rules(listed: list[str], at: str) -> tuple[tuple[Rule, ...], list[str]]:
     return tuple(found), texts
 
 
-def _internal_problems(name: str, users: Mapping[str, tuple[User, bytes]]) -> Iterator[str]:
+def _internal_problems(name: str, users: Mapping[str, KnownUser]) -> Iterator[str]:
     """The user of the original's daemons among each other: it has to be permitted everything."""
     if not name:
         yield "internal_user: must be given"
@@ -187,7 +197,7 @@ def service_and_method(path: str) -> tuple[str, str] | None:
 
 
 FIELDS: dict[str, dict[str, type]] = {
-    "users": {"username": str, "password": str, "role": str},
+    "users": {"username": str, "password": str, "second_password": str, "role": str},
     "roles": {"role": str, "accept": list, "reject": list},
 }
 

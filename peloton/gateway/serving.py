@@ -135,10 +135,9 @@ class Server:
 
         Raises RuntimeError when an address cannot be had.
         """
-        tls = self._authentication.tls
-        secret = tls.credentials if tls is not None else None
+        secret = self._authentication.port_credentials
         return [
-            self._core.listen(address, None if address.startswith(UNIX) else secret)
+            self._core.listen(address, None if address.startswith(UNIX) else secret())
             for address in addresses
         ]
 
@@ -182,7 +181,7 @@ class Server:
             call.end(CallCode.UNAVAILABLE.value[0], STOPPING)
             return
         known = self._authentication
-        identities = call.peer_identities() if known.tls is not None else None
+        identities = call.peer_identities() if known.has_tls else None
         try:
             call.principal = known.admit(call.method, sent, peer=call.peer(), identities=identities)
         except CallEnded:

@@ -2,13 +2,15 @@
 
 Turns a file into a running daemon. Wiring is the affair of `assembly`, signals are that of
 `foreground`; here is only what a person at a terminal, or a supervisor of processes, sees. On
-SIGTERM it hands its shards over and exits 0; a daemon that fails exits 1 and prints the reason. It
-must never start another of itself: whoever watches the process does.
+SIGTERM it hands its shards over and exits 0; on SIGHUP it reads its files anew; a daemon that fails
+exits 1 and prints the reason. It must never start another of itself: whoever watches the process
+does.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -63,6 +65,8 @@ def command() -> click.Command:
 def daemon(config_: Path, roles: str | None, *, check: bool, **orders: bool) -> None:
     """Run one daemon of a cluster in the foreground.
 
+    SIGTERM ends it, SIGHUP makes it read users, tokens, certificates and rules anew.
+
     \b
     peloton daemon --config /etc/peloton.yaml
     peloton daemon --config /etc/peloton.yaml --roles placement,api
@@ -77,7 +81,9 @@ def daemon(config_: Path, roles: str | None, *, check: bool, **orders: bool) -> 
     if options.adopt_copy and settings.journal.sqlite is None:
         click.echo("peloton daemon: --adopt-copy: the journal is not in a folder", err=True)
         sys.exit(USAGE)
-    sys.exit(_check(config_, settings, options=options) if check else _run(settings, options))
+    if check:
+        sys.exit(_check(config_, settings, options=options))
+    sys.exit(_run(settings, options, again=lambda: read_settings(config_, roles)))
 
 
 def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> int:
@@ -100,8 +106,10 @@ def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> in
     return 0
 
 
-def _run(settings: DaemonSettings, options: StartOptions) -> int:
-    """Start, print the addresses, wait for a signal, stop; the exit code."""
+def _run(
+    settings: DaemonSettings, options: StartOptions, *, again: Callable[[], DaemonSettings]
+) -> int:
+    """Start, print the addresses, wait for a signal, stop; the exit code. `again`: the file now."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly.daemon import Daemon
     from peloton.assembly.process_log import log_line
@@ -132,4 +140,5 @@ def _run(settings: DaemonSettings, options: StartOptions) -> int:
         lambda failed: Daemon(settings, failed=failed, options=options),
         greet=greet,
         texts=manner,
+        reload=lambda running: running.reload(again),
     )

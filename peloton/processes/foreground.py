@@ -7,6 +7,7 @@ fails. It must not restart what has ended.
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import signal
 import sys
@@ -46,22 +47,33 @@ class ProcessTexts(NamedTuple):
     left_text: str = ""
 
 
-class Leaving:
-    """The order to leave, which signals give and other threads.
+class ProcessOrder(enum.Enum):
+    """What a process in the foreground is told to do."""
+
+    LEAVE = "leave"
+    RELOAD = "reload"
+
+
+class Orders:
+    """The orders that signals give and other threads.
 
     Not an Event: its `set` waits for a lock that the interrupted thread may hold, inside its own
     `wait`, and a process whose signal comes then never ends. A `put` may interrupt a `get`.
     """
 
     def __init__(self) -> None:
-        self._orders: SimpleQueue[None] = SimpleQueue()
+        self._orders: SimpleQueue[ProcessOrder] = SimpleQueue()
 
-    def order(self) -> None:
-        """Give it; a second one changes nothing."""
-        self._orders.put(None)
+    def leave(self) -> None:
+        """A second one changes nothing."""
+        self._orders.put(ProcessOrder.LEAVE)
 
-    def wait(self) -> None:
-        """Until it was given.
+    def reload(self) -> None:
+        """To be done before the next order."""
+        self._orders.put(ProcessOrder.RELOAD)
+
+    def wait(self) -> ProcessOrder:
+        """The next one.
 
         Where the kernel gives a signal to another thread, Python runs its handler only once this
         one wakes: without a time it would never leave.
@@ -73,38 +85,86 @@ class Leaving:
                 continue
 
 
+class ControllingTerminal:
+    """That of the process, which gets SIGHUP when it closes, and by `kill` to reload."""
+
+    def __init__(self) -> None:
+        self._was_there = self._is_there()
+        self.ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        """Whether its end is none of our business, as with `nohup`."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has closed."""
+        return self._was_there and not self._is_there()
+
+    @staticmethod
+    def _is_there() -> bool:
+        try:
+            os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
+        except OSError:
+            return False
+        return True
+
+
 def run_process(
     start: Callable[[Callable[[], None]], RunningProcess],
     *,
-    greet: Callable[[RunningProcess], None],
+    greet: Callable[[RunningProcess], object],
     texts: ProcessTexts,
+    reload: Callable[[RunningProcess], object] = lambda running: None,
 ) -> int:
     """Start, greet, wait for a signal or for the call that `start` was given, stop; the exit code.
 
     What `greet` prints on stdout is flushed at once. The process logs on stderr, and nothing that
     it prints there can block it (`process_log`). Files that it makes are for its user alone.
+    SIGHUP opens the file of the log anew, and calls `reload`, which must not raise; that of a
+    terminal that closes ends the process, as SIGTERM does.
     """
     os.umask(0o077)
     DEAD_THREADS.watch()
-    with nonblocking_stderr():
-        return _run_process(start, greet=greet, texts=texts)
+    orders = Orders()
+    _obey_signals(orders)
+    with nonblocking_stderr() as log:
+
+        def again(running: RunningProcess) -> None:
+            try:
+                log.reopen()
+            except OSError as error:
+                log_line(f"{texts.name}: {error.filename}: {error.strerror}: the log goes on")
+            reload(running)
+
+        return _run_process(start, greet=greet, texts=texts, orders=orders, reload=again)
+
+
+def _obey_signals(orders: Orders) -> None:
+    """From the beginning on: without a handler SIGHUP would end a process that still starts."""
+    terminal = ControllingTerminal()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        orders.leave()
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        if not terminal.is_gone:
+            orders.reload()
+        elif not terminal.ignored:
+            orders.leave()
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 def _run_process(
     start: Callable[[Callable[[], None]], RunningProcess],
     *,
-    greet: Callable[[RunningProcess], None],
+    greet: Callable[[RunningProcess], object],
     texts: ProcessTexts,
+    orders: Orders,
+    reload: Callable[[RunningProcess], object],
 ) -> int:
-    leaving = Leaving()
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        leaving.order()
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGINT, leave)
     try:
-        running = start(leaving.order)
+        running = start(orders.leave)
     except CannotStart as error:
         log_line(f"{texts.name}: {error}")
         return JOURNAL_BEHIND if isinstance(error, JournalBehind) else CANNOT_START
@@ -121,7 +181,8 @@ def _run_process(
         # Stdout is closed. The cluster runs nevertheless, and others may use it.
         discard_stdout()
         log_line(f"{texts.name}: stdout: {error.strerror}")
-    leaving.wait()
+    while orders.wait() is ProcessOrder.RELOAD:
+        reload(running)
     log_line(texts.leaving)
     try:
         clean = running.stop()

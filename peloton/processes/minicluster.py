@@ -187,7 +187,9 @@ def minicluster(**options: object) -> None:
         for text in error.texts:
             click.echo(f"peloton minicluster: {text}", err=True)
         sys.exit(USAGE)
-    sys.exit(_check(settings, start) if check else _run(settings, start))
+    if check:
+        sys.exit(_check(settings, start))
+    sys.exit(_run(settings, start, again=lambda: _settings(options)))
 
 
 def _settings(options: dict[str, object]) -> DaemonSettings:
@@ -368,8 +370,11 @@ def _refuse_both() -> None:
             raise BadSetting(f"{flag}: not together with --cluster, whose file lists the hosts")
 
 
-def _run(settings: DaemonSettings, start: StartOptions) -> int:
-    """Start, print the addresses, wait for a signal, stop; the exit code."""
+def _run(
+    settings: DaemonSettings, start: StartOptions, *, again: Callable[[], DaemonSettings]
+) -> int:
+    """Start, print the addresses, wait for a signal, stop; the exit code. `again` looks at the
+    options and their files once more."""
     # Heavy imports wait until the options are known to be right.
     from peloton.assembly.daemon import Daemon
     from peloton.processes.foreground import ProcessTexts, run_process
@@ -382,5 +387,8 @@ def _run(settings: DaemonSettings, start: StartOptions) -> int:
 
     manner = ProcessTexts("peloton minicluster", "stopping", failed=FAILED, left=TASKS_LEFT)
     return run_process(
-        lambda failed: Daemon(settings, failed=failed, options=start), greet=greet, texts=manner
+        lambda failed: Daemon(settings, failed=failed, options=start),
+        greet=greet,
+        texts=manner,
+        reload=lambda cluster: cluster.reload(again),
     )

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import ssl
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
 from peloton import missing_package
-from peloton.assembly import access, mesos_access, task_images, task_limits
+from peloton.assembly import access, exchange, mesos_access, task_images, task_limits
 from peloton.assembly.folders import behind_text, witness_options
 from peloton.assembly.listeners import why_not
 from peloton.assembly.port_holder import command_of, port_holder
@@ -34,7 +33,6 @@ from peloton.runtime.adapters.sqlite_witness import JournalWitness
 from peloton.runtime.ports import JournalError, RolledBack
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import reading
-from peloton.settings.access import TlsFiles
 from peloton.settings.config import Address
 from peloton.settings.daemon import Cassandra, DaemonSettings, Zookeeper
 from peloton.settings.start_options import STANDARD_START, StartOptions
@@ -72,7 +70,7 @@ def _daemon(settings: DaemonSettings, options: StartOptions, *, running: int) ->
         if holder is None or holder.pid != running:
             yield from _port(names.listener(name), address, remedy=names.other_ports)
     if settings.tls is not None:
-        yield from _tls(settings.tls)
+        yield from exchange.problems(settings.tls)
     yield from access.problems(settings)
     yield from strategy_problems(settings)
     yield from mesos_access.problems(settings.backend)
@@ -206,44 +204,15 @@ def _witness(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
         yield f"{options.names.data_folder}: {error}"
 
 
-def _tls(files: TlsFiles) -> Iterator[str]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    unread = []
-    for field in ("ca", "certificate", "key"):
-        found = _unreadable(f"tls.{field}", getattr(files, field))
-        unread += found
-    yield from unread
-    if unread:
-        return
-    try:
-        context.load_verify_locations(cafile=str(files.ca))
-    except OSError as error:
-        yield f"tls.ca: {files.ca}: {_why(error)}"
-    try:
-        # Do not prompt for the passphrase of a key: a daemon has no terminal.
-        context.load_cert_chain(str(files.certificate), str(files.key), password=lambda: "")
-    except OSError as error:
-        yield f"tls.certificate: {files.certificate} with {files.key}: {_why(error)}"
-
-
-def _unreadable(setting: str, file: Path) -> list[str]:
-    try:
-        with file.open("rb") as opened:
-            opened.read(1)
-    except OSError as error:
-        return [f"{setting}: {file}: {_why(error)}"]
-    return []
-
-
 # ---- servers ----
 
 
 def _cassandra(setting: Cassandra) -> Generator[str, None, JournalFound]:
     missing = []
     if setting.ca_file is not None:
-        missing += _unreadable("journal.cassandra.ca_file", setting.ca_file)
+        missing += exchange.unreadable("journal.cassandra.ca_file", setting.ca_file)
     if setting.password_file is not None:
-        missing += _unreadable("journal.cassandra.password_file", setting.password_file)
+        missing += exchange.unreadable("journal.cassandra.password_file", setting.password_file)
     if not _has("cassandra"):
         missing.append(f"journal.cassandra: {missing_package('cassandra-driver')}")
     yield from missing

@@ -28,6 +28,7 @@ from urllib.parse import quote
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 TOKEN_BYTES = 32
 TOKEN_LENGTH_MIN, TOKEN_LENGTH_MAX = 20, 1024
+TOKENS_MAX = 2
 SECRET_BYTES_MAX, ENTRY_BYTES_MAX = 1 << 20, 1 << 16
 SOCKET_PATH_BYTES_MAX = 107
 """The kernel's limit for the path of a Unix socket, without its final zero."""
@@ -137,8 +138,22 @@ def _exposed(path: Path, found: os.stat_result) -> str:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file. Raises BadSecretFile."""
-    token = read_secret_file(path).strip()
+    """The token in a file, that clients show: the first. Raises BadSecretFile."""
+    return read_tokens(path)[0]
+
+
+def read_tokens(path: Path) -> tuple[str, ...]:
+    """Those of a file, one a line; two while the first takes the place of the other.
+
+    Raises BadSecretFile.
+    """
+    tokens = tuple(filter(None, (line.strip() for line in read_secret_file(path).splitlines())))
+    if len(tokens) > TOKENS_MAX:
+        raise BadSecretFile(f"{path}: {len(tokens)} tokens, there may be {TOKENS_MAX}")
+    return tuple(_checked_token(path, token) for token in tokens or ("",))
+
+
+def _checked_token(path: Path, token: str) -> str:
     if not TOKEN_LENGTH_MIN <= len(token) <= TOKEN_LENGTH_MAX:
         span = f"{TOKEN_LENGTH_MIN} to {TOKEN_LENGTH_MAX}"
         raise BadSecretFile(f"{path}: a token has {span} characters, this has {len(token)}")

@@ -23,8 +23,8 @@ import yaml
 from peloton.assembly.access import ClientAccess
 from peloton.assembly.daemon import Daemon
 from peloton.failures import CannotStart
-from peloton.gateway.authentication import ListenerTls
 from peloton.processes.preflight import of_daemon
+from peloton.runtime.adapters.grpc_certificates import ListenerPems
 from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
 from peloton.sdk.credentials import CallRoute, Routes, from_environment
 from peloton.sdk.errors import BadSpec, Denied, PelotonError, ServiceUnavailable
@@ -286,7 +286,7 @@ def test_a_key_that_others_can_open_is_refused(tmp_path: Path, mode: int) -> Non
 def test_no_text_of_an_object_has_its_secrets() -> None:
     login = Login("ann", SECRET)
     route = CallRoute("127.0.0.1:1", (("username", "ann"), ("password", SECRET)))
-    tls = ListenerTls(b"certificate", SECRET.encode(), None)
+    tls = ListenerPems(b"certificate", SECRET.encode(), None)
     for one in (login, Credentials(login=login), route, tls, [tls]):
         assert SECRET not in f"{one} {one!r} {one!s}"
     assert "ann" in repr(login) and "password" in repr(route) and "127.0.0.1:1" in repr(route)

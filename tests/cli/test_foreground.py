@@ -5,18 +5,40 @@ Must not start a cluster: tests/e2e does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
 from peloton.failures import CannotStart, ClusterFailed
-from peloton.processes.foreground import CANNOT_START, Leaving, ProcessTexts, run_process
+from peloton.processes.foreground import CANNOT_START, Orders, ProcessTexts, run_process
+from tests.conftest import ROOT
 
+PROGRAM = """
+import sys
+from peloton.assembly.process_log import log_line
+from peloton.processes.foreground import ProcessTexts, run_process
+
+class Running:
+    def stop(self):
+        return True
+
+def reload(one):
+    log_line("reloading")
+    print("reloaded", flush=True)
+
+texts = ProcessTexts("thing", "leaving", failed=7, left=1)
+greet = lambda one: print("ready")
+sys.exit(run_process(lambda failed: Running(), greet=greet, texts=texts, reload=reload))
+"""
+WAIT_S_MAX = 60.0
 Trace = Callable[[FrameType, str, object], object] | None
 MANNER = ProcessTexts("peloton thing", "leaving", failed=7, left=1, left_text="some is left")
 
@@ -24,10 +46,29 @@ MANNER = ProcessTexts("peloton thing", "leaving", failed=7, left=1, left_text="s
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     """The runner's own signals."""
-    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     for one, handler in before.items():
         signal.signal(one, handler)
+
+
+@contextlib.contextmanager
+def program(
+    log: Path, *, before: Sequence[str] = (), stdin: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that says what it does on stdout, once it is ready, and logs there."""
+    command = [*before, sys.executable, "-c", PROGRAM]
+    with (
+        log.open("a") as stderr,
+        subprocess.Popen(
+            command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=ROOT
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
 
 
 class Thing:
@@ -82,6 +123,68 @@ def test_what_cannot_start_says_why(capsys: pytest.CaptureFixture) -> None:
     assert (printed.out, printed.err) == ("", "peloton thing: the folder is held\n")
 
 
+@pytest.mark.parametrize("words", [("daemon",), ("minicluster",), ("job", "query")])
+def test_sighup_does_not_end_what_is_to_stay_before_it_has_started(words: Sequence[str]) -> None:
+    text = (
+        "import signal, sys, peloton.__main__ as program\n"
+        f"sys.argv = ['peloton', *{words}, '--help']\n"
+        "try:\n    program.main()\n"
+        "except SystemExit:\n    signal.raise_signal(signal.SIGHUP)\n"
+    )
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=WAIT_S_MAX, check=False)
+    assert done.returncode == (-signal.SIGHUP if words[0] == "job" else 0), done.stderr
+
+
+def test_sighup_opens_the_log_anew_and_reloads(tmp_path: Path) -> None:
+    """More often than once, and in their order."""
+    with program(tmp_path / "log") as process:
+        for number in range(1, 4):
+            (tmp_path / "log").rename(tmp_path / f"log.{number}")
+            process.send_signal(signal.SIGHUP)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "reloaded\n"
+            assert (tmp_path / "log").read_text() == "reloading\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S_MAX) == 0
+    assert (tmp_path / "log").read_text() == "reloading\nleaving\n"
+
+
+def test_a_log_that_cannot_be_opened_goes_on_where_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    with program(folder / "log") as process:
+        folder.rename(tmp_path / "moved")
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout is not None and process.stdout.readline() == "reloaded\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S_MAX) == 0
+    first, *rest = (tmp_path / "moved" / "log").read_text().splitlines()
+    assert first == f"thing: {folder / 'log'}: No such file or directory: the log goes on"
+    assert rest == ["reloading", "leaving"]
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_terminal_that_closes_ends_it_unless_it_was_told_to_ignore_that(
+    tmp_path: Path, nohup: bool
+) -> None:
+    ours, theirs = os.openpty()
+    # The session's first process: a shell would pass the signal on.
+    before = ["setsid", "--ctty", *(["nohup"] if nohup else [])]
+    with program(tmp_path / "log", before=before, stdin=theirs) as process:
+        os.close(theirs)
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "reloaded\n", "it is there, so it is for a reload"
+        os.close(ours)
+        if nohup:
+            with pytest.raises(subprocess.TimeoutExpired):  # a slow machine finds less
+                process.wait(1.0)
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S_MAX) == 0
+    assert (tmp_path / "log").read_text().endswith("reloading\nleaving\n")
+
+
 @pytest.mark.timeout(30)
 def test_a_signal_that_another_thread_got_is_noticed() -> None:
     """The kernel may give it to any thread, and only the main one runs the handler."""
@@ -89,7 +192,7 @@ def test_a_signal_that_another_thread_got_is_noticed() -> None:
     assert main is not None
 
     def once_it_waits() -> None:
-        while sys._current_frames()[main].f_code is not Leaving.wait.__code__:
+        while sys._current_frames()[main].f_code is not Orders.wait.__code__:
             os.sched_yield()
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 

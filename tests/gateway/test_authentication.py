@@ -27,7 +27,6 @@ from peloton.gateway.authentication import (
     PATH_LENGTH_MAX,
     WRONG_TOKEN,
     Authentication,
-    ListenerTls,
 )
 from peloton.gateway.basic_users import parse_users
 from peloton.gateway.calls import CallContext
@@ -37,6 +36,7 @@ from peloton.gateway.long_calls import LongCall
 from peloton.gateway.principals import CALLER_LENGTH_MAX, principal_of
 from peloton.gateway.serving import Server
 from peloton.gateway.unimplemented import SHORT, refusals
+from peloton.runtime.adapters.grpc_certificates import ListenerPems
 from peloton.runtime.core.principal import BASIC, TLS, Principal
 from tests.adapters.pems import Authority
 from tests.conftest import ROOT
@@ -431,7 +431,7 @@ def test_a_certificate_that_was_checked_names_the_principal(tmp_path: Path) -> N
     ours, theirs = authority.issue("daemon"), authority.issue("ann", says="DNS:ann.example.org")
     stranger = other.issue("ann", says="DNS:ann.example.org")
     root = authority.ca.read_bytes()
-    tls = ListenerTls(ours.certificate.read_bytes(), ours.key.read_bytes(), root)
+    tls = ListenerPems(ours.certificate.read_bytes(), ours.key.read_bytes(), root)
 
     def answer(address: str, key: bytes | None, certificate: bytes | None) -> Any:
         client = grpc.ssl_channel_credentials(root, key, certificate)
@@ -454,7 +454,7 @@ def test_a_certificate_that_was_checked_names_the_principal(tmp_path: Path) -> N
 def test_with_tls_alone_a_token_is_asked_for(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     ours, root = authority.issue("daemon"), authority.ca.read_bytes()
-    tls = ListenerTls(ours.certificate.read_bytes(), ours.key.read_bytes())
+    tls = ListenerPems(ours.certificate.read_bytes(), ours.key.read_bytes())
     with serving(by_token(tls=tls)) as served:
         client = grpc.ssl_channel_credentials(root)
         with grpc.secure_channel(served.address, client) as channel:

@@ -31,7 +31,7 @@ GRPC_FOLDERS = (
     "peloton/gateway/",
     "peloton/sdk/",
     "peloton/chaos/nemesis/",  # stands outside, as clients and operators do
-    "peloton/runtime/adapters/grpc_exchange",
+    "peloton/runtime/adapters/grpc_",
 )
 FACES = (
     "peloton/cli/",

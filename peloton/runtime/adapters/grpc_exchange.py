@@ -31,6 +31,7 @@ import grpc
 
 from peloton.exchange.v1 import exchange_pb2
 from peloton.exchange.v1.exchange_pb2 import Frames
+from peloton.runtime.adapters.grpc_certificates import ListenerPems, port_credentials
 from peloton.runtime.adapters.grpc_exchange_stream import MESSAGE_BYTES_MAX, Stream
 from peloton.runtime.ports import StreamListener
 
@@ -57,14 +58,6 @@ class Tls(NamedTuple):
     certificate: Path
     key: Path
     server_name: str = ""
-
-
-class _Pems(NamedTuple):
-    """Content of the files."""
-
-    ca: bytes
-    certificate: bytes
-    key: bytes
 
 
 class GrpcExchange:
@@ -130,6 +123,12 @@ class GrpcExchange:
         if found is not None:
             found.close()
 
+    def replace(self, tls: Tls) -> None:
+        """Read other certificates, or the same files anew: new connections show and accept what is
+        in them, those that are there go on. Raises CannotListen; then nothing has changed."""
+        pems = _read(tls)
+        self._tls, self._pems = tls, pems
+
     def stop(self) -> None:
         """End all streams and stop listening; the listener gets no events of it."""
         for number in [*self._streams]:
@@ -194,22 +193,20 @@ class GrpcExchange:
         try:
             if self._pems is None:
                 return int(self._server.add_insecure_port(listen))
-            credentials = grpc.ssl_server_credentials(
-                [(self._pems.key, self._pems.certificate)],
-                root_certificates=self._pems.ca,
-                require_client_auth=True,
-            )
-            return int(self._server.add_secure_port(listen, credentials))
+            return int(self._server.add_secure_port(listen, port_credentials(self._in_force)))
         except RuntimeError as error:
             files = " (is it busy, or do certificate and key not fit?)" if self._pems else ""
             raise CannotListen(f"{listen}: {error}{files}") from error
 
+    def _in_force(self) -> ListenerPems:
+        assert self._pems is not None, "with TLS once is with TLS for ever"
+        return self._pems
+
     def _channel(self, address: str) -> Any:
-        if self._pems is None:
+        pems = self._pems
+        if pems is None:
             return grpc.insecure_channel(address, self._options)
-        credentials = grpc.ssl_channel_credentials(
-            self._pems.ca, self._pems.key, self._pems.certificate
-        )
+        credentials = grpc.ssl_channel_credentials(pems.ca, pems.key, pems.certificate)
         options: list[tuple[str, Any]] = [*self._options]
         if self._tls is not None and self._tls.server_name:
             options.append(("grpc.ssl_target_name_override", self._tls.server_name))
@@ -255,7 +252,7 @@ def _only_loopback(listen: str) -> None:
         )
 
 
-def _read(tls: Tls) -> _Pems:
+def _read(tls: Tls) -> ListenerPems:
     def pem(path: Path, *, label: bytes, name: str) -> bytes:
         try:
             data = path.read_bytes()
@@ -265,11 +262,9 @@ def _read(tls: Tls) -> _Pems:
             raise CannotListen(f"tls.{name}: {path} holds no {label.decode()} in PEM")
         return data
 
-    return _Pems(
-        pem(tls.ca, label=b"CERTIFICATE", name="ca"),
-        pem(tls.certificate, label=b"CERTIFICATE", name="certificate"),
-        pem(tls.key, label=b"PRIVATE KEY", name="key"),
-    )
+    ca = pem(tls.ca, label=b"CERTIFICATE", name="ca")
+    certificate = pem(tls.certificate, label=b"CERTIFICATE", name="certificate")
+    return ListenerPems(certificate, pem(tls.key, label=b"PRIVATE KEY", name="key"), ca)
 
 
 def _why(error: grpc.RpcError) -> str:

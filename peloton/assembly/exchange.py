@@ -1,0 +1,68 @@
+"""The exchange between daemons of a fleet, made from settings; and the files that it takes.
+
+Turns settings into a listening `GrpcExchange`, or into `CannotStart` with the name of the setting.
+It must not dial.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+from peloton.failures import CannotStart
+from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
+from peloton.settings.access import TlsFiles
+from peloton.settings.daemon import DaemonSettings
+
+
+def open_exchange(settings: DaemonSettings) -> GrpcExchange:
+    """Listen for other daemons. Raises CannotStart."""
+    try:
+        return GrpcExchange(settings.listen.exchange, tls=tls_of(settings))
+    except CannotListen as error:
+        raise CannotStart(f"listen.exchange: {error}") from error
+
+
+def tls_of(settings: DaemonSettings) -> Tls | None:
+    """The files, as the exchange has them."""
+    files = settings.tls
+    if files is None:
+        return None
+    return Tls(files.ca, files.certificate, files.key, files.server_name)
+
+
+def problems(files: TlsFiles) -> Iterator[str]:
+    """What is wrong with the files of `tls`, which gRPC would take without a word."""
+    unread = []
+    for field in ("ca", "certificate", "key"):
+        unread += unreadable(f"tls.{field}", getattr(files, field))
+    yield from unread
+    if unread:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cafile=str(files.ca))
+    except OSError as error:
+        yield f"tls.ca: {files.ca}: {_why(error)}"
+    try:
+        # Do not prompt for the passphrase of a key: a daemon has no terminal.
+        context.load_cert_chain(str(files.certificate), str(files.key), password=lambda: "")
+    except OSError as error:
+        yield f"tls.certificate: {files.certificate} with {files.key}: {_why(error)}"
+
+
+def unreadable(setting: str, file: Path) -> list[str]:
+    """Why a file cannot be read; nothing where it can."""
+    try:
+        with file.open("rb") as opened:
+            opened.read(1)
+    except OSError as error:
+        return [f"{setting}: {file}: {_why(error)}"]
+    return []
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or "no PEM that can be read"
+    return error.strerror or str(error)
