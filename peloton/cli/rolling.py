@@ -5,6 +5,9 @@ Must not choose instances: the service does, a batch at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from peloton.cli import exits, workflow_wait
@@ -14,13 +17,17 @@ from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import JOB_TEXTS
 from peloton.cli.update import by_the_newest
-from peloton.cli.values import COUNT, ranges_option
+from peloton.cli.values import COUNT, healthy_option, ranges_option
 
 HELP = {
     "restart": "New runs of all instances of the service JOB, or of those in ranges",
     "start": "Start the stopped instances of the service JOB, or those in ranges",
     "stop": "Stop all instances of the service JOB, or those in ranges",
 }
+
+
+def _no_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
 
 
 def _command(verb: str) -> click.Command:
@@ -43,20 +50,28 @@ def _command(verb: str) -> click.Command:
         help="Only if this is still the version of the config of JOB.",
     )
     @ranges_option
+    @(healthy_option if verb != "stop" else _no_option)
     @dry_run_option
     @workflow_wait.wait_options
     def roll(
         job: str, batch: int, version: int, ranges: tuple[tuple[int, int], ...], dry_run: bool,
-        wait: bool, within_s: float | None,
+        wait: bool, within_s: float | None, **how: Any,
     ) -> int:  # fmt: skip
+        from peloton.sdk.client import BatchOptions
+
         with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
             if dry_run:
                 text = instances_text(peloton, job, ranges=ranges)
                 would(f"would {verb} {text}", names=[job])
                 return exits.OK
             check_ranges(peloton, job, ranges=ranges)
-            how = {"ranges": ranges, "version": version, "batch": batch}
-            answer = by_the_newest(lambda: peloton.updates.roll(verb, job, **how), version=version)
+            options = BatchOptions(batch, **how)
+            answer = by_the_newest(
+                lambda: peloton.updates.roll(
+                    verb, job, ranges=ranges, version=version, how=options
+                ),
+                version=version,
+            )
             show(OutputForms(answer, default="json", names=lambda: [answer.updateID.value]))
             return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
 

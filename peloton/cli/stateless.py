@@ -23,6 +23,7 @@ from peloton.cli.values import (
     LIMIT,
     SPEC_FILE,
     header_text,
+    healthy_option,
     labels,
     opaque_option,
     words,
@@ -115,6 +116,7 @@ def show_version(answer: Any, text: str, *, job: str) -> None:
     type=COUNT,
     help="Failed pods with which the creation fails; 0: it never does.",
 )
+@healthy_option
 @click.option(
     "--request-key",
     type=header_text,

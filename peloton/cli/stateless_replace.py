@@ -18,7 +18,7 @@ from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.secret_options import secret_options, secrets_given
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
-from peloton.cli.values import COUNT, SPEC_FILE, opaque_option, ranges_option
+from peloton.cli.values import COUNT, SPEC_FILE, healthy_option, opaque_option, ranges_option
 from peloton.sdk.errors import Conflict
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
                      default=0, type=COUNT, help="Failed pods with which it fails; 0: never."),
         click.option("--maxInstanceRetries", "max_instance_retries", default=0, type=COUNT,
                      help="Failures with which a pod has failed; 0: it never does."),
+        healthy_option,
     ):  # fmt: skip
         function = option(function)
     return function
@@ -162,6 +163,7 @@ def refuse_without_way_back(peloton: Client, job: str, *, version: str) -> None:
 @opaque_option
 @click.option("--batch-size", "batch", default=0, type=COUNT, help="So many pods at a time.")
 @click.option("--in-place", is_flag=True, help="Keep pods on their hosts.")
+@healthy_option
 @dry_run_option
 @workflow_wait.wait_options
 def restart(

@@ -15,7 +15,7 @@ from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.values import COUNT, SPEC_FILE, opaque_option
+from peloton.cli.values import COUNT, SPEC_FILE, healthy_option, opaque_option
 from peloton.cli.watching import watched
 from peloton.sdk.errors import BadSpec, Conflict, NotFound
 
@@ -123,6 +123,7 @@ def view(answer: Any, infos: Iterable[Any]) -> OutputForms:
 @click.option("--start-paused", is_flag=True, help="Begin with no instance until it is resumed.")
 @opaque_option
 @click.option("--in-place", is_flag=True, help="Keep instances on their hosts.")
+@healthy_option
 @workflow_wait.wait_options
 def create(
     job: str, config: str, batch: int, respool: str, version: int, override: bool, wait: bool,

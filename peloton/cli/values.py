@@ -151,6 +151,12 @@ opaque_option = click.option(
 )
 
 
+healthy_option = click.option(
+    "--min-healthy-seconds", type=COUNT, show_default="5",
+    help="It has succeeded once all have done their work for so long; 0: once each was seen to.",
+)  # fmt: skip
+
+
 def numbers(values: Iterable[object]) -> str:
     """A list of numbers as Go prints it; the original's texts are made so."""
     return "[" + " ".join(str(value) for value in values) + "]"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView
-from peloton.actors.job.workflow.messages import WorkflowTypes
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
@@ -27,6 +27,7 @@ from peloton.gateway.named_jobs import NOT_FOUND, named_job, refresh
 from peloton.gateway.texts import client_name, known_job
 from peloton.gateway.translate_job import job_info_of, runtime_of, summary_of
 from peloton.gateway.whole_configs import whole_config
+from peloton.gateway.workflow_status import healthy_s
 from peloton.runtime.core.listing import ListViews
 from peloton.runtime.vocabulary import Key, Refused
 
@@ -149,26 +150,25 @@ class JobManager:
 
     def Restart(self, sent: job.RestartRequest, context: Context) -> Any:
         """New runs of instances of a service, a batch at a time."""
-        batch = sent.restartConfig.batchSize
-        order = roll(
-            self._cluster_client, sent, context=context, kind=WorkflowTypes.RESTART, batch=batch
-        )
+        how, kind = sent.restartConfig, WorkflowTypes.RESTART
+        steady_s = healthy_s(how, "minHealthySeconds")
+        options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
+        order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
         return job.RestartResponse(**order)
 
     def Start(self, sent: job.StartRequest, context: Context) -> Any:
         """Instances of a service that were stopped begin new runs, a batch at a time."""
-        batch = sent.startConfig.batchSize
-        order = roll(
-            self._cluster_client, sent, context=context, kind=WorkflowTypes.START, batch=batch
-        )
+        how, kind = sent.startConfig, WorkflowTypes.START
+        steady_s = healthy_s(how, "minHealthySeconds")
+        options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
+        order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
         return job.StartResponse(**order)
 
     def Stop(self, sent: job.StopRequest, context: Context) -> Any:
         """Instances of a service end, a batch at a time."""
-        batch = sent.stopConfig.batchSize
-        order = roll(
-            self._cluster_client, sent, context=context, kind=WorkflowTypes.STOP, batch=batch
-        )
+        how, kind = sent.stopConfig, WorkflowTypes.STOP
+        options = WorkflowOptions(batch=how.batchSize)
+        order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
         return job.StopResponse(**order)
 
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:

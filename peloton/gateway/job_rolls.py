@@ -18,7 +18,12 @@ from peloton.runtime.vocabulary import Refused
 
 
 def roll(
-    cluster_client: ClusterClient, sent: Any, *, context: Context, kind: WorkflowTypes, batch: int
+    cluster_client: ClusterClient,
+    sent: Any,
+    *,
+    context: Context,
+    kind: WorkflowTypes,
+    options: WorkflowOptions,
 ) -> dict[str, Any]:
     """Begin the workflow; the fields of the answer."""
     view = existing_job(cluster_client, sent.id.value, context=context)
@@ -28,7 +33,6 @@ def roll(
     if not sent.resourceVersion:
         end(context, Code.INVALID_ARGUMENT, text=OTHER_CONFIG)
     ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
-    options = WorkflowOptions(batch=batch)
     command = RestartJob(ranges, options, kind=kind, config=sent.resourceVersion)
     key, request = view.summary.job, request_of(sent, context)
     answer = cluster_client.ask(key, command, context=context, request=request)

@@ -57,7 +57,7 @@ from peloton.gateway.stateless_status import job_status_of, stateless_summary
 from peloton.gateway.texts import canonical, client_name, known_job
 from peloton.gateway.translate_job import job_config_of
 from peloton.gateway.whole_configs import whole_config
-from peloton.gateway.workflow_status import workflow_info
+from peloton.gateway.workflow_status import healthy_s, workflow_info
 from peloton.runtime.core.listing import AMONG, ListViews, SortOrder, Where
 from peloton.runtime.vocabulary import Message, Refused
 
@@ -159,7 +159,9 @@ class StatelessJobs:
         """New runs of instances, a batch at a time, if the job has this version."""
         spec = sent.restart_spec
         ranges = tuple((getattr(one, "from"), one.to) for one in spec.ranges)
-        options = WorkflowOptions(batch=spec.batch_size, in_place=spec.in_place)
+        options = WorkflowOptions(
+            batch=spec.batch_size, in_place=spec.in_place, healthy_s=healthy_s(spec)
+        )
         with self._version_first(sent, context):
             opaque = opaque_of(sent, context)
         answer = self._changed(

@@ -27,6 +27,7 @@ from peloton.gateway.opaque_data import opaque_of
 from peloton.gateway.pod_specs import NotBuilt
 from peloton.gateway.stateless_specs import spec_path, spec_text, to_config_v0
 from peloton.gateway.translate_task import BadConfig, SecretVolume
+from peloton.gateway.workflow_status import healthy_s
 
 NO_SECRETS = "secrets not enabled in cluster"
 POOL_CODES = {
@@ -128,4 +129,5 @@ def _options(wanted: stateless.CreateSpec) -> WorkflowOptions:
         max_attempts=wanted.max_instance_retries,
         tolerated=wanted.max_tolerable_instance_failures,
         paused=wanted.start_paused,
+        healthy_s=healthy_s(wanted),
     )

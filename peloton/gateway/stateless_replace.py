@@ -23,6 +23,7 @@ from peloton.gateway.stateless_create import NO_SECRETS
 from peloton.gateway.stateless_specs import spec_text, to_config_v0
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_task import BadConfig, SecretVolume
+from peloton.gateway.workflow_status import healthy_s
 
 
 def replacement(
@@ -52,6 +53,7 @@ def replacement(
         paused=wanted.start_paused,
         starts=wanted.start_pods,
         in_place=wanted.in_place,
+        healthy_s=healthy_s(wanted),
     )
     return ReplaceJob(found.spec, tuple(found.pieces.items()), options, opaque=opaque)
 

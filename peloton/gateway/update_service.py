@@ -27,7 +27,7 @@ from peloton.gateway.opaque_data import opaque_of
 from peloton.gateway.requests import request_of
 from peloton.gateway.rollouts import members, rollouts_of
 from peloton.gateway.texts import canonical, client_name, job_of_update
-from peloton.gateway.workflow_status import remaining
+from peloton.gateway.workflow_status import healthy_s, remaining
 from peloton.runtime.vocabulary import Refused
 
 UPDATE_NOT_FOUND = "update not found"
@@ -193,6 +193,7 @@ def options_of(config: update_pb2.UpdateConfig) -> WorkflowOptions:
         paused=config.startPaused,
         starts=config.startTasks,
         in_place=config.inPlace,
+        healthy_s=healthy_s(config, "minHealthySeconds"),
     )
 
 
@@ -209,6 +210,7 @@ def _info(view: JobView, workflow: WorkflowView) -> update_pb2.UpdateInfo:
             maxFailureInstances=options.tolerated,
             startTasks=options.starts,
             inPlace=options.in_place,
+            minHealthySeconds=int(options.healthy_s),
         ),
         status=update_pb2.UpdateStatus(
             numTasksDone=workflow.done,

@@ -5,11 +5,18 @@ Turns a view of a workflow into WorkflowStatus and WorkflowInfo. It must not sen
 
 from __future__ import annotations
 
+from typing import Any
+
 from peloton.actors.job.messages import JobView
-from peloton.actors.job.workflow.messages import WorkflowTypes, WorkflowView
+from peloton.actors.job.workflow.messages import HEALTHY_S, WorkflowTypes, WorkflowView
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.gateway.rollouts import Rollouts, add_instances, wire_events
 from peloton.gateway.texts import rfc3339
+
+
+def healthy_s(sent: Any, field: str = "min_healthy_seconds") -> float:
+    """For how long all have to do their work at the end of a workflow, by what a client sent."""
+    return float(getattr(sent, field)) if sent.HasField(field) else HEALTHY_S
 
 
 def workflow_status(view: JobView, workflow: WorkflowView) -> stateless.WorkflowStatus:
@@ -52,6 +59,7 @@ def workflow_info(
     if workflow.kind != WorkflowTypes.UPDATE:  # it knows no START and STOP
         found.restart_spec.batch_size = options.batch
         found.restart_spec.in_place = options.in_place
+        found.restart_spec.min_healthy_seconds = int(options.healthy_s)
         for start, stop in workflow.ranges:
             # Closed, as all ranges in answers; those in requests are half-open.
             found.restart_spec.ranges.add(to=stop - 1, **{"from": start})
@@ -64,6 +72,7 @@ def workflow_info(
                 max_tolerable_instance_failures=options.tolerated,
                 start_paused=options.paused,
                 in_place=options.in_place,
+                min_healthy_seconds=int(options.healthy_s),
             )
         )
     found.events.extend(wire_events(workflow, [*reversed(workflow.events)]))

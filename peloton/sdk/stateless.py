@@ -36,7 +36,8 @@ _IN_SPEC = re.compile(
 class BatchOptions(NamedTuple):
     """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores.
 
-    `secrets` are files for the pods of a creation or a replacement (`jobs.secret`).
+    `min_healthy_seconds`: for so long all have to do their work at the end; None: as the server
+    says. `secrets` are files for the pods of a creation or a replacement (`jobs.secret`).
     """
 
     batch: int = 0
@@ -48,6 +49,7 @@ class BatchOptions(NamedTuple):
     start_pods: bool = False
     opaque: str = ""
     secrets: tuple[Secret, ...] = ()
+    min_healthy_seconds: int | None = None
 
 
 AT_ONCE = BatchOptions()
@@ -125,6 +127,7 @@ class StatelessCalls:
                 max_instance_retries=how.max_instance_retries,
                 max_tolerable_instance_failures=how.max_tolerable_instance_failures,
                 start_paused=how.start_paused,
+                min_healthy_seconds=how.min_healthy_seconds,
             ),
             opaque_data={"data": how.opaque},
         )
@@ -161,6 +164,7 @@ class StatelessCalls:
                 start_paused=how.start_paused,
                 in_place=how.in_place,
                 start_pods=how.start_pods,
+                min_healthy_seconds=how.min_healthy_seconds,
             ),
             opaque_data={"data": how.opaque},
         )
@@ -194,7 +198,10 @@ class StatelessCalls:
             job_id=named(job),
             version=named(version or self.version(job)),
             restart_spec=stateless.RestartSpec(
-                batch_size=how.batch, ranges=map(pod_range, ranges), in_place=how.in_place
+                batch_size=how.batch,
+                ranges=map(pod_range, ranges),
+                in_place=how.in_place,
+                min_healthy_seconds=how.min_healthy_seconds,
             ),
             opaque_data={"data": how.opaque},
         )

@@ -69,6 +69,7 @@ class UpdateCalls:
                 maxFailureInstances=how.max_tolerable_instance_failures,
                 inPlace=how.in_place,
                 startTasks=how.start_pods,
+                minHealthySeconds=how.min_healthy_seconds,
             ),
             opaque_data={"data": how.opaque},
         )
@@ -117,12 +118,13 @@ class UpdateCalls:
         *,
         ranges: Sequence[Range] = (),
         version: int = 0,
-        batch: int = 0,
+        how: BatchOptions = AT_ONCE,
     ) -> Any:
         """New runs of instances of a service, or they are started or stopped, a batch at a time.
 
         `verb`: `restart`, `start` or `stop`. Without ranges, of all; without a `version` by the
-        config that the job has now.
+        config that the job has now. Of `how` only `batch` counts, and `min_healthy_seconds` of what
+        is to run.
         """
         name = verb.capitalize()
         request = getattr(job_pb2, f"{name}Request")(
@@ -130,7 +132,10 @@ class UpdateCalls:
             ranges=map(range_of, ranges),
             resourceVersion=version or self.config_version(wanted),
         )
-        getattr(request, f"{verb}Config").batchSize = batch
+        config = getattr(request, f"{verb}Config")
+        config.batchSize = how.batch
+        if how.min_healthy_seconds is not None and verb != "stop":
+            config.minHealthySeconds = how.min_healthy_seconds
         return self._wire.call(jobs.method(name), request, how=keyed(None))
 
     def _change(self, name: str, update_id: str, *, opaque: str) -> Any:

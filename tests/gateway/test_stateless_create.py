@@ -353,7 +353,7 @@ def test_pods_are_added_by_a_workflow(deployment: Deployment, jobs: Any) -> None
     assert found.status.state == stateless.WORKFLOW_STATE_PAUSED
     assert (found.status.version.value, found.status.prev_version.value) == ("1-1-1", "0-1-1")
     assert found.update_spec == stateless.UpdateSpec(
-        batch_size=1, max_instance_retries=3, start_paused=True
+        batch_size=1, max_instance_retries=3, start_paused=True, min_healthy_seconds=5
     )
     assert found.opaque_data.data == "mine" and found.status.num_instances_remaining == 3
     counts = dict(seen().job_info.status.pod_stats)

@@ -215,7 +215,9 @@ def test_a_service_is_restarted_by_ranges(deployment: Deployment, jobs: Any) -> 
     assert found.status.type == stateless.WORKFLOW_TYPE_RESTART
     assert found.status.num_instances_completed == 1
     assert (found.status.version.value, found.status.prev_version.value) == ("2-1-2", "1-1-2")
-    closed = stateless.RestartSpec(batch_size=1, ranges=[{"from": 1, "to": 1}])
+    closed = stateless.RestartSpec(
+        batch_size=1, ranges=[{"from": 1, "to": 1}], min_healthy_seconds=5
+    )
     assert found.restart_spec == closed and found.opaque_data.data == "mine"
     states = [event.state for event in found.events]
     assert states == [
@@ -264,7 +266,7 @@ def replacing(deployment: Deployment, job: str, version: str = "1-1-1", **more: 
 def test_a_service_is_given_another_spec(deployment: Deployment, jobs: Any) -> None:
     job = running(deployment)
     more = {
-        "update_spec": {"batch_size": 1, "max_instance_retries": 3},
+        "update_spec": {"batch_size": 1, "max_instance_retries": 3, "min_healthy_seconds": 1},
         "opaque_data": {"data": "mine"},
     }
     sent = replacing(deployment, job, count=4, spec={"description": "new"}, **more)

@@ -22,8 +22,13 @@ from peloton.actors.job.messages import (
     StartInstances,
     StopJob,
 )
+from peloton.actors.job.slice import renewing
 from peloton.actors.job.slice.messages import Command, Override, TaskConfig
+from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.state import Job
+from peloton.actors.job.workflow import progress
+from peloton.actors.job.workflow.leaves import tallies_of
 from peloton.actors.job.workflow.messages import (
     WorkflowOptions,
     WorkflowOrders,
@@ -36,7 +41,9 @@ from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.machines import FAILURE, Fate
-from peloton.runtime.vocabulary import Key, Refused
+from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, Refused
+from tests.worlds.planted import Planted, planted
 
 FOR_EVER = Fate(None)
 COUNT = 6
@@ -348,6 +355,148 @@ def test_too_many_failures_fail_the_workflow() -> None:
     # One that was seen to run, however shortly, is done.
     changed = view.failed + view.done
     assert sorted(versions(cluster, job)) == [1] * (COUNT - changed) + [2] * changed
+
+
+def crashing(run: str) -> Fate:
+    """The second run of the first instance fails half a second after its start."""
+    return Fate(0.5, FAILURE) if run.endswith("-0-2") else FOR_EVER
+
+
+STEADY_S = 5.0
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_it_has_succeeded_once_all_have_stayed_well(batch: int) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    options = WorkflowOptions(batch=batch, max_attempts=1, tolerated=1, healthy_s=STEADY_S)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=options))
+    cluster.run_until(lambda: workflow(cluster, job).done == COUNT, within_s=60)
+    view, done_at = workflow(cluster, job), cluster.world.now
+    assert (view.state, view.current) == (ROLLING, 0)
+    finished(cluster, job)
+    assert STEADY_S <= cluster.world.now - done_at < STEADY_S + 1.0
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+@pytest.mark.parametrize("back", [False, True])
+def test_who_dies_soon_after_its_start_has_failed(batch: int, back: bool) -> None:
+    cluster = cluster_of(crashing)
+    job = running(cluster)
+    options = WorkflowOptions(batch, max_attempts=1, tolerated=1, back=back, healthy_s=STEADY_S)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=options))
+    finished(cluster, job, WorkflowStates.ROLLED_BACK if back else WorkflowStates.FAILED)
+    assert workflow(cluster, job).because == "1 instance failed with 1 failure or more"
+    if back:
+        assert {each.config.command for each in cluster.instances(job, COUNT)} == {
+            service().default.command
+        }
+        assert up(cluster, job) == COUNT
+    quiet(cluster, job)
+
+
+def test_who_dies_and_comes_back_is_waited_for() -> None:
+    """Nobody fails for good: the third run stays, and the time begins anew with it."""
+    cluster = cluster_of(lambda run: Fate(1.0, FAILURE) if run.endswith("-3-2") else FOR_EVER)
+    job = running(cluster)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=WorkflowOptions(healthy_s=5.0)))
+    cluster.run_until(lambda: workflow(cluster, job).done == COUNT, within_s=60)
+    cluster.run_until(lambda: workflow(cluster, job).done == COUNT - 1, within_s=60)
+    view = workflow(cluster, job)
+    assert (view.state, view.current) == (ROLLING, 1)
+    cluster.run_for(29.0)
+    assert workflow(cluster, job).state == ROLLING
+    finished(cluster, job)
+    (view,) = [each for each in cluster.instances(job, COUNT) if each.instance == 3]
+    assert view.run == 3 and cluster.world.now - (view.started_at or 0) >= STEADY_S
+    quiet(cluster, job)
+
+
+def test_while_one_is_down_that_was_done_no_further_one_is_begun_with() -> None:
+    cluster = cluster_of(crashing)
+    job = running(cluster)
+    options = WorkflowOptions(batch=1, healthy_s=STEADY_S)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=options))
+    cluster.run_for(25.0)
+    assert versions(cluster, job).count(2) == 2, "the second one had begun by then"
+    finished(cluster, job)
+    quiet(cluster, job)
+
+
+def test_what_is_stopped_need_not_stay_well() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    options = WorkflowOptions(healthy_s=600.0)
+    cluster.ask(job, RestartJob(options=options, kind=WorkflowTypes.STOP))
+    finished(cluster, job)
+    cluster.run_for(2.0)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=options))
+    cluster.run_for(2.0)
+    assert workflow(cluster, job).state == DONE
+    assert cluster.counts(job) == {"KILLED": COUNT}
+
+
+def test_one_that_stays_well_for_long_is_no_lack_of_progress() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    spec = service(command="other", progress_s=20.0)
+    cluster.ask(job, ReplaceJob(spec, options=WorkflowOptions(batch=3, healthy_s=60.0)))
+    finished(cluster, job)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lost_shards_shorten_no_proof(seed: int) -> None:
+    chance = random.Random(seed)
+    cluster = cluster_of(seed=seed)
+    job = running(cluster)
+    options = WorkflowOptions(batch=2, healthy_s=STEADY_S)
+    cluster.ask(job, ReplaceJob(service(command="other"), options=options))
+    for _ in range(4):
+        cluster.run_for(2 * chance.random())
+        cluster.crash_shard(chance.choice((job, STORM_POOL)))
+    finished(cluster, job)
+    started = [each.started_at or 0.0 for each in cluster.instances(job, COUNT)]
+    assert cluster.world.now - max(started) >= STEADY_S
+    quiet(cluster, job)
+
+
+def _at_once(_: object) -> Callable[..., Decision | None]:
+    def steady(rollout: Rollout, at: At) -> Decision | None:
+        proves = rollout.proves_until is not None
+        return Decision(facts=(renewing._steady(at),)) if proves else None
+
+    return steady
+
+
+def _unproved(_: object) -> Callable[[Job], bool]:
+    def is_through(job: Job) -> bool:
+        known = tallies_of(job).values()
+        return bool(known) and not any(tally.left for tally in known)
+
+    return is_through
+
+
+def _never_fallen(through: Callable[..., renewing._Through]) -> Callable[..., renewing._Through]:
+    return lambda rollout, at: through(rollout, at)._replace(fallen=Bits())
+
+
+UNSTEADY = {
+    "a slice waits for nothing": (Planted(renewing, "_steady_at_once", _at_once), "has done its"),
+    "a job waits for no slice": (Planted(progress, "is_through", _unproved), "has not said"),
+    "nobody sees who fell": (Planted(renewing, "_through", _never_fallen), "do not do their work"),
+}
+
+
+@pytest.mark.parametrize("fault", UNSTEADY)
+def test_what_has_not_stayed_well_is_noticed(fault: str) -> None:
+    cluster = cluster_of(crashing)
+    job = running(cluster)
+    plant, text = UNSTEADY[fault]
+    options = WorkflowOptions(healthy_s=STEADY_S)
+    with planted(plant), pytest.raises(Contradiction, match=f"^R37 .*{text}"):
+        cluster.ask(job, ReplaceJob(service(command="other"), options=options))
+        cluster.run_for(20.0)
 
 
 def test_too_many_failures_go_back_to_the_config_before() -> None:

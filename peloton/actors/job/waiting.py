@@ -194,7 +194,9 @@ def progress_end_of(job: Job) -> tuple[str, float] | None:
         return None
     if job.goal == m.JobGoals.DELETED:
         return None  # nobody goes back, and no spec is kept any more
-    return _timed(PROGRESS, job, moment=workflow.progressed_at + spec.progress_s)
+    # To see at the end whether all stay well is no lack of progress.
+    most_s = spec.progress_s + workflow.options.healthy_s
+    return _timed(PROGRESS, job, moment=workflow.progressed_at + most_s)
 
 
 def next_start_of(job: Job) -> float | None:

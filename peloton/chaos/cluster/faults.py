@@ -181,4 +181,5 @@ CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
     **gpu_work.WORK, **overcommit.WORK, **displacing.WORK, **servicing.WORK, **rolling.WORK,
     **sparing.WORK, **everywhere.WORK, **rolling.RESIZES, **stateful.WORK,
+    **rolling.STEADIES,
 }  # fmt: skip

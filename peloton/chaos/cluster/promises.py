@@ -1,4 +1,4 @@
-"""What newer commands promise (R10, R22 to R31, R34), each checked by a class of its own.
+"""What newer commands promise (R10, R22 to R31, R34, R37), each checked by a class of its own.
 
 Turns a cluster into a `Contradiction` or nothing: each check says which facts it looks at, and is
 given these alone. It must not know what any of them means.
@@ -24,6 +24,7 @@ from peloton.chaos.cluster.noticing import NoticeCheck
 from peloton.chaos.cluster.pacing import PaceCheck
 from peloton.chaos.cluster.quarantining import QuarantineCheck
 from peloton.chaos.cluster.queueing import QueueCheck
+from peloton.chaos.cluster.rolling import SteadyCheck
 from peloton.chaos.cluster.scheduling import ScheduleCheck
 from peloton.chaos.cluster.sparing import FloorCheck
 from peloton.runtime.core.codec import Entry
@@ -48,13 +49,15 @@ class PromiseChecks:
         inside = (pool_key(path.rpartition("/")[2]) for path, _ in cluster.setup.preemption.inside)
         self.ranks = DisplacementCheck(frozenset(inside))
         self.floors = FloorCheck()
+        self.steady = SteadyCheck(self.floors)
         self.sums = ConservationCheck()
         self.reasons = ExplanationCheck()
         self._world = cluster.world
         self._noted: dict[type, list[Callable[[Entry, Any], None]]] = {}
         tables = (self.ends.noted, self.holds.noted, self.pace.noted, self.schedules.noted)
         later = self.quarantines.noted, self.lending.noted, self.gangs.noted, self.queues.noted
-        for noted in (*tables, self.places.noted, *later, self.ranks.noted, self.floors.noted):
+        last = self.ranks.noted, self.floors.noted, self.steady.noted
+        for noted in (*tables, self.places.noted, *later, *last):
             for fact, note in noted.items():
                 self._noted.setdefault(fact, []).append(note)
 

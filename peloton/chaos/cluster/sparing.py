@@ -99,6 +99,11 @@ class FloorCheck:
             **dict.fromkeys(down, self._down),
         }
 
+    def doing(self, name: str) -> tuple[int, int]:
+        """Of the slice of this name, the members that are to run, and those that do their work."""
+        some = self._slices.get(name, _Members())
+        return some.wanted & ~some.stopped, some.up
+
     def _of(self, entry: Entry) -> _Members:
         name = entry.key.partition("/")[2]
         return self._slices.setdefault(name, _Members())

@@ -95,7 +95,7 @@ LATER_DRAWS = (
     host_holds.DRAWN, pacing.DRAWN, noticing.DRAWN, scheduling.DRAWN, host_pooling.DRAWN,
     quarantining.DRAWN, lending.DRAWN, ganging.DRAWN, gpu_work.DRAWN,
     overcommit.DRAWN, displacing.DRAWN, servicing.DRAWN, rolling.DRAWN,
-    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED, stateful.DRAWN,
+    sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED, stateful.DRAWN, rolling.STEADY,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
 NEED_A_LEVEL = {
@@ -106,6 +106,7 @@ NEED_A_LEVEL = {
     **dict.fromkeys(displacing.WORK, displacing.LEVEL),
     **dict.fromkeys(servicing.WORK, servicing.LEVEL),
     **dict.fromkeys((*rolling.WORK, *rolling.RESIZES, *sparing.WORK), servicing.LEVEL),
+    **dict.fromkeys(rolling.STEADIES, servicing.LEVEL),
     **dict.fromkeys(everywhere.WORK, everywhere.LEVEL),
     **dict.fromkeys(stateful.WORK, stateful.LEVEL),
 }
@@ -291,7 +292,8 @@ class StormRun:
         machines.check, machines.ill = servicing.health_of(plan.seed)
         self.checks = ClusterChecks(self.cluster)
         struck = (*plan.faults, *(action.name for action in plan.actions))
-        self.checks.promises.pace.clocks_agree = not {*struck}.intersection(CLOCK_FAULTS)
+        agree = not {*struck}.intersection(CLOCK_FAULTS)
+        self.checks.promises.pace.clocks_agree = self.checks.promises.steady.clocks_agree = agree
         self.checks.core.poisoned = any(action.name in POISON for action in plan.actions)
         self.storm = Storm(self.cluster.world, plan, faults=ALL_FAULTS, about=self.cluster)
         self.storm.actions.update(CLUSTER_ACTIONS)

@@ -18,7 +18,7 @@ from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.resends import UnseenReports
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.core.turns import Turns
-from peloton.runtime.vocabulary import Delivery, Key, Kind, Pursue, Send, no_phase
+from peloton.runtime.vocabulary import Delivery, Due, Key, Kind, Message, Pursue, Send, no_phase
 
 VERSION_BITS = 40
 REPORT_RETRY_S = 5.0
@@ -66,6 +66,14 @@ class Reports:
         due = now if phase != last.phase else max(now, last.at_s + kind.report_interval_s)
         if due < self.due.get(key, float("inf")):
             self._set_due(key, due)
+
+    def had_turn(self, key: Key, kind: Kind, *, message: Message) -> None:
+        """The parent had a turn of its own; what its deadline changes, no child would bring."""
+        state = self._turns.population.cells.get(key)
+        if state is None:
+            self.forget(key)
+        elif isinstance(message, Due):
+            self.schedule(key, kind, state=state)
 
     def forget(self, key: Key) -> None:
         """The parent has left memory."""

@@ -462,8 +462,8 @@ class Shard:
             if failed is not None:
                 self.deferred.failed(envelope, 0, failure=failed)
             self.endings.touched(kind, envelope.to)
-            if kind.report is not None and envelope.to not in self.population.cells:
-                self.reports.forget(envelope.to)
+            if kind.report is not None:
+                self.reports.had_turn(envelope.to, kind, message=message)
             if failed is not None:
                 return  # it is retried, and so must not be acknowledged yet
         if isinstance(message, Latest) and envelope.sender is not None:

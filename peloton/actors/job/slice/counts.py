@@ -46,7 +46,7 @@ def counted_state(task: Task) -> str:
     return _NAMES.get(task.state, task.state.name)
 
 
-NO_ROLLOUT = 0, 0, 0, False
+NO_ROLLOUT = 0, 0, 0, False, 0
 Phase = tuple[bool, int, tuple[tuple[str, int], ...], tuple[int, ...]]
 
 
@@ -87,14 +87,15 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
     return False, active if ends_free_grants else 0, (), rollout
 
 
-def _rollout_phase(rollout: Rollout) -> tuple[int, int, int, bool]:
+def _rollout_phase(rollout: Rollout) -> tuple[int, int, int, bool, int]:
     """Which rollout, how many are left where that frees leave for other slices, how many have
-    failed, and whether any is left."""
+    failed, whether anything is left to be waited for, and how many do their work no more."""
     if rollout.order.over:
         return NO_ROLLOUT
     tally = rollout.tally
     left, failed = tally.left, tally.failed
-    return tally.number, min(left + failed, rollout.order.leave), failed, left > 0
+    most = min(left + failed, rollout.order.leave)
+    return tally.number, most, failed, left > 0 or not tally.steady, tally.fallen
 
 
 def _down_phase(slice_: Slice, index: Any, *, most: int) -> tuple[int, int]:

@@ -44,7 +44,7 @@ from peloton.actors.job.slice.placing import (
     keep_wish,
     take_hosts,
 )
-from peloton.actors.job.slice.renewing import begun_rollout, told_at_once
+from peloton.actors.job.slice.renewing import begun_rollout, due, told_at_once
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
 from peloton.actors.job.slice.volume_homes import leave, left_already
@@ -60,13 +60,8 @@ from peloton.actors.task.messages import (
     SetTaskGoal,
     TaskGoals,
 )
-from peloton.placement.messages import (
-    GangPlaced,
-    Placed,
-    RoomFound,
-    Unplaced,
-)
-from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Send
+from peloton.placement.messages import GangPlaced, Placed, RoomFound, Unplaced
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
 
 
 def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
@@ -372,6 +367,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     WishToSpare: sparing.wish,
     LeaveVolume: leave,
     HostsTold: hosts_found,
+    Due: due,
 }
 
 
@@ -397,4 +393,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     WishToSpare: _nothing,
     LeaveVolume: left_already,
     HostsTold: not_followed,
+    Due: _nothing,
 }

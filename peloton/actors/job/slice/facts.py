@@ -126,11 +126,17 @@ class MembersTaken(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
-    """The rollout is through with these members."""
+    """The rollout is through with these members.
+
+    `fallen` were done, and do their work no more. `steady`: all that are done have done their work
+    for as long as they have to.
+    """
 
     done: Bits
     failed: Bits = Bits()
     at: float = 0.0
+    fallen: Bits = Bits()
+    steady: bool = False
 
 
 class MembersRemoved(Fact, frozen=True, gc=False, array_like=True):

@@ -39,6 +39,7 @@ from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
+from peloton.actors.job.slice.renewing import steady_in
 from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import get_rollout, list_instances, report
@@ -119,6 +120,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         facts=FACTS,
         partition=_partition,
         owed=_owed,
+        deadline=steady_in,
         ended=_ended,
         follows=_follows,
         report=report,

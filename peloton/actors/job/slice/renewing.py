@@ -7,6 +7,8 @@ version. Must not give leave to itself: the job counts who is under way in all s
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from peloton.actors.host.hold_messages import TASK_HOLD_S, HoldForTask
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import (
@@ -32,9 +34,10 @@ from peloton.actors.task.messages import (
     crowd_key,
 )
 from peloton.actors.task.state import ENDED, Admission, Task, TaskStates, is_well
-from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send, counted
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Send, counted
 
 REMOVED_TEXT = "Task Count reduced via API"
+STEADY = "steady"
 _WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
 
 
@@ -56,7 +59,7 @@ def begun_rollout(
         current = (leaving if last.order.over else leaving | last.current) & here - beyond
         if at.index is not None:
             # But for those that are through, and would go down anew.
-            current = current - _through(last, at)[0]
+            current = current - _through(last, at).done
     asleep = NO_MEMBERS
     if order.starts:
         asleep = here & Bits(at.index.where(lambda task: task.goal == TaskGoals.KILLED)) - stopped
@@ -112,17 +115,19 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
     if rollout.order.over or (at.index is None and not rollout.removing):
         return None
     order = rollout.order
-    if not rollout.current and not (order.leave and rollout.waiting):
+    watched = rollout.watched
+    if not rollout.current and not (order.leave and rollout.waiting) and not watched:
         return None
-    done, failed = _through(rollout, at) if rollout.current else (NO_MEMBERS, NO_MEMBERS)
-    room = order.leave - len(rollout.current - done) - len(rollout.failed) - len(rollout.leaving)
+    done, failed, fallen = _through(rollout, at) if rollout.current or watched else NOBODY
+    under_way = rollout.current | rollout.leaving | rollout.fallen | fallen | rollout.failed
+    room = order.leave - len(under_way - done)
     some = _next(slice_, rollout, at=at, room=room) if room > 0 else NO_MEMBERS
     going = _going_down(slice_, some, at)
-    if not (done or failed or some):
-        return None
+    if not (done or failed or fallen or some):
+        return _steady_at_once(rollout, at)
     facts: list[Fact] = [*going]
-    if done or failed:
-        facts.append(f.MembersSettled(done, failed, at.now))
+    if done or failed or fallen:
+        facts.append(f.MembersSettled(done, failed, at.now, fallen))
     if some:
         facts.append(f.MembersTaken(some, at.now))
     sends: list[Send] = []
@@ -210,15 +215,62 @@ def woken(slice_: Slice, members: Bits) -> list[Send]:
     return [Send(_crowd(slice_), goal, members)]
 
 
-def _through(rollout: Rollout, at: At) -> tuple[Bits, Bits]:
-    """Members under way that are done, and those that have failed."""
-    number, most = rollout.order.number, rollout.order.max_attempts
+class _Through(NamedTuple):
+    """Members that are through: done, or failed; and those that were done, and are so no more."""
+
+    done: Bits
+    failed: Bits
+    fallen: Bits
+
+
+NOBODY = _Through(NO_MEMBERS, NO_MEMBERS, NO_MEMBERS)
+
+
+def _through(rollout: Rollout, at: At) -> _Through:
+    """Members under way, or that fell, that are through now; and those that fell now."""
+    number, most, watched = rollout.order.number, rollout.order.max_attempts, rollout.watched
     known = Bits(at.index.where(lambda task: task.renewed >= number and task.renewal is None))
     known = rollout.current & (known | rollout.created)
-    done = known & (Bits(at.index.where(_is_done)) | host_is_down(known, at))
-    if not most:
-        return done, NO_MEMBERS
-    return done, known - done & Bits(at.index.where(lambda task: task.failures >= most))
+    judged = known | watched
+    well = judged & (Bits(at.index.where(_is_done)) | host_is_down(judged, at))
+    failed = NO_MEMBERS
+    if most:
+        failed = judged - well & Bits(at.index.where(lambda task: task.failures >= most))
+    fallen = watched - well - failed - rollout.fallen
+    return _Through(well & (known | rollout.fallen), failed, fallen)
+
+
+def steady_in(slice_: Slice) -> tuple[str, float] | None:
+    """The deadline of a slice: for so long all have to do their work that are done, from when the
+    last one was through on."""
+    rollout = slice_.rollout
+    if rollout is None or rollout.proves_until is None:
+        return None
+    return f"{STEADY} {rollout.settled_at!r}", rollout.order.healthy_s
+
+
+def due(slice_: Slice, message: Due, at: At) -> Decision:
+    """All have done their work for long enough, if nobody fell in this very frame."""
+    rollout, deadline = slice_.rollout, steady_in(slice_)
+    if rollout is None or deadline is None or deadline[0] != message.name or at.index is None:
+        return Decision(because="it is steady already, or not all are through")
+    if any(_through(rollout, at)):
+        return Decision(because="one of its members does its work no more")
+    because = f"all do their work for {rollout.order.healthy_s:g} s: {rollout.order.because}"
+    return Decision(facts=(_steady(at),), because=because)
+
+
+def _steady(at: At) -> f.MembersSettled:
+    return f.MembersSettled(NO_MEMBERS, NO_MEMBERS, at.now, steady=True)
+
+
+def _steady_at_once(rollout: Rollout, at: At) -> Decision | None:
+    """Nothing is to be waited for where none of those that are done is to run."""
+    if rollout.proves_until is None:
+        return None
+    if rollout.watched & Bits(at.index.where(lambda task: task.goal in _WANTED)):
+        return None
+    return Decision(facts=(_steady(at),), because="none of its members is to run")
 
 
 def _is_done(task: Task) -> bool:

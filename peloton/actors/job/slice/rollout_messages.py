@@ -32,6 +32,7 @@ class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
     quiet: bool = False  # of `members`, only those that were stopped begin a new run
     stops: bool = False  # `members` are stopped
     in_place: bool = False  # hosts wait for the next runs of members that they run
+    healthy_s: float = 0.0  # for so long all have to do their work, once all are through
 
 
 class StepStates(enum.IntEnum):
@@ -76,7 +77,9 @@ class RolloutTally(Value, frozen=True, gc=False, array_like=True):
     """Members of a slice by what the rollout of this number has done of them.
 
     `waiting` have not begun, `current` are under way, `done` and `failed` are not any more. Of all
-    these, `added` are new, `removed` are to exist no more, and `updated` are the others.
+    these, `added` are new, `removed` are to exist no more, and `updated` are the others. Of those
+    that are done, `fallen` do their work no more. `steady`: nothing is left to be waited for, and
+    those that are done have done their work for as long as they have to.
     """
 
     number: int
@@ -88,6 +91,8 @@ class RolloutTally(Value, frozen=True, gc=False, array_like=True):
     updated: int = 0
     removed: int = 0
     downed: Bits = Bits()  # that it has stopped: nobody else knows who they are
+    fallen: int = 0
+    steady: bool = True
 
     @property
     def left(self) -> int:

@@ -53,6 +53,9 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
     leaving: Bits = Bits()  # and those that end, to be removed
     downed: Bits = Bits()  # members that a rollout has stopped, and nobody has started since
     kept: Bits = Bits()  # members that the next update is to add
+    fallen: Bits = Bits()  # of those that are done: they do their work no more, for now
+    settled_at: float = 0.0  # when the last one was through, or fell
+    steady: bool = False  # since then all have done their work for as long as they have to
 
     @property
     def unadded(self) -> Bits:
@@ -67,13 +70,30 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
             raw |= members.raw
         return Bits(raw)
 
+    @property
+    def watched(self) -> Bits:
+        """Members that have to go on doing their work until the rollout is over."""
+        if not self.order.healthy_s or self.order.stops or self.order.over:
+            return Bits()
+        return self.done - self.removed
+
+    @property
+    def proves_until(self) -> float | None:
+        """When it is steady if nobody falls; None while somebody is not through, or it is steady
+        already, or has nobody to watch."""
+        if self.steady or not self.order.healthy_s or self.current or self.fallen or self.leaving:
+            return None
+        if self.waiting or not self.watched:
+            return None
+        return self.settled_at + self.order.healthy_s
+
     def view(self, steps: tuple[RolloutStep, ...]) -> RolloutView:
         """For clients, by members."""
         return RolloutView(
             number=self.order.number,
             waiting=self.waiting,
-            current=self.current | self.leaving,
-            done=self.done,
+            current=self.current | self.leaving | self.fallen,
+            done=self.done - self.fallen,
             failed=self.failed,
             added=self.added | self.created,
             updated=self.updated,
@@ -94,6 +114,8 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
             updated=len(self.updated),
             removed=len(self.removed),
             downed=self.downed,
+            fallen=len(self.fallen),
+            steady=self.steady or not self.watched,
         )
 
 
@@ -134,7 +156,10 @@ def permitted(rollout: Rollout, *, leave: int, over: bool) -> Rollout:
     rollout = replace(rollout, order=replace(rollout.order, leave=leave, over=over))
     if not over:
         return rollout
-    return replace(rollout, targets=(), asleep=Bits(), current=Bits(), before=(), removing=Bits())
+    none = Bits()
+    return replace(
+        rollout, targets=(), asleep=none, current=none, before=(), removing=none, fallen=none
+    )
 
 
 def taken(rollout: Rollout, members: Bits) -> Rollout:
@@ -165,20 +190,24 @@ def born_stopped(rollout: Rollout, members: Bits) -> Rollout:
     )
 
 
-def settled(rollout: Rollout, *, done: Bits, failed: Bits) -> Rollout:
-    """The same once these members are through."""
+def settled(rollout: Rollout, *, done: Bits, failed: Bits, fallen: Bits, at: float) -> Rollout:
+    """The same once these members are through, or do their work no more."""
     return replace(
         rollout,
         current=rollout.current - done - failed,
-        done=rollout.done | done,
+        done=(rollout.done | done) - failed,
         failed=rollout.failed | failed,
+        fallen=(rollout.fallen | fallen) - done - failed,
+        settled_at=at,
+        steady=False,
     )
 
 
-def removed(rollout: Rollout, members: Bits) -> Rollout:
+def removed(rollout: Rollout, members: Bits, *, at: float) -> Rollout:
     """The same once these members are no more. If they are added again, they are to run."""
     return replace(
         rollout,
+        settled_at=at,
         leaving=rollout.leaving - members,
         done=rollout.done | members,
         downed=rollout.downed - members,

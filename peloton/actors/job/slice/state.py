@@ -299,13 +299,19 @@ def _taken(slice_: Slice, fact: f.MembersTaken) -> Slice:
 
 
 def _settled(slice_: Slice, fact: f.MembersSettled) -> Slice:
-    after = _rolled(slice_, lambda rollout: r.settled(rollout, done=fact.done, failed=fact.failed))
-    after = _stepped(after, StepStates.DONE, at=fact.at, members=fact.done)
-    return _stepped(after, StepStates.FAILED, at=fact.at, members=fact.failed)
+    if fact.steady:
+        return _rolled(slice_, lambda one: msgspec.structs.replace(one, steady=True))
+    done, failed, fallen, at = fact.done, fact.failed, fact.fallen, fact.at
+    after = _rolled(
+        slice_, lambda one: r.settled(one, done=done, failed=failed, fallen=fallen, at=at)
+    )
+    after = _stepped(after, StepStates.TAKEN, at=at, members=fallen)
+    after = _stepped(after, StepStates.DONE, at=at, members=done)
+    return _stepped(after, StepStates.FAILED, at=at, members=failed)
 
 
 def _removed(slice_: Slice, fact: f.MembersRemoved) -> Slice:
-    after = _rolled(slice_, lambda rollout: r.removed(rollout, fact.members))
+    after = _rolled(slice_, lambda one: r.removed(one, fact.members, at=fact.at))
     after = _stepped(after, StepStates.DONE, at=fact.at, members=fact.members)
     gone, past = after.gone | fact.members, max(after.past, fact.past)
     return _without_gone(msgspec.structs.replace(after, gone=gone, past=past))

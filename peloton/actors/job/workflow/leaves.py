@@ -38,9 +38,11 @@ def progress_of(job: Job) -> Progress:
 
 
 def is_through(job: Job) -> bool:
-    """Whether nothing is left in any slice."""
+    """Whether nothing is left in any slice, and all that are done have stayed well long enough."""
     known = tallies_of(job)
-    return len(known) >= job.slices and not any(tally.left for tally in known.values())
+    if len(known) < job.slices:
+        return False
+    return not any(tally.left or not tally.steady for tally in known.values())
 
 
 def bounds_of(job: Job) -> dict[int, int]:

@@ -43,13 +43,19 @@ class WorkflowOrders(enum.IntEnum):
     ROLL_BACK = 4
 
 
+HEALTHY_S = 5.0
+"""For so long all have to do their work at the end, where a client does not say it."""
+
+
 class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
     """How a client wants it done.
 
     `batch`: instances under way at once, 0 for all. `max_attempts`: failures with which an instance
     has failed, 0: it never fails. `tolerated`: failed instances with which the workflow fails, 0:
     it never does; it is rolled back then, if `back` is set. `starts`: stopped instances, too.
-    `in_place`: the host of a run waits for the next one, as far as it can.
+    `in_place`: the host of a run waits for the next one, as far as it can. `healthy_s`: it is over
+    only once all that it changed have done their work for so long, at the end; who dies before
+    that has failed once more. 0: it is over once each has been seen to do it.
     """
 
     batch: int = 0
@@ -59,6 +65,7 @@ class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
     paused: bool = False
     starts: bool = False
     in_place: bool = False
+    healthy_s: float = 0.0
 
 
 class ReplaceJob(Message, frozen=True, gc=False, array_like=True):

@@ -55,7 +55,8 @@ def _next(job: Job, *, now: float) -> Fact | None:
     failed, most = progress_of(job).failed, workflow.options.tolerated
     if most and failed >= most:
         because = counted(failed, "instance", many="instances") + " failed"
-        because = f"{because} with {workflow.options.max_attempts} failures or more"
+        each = counted(workflow.options.max_attempts, "failure", many="failures")
+        because = f"{because} with {each} or more"
         return failure_of(workflow, because, now=now)
     if is_through(job):
         moved = next_state(workflow, WorkflowGoals.FINISH)

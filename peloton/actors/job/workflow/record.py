@@ -50,8 +50,8 @@ class Progress(Value, frozen=True, gc=False, array_like=True):
         """With those of one more slice."""
         return Progress(
             self.waiting + tally.waiting,
-            self.current + tally.current,
-            self.done + tally.done,
+            self.current + tally.current + tally.fallen,
+            self.done + tally.done - tally.fallen,
             self.failed + tally.failed,
             self.added + tally.added,
             self.updated + tally.updated,
@@ -123,6 +123,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
             quiet=self.kind == WorkflowTypes.START,
             stops=self.kind == WorkflowTypes.STOP,
             in_place=self.options.in_place,
+            healthy_s=self.options.healthy_s,
         )
 
     def view(self, progress: Progress) -> WorkflowView:
