@@ -48,6 +48,7 @@ from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
+from peloton.runtime.core.codec import known_level
 from peloton.runtime.core.condition import CASSANDRA, DISK
 from peloton.runtime.core.gathering import GATHERED_MIN
 from peloton.runtime.core.supervision import Failure, attempt
@@ -237,7 +238,8 @@ class Daemon:
     def _bootstrap(self, journal: Journal) -> ClusterRecord:
         settings = self._settings
         try:
-            return journal.bootstrap(settings.sizes, name=settings.cluster)
+            newest = known_level(kinds_of(settings))
+            return journal.bootstrap(settings.sizes, name=settings.cluster, level=newest)
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
 

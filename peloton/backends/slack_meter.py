@@ -22,6 +22,9 @@ STEP = UNIT // 10
 """Slack is told in whole steps."""
 RISE_STEPS = 3
 """It is told that there is more once it is more by so many steps; that there is less at once."""
+AGAIN_S = 30.0
+"""What was told so long ago is told again: a host whose daemon had not learned yet that the feature
+level is high enough, or whose shard was moving, has dropped it."""
 
 
 class HostLoad(NamedTuple):
@@ -39,6 +42,7 @@ class SlackMeter:
         self._used: dict[str, float] = {}
         self._at: float | None = None
         self.told: dict[str, int] = {}  # by host: the slack that was reported last
+        self._told_at: dict[str, float] = {}
 
     def measured(self, loads: Mapping[str, HostLoad], now: float) -> dict[str, int]:
         """The slack of the hosts of which there is something to tell, in millionths."""
@@ -53,8 +57,10 @@ class SlackMeter:
             slack = int(max(0.0, load.held - used) * self._part * UNIT) // STEP * STEP
             told = self.told.get(host)
             if told is None or slack < told or slack >= told + RISE_STEPS * STEP:
-                found[host] = self.told[host] = slack
+                self.told[host] = slack
+            elif now - self._told_at[host] < AGAIN_S:
+                continue
+            found[host], self._told_at[host] = self.told[host], now
         for host in [name for name in self._used if name not in loads]:
-            del self._used[host]
-            self.told.pop(host, None)
+            del self._used[host], self.told[host], self._told_at[host]
         return found

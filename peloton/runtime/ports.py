@@ -238,8 +238,12 @@ class Journal(Protocol):
     not held any more. One thread commits; `claim` and `read_ended` may be called from others.
     """
 
-    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
+    def bootstrap(
+        self, groups: Mapping[str, int], *, name: str = "", level: int = 0
+    ) -> ClusterRecord:
         """Write the cluster record and empty registers, or return the existing record.
+
+        A new cluster begins at the feature level `level`; that of an existing one stays.
 
         A group that is not in the record is added, and a record without a name takes this one.
         Raises JournalRefused if the format, the number of shards of an existing group, or the name

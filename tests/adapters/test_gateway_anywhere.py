@@ -80,7 +80,7 @@ def same_pool(known: Known) -> respool.UpdateRequest:
     return respool.UpdateRequest(id=pool, config=pool_config("work"))
 
 
-TOO_EARLY, WRONG = Code.FAILED_PRECONDITION, Code.INVALID_ARGUMENT
+WRONG = Code.INVALID_ARGUMENT
 CALLS: dict[tuple[str, str], Call] = {
     ("jobs", "Create"): Call("resmgr jobmgr", lambda k: k.deployment.request(), command=True),
     ("jobs", "Get"): Call("jobmgr", lambda k: job.GetRequest(id=id_of(k))),
@@ -95,12 +95,11 @@ CALLS: dict[tuple[str, str], Call] = {
     ("tasks", "Stop"): Call(
         "jobmgr", lambda k: task.StopRequest(jobId=named(k.ended)), command=True
     ),
-    # At feature level 0 these are refused, once the job was found.
     ("tasks", "Start"): Call(
-        "jobmgr", lambda k: task.StartRequest(jobId=id_of(k)), command=True, code=TOO_EARLY
+        "jobmgr", lambda k: task.StartRequest(jobId=id_of(k)), command=True
     ),
     ("tasks", "Restart"): Call(
-        "jobmgr", lambda k: task.RestartRequest(jobId=id_of(k)), command=True, code=TOO_EARLY
+        "jobmgr", lambda k: task.RestartRequest(jobId=named(k.ended)), command=True
     ),
     ("tasks", "Refresh"): Call(
         "jobmgr", lambda k: task.RefreshRequest(jobId=id_of(k)), command=True
@@ -119,7 +118,6 @@ CALLS: dict[tuple[str, str], Call] = {
         "jobmgr",
         lambda k: task.DeletePodEventsRequest(jobId=id_of(k), runId=1),
         command=True,
-        code=TOO_EARLY,
     ),
     ("tasks", "BrowseSandbox"): Call("jobmgr", lambda k: task.BrowseSandboxRequest(jobId=id_of(k))),
     ("pools", "CreateResourcePool"): Call("resmgr", new_pool, command=True),

@@ -223,7 +223,9 @@ def test_a_stop_that_breaks_lets_go_of_everything(tmp_path: Path) -> None:
 class BreaksAtClosing(MemoryJournal):
     """A journal that can be neither used nor closed."""
 
-    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
+    def bootstrap(
+        self, groups: Mapping[str, int], *, name: str = "", level: int = 0
+    ) -> ClusterRecord:
         raise JournalRefused("another cluster's")
 
     def close(self) -> None:

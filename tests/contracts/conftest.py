@@ -15,16 +15,23 @@ from tests.servers.mesos_home import needed_home
 
 
 @pytest.fixture(params=journals.RIGS + journals.SERVED)
-def rig(
+def new_rig(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[journals.JournalRig]:
+    """A store that no cluster has used yet."""
     built = journals.build(request.param, tmp_path)
     # Segments and rounds that a short test fills, so that there are some to cut.
     monkeypatch.setattr(segments, "SEGMENT_FRAMES", built.segment_frames)
     monkeypatch.setattr(sqlite_round, "CUT_FRAMES_PER_ROUND", built.segment_frames)
-    built.open().bootstrap(journals.GROUPS)
     yield built
     built.close()
+
+
+@pytest.fixture
+def rig(new_rig: journals.JournalRig) -> journals.JournalRig:
+    """One with a cluster record."""
+    new_rig.open().bootstrap(journals.GROUPS)
+    return new_rig
 
 
 @pytest.fixture(scope="module")

@@ -135,6 +135,14 @@ def test_the_feature_level_only_rises_and_every_process_sees_it(rig: JournalRig)
     assert claim(first).epoch == 1, "it is no shard's affair"
 
 
+def test_only_a_new_cluster_begins_at_the_level_of_its_first_process(
+    new_rig: JournalRig,
+) -> None:
+    first = new_rig.open()
+    assert first.bootstrap(GROUPS, level=3).level == first.level() == 3
+    assert new_rig.open().bootstrap(GROUPS, level=5).level == 3, "an operator raises it"
+
+
 def test_a_shard_nobody_bootstrapped_is_refused(rig: JournalRig) -> None:
     with pytest.raises(JournalRefused):
         rig.open().claim(ShardId("nowhere", 0), "somebody")

@@ -86,6 +86,11 @@ class Fleet:
         rows = [row for _, frame in self.scan.poll() for row in codec.raw_frame(frame.body)[1]]
         return {fact.schema for row in rows if row[0] in KEYS for fact in row[1]}
 
+    def notes(self) -> list[str]:
+        """What health of all daemons says besides."""
+        regions = [daemon.region for daemon in self.world.daemons.values()]
+        return [note.text for region in regions for note in region.condition().remarks]
+
     def known(self) -> list[int]:
         """What the members announce."""
         return sorted(node.level for node in self.world.ensemble.members.values())
@@ -102,8 +107,12 @@ def test_new_facts_wait_for_the_last_member_and_for_the_operator() -> None:
     fleet.upgrade("d2")
     fleet.count(2)
     assert fleet.facts() == ["Counted"], "the way back is open until the operator closes it"
+    assert ["the feature level is 0, this version knows 1" in text for text in fleet.notes()] == [
+        True, True,
+    ]  # fmt: skip
     assert fleet.journal().raise_level(1) == 1
     fleet.world.run_for(2 * LEVEL_POLL_S)
+    assert fleet.notes() == []
     fleet.count(2)
     assert fleet.facts() == ["CountedMany"]
     assert [fleet.answer(name, Ask()) for name in KEYS] == [Total(8)] * 4

@@ -14,6 +14,7 @@ from peloton.actors.host.folds import folded
 from peloton.actors.host.maintenance import no_host
 from peloton.actors.host.state import Host
 from peloton.actors.host.task_holds import alive
+from peloton.actors.levels import below_level
 from peloton.placement.filters import SUITS, suits
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
@@ -25,7 +26,7 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
     if host.removed:
         return no_host(message, at)
     if at.level < hm.LEVEL_HOLDS:
-        text = f"holds need feature level {hm.LEVEL_HOLDS}, the cluster's is {at.level}"
+        text = below_level("holds need", hm.LEVEL_HOLDS, level=at.level)
         return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
     # One whose time is over is no obstacle: its deadline may come behind this message.
     ended: tuple[Fact, ...] = ()

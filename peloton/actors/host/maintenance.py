@@ -23,6 +23,7 @@ from peloton.actors.host.reports import STOP_GRACE_S, held_runs
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.use import awaits_backend, use_changed
 from peloton.actors.job.slice.budget_messages import AskToEnd
+from peloton.actors.levels import below_level
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
 from peloton.placement.messages import DAEMON_LABEL
 from peloton.runtime.vocabulary import (
@@ -140,10 +141,7 @@ def complete(host: Host, message: m.CompleteMaintenance, at: At) -> Decision:
 
 def too_early(what: str, since: int, *, at: At) -> Decision:
     """Refuse: the cluster's feature level is below that of an order."""
-    text = (
-        f"{what} feature level {since}, the cluster's is {at.level}: "
-        "upgrade every daemon, then `peloton features raise`"
-    )
+    text = below_level(what, since, level=at.level)
     return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
 
 

@@ -41,6 +41,7 @@ from peloton.actors.job.spec_levels import check_configs
 from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.levels import below_level
 from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_SERVICES, SLICE_SIZE
 from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Fact, Refused, Send
 
@@ -234,10 +235,7 @@ def _not_changeable(job: Job, message: Any, at: At) -> Decision | None:
 def _below_level(at: At) -> Decision | None:
     if at.level >= LEVEL_CHANGES:
         return None
-    text = (
-        "a job cannot be changed while the cluster may hold daemons of an older version: "
-        f"an operator has to raise its feature level to {LEVEL_CHANGES}"
-    )
+    text = below_level("changes of jobs need", LEVEL_CHANGES, level=at.level)
     return Decision(reply=Refused(OLDER_LEVEL, text, again=True), because=text)
 
 

@@ -17,6 +17,7 @@ from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
 from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
 from peloton.actors.job.slice.messages import effective as effective
+from peloton.actors.levels import below_level
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.placement.conditions import depends_on_tasks
 from peloton.runtime.vocabulary import Key, Refused, Value
@@ -223,12 +224,8 @@ def check_waits(spec: JobSpec, *, now: float, level: int) -> Refused | None:
     if not (spec.after or spec.deadline or spec.unique or spec.throttle or spec.notify):
         return None
     if level < LEVEL_ARRAYS:
-        text = (
-            "a job cannot wait for others, have a deadline or a throttle, hold its name or tell "
-            "its end while "
-            "the cluster may hold daemons of an older version: an operator has to raise its "
-            f"feature level to {LEVEL_ARRAYS}"
-        )
+        what = "waiting for jobs, deadlines, throttles, held names and told ends need"
+        text = below_level(what, LEVEL_ARRAYS, level=level)
         return Refused(OLDER_LEVEL, text, "config.labels", again=True)
     if spec.deadline is not None and 0 < spec.deadline.at <= now:
         return _invalid("labels", f"peloton.deadline: {spec.deadline.text} has passed")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from peloton.actors.host.messages import MesosWords
 from peloton.actors.job.spec import DEFAULT, OLDER_LEVEL, JobSpec, Override
+from peloton.actors.levels import below_level
 from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
 from peloton.runtime.vocabulary import Refused
 
@@ -51,8 +52,5 @@ def check_configs(spec: JobSpec, overrides: Iterable[Override], *, level: int) -
 
 
 def _below(needed: int, what: str, *, field: str, level: int) -> Refused:
-    text = (
-        f"{what} need feature level {needed}, the cluster's is {level}: "
-        "upgrade every daemon, then `peloton features raise`"
-    )
+    text = below_level(f"{what} need", needed, level=level)
     return Refused(OLDER_LEVEL, text, f"config.{field}", again=True)

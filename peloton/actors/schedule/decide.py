@@ -22,6 +22,7 @@ from peloton.actors.job.messages import (
     StopJob,
     job_key,
 )
+from peloton.actors.levels import below_level
 from peloton.actors.schedule import facts as f
 from peloton.actors.schedule import messages as m
 from peloton.actors.schedule.cron import Moments
@@ -35,7 +36,7 @@ OLDER_LEVEL = "OLDER_LEVEL"
 def create_first(message: m.CreateSchedule, at: At) -> Decision:
     """Create it, if it has a moment at all."""
     if at.level < m.LEVEL_SCHEDULES:
-        text = f"there are schedules from feature level {m.LEVEL_SCHEDULES} on: raise it first"
+        text = below_level("schedules need", m.LEVEL_SCHEDULES, level=at.level)
         return Decision(reply=Refused(OLDER_LEVEL, text, again=True), because=text)
     spec = message.spec
     try:

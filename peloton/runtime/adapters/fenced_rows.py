@@ -130,7 +130,12 @@ class FencedRows:
         self._pending: dict[ShardId, PendingWork] = {}
         self._lock = threading.Lock()  # guards the two dicts; never held during a statement
 
-    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
+    def bootstrap(
+        self, groups: Mapping[str, int], *, name: str = "", level: int = 0
+    ) -> ClusterRecord:
+        if level and read_record(self.rows) is None:
+            # First: a crash in between would leave a new cluster at level 0.
+            self.raise_level(level)
         self._run(CreateCluster(ClusterRecord(self._ops.process, self.rows.format, dict(groups))))
         record = register.same_cluster(self._record(), groups, name=name)
         while register.grown(record, groups) != record.shards:

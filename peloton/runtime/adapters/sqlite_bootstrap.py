@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,19 +20,26 @@ from peloton.runtime.core.statements import FEATURES
 from peloton.runtime.ports import JOURNAL_FORMAT, ClusterRecord
 
 
+class NewCluster(NamedTuple):
+    """What `Journal.bootstrap` was given, and the names for the writes of this process."""
+
+    ops: OpNames
+    groups: Mapping[str, int]
+    name: str
+    level: int
+
+
 def bootstrap(
-    db: sqlite3.Connection,
-    groups: Mapping[str, int],
-    *,
-    name: str,
-    ops: OpNames,
-    witness: JournalWitness | None,
+    db: sqlite3.Connection, ours: NewCluster, *, witness: JournalWitness | None
 ) -> ClusterRecord:
     """Do `Journal.bootstrap` in the transaction that has begun."""
+    ops, groups, name = ours.ops, ours.groups, ours.name
     generation = witness.check(db, ops) if witness is not None else 0
     shards = [(group, n) for group, count in groups.items() for n in range(count)]
     record = (ops.process, JOURNAL_FORMAT, json.dumps(dict(groups), sort_keys=True))
-    db.execute("INSERT OR IGNORE INTO cluster VALUES (1, ?, ?, ?)", record)
+    inserted = db.execute("INSERT OR IGNORE INTO cluster VALUES (1, ?, ?, ?)", record)
+    if ours.level and inserted.rowcount:
+        raise_level(db, ours.level, ops=ops)
     found = db.execute(sql.READ_CLUSTER).fetchone()
     if name:
         db.execute("INSERT OR IGNORE INTO cluster_name VALUES (1, ?)", (name,))
@@ -54,6 +62,13 @@ def bootstrap(
     if witness is not None:
         witness.begin(db, cluster)
     return cluster
+
+
+def raise_level(db: sqlite3.Connection, to: int, *, ops: OpNames) -> int:
+    """The feature level, which never falls, in the transaction that has begun."""
+    db.execute(sql.CREATE_REGISTER, (*FEATURES, ops.next(), chain.GENESIS))
+    db.execute(sql.RAISE_EPOCH, (to, ops.next(), *FEATURES))
+    return level(db)
 
 
 def level(db: sqlite3.Connection) -> int:

@@ -85,12 +85,13 @@ class SqliteJournal:
 
     # ---- life of a shard ----
 
-    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
+    def bootstrap(
+        self, groups: Mapping[str, int], *, name: str = "", level: int = 0
+    ) -> ClusterRecord:
+        ours = sqlite_bootstrap.NewCluster(self._ops, groups, name, level)
         with self._lock:
             try:
-                cluster = sqlite_bootstrap.bootstrap(
-                    self._begin(), groups, name=name, ops=self._ops, witness=self._witness
-                )
+                cluster = sqlite_bootstrap.bootstrap(self._begin(), ours, witness=self._witness)
             except JournalRefused:
                 self._discard()
                 raise
@@ -102,13 +103,10 @@ class SqliteJournal:
         return max((row[0] for row in self._read(sql.READ_REGISTER, FEATURES)), default=0)
 
     def raise_level(self, level: int) -> int:
-        row = (*FEATURES, self._ops.next(), chain.GENESIS)
         with self._lock:
             try:
                 db = self._begin()
-                db.execute(sql.CREATE_REGISTER, row)
-                db.execute(sql.RAISE_EPOCH, (level, self._ops.next(), *FEATURES))
-                now = sqlite_bootstrap.level(db)
+                now = sqlite_bootstrap.raise_level(db, level, ops=self._ops)
                 db.execute("COMMIT")
             except sqlite3.Error as error:
                 raise Unreachable(self._failed(error)) from error

@@ -18,10 +18,11 @@ its states hold newer facts, and turns on them would fail here until the next po
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.ports import ClusterRecord, Journal, JournalRefused, MemberNode, Unreachable
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import Ref, ShellFailed, send
@@ -86,6 +87,15 @@ def raise_level(journal: Journal, members: Mapping[str, MemberNode | None], *, k
     """Raise the level to what is known here. Raises JournalRefused if a member knows less."""
     check_members(members, known=known)
     return journal.raise_level(known)
+
+
+def level_notes(codec: Codec) -> Iterator[NotReadyReason]:
+    """What health says of a fleet that lacks what its daemons can do."""
+    level, known = codec.level, codec.known_level
+    if level < known:
+        text = f"the feature level is {level}, this version knows {known}: what came with the "
+        text += "levels between is refused. Once every daemon runs this version, "
+        yield NotReadyReason("features", f"{text}raise it with `peloton features raise`")
 
 
 class FeatureShell(Shell):

@@ -25,6 +25,7 @@ from peloton.runtime.ports import (
 )
 from peloton.runtime.shells.claim import ClaimShell, MembershipStatus
 from peloton.runtime.shells.daemon_context import DaemonContext, DaemonLimits
+from peloton.runtime.shells.features import level_notes
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.peer_messages import Peers
 from peloton.runtime.shells.region import Region
@@ -125,6 +126,7 @@ def join(
 ) -> Ref:
     """Start the shells of a daemon in a fleet; returns the claim shell."""
     region = context.region
+    region.status.notes.append(lambda: level_notes(context.codec))
     peer = PeerShell(
         "",
         context.driver,

@@ -7,7 +7,7 @@ must not decide anything. It logs an outage of a server twice: when it begins an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from peloton.runtime.core.condition import (
     DISK,
@@ -55,6 +55,8 @@ class Status:
         self.now: Callable[[], float] = lambda: 0.0
         self.rooms: Callable[[], tuple[DiskRoom, ...]] = lambda: ()
         """Measures the disks under our folders."""
+        self.notes: list[Callable[[], Iterable[NotReadyReason]]] = []
+        """What else people should know, and what is no reason against being ready."""
         self.report: Callable[[str], object] = lambda line: None
         """Takes lines for the daemon's log."""
         self._routes = routes
@@ -131,7 +133,8 @@ class Status:
         full = [room for room in rooms if room.is_full and JOURNAL in room.of]
         reasons = (*self._reasons(), *(NotReadyReason(DISK, str(room)) for room in full))
         scarce = (room for room in rooms if room.is_scarce and room not in full)
-        remarks = tuple(NotReadyReason(DISK, str(room)) for room in scarce)
+        scarcities = (NotReadyReason(DISK, str(room)) for room in scarce)
+        remarks = (*scarcities, *(note for notes in self.notes for note in notes()))
         live = not self.dead and not self.closed
         return Condition(live, live and not reasons, reasons, remarks, rooms)
 

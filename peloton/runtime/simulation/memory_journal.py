@@ -91,9 +91,13 @@ class MemoryJournal:
 
     # ---- life of a shard ----
 
-    def bootstrap(self, groups: Mapping[str, int], *, name: str = "") -> ClusterRecord:
+    def bootstrap(
+        self, groups: Mapping[str, int], *, name: str = "", level: int = 0
+    ) -> ClusterRecord:
         if self.store.cluster is None:
-            self.store.cluster = ClusterRecord(self._ops.process, JOURNAL_FORMAT, dict(groups))
+            self.store.cluster = ClusterRecord(
+                self._ops.process, JOURNAL_FORMAT, dict(groups), level=level
+            )
         record = register.of_format(self.store.cluster, JOURNAL_FORMAT)
         record = register.same_cluster(record, groups, name=name)
         self.store.cluster = msgspec.structs.replace(

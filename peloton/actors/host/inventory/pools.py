@@ -16,6 +16,7 @@ from peloton.actors.host.inventory import messages as m
 from peloton.actors.host.inventory.state import Inventory
 from peloton.actors.host.messages import SetHostPool
 from peloton.actors.host.move_messages import PoolMoveRefused
+from peloton.actors.levels import below_level
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.runtime.vocabulary import SENDER, WAITING, At, Decision, Fact, Refused, Rest, Send
 
@@ -139,8 +140,5 @@ def not_there(message: Any, at: At) -> Decision:
 
 
 def _too_early(at: At) -> Decision:
-    text = (
-        f"host pools need feature level {m.LEVEL_HOST_POOLS}, the cluster's is {at.level}: "
-        "upgrade every daemon, then `peloton features raise`"
-    )
+    text = below_level("host pools need", m.LEVEL_HOST_POOLS, level=at.level)
     return Decision(reply=Refused("LEVEL_TOO_LOW", text, again=True), because=text)

@@ -13,6 +13,7 @@ from typing import Any
 from peloton.actors.job.name import facts as f
 from peloton.actors.job.name import messages as m
 from peloton.actors.job.name.state import Name
+from peloton.actors.levels import below_level
 from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Refused, Send
 
 RESERVATION, RESERVATION_S = "reservation", 60.0
@@ -30,7 +31,7 @@ def _below(at: At) -> bool:
 def reserve_first(message: m.ReserveName, at: At) -> Decision:
     """Keep the name for a job."""
     if _below(at):
-        text = f"names are held from feature level {m.LEVEL_ARRAYS} on: an operator has to raise it"
+        text = below_level("held names need", m.LEVEL_ARRAYS, level=at.level)
         return Decision(reply=Refused("OLDER_LEVEL", text, "name", again=True), because=text)
     return Decision(facts=(f.NameKept(message.job, at.now),), reply=m.NameReserved())
 

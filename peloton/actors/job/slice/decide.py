@@ -49,6 +49,7 @@ from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
 from peloton.actors.job.slice.volume_homes import leave, left_already
 from peloton.actors.job.slice.volume_messages import LeaveVolume
+from peloton.actors.levels import below_level
 from peloton.actors.task.messages import (
     LEVEL_CHANGES,
     LEVEL_DROPPED_EVENTS,
@@ -332,10 +333,8 @@ def drop_events(
     alone = isinstance(message, m.DropInstanceRunEvents)
     level = LEVEL_SERVICES if alone else LEVEL_DROPPED_EVENTS
     if at.level < level:
-        text = (
-            f"deleting events{' of one run' if alone else ''} needs feature level {level}, the "
-            f"cluster's is {at.level}: upgrade every daemon, then `peloton features raise`"
-        )
+        what = f"deleting events{' of one run' if alone else ''} needs"
+        text = below_level(what, level, level=at.level)
         return Decision(reply=Refused(LEVEL_TOO_LOW, text, again=True), because=text)
     member = Bits.of(message.member)
     if not member.raw & at.index.present:
