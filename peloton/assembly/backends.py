@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from peloton.assembly.backend_switch import BackendSwitch
 from peloton.assembly.lockdowns import GatedBackend, LockFollower
-from peloton.backends.port import Backend
+from peloton.backends.port import Backend, HoldsFiles
 from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.shells.root import Root
 from peloton.runtime.vocabulary import Key
@@ -36,6 +36,11 @@ class Backends:
     def notes(self) -> tuple[NotReadyReason, ...]:
         """The troubles of those that are outside."""
         return tuple(note for switch in self._switches for note in switch.notes())
+
+    def hold(self, job: str, for_s: float) -> bool:
+        """Keep what the runs of a job leave for so long; whether any of them can."""
+        held = [one.hold(job, for_s) for one in self._found if isinstance(one, HoldsFiles)]
+        return any(held)
 
     def start(self) -> None:
         """Begin to obey orders."""

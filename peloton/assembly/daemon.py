@@ -192,7 +192,7 @@ class Daemon:
             self._refused.add_done_callback(lambda why: root.give_up(why.result()))
         self._backends = backends = self._furnish()
         self._locks.start()
-        self._listeners.backend_notes = backends.notes
+        self._listeners.backend_notes, self._listeners.hold = backends.notes, backends.hold
         self._first = first = self._first_messages(backends.of_config)
         self._undo += [backends.close, first.stop]
         self.greeted = first.ready

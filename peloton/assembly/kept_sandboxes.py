@@ -16,4 +16,5 @@ def keeper_settings(setting: ProcessBackendSettings) -> KeeperSettings:
         sandboxes_kept_max=setting.keep_sandboxes,
         sandboxes_kept_s=kept_for_s(setting),
         sandboxes_kept_mb=setting.keep_sandboxes_mb,
+        disk_free_mb=setting.keep_sandboxes_free_mb,
     )

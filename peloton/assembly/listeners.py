@@ -27,6 +27,7 @@ from peloton.gateway.http import HttpServer
 from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.lockdowns import FollowedLocks, NoLocks, lock_notes
 from peloton.gateway.permissions import Permissions
+from peloton.gateway.run_outputs import Holds
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import ServerOptions, build_server
 from peloton.runtime.adapters import private_folder
@@ -72,6 +73,8 @@ class ClientListeners:
         """The troubles of a backend outside; set before anything listens."""
         self.reload_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
         """Why what is in the files is not in force."""
+        self.hold: Holds = lambda job, for_s: False
+        """Keeps what the runs of a job leave; set before anything listens."""
         self.record: ClusterRecord | None = None
         """Which cluster this is; set before anything listens."""
         self._access: ClientAccess | None = None
@@ -178,6 +181,7 @@ class ClientListeners:
             secrets=self.vault,
             far_files=self._far_files,
             outside=self._settings.backend.mesos is not None,
+            hold=self.hold,
         )
 
     @functools.cached_property

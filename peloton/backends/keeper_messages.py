@@ -199,12 +199,13 @@ class KeeperRunsListed:
 @dataclass(frozen=True, slots=True)
 class HelloAnswered:
     """`checks`: the keeper is of a version that checks health by commands; `removes`: that removes
-    volumes."""
+    volumes; `holds`: that holds the files of jobs."""
 
     host: str
     epoch: int
     checks: bool = False
     removes: bool = False
+    holds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +332,7 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
     if answer == "unknown":
         return RunUnknown(host, message["run"])
     if answer == "hello":
-        able = (bool(message.get(what, False)) for what in ("checks", "removes"))
+        able = (bool(message.get(what, False)) for what in ("checks", "removes", "holds"))
         return HelloAnswered(host, message["epoch"], *able)
     if answer == "removed":
         return KeeperVolumesRemoved(host, tuple(message["volumes"]))

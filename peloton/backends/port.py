@@ -76,7 +76,7 @@ exceptions above: the host sends its request again, because it knows which repor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.container_messages import ContainersNoted, ContainersReported
@@ -134,6 +134,14 @@ class Backend(EphemeralService, Protocol):
 
     def close(self) -> None:
         """Release resources; what runs outside of this process runs on."""
+
+
+@runtime_checkable
+class HoldsFiles(Protocol):
+    """A backend that keeps what the ended runs of a job leave while somebody reads it."""
+
+    def hold(self, job: str, for_s: float) -> bool:
+        """Keep it for so many seconds from now, for any thread; whether that can be."""
 
 
 POISON = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)

@@ -147,6 +147,7 @@ class ProcessBackend:
         self._epochs: dict[str, int] = {}
         self._removes: bool | None = None  # whether the keeper removes volumes; None: not known yet
         self._said = False  # that it does not
+        self._holds = False  # whether the keeper holds the files of jobs
         self._health = ProcessHealth(self._tell_health, self._check_by_command)
         self._containers = ContainerNews(self._report)
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
@@ -370,6 +371,14 @@ class ProcessBackend:
             except OSError as error:
                 _LOG.warning("%s stays closed to tasks of other accounts: %s", folder, error)
 
+    def hold(self, job: str, for_s: float) -> bool:
+        """Keep the files of a job's ended runs for so long; whether that can be. For any thread."""
+        runs = self._runs
+        if runs is None or not self._holds:  # an earlier keeper would hang up
+            return False
+        runs.hold(job, for_s)
+        return True
+
     def stop_all(self, grace_s: float) -> bool:
         """End every run and wait for it: for a cluster that leaves nothing behind."""
         assert self._runs is not None
@@ -455,7 +464,7 @@ class ProcessBackend:
             self._health.answered(report)
         elif isinstance(report, km.HelloAnswered):
             self._health.keeper_is_able(report.checks)
-            self._removes = report.removes
+            self._removes, self._holds = report.removes, report.holds
         elif isinstance(report, km.KeeperVolumesRemoved) and report.volumes:
             self._report(report.host, VolumesRemoved(volumes.names_of_host(report.volumes)))
             volumes.empty_trash(self._folder)

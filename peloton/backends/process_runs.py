@@ -59,8 +59,7 @@ SILENT_MAX_S = 10.0
 so a shorter limit would report it down when it is only busy."""
 _PINGS_PER_SILENCE = 4
 _READ_BYTES = 262144
-# A hello for no host: keepers of every version answer it, and it changes nothing.
-_PING = hello_of("", 0)
+_PING = hello_of("", 0)  # for no host: every keeper answers it, and it changes nothing
 
 
 class KeeperSettings(NamedTuple):
@@ -71,6 +70,7 @@ class KeeperSettings(NamedTuple):
     round_s: float = 1.0  # between two checks of memory and of the folder
     sandboxes_kept_s: float = 0.0  # after the end; 0: no rule, as below
     sandboxes_kept_mb: int = 0  # of all ended runs
+    disk_free_mb: int = 0  # is to stay free
 
 
 class KeeperHeartbeat:
@@ -220,6 +220,10 @@ class ProcessRuns:
     def ack(self, run_ids: Iterable[str]) -> None:
         """Acknowledge ends that are journaled. If this is lost, they are listed again."""
         self._ask({"q": "ack", "runs": list(run_ids)})
+
+    def hold(self, job: str, for_s: float) -> None:
+        """Keep the files of a job for so long. If this is lost, the next renewal does it."""
+        self._ask({"q": "hold", "jobs": {job: for_s}})
 
     def list(self, host: str, *, asked_at: float = -math.inf) -> None:
         """Request all runs of the host; the list carries this time."""

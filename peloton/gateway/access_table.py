@@ -232,7 +232,7 @@ POD_EVENTS = "peloton.private.eventstream.v1alpha.eventstreamsvc.EventStreamServ
 SERVICES = "peloton.api.v1alpha.job.stateless.svc.JobService"
 PODS = "peloton.api.v1alpha.pod.svc.PodService"
 UPDATES = "peloton.api.v0.update.svc.UpdateService"
-ENDPOINTS = "peloton.ops.v1.Endpoints"
+ENDPOINTS, OUTPUTS = "peloton.ops.v1.Endpoints", "peloton.ops.v1.Outputs"
 WATCHES = "peloton.api.v1alpha.watch.svc.WatchService"
 VOLUMES = "peloton.api.v0.volume.svc.VolumeService"
 VOLUMES_V1 = "peloton.api.v1alpha.volume.svc.VolumeService"
@@ -490,6 +490,8 @@ _FIRST: dict[str, AccessRow] = {
     f"{PODS}.RefreshPod": _BY_POD,
     f"{PODS}.BrowsePodSandbox": _BY_POD,
     f"{ENDPOINTS}.ListEndpoints": _BY_OPS_ID,
+    f"{OUTPUTS}.HoldOutputs": _BY_OPS_ID,
+    f"{OUTPUTS}.ReadOutputs": _BY_OPS_ID,
     f"{WATCHES}.Watch": FILTERED,
     f"{WATCHES}.Cancel": OPEN,  # an id is known to who has been told it
     f"{VOLUMES}.ListVolumes": _BY_JOB_ID,

@@ -10,16 +10,24 @@ pipe is not served).
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from peloton.gateway.file_links import FileLinks
-from peloton.gateway.removed_sandboxes import why_removed
 from peloton.runtime.far_files import FilesRemoved, NoFile
 
+REMOVED_FILES = ("removed", "removed.before")
+"""Beside the sandboxes; the older one last. Each line: run, rule, the rule's number, time."""
+RULES = {
+    "count": "of ended runs those of {limit:.0f} are kept (keep_sandboxes)",
+    "age": "those of ended runs are kept for {limit:g} s (keep_sandboxes_for)",
+    "bytes": "those of ended runs may take {limit:.0f} MB, the oldest go (keep_sandboxes_mb)",
+    "free": "{limit:.0f} MB of the disk, or 5 % of it, stay free (keep_sandboxes_free_mb)",
+}
 LISTED_MAX = 1000
 FOLDERS_DEEP_MAX = 32
 CUSTOMARY = ("stdout", "stderr")
@@ -50,6 +58,11 @@ class SandboxFiles:
         self._links = links
         self._generation = _generation(root) if root is not None else 0
         self.address = address
+
+    @property
+    def leaves_files(self) -> bool:
+        """Whether runs leave files on this machine at all."""
+        return self._root is not None
 
     def has(self, run: str) -> bool:
         """Whether the files of a run are here."""
@@ -200,3 +213,30 @@ def run_and_parts(path: str) -> tuple[str, list[str]]:
     if not parts or strange or len(parts) > FOLDERS_DEEP_MAX:
         raise NoFile(path)
     return parts[0], parts[1:]
+
+
+def why_removed(folder: Path, names: Collection[str]) -> str:
+    """Why the sandbox of a run is not there, which may have any of these names; empty: unknown.
+
+    The lines of the keeper are a courtesy: nothing depends on them.
+    """
+    for file in REMOVED_FILES:
+        try:
+            lines = (folder / file).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        for line in reversed(lines):
+            run, _, rest = line.partition("\t")
+            if run in names:
+                return _removed_text(run, rest)
+    return ""
+
+
+def _removed_text(run: str, rest: str) -> str:
+    try:
+        rule, limit, at = rest.split("\t")
+        when = datetime.datetime.fromtimestamp(float(at), datetime.UTC)
+        because = RULES[rule].format(limit=float(limit))
+    except (ValueError, KeyError, OverflowError):
+        return ""
+    return f"the files of run {run} were removed at {when:%Y-%m-%d %H:%M:%SZ}: {because}"

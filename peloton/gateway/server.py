@@ -58,6 +58,7 @@ from peloton.gateway.pods import PodService
 from peloton.gateway.private_services import private_services
 from peloton.gateway.receiving import parsed
 from peloton.gateway.resource_manager import ResourceManager
+from peloton.gateway.run_outputs import Holds, Outputs
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.schedules import Schedules
 from peloton.gateway.second_services import JobService, ResourcePoolService, TaskService
@@ -70,7 +71,7 @@ from peloton.gateway.task_manager import TaskManager
 from peloton.gateway.unimplemented import SHORT, refusals, services
 from peloton.gateway.update_service import UpdateService
 from peloton.gateway.volumes import VolumeService
-from peloton.ops.v1 import endpoints_pb2, ops_pb2, plans_pb2, schedules_pb2
+from peloton.ops.v1 import endpoints_pb2, ops_pb2, outputs_pb2, plans_pb2, schedules_pb2
 from peloton.runtime.far_files import FarFiles
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.config import RECEIVE_MAX_BYTES
@@ -95,6 +96,7 @@ class ServerOptions(NamedTuple):
     how many streams of WatchService may be open. `locks`: what is locked down. `secrets`: those of
     jobs; None: there are none. `far_files`: who has the files of runs on other machines.
     `outside`: the hosts are of a cluster of another kind, which runs images and fetches files.
+    `hold`: keeps what the runs of a job leave, where that can be.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -110,6 +112,7 @@ class ServerOptions(NamedTuple):
     secrets: SecretVault | None = None
     far_files: Sequence[FarFiles] = ()
     outside: bool = False
+    hold: Holds = lambda job, for_s: False
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -147,6 +150,8 @@ def build_server(
     images_run = options.images_run or options.outside
     served = _services(cluster_client, files, feed=feed, images_run=images_run, kills=kills)
     served += _own_services(cluster_client, feed, options=options)
+    outputs = Outputs(cluster_client, files, hold=options.hold)
+    served.append((outputs_pb2.DESCRIPTOR.services_by_name["Outputs"], outputs))
     names = {*services()}
     for service, servicer in served:
         names |= {*_names(service)}

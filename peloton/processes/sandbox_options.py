@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from peloton.settings.sandboxes import (
+    DISK_FREE_MB,
     SANDBOXES_KEPT,
     SANDBOXES_KEPT_FOR,
     SANDBOXES_KEPT_MB,
@@ -26,6 +27,7 @@ class TypedSandboxes(NamedTuple):
     keep_sandboxes: int
     keep_sandboxes_for: str
     keep_sandboxes_mb: int
+    keep_sandboxes_free_mb: int
 
 
 def sandbox_options(command: WithOptions) -> WithOptions:
@@ -36,7 +38,8 @@ def sandbox_options(command: WithOptions) -> WithOptions:
         default=SANDBOXES_KEPT,
         show_default=True,
         metavar="N",
-        help="Ended runs whose files are kept. While tasks run, the three of their start count.",
+        help="Ended runs whose files are kept at most: those of the job that ended longest ago go "
+        "first, failed runs last. Jobs that are read at the moment do not count, here and below.",
     )
     age = click.option(
         "--keep-sandboxes-for",
@@ -53,7 +56,16 @@ def sandbox_options(command: WithOptions) -> WithOptions:
         metavar="N",
         help="How much they take in all at most; the newest stays in any case. 0: no limit.",
     )
-    return most(age(size(command)))
+    free = click.option(
+        "--keep-sandboxes-free-mb",
+        type=int,
+        default=DISK_FREE_MB,
+        show_default=True,
+        metavar="N",
+        help="How much of the disk stays free, but 5 % of it at most, even where the files of jobs "
+        "have to go that are read at the moment. 0: no reserve.",
+    )
+    return most(age(size(free(command))))
 
 
 def sandboxes_of(options: Mapping[str, Any], texts: list[str]) -> TypedSandboxes:

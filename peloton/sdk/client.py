@@ -20,6 +20,7 @@ from peloton.sdk.hosts import HostCalls
 from peloton.sdk.internals import InternalCalls
 from peloton.sdk.jobs import JobQuery, Jobs
 from peloton.sdk.ops import OpsCalls, WaitResult
+from peloton.sdk.outputs import OutputCalls
 from peloton.sdk.plans import PlanCalls
 from peloton.sdk.pods import PodCalls
 from peloton.sdk.pools import PoolCalls
@@ -73,6 +74,7 @@ class Client:
         self.pools = PoolCalls(self._wire)
         self.jobs = Jobs(self._wire, self.pools)
         self.tasks = TaskCalls(self._wire)
+        self.outputs = OutputCalls(self._wire)
         self.hosts = HostCalls(self._wire)
         self.ops = OpsCalls(self._wire)
         self.schedules = ScheduleCalls(self._wire)

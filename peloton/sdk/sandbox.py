@@ -17,6 +17,8 @@ from peloton.sdk.errors import Denied, NotFound, ServerError, ServiceUnavailable
 
 CHUNK_BYTES = 64 * 1024
 PORT = "5051"
+REMOVED = "filesRemoved"
+"""The kind of the error that says that files were there, and are no more."""
 
 
 class File(NamedTuple):
@@ -55,7 +57,7 @@ def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]
         with error:
             said = error.read(CHUNK_BYTES).decode("utf-8", "replace").strip()
         if error.code == http.HTTPStatus.GONE:
-            raise NotFound(said) from None
+            raise NotFound(said, kind=REMOVED) from None
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return iter(())  # it does not go so far yet
         if error.code == http.HTTPStatus.NOT_FOUND:

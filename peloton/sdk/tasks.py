@@ -143,7 +143,7 @@ class TaskCalls:
         except ServerError as error:
             if error.kind != "failure":
                 raise
-            raise NotFound(str(error), kind="filesRemoved") from None
+            raise NotFound(str(error), kind=sandbox.REMOVED) from None
 
     def logs(
         self, job: str, instance: int, *, run: str = "", filename: str = "stdout"

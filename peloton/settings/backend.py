@@ -14,7 +14,12 @@ import msgspec
 
 from peloton.settings.config import HostSetting
 from peloton.settings.mesos_master import printable
-from peloton.settings.sandboxes import SANDBOXES_KEPT, SANDBOXES_KEPT_FOR, SANDBOXES_KEPT_MB
+from peloton.settings.sandboxes import (
+    DISK_FREE_MB,
+    SANDBOXES_KEPT,
+    SANDBOXES_KEPT_FOR,
+    SANDBOXES_KEPT_MB,
+)
 
 LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "run", "refuse")
 _MASTER = re.compile(r"zk://[^\s/]+/\S+|[^\s:/@]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
@@ -33,7 +38,9 @@ class ProcessBackendSettings(_Record, frozen=True):
     """Real processes on this machine. Daemons of one machine share the folder, and its keeper.
 
     `keep_sandboxes`: of how many ended runs the files are kept, `keep_sandboxes_for` so long at
-    most (`7d`, or `never` for no limit), `keep_sandboxes_mb` in all at most (0 for no limit).
+    most (`7d`, or `never` for no limit), `keep_sandboxes_mb` in all at most (0 for no limit);
+    `keep_sandboxes_free_mb` of the disk stays free, but 5 % of it at most (0: no reserve), even
+    where the files of jobs have to go that somebody reads, which no other rule removes.
     `task_user`: the account of tasks for which neither a user nor a caller is known.
     `limits`: whether tasks must be held to their limits by control groups ("enforce": where one
     cannot be, it is not started), are where the machine can ("try"), or are not ("off"). With
@@ -49,6 +56,7 @@ class ProcessBackendSettings(_Record, frozen=True):
     keep_sandboxes: int = SANDBOXES_KEPT
     keep_sandboxes_for: str = SANDBOXES_KEPT_FOR
     keep_sandboxes_mb: int = SANDBOXES_KEPT_MB
+    keep_sandboxes_free_mb: int = DISK_FREE_MB
     task_user: str = ""
     limits: str = "try"
     cpu_quota: bool = False

@@ -11,11 +11,14 @@ from typing import Protocol
 
 from peloton.settings.archive import NEVER, seconds
 
-SANDBOXES_KEPT, SANDBOXES_KEPT_MAX = 1000, 1_000_000
-"""Ended runs whose files are kept: how many, and the most that may be asked for."""
+SANDBOXES_KEPT, SANDBOXES_KEPT_MAX = 100_000, 1_000_000
+"""Ended runs whose files are kept: how many, and the most that may be asked for. It bounds the
+memory of the keeper and the files on the disk; time and bytes are meant to decide."""
 SANDBOXES_KEPT_FOR = "7d"
 SANDBOXES_KEPT_MB, SANDBOXES_KEPT_MB_MAX = 10_240, 1_000_000_000
 """What they may take in all, and the most that may be asked for; 0 for no limit."""
+DISK_FREE_MB = 256
+"""What stays free on the disk, whoever reads files; 5 % of it at most. 0: no reserve."""
 
 
 class SandboxesKept(Protocol):
@@ -33,6 +36,10 @@ class SandboxesKept(Protocol):
     def keep_sandboxes_mb(self) -> int:
         """How much in all, at most; 0 for no limit."""
 
+    @property
+    def keep_sandboxes_free_mb(self) -> int:
+        """How much of the disk stays free; 0 for no reserve."""
+
 
 def kept_for_s(found: SandboxesKept) -> float:
     """Seconds; 0 where there is no limit. Raises ValueError."""
@@ -46,6 +53,7 @@ def sandbox_problems(found: SandboxesKept, *, name: str) -> Iterator[str]:
     numbers = (
         (found.keep_sandboxes, name, SANDBOXES_KEPT_MAX),
         (found.keep_sandboxes_mb, f"{name}{joint}mb", SANDBOXES_KEPT_MB_MAX),
+        (found.keep_sandboxes_free_mb, f"{name}{joint}free{joint}mb", SANDBOXES_KEPT_MB_MAX),
     )
     for number, field, most in numbers:
         if not 0 <= number <= most:

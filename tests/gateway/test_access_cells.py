@@ -49,6 +49,7 @@ from peloton.gateway.access_table import (
     INTERNAL_HOSTS,
     INTERNAL_TASKS,
     JOB_CACHE,
+    OUTPUTS,
     PLANS,
     POD_EVENTS,
     PODS,
@@ -65,7 +66,7 @@ from peloton.gateway.permissions import Permissions
 from peloton.gateway.serving import Server
 from peloton.gateway.stateless_specs import job_spec_of
 from peloton.gateway.unimplemented import MODULES
-from peloton.ops.v1 import endpoints_pb2, schedules_pb2_grpc
+from peloton.ops.v1 import endpoints_pb2, outputs_pb2, schedules_pb2_grpc
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as plans
 from peloton.ops.v1 import schedules_pb2 as wire
@@ -110,6 +111,7 @@ def services() -> list[ServiceDescriptor]:
         _module(wire.DESCRIPTOR),
         _module(plans.DESCRIPTOR),
         _module(endpoints_pb2.DESCRIPTOR),
+        _module(outputs_pb2.DESCRIPTOR),
         _module(health_pb2.DESCRIPTOR),
     )
     found = [one for each in modules for one in each.DESCRIPTOR.services_by_name.values()]
@@ -485,6 +487,12 @@ REQUESTS: dict[str, Made] = {
     f"{ADMIN}.Lockdown": lambda o, r, by: admin_svc.LockdownRequest(),
     f"{ADMIN}.RemoveLockdown": lambda o, r, by: admin_svc.RemoveLockdownRequest(),
     f"{ENDPOINTS}.ListEndpoints": lambda o, r, by: endpoints_pb2.ListEndpointsRequest(
+        job_id=o.job(r, by)
+    ),
+    f"{OUTPUTS}.HoldOutputs": lambda o, r, by: outputs_pb2.HoldOutputsRequest(
+        job_id=o.job(r, by), for_s=1.0
+    ),
+    f"{OUTPUTS}.ReadOutputs": lambda o, r, by: outputs_pb2.ReadOutputsRequest(
         job_id=o.job(r, by)
     ),
     f"{JOB_CACHE}.QueryJobCache": lambda o, r, by: jobmgrsvc.QueryJobCacheRequest(),

@@ -17,7 +17,9 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.files_anywhere import FilePlaces
 from peloton.gateway.http import OPEN, HttpServer
+from peloton.gateway.run_outputs import ANSWER_BYTES_MAX, DATA_BYTES_MAX, HOLD_S_MAX
 from peloton.gateway.sandboxes import FOLDERS_DEEP_MAX, SandboxFiles
+from peloton.ops.v1 import outputs_pb2, outputs_pb2_grpc
 from peloton.placement.messages import HostSummary
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.listing import Listed, ListViews
@@ -27,7 +29,7 @@ from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key, Query, key
 from peloton.settings.config import Address
 from tests.descriptors import held_by
-from tests.gateway.fleet_fixture import Deployment
+from tests.gateway.fleet_fixture import Deployment, default_config, refused
 
 
 @pytest.fixture(scope="module")
@@ -367,3 +369,103 @@ def test_paths_are_signed_where_the_server_asks_for_it(tmp_path: Path) -> None:
     opened = links.opened(path)
     assert opened is not None and opened.path == "/run-1/stdout"
     assert SandboxFiles(tmp_path, ("h", 1)).paths("run-1") == ["/run-1/stdout"]
+
+
+# ---- the output of many instances ----
+
+
+def read(deployment: Deployment, job: str, **more: Any) -> outputs_pb2.ReadOutputsResponse:
+    stub = outputs_pb2_grpc.OutputsStub(deployment.channel)
+    found: outputs_pb2.ReadOutputsResponse = stub.ReadOutputs(
+        outputs_pb2.ReadOutputsRequest(job_id=job, **more)
+    )
+    return found
+
+
+def test_the_output_of_many_instances_is_one_answer(deployment: Deployment, folder: Path) -> None:
+    job = deployment.create(deployment.request(6, defaultConfig=default_config(code=3)))
+    deployment.ended(job)
+    for number in range(6):
+        box = folder / "runs" / f"{job}-{number}-1"
+        box.mkdir(parents=True)
+        (box / "stdout").write_text(f"out {number}")
+    (folder / "runs" / f"{job}-1-1" / "stderr").write_bytes(b"x" * (DATA_BYTES_MAX + 1))
+    (folder / "runs" / f"{job}-2-1" / "stdout").unlink()
+    (folder / "runs" / f"{job}-3-1" / "stdout").unlink()
+    (folder / "runs" / f"{job}-3-1").rmdir()
+    (folder / "removed").write_text(f"{job}-3-1\tcount\t7\t0\n")
+
+    first = outputs_pb2.Instances(first=0, last=0)
+    found = read(deployment, job, first=0, last=999, had=[first]).outputs
+    assert [one.instance for one in found] == [1, 2, 3, 4, 5]
+    assert {one.state for one in found} == {"FAILED"} and {one.exit_code for one in found} == {3}
+    assert found[0].run == f"{job}-1-1"
+    files = [(one.name, one.data, one.longer) for one in found[0].files]
+    assert files == [("stdout", b"out 1", False), ("stderr", b"", True)]
+    assert not found[1].files and not found[1].missing, "it is there, and empty"
+    assert "of ended runs those of 7 are kept" in found[2].missing
+    (other,) = read(deployment, job, first=4, last=4, names=["result"]).outputs
+    assert not other.files and not other.missing
+
+
+def test_of_what_has_not_ended_output_is_read_where_that_is_wanted(
+    deployment: Deployment, folder: Path
+) -> None:
+    request = deployment.request(3)
+    request.config.instanceConfig[1].CopyFrom(default_config(seconds=600))
+    job = deployment.create(request)
+    deployment.until(
+        lambda: (
+            len(read(deployment, job, last=2).outputs) == 2
+            and deployment.task(job, 1).result.runtime.state == task.RUNNING
+        )
+    )
+    for number in range(3):
+        box = folder / "runs" / f"{job}-{number}-1"
+        box.mkdir(parents=True)
+        (box / "stdout").write_text("x")
+
+    def numbers(**more: Any) -> list[int]:
+        return [one.instance for one in read(deployment, job, last=2, **more).outputs]
+
+    assert numbers() == [0, 2]
+    assert numbers(running=True) == [0, 1, 2]
+    assert numbers(in_order=True) == [0]
+    assert numbers(in_order=True, had=[outputs_pb2.Instances(first=0, last=0)]) == []
+
+
+def test_an_answer_that_is_long_enough_says_where_to_go_on(
+    deployment: Deployment, folder: Path
+) -> None:
+    count = ANSWER_BYTES_MAX // DATA_BYTES_MAX + 10
+    job = deployment.create(deployment.request(count, defaultConfig=default_config()))
+    deployment.ended(job)
+    for number in range(count):
+        box = folder / "runs" / f"{job}-{number}-1"
+        box.mkdir(parents=True)
+        (box / "stdout").write_bytes(b"x" * DATA_BYTES_MAX)
+    answer = read(deployment, job, last=count - 1)
+    assert answer.HasField("next") and answer.next == len(answer.outputs) < count
+    rest = read(deployment, job, first=answer.next, last=count - 1)
+    assert not rest.HasField("next") and len(rest.outputs) == count - answer.next
+
+
+def test_what_is_asked_of_outputs_has_limits(deployment: Deployment) -> None:
+    stub = outputs_pb2_grpc.OutputsStub(deployment.channel)
+    job = deployment.create(deployment.request(1))
+    for first, last in ((0, 1000), (5, 4)):
+        sent = outputs_pb2.ReadOutputsRequest(job_id=job, first=first, last=last)
+        code, text = refused(stub.ReadOutputs, sent)
+        assert code.name == "INVALID_ARGUMENT" and text.startswith("last: must be ≥ first")
+    for for_s in (0.0, -1.0, HOLD_S_MAX + 1, float("nan")):
+        code, text = refused(
+            stub.HoldOutputs, outputs_pb2.HoldOutputsRequest(job_id=job, for_s=for_s)
+        )
+        assert code.name == "INVALID_ARGUMENT" and text.startswith("for_s: must be > 0 and ≤ 300")
+    for call, kind in (
+        (stub.ReadOutputs, outputs_pb2.ReadOutputsRequest),
+        (stub.HoldOutputs, lambda **sent: outputs_pb2.HoldOutputsRequest(for_s=1.0, **sent)),
+    ):
+        assert refused(call, kind(job_id="none"))[0].name == "NOT_FOUND"
+    held = stub.HoldOutputs(outputs_pb2.HoldOutputsRequest(job_id=job, for_s=HOLD_S_MAX))
+    assert held.for_s == 0.0, "simulated runs leave nothing"

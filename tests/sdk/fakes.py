@@ -25,7 +25,13 @@ from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.ops.v1 import ops_pb2_grpc, plans_pb2_grpc, schedules_pb2_grpc
+from peloton.ops.v1 import (
+    ops_pb2_grpc,
+    outputs_pb2_grpc,
+    plans_pb2_grpc,
+    schedules_pb2_grpc,
+)
+from peloton.ops.v1 import outputs_pb2 as outputs
 from peloton.ops.v1 import plans_pb2 as plans
 from peloton.ops.v1 import schedules_pb2 as schedules
 
@@ -55,6 +61,7 @@ class Cluster:
         self.counts: dict[str, int] = {}
         # Each call of Watch takes the next one; after a None the stream is silent.
         self.streams: list[list[ops.WatchResponse | None]] = []
+        self.holds_left, self.held_last = 1, threading.Event()
         self.hosts: list[ops.Host] = []
         self.host_infos: list[host.HostInfo] = []
         self.set_aside: list[ops.Quarantined] = []
@@ -349,6 +356,24 @@ class Tasks(task_pb2_grpc.TaskManagerServicer):
         return self.cluster.sandbox
 
 
+class Outputs(outputs_pb2_grpc.OutputsServicer):
+    """Nothing was printed; it is held so often as a test says."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def ReadOutputs(self, request: Any, context: Any) -> outputs.ReadOutputsResponse:
+        return outputs.ReadOutputsResponse()
+
+    def HoldOutputs(self, request: Any, context: Any) -> outputs.HoldOutputsResponse:
+        self.cluster.holds_left -= 1
+        if self.cluster.holds_left <= 0:
+            self.cluster.held_last.set()
+        return outputs.HoldOutputsResponse(
+            for_s=request.for_s if self.cluster.holds_left > 0 else 0
+        )
+
+
 class Hosts(host_svc_pb2_grpc.HostServiceServicer):
     """Hosts that are down at once."""
 
@@ -504,6 +529,7 @@ def serving(cluster: Cluster, port: int = 0) -> Iterator[str]:
     job_pb2_grpc.add_JobManagerServicer_to_server(Jobs(cluster), server)
     task_pb2_grpc.add_TaskManagerServicer_to_server(Tasks(cluster), server)
     ops_pb2_grpc.add_OpsServicer_to_server(Ops(cluster), server)
+    outputs_pb2_grpc.add_OutputsServicer_to_server(Outputs(cluster), server)
     host_svc_pb2_grpc.add_HostServiceServicer_to_server(Hosts(cluster), server)
     schedules_pb2_grpc.add_SchedulesServicer_to_server(Schedules(cluster), server)
     plans_pb2_grpc.add_PlansServicer_to_server(Plans(cluster), server)

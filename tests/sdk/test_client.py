@@ -22,6 +22,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import errors
 from peloton.sdk import ops as sdk_ops
+from peloton.sdk import outputs as sdk_outputs
 from peloton.sdk.client import Client, JobQuery, Login
 from tests.sdk.fakes import JOB, POOL, Cluster, serving
 
@@ -528,3 +529,28 @@ def test_a_watch_that_is_refused_is_not_repeated(client: Client, cluster: Cluste
     with pytest.raises(errors.NotFound, match="job not found"):
         next(client.ops.watch(job=JOB))
     assert len(cluster.called("Watch")) == 1
+
+
+def holds(cluster: Cluster) -> list[float]:
+    return [call.request.for_s for call in cluster.calls if call.name == "HoldOutputs"]
+
+
+def test_output_is_held_again_and_again_while_somebody_reads(cluster, client, monkeypatch) -> None:
+    """By one call a time, whatever number of instances; where nobody answers, the next one does."""
+    monkeypatch.setattr(sdk_outputs, "RENEW_S", 0.01)
+    cluster.holds_left = 4
+    cluster.troubles["HoldOutputs"] = [(grpc.StatusCode.INTERNAL, "not now")]
+    with client.outputs.held(JOB):
+        assert cluster.held_last.wait(60)
+    assert holds(cluster) == [60.0] * 5
+    assert f"hold-{JOB}" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_where_nothing_can_be_held_it_is_asked_once(cluster, client, monkeypatch) -> None:
+    monkeypatch.setattr(sdk_outputs, "RENEW_S", 0.0)
+    for trouble in ([], [(grpc.StatusCode.UNIMPLEMENTED, "an earlier version")]):
+        cluster.troubles["HoldOutputs"] = trouble
+        cluster.calls.clear()
+        with client.outputs.held(JOB):
+            assert [one.name for one in threading.enumerate()].count(f"hold-{JOB}") == 0
+        assert len(holds(cluster)) == 1

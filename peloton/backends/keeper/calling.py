@@ -23,6 +23,9 @@ _READY_STATUS, _HELD_STATUS = 0, 3
 # The daemon's environment may hold secrets, and a task can read the one of its parent.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
+_OF_NO_HOST = ("ack", "hold")
+"""Requests that are sent once: who lost one makes another."""
+
 
 class KeeperUnavailable(Exception):
     """No keeper answers and none could be started, for now."""
@@ -41,7 +44,7 @@ class UnansweredRequests:
     def record(self, message: wire.KeeperMessage) -> wire.KeeperMessage | None:
         """The message as it is to be sent, or None while nobody owns its host here."""
         request = message["q"]
-        if request == "ack":
+        if request in _OF_NO_HOST:
             return message
         host = message["host"]
         if "epoch" in message:

@@ -23,6 +23,7 @@ class Disk:
     fdatasync = staticmethod(os.fdatasync)
     ftruncate = staticmethod(os.ftruncate)
     stat = staticmethod(os.stat)
+    statvfs = staticmethod(os.statvfs)
     chmod = staticmethod(os.chmod)
     mkdir = staticmethod(os.mkdir)
     rename = staticmethod(os.rename)

@@ -29,10 +29,11 @@ _NO_RULE = 0.0
 
 
 def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK) -> None:
-    defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S, _NO_RULE, _NO_RULE]
+    defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S, *[_NO_RULE] * 3]
     numbers = [float(argument) for argument in arguments] + defaults[len(arguments) :]
     settings = ServiceSettings(idle_s=numbers[0], round_s=numbers[2])
-    rules = KeepRules(int(numbers[1]), age_s=numbers[3], mb=int(numbers[4]))
+    mb, free_mb = map(int, numbers[4:6])
+    rules = KeepRules(int(numbers[1]), age_s=numbers[3], mb=mb, free_mb=free_mb)
     _make_private(disk)
     lock_fd = _lock(disk)
     if lock_fd < 0:

@@ -1,8 +1,7 @@
-"""The sandboxes that were removed last, each with the rule that removed it: for whoever asks.
+"""Lists of runs beside the sandboxes: which were removed last and by which rule, which failed.
 
-One line for each in a file beside them: run, rule, the rule's number, time. It has a bounded
-length: it begins anew when it is long, and the one before is kept. It is no record that anything
-depends on, so it is not made safe on disk.
+One line for each. A list has a bounded length: it begins anew when it is long, and the one before
+is kept. It is no record that anything depends on, so it is not made safe on disk.
 """
 
 from __future__ import annotations
@@ -10,9 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from .disk import DISK, Disk, write_all
+from .disk import DISK, Disk, read_file, write_all
 
 REMOVED, REMOVED_BEFORE = "removed", "removed.before"
+"""For whoever asks for the files. Each line: run, rule, the rule's number, time."""
+FAILED, FAILED_BEFORE = "failed", "failed.before"
+"""For the next keeper: of which of the runs that it finds the files go last."""
 LENGTH_MAX = 1024 * 1024
 
 
@@ -21,14 +23,34 @@ def note_removed(
 ) -> None:
     """Raises OSError."""
     lines = [f"{run_id}\t{rule}\t{limits[rule]:g}\t{now:.0f}\n" for run_id, rule in runs]
+    _append(REMOVED, REMOVED_BEFORE, lines=lines, disk=disk)
+
+
+def note_failed(runs: Iterable[str], *, disk: Disk = DISK) -> None:
+    """Raises OSError."""
+    _append(FAILED, FAILED_BEFORE, lines=[f"{run_id}\n" for run_id in runs], disk=disk)
+
+
+def failed_runs(disk: Disk = DISK) -> set[str]:
+    """Those that were noted last. Raises OSError."""
+    found: set[str] = set()
+    for path in (FAILED_BEFORE, FAILED):
+        try:
+            found.update(read_file(path, disk).decode(errors="replace").splitlines())
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _append(path: str, before: str, *, lines: list[str], disk: Disk) -> None:
     if not lines:
         return
-    fd = disk.open(REMOVED, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = disk.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(fd).st_size > LENGTH_MAX:
-            disk.rename(REMOVED, REMOVED_BEFORE)
+            disk.rename(path, before)
             disk.close(fd)
-            fd = disk.open(REMOVED, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = disk.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         write_all(fd, "".join(lines).encode(), disk=disk)
     finally:
         disk.close(fd)

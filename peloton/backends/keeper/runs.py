@@ -164,7 +164,7 @@ class Runs:
             if run is not None and run.end_safe and self.sandboxes.takes_id(run_id):
                 del self.memory.runs[run_id]
                 self._acks.append(kinds.ack_record(run_id))
-                self.sandboxes.finish(run_id)
+                self.sandboxes.finish(run_id, run.end or {})
 
     def listing(self, host: str) -> list[Record]:
         mine = (run for run in self.memory.runs.values() if run.host == host)

@@ -18,14 +18,20 @@ from collections.abc import Collection
 
 from .accounts import Account, AccountUnusable, closed_above
 from .disk import DISK, Disk, make_folder, sync_folder
-from .kept import AGE, BYTES, COUNT, KeepRules, KeptSandbox, KeptSandboxes
-from .removed import note_removed
+from .kept import AGE, BYTES, COUNT, FREE, KeepRules, KeptSandbox, KeptSandboxes
+from .kinds import FAILED, LOST, Record
+from .removed import failed_runs, note_failed, note_removed
 
 _RUNS = "runs"
 _TRASH = "trash"
 # Removing is left to `rm`: a sandbox may hold a million files, and the loop must not wait. It walks
 # by descriptors and follows no link, whatever a process of the sandbox's account changes meanwhile.
 _TRASH_BATCH_MAX = 1024
+FREE_PART_MAX = 0.05
+"""The reserve of a disk is no larger part of it, however much it is to be."""
+FILES_MIN, FILES_PART = 10_000, 0.01
+"""Likewise of files that can still be made: so many, or this part of all."""
+_FILES_KIB = 1024
 
 
 class SandboxFolders:
@@ -34,6 +40,7 @@ class SandboxFolders:
         self._disk = disk
         self.kept = KeptSandboxes(self.path, rules)
         self._unmade: set[str] = set()
+        self._failed: list[str] = []  # to be noted
         self._synced = False
         self.helper_pid = 0
 
@@ -59,8 +66,17 @@ class SandboxFolders:
                     ages.append((found.st_mtime, entry.name))
         for run_id in missing:
             self.make(run_id)
+        failed = self._known_failed() if ages else set()
         for ended_at, name in sorted(ages):
-            self.kept.add(name, ended_at)
+            self.kept.add(name, ended_at, failed=name in failed)
+        if ages:
+            self.kept.spare()
+
+    def _known_failed(self) -> set[str]:
+        try:
+            return failed_runs(self._disk)
+        except OSError:
+            return set()  # they go with the others
 
     def make(self, run_id: str) -> None:
         """Raises FileExistsError: this id is in use, or was. Raises OSError."""
@@ -108,18 +124,47 @@ class SandboxFolders:
             sync_folder(_RUNS, self._disk)
             self._synced = True
 
-    def finish(self, run_id: str) -> None:
-        self.kept.add(run_id)
+    def finish(self, run_id: str, end: Record) -> None:
+        """It ended so, and that is journaled."""
+        failed = end["outcome"] in (FAILED, LOST)
+        self.kept.add(run_id, failed=failed)
+        if failed:
+            self._failed.append(run_id)
 
     def prune(self) -> None:
-        """Move the oldest to the trash at once, and let one helper at a time delete them."""
+        """Move what is to go to the trash at once, and let one helper at a time delete it."""
         self.kept.measure()
-        due = self.kept.take_due(_TRASH_BATCH_MAX) if not self.helper_pid else []
+        self._note_failed()
+        if self.helper_pid:
+            return  # what it makes free is not known yet
+        due = self.kept.take_due(_TRASH_BATCH_MAX, short_kib=self._short_kib())
         try:
             if due and self._make_trash(due) and self._move(due):
                 self.helper_pid = self._remove_trash()
         except OSError:
             return  # no process to be had: the next round that moves something tries again
+
+    def _short_kib(self) -> int:
+        """What the disk lacks of its reserve."""
+        wanted_mb = self.kept.rules.free_mb
+        if not wanted_mb:
+            return 0
+        try:
+            found = self._disk.statvfs(self._folder)
+        except OSError:
+            return 0  # the next round asks again
+        wanted = min(wanted_mb << 20, int(found.f_blocks * found.f_frsize * FREE_PART_MAX))
+        short = wanted - found.f_bavail * found.f_frsize
+        if found.f_files and found.f_favail < min(FILES_MIN, found.f_files * FILES_PART):
+            short = max(short, _FILES_KIB * 1024)
+        return max(0, -(-short // 1024))
+
+    def _note_failed(self) -> None:
+        failed, self._failed = self._failed, []
+        try:
+            note_failed(failed, disk=self._disk)
+        except OSError:
+            return  # a later keeper takes them for others
 
     def _make_trash(self, due: list[tuple[KeptSandbox, str]]) -> bool:
         """On a full disk there may be no room for it: the next round tries again."""
@@ -149,7 +194,8 @@ class SandboxFolders:
 
     def _note(self, moved: list[tuple[str, str]]) -> None:
         rules = self.kept.rules
-        limits = {COUNT: float(rules.most), AGE: rules.age_s, BYTES: float(rules.mb)}
+        counts = {COUNT: rules.most, BYTES: rules.mb, FREE: rules.free_mb}
+        limits = {AGE: rules.age_s, **{rule: float(most) for rule, most in counts.items()}}
         try:
             note_removed(moved, limits=limits, now=time.time(), disk=self._disk)
         except OSError:

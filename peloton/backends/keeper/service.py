@@ -18,6 +18,7 @@ from .checks import read_request
 from .disk import DISK, Disk
 from .identity import keeper_id
 from .journal import KeeperJournalFailed
+from .limits import amount_of
 from .requests import BadRequest
 from .runs import EpochRefused, Runs
 from .wakeups import read_alarm, wake_on_signals
@@ -26,7 +27,7 @@ SOCKET_NAME = "socket"
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 # Adopted runs are no children: no SIGCHLD reports their end.
 ADOPTED_ROUND_S = 0.2
-ABLE = {"checks": True, "removes": True}
+ABLE = {"checks": True, "removes": True, "holds": True}
 """What not every keeper can do, for its daemon."""
 _READ_BYTES = 262144
 _LISTEN_BACKLOG = 16
@@ -197,6 +198,10 @@ class Service:
         request = message["q"]
         if request == "ack":
             self._runs.ack(message["runs"])
+            return
+        if request == "hold":
+            for job, for_s in message["jobs"].items():
+                self._runs.sandboxes.kept.hold(job, amount_of(for_s))
             return
         host, epoch = message["host"], message["epoch"]
         try:

@@ -1,23 +1,32 @@
-"""Which sandboxes of ended runs stay: by number, age and bytes; and what is told of the others."""
+"""Which sandboxes of ended runs stay: by job, number, age and bytes; held ones for the reserve of
+the disk alone; and what is told of the others."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from peloton.backends.keeper.disk import Disk
 from peloton.backends.keeper.kept import (
     AGE,
     BATCH_MAX,
     BYTES,
     COUNT,
+    FREE,
+    HELD_MAX,
     HELPER_S_MAX,
+    HOLD_S_MAX,
+    SPARED_S,
     KeepRules,
     KeptSandboxes,
 )
+from peloton.backends.keeper.kinds import FAILED, LOST, SUCCEEDED
 from peloton.backends.keeper.removed import LENGTH_MAX, REMOVED, REMOVED_BEFORE, note_removed
+from peloton.backends.keeper.sandboxes import SandboxFolders
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.runtime.far_files import FilesRemoved, NoFile
 
@@ -29,12 +38,14 @@ class Ended:
 
     def __init__(self, folder: Path, rules: KeepRules) -> None:
         self.folder, self.now = folder, 1000.0
-        self.kept = KeptSandboxes(lambda run: str(folder / run), rules, clock=lambda: self.now)
+        self.kept = KeptSandboxes(
+            lambda run: str(folder / run), rules, clock=lambda: self.now, ticks=lambda: self.now
+        )
 
-    def end(self, run: str, mb: int = 0) -> None:
+    def end(self, run: str, mb: int = 0, *, failed: bool = False) -> None:
         (self.folder / run).mkdir()
         (self.folder / run / "file").write_bytes(b"x" * mb * MB)
-        self.kept.add(run)
+        self.kept.add(run, failed=failed)
 
     def measure(self) -> None:
         """One helper's whole life."""
@@ -43,8 +54,13 @@ class Ended:
             os.waitpid(self.kept.helper_pid, 0)
             self.kept.reaped()
 
-    def due(self) -> list[tuple[str, str]]:
-        return [(kept.run_id, rule) for kept, rule in self.kept.take_due(100)]
+    def due(self, short_mb: int = 0) -> list[tuple[str, str]]:
+        found = self.kept.take_due(100, short_kib=short_mb * 1024)
+        return [(kept.run_id, rule) for kept, rule in found]
+
+    def gone(self, short_mb: int = 0) -> str:
+        """The runs alone."""
+        return " ".join(run for run, _ in self.due(short_mb))
 
 
 @pytest.fixture
@@ -58,6 +74,193 @@ def test_the_oldest_go_where_there_are_more_than_so_many(ended):
         runs.end(run)
     assert runs.due() == [("a", COUNT), ("b", COUNT)]
     assert runs.due() == []
+
+
+def test_the_job_whose_last_run_ended_longest_ago_goes_first(ended):
+    runs = ended(most=2)
+    for run in ("a-0-1", "b-0-1", "a-1-1", "b-1-1.g2", "a-2-1"):
+        runs.end(run)
+    assert runs.gone() == "b-0-1 b-1-1.g2 a-0-1"
+
+
+def test_failed_runs_go_last(ended):
+    runs = ended(most=4)
+    runs.end("a-0-1", failed=True)
+    runs.end("a-1-1")
+    runs.end("b-0-1", failed=True)
+    for run in ("c-0-1", "d-0-1"):
+        runs.end(run)
+    assert runs.gone() == "a-1-1"
+    runs.end("e-0-1")
+    assert runs.gone() == "c-0-1"
+
+
+def test_failed_runs_take_half_at_most(ended):
+    """Else what has just succeeded would be gone at once, where something fails all the time."""
+    runs = ended(most=4)
+    for run in "abcd":
+        runs.end(run, failed=True)
+    runs.end("e")
+    assert runs.gone() == "a"
+    runs.end("f")
+    assert runs.gone() == "b"
+    runs.end("g")
+    assert runs.gone() == "e", "two have failed, which is half"
+
+
+def test_of_a_job_that_is_held_nothing_goes(ended):
+    runs = ended(most=1, age_s=10.0, mb=1)
+    runs.kept.hold("a", 60.0)
+    for run in ("a-0-1", "a-1-1", "a-2-1"):
+        runs.end(run, 1)
+    runs.end("a-3-1", failed=True)
+    runs.end("b-0-1")
+    runs.measure()
+    runs.now += 9.0
+    assert runs.due() == [], "what is held does not count either"
+    runs.now += 50.0
+    assert runs.gone() == "b-0-1"
+    runs.kept.hold("a", 60.0)
+    runs.now += 59.0
+    assert runs.due() == [], "it was renewed"
+    runs.now += 1.0
+    assert runs.gone() == "a-0-1 a-1-1 a-2-1 a-3-1", "nobody renews it any more"
+
+
+def test_what_was_held_counts_as_the_newest(ended):
+    """So it is for who has just read it."""
+    runs = ended(most=1)
+    runs.end("a-0-1")
+    runs.kept.hold("a", 60.0)
+    runs.end("b-0-1")
+    runs.now += 60.0
+    assert runs.gone() == "b-0-1"
+
+
+def test_a_shorter_hold_ends_none(ended):
+    runs = ended(most=0)
+    runs.kept.hold("a", 60.0)
+    runs.kept.hold("a", 1.0)
+    runs.end("a-0-1")
+    runs.now += 59.0
+    assert runs.due() == []
+    runs.now += 1.0
+    assert runs.gone() == "a-0-1"
+
+
+@pytest.mark.parametrize("for_s", [1e9, float("inf")])
+def test_no_hold_lasts_long(ended, for_s):
+    runs = ended(most=0)
+    runs.kept.hold("a", for_s)
+    runs.end("a-0-1")
+    runs.now += HOLD_S_MAX
+    assert runs.gone() == "a-0-1"
+
+
+def test_so_many_jobs_are_held_at_most(ended):
+    runs = ended(most=0)
+    for number in range(HELD_MAX + 1):
+        runs.kept.hold(str(number), 60.0)
+    runs.end(f"{HELD_MAX}-0-1")
+    assert runs.gone() == f"{HELD_MAX}-0-1"
+
+
+def test_the_reserve_of_the_disk_wins_even_of_what_is_held(ended):
+    runs = ended(free_mb=1)
+    runs.kept.hold("a", 60.0)
+    runs.end("a-0-1", 2)
+    runs.end("a-1-1", 2, failed=True)
+    runs.end("b-0-1", 2, failed=True)
+    runs.end("c-0-1", 2)
+    runs.measure()
+    assert runs.due() == []
+    assert runs.due(short_mb=3) == [("c-0-1", FREE), ("b-0-1", FREE)]
+    assert runs.due(short_mb=1) == [("a-0-1", FREE)]
+    assert runs.due(short_mb=1) == [("a-1-1", FREE)]
+    assert runs.due(short_mb=1) == []
+
+
+def test_of_a_job_that_goes_on_for_ever_old_runs_go_as_well(ended):
+    runs = ended(age_s=60.0)
+    for number in range(5):
+        runs.end(f"a-0-{number}")
+        runs.now += 30.0
+    assert runs.gone() == "a-0-0 a-0-1 a-0-2 a-0-3"
+
+
+def test_all_jobs_have_their_turn_to_be_looked_at(ended):
+    runs = ended(most=10_000, age_s=60.0)
+    for number in range(300):
+        runs.kept.add(f"{number}-0-1")
+    runs.kept.hold("0", 100.0)
+    runs.now += 60.0
+    gone = [runs.gone().split() for _ in range(5)]
+    assert sum(map(len, gone)) == 299
+    runs.now += 40.0
+    assert runs.gone() == "0-0-1"
+    assert not runs.kept._turn
+
+
+def folders(folder: Path, **rules: int) -> SandboxFolders:
+    found = SandboxFolders(str(folder), rules=KeepRules(**{"most": 100, **rules}))
+    found.open(())
+    return found
+
+
+def test_a_keeper_that_begins_knows_which_runs_failed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    boxes = folders(tmp_path)
+    for run, outcome in (("a-0-1", FAILED), ("b-0-1", LOST), ("c-0-1", SUCCEEDED)):
+        boxes.make(run)
+        boxes.finish(run, {"outcome": outcome})
+    boxes.prune()
+    again = folders(tmp_path)
+    assert (again.kept._done.runs, again.kept._failed.runs) == (1, 2)
+
+
+def test_a_keeper_that_begins_gives_readers_time_to_renew_their_holds(tmp_path):
+    now = 0.0
+    kept = KeptSandboxes(str, KeepRules(0, age_s=1.0, free_mb=1), ticks=lambda: now)
+    kept.add("a-0-1", 0.0)
+    kept.add("b-0-1", 0.0)
+    kept.spare()
+    assert kept.take_due(9) == []
+    assert len(kept.take_due(9, short_kib=1)) == 1, "but for the reserve"
+    now = SPARED_S
+    assert len(kept.take_due(9)) == 1
+
+
+class ShortDisk(Disk):
+    """4 GB, so much of it free, and so many files more."""
+
+    free_mb, files = 4000, 1_000_000
+
+    def statvfs(self, path: str) -> Any:
+        return os.statvfs_result(
+            (4096, 1 << 20, 4000, self.free_mb, self.free_mb, 2_000_000, self.files, self.files)
+            + (0, 255)
+        )
+
+
+@pytest.mark.parametrize(
+    ("free_mb", "files", "wanted_mb", "short_mb"),
+    [
+        (4000, 1_000_000, 100, 0),
+        (100, 1_000_000, 100, 0),
+        (60, 1_000_000, 100, 40),
+        (60, 1_000_000, 1000, 140),  # 5 % of 4 GB are 200 MB
+        (0, 1_000_000, 0, 0),
+        (4000, 9_999, 100, 1),
+    ],
+)
+def test_how_much_a_disk_lacks_of_its_reserve(
+    tmp_path, monkeypatch, free_mb, files, wanted_mb, short_mb
+):
+    monkeypatch.chdir(tmp_path)
+    disk = ShortDisk()
+    disk.free_mb, disk.files = free_mb, files
+    rules = KeepRules(100, free_mb=wanted_mb)
+    assert SandboxFolders(str(tmp_path), rules=rules, disk=disk)._short_kib() == short_mb * 1024
 
 
 def test_each_goes_so_long_after_its_end(ended):
@@ -83,6 +286,20 @@ def test_the_oldest_go_until_the_others_fit(ended):
     runs.end("e", 3)
     runs.measure()
     assert runs.due() == [("c", BYTES), ("d", BYTES)]
+
+
+def test_more_bytes_are_no_matter_while_they_are_held(ended):
+    runs = ended(mb=2)
+    runs.kept.hold("a", 60.0)
+    runs.end("a-0-1", 4)
+    runs.end("b-0-1", 1)
+    runs.measure()
+    assert runs.due() == []
+    runs.now += 60.0
+    assert runs.gone() == "b-0-1"
+    runs.end("c-0-1", 0)
+    runs.measure()
+    assert runs.gone() == "a-0-1"
 
 
 def test_the_newest_stays_however_large_it_is(ended):
@@ -132,7 +349,7 @@ def test_one_that_takes_too_long_is_given_up_and_the_others_are_measured(ended):
 
 
 def test_many_are_measured_in_batches(ended):
-    runs = ended(most=10_000, mb=1)
+    runs = ended(most=10_000, mb=100)
     for number in range(BATCH_MAX + 1):
         runs.end(f"r{number}")
     runs.measure()
@@ -149,15 +366,16 @@ def removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SandboxFiles:
     return SandboxFiles(tmp_path / "runs", ("localhost", 1))
 
 
-LIMITS = {COUNT: 7.0, AGE: 90.0, BYTES: 5.0}
+LIMITS = {COUNT: 7.0, AGE: 90.0, BYTES: 5.0, FREE: 9.0}
 
 
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (COUNT, "of ended runs those of the newest 7 are kept (keep_sandboxes)"),
+        (COUNT, "of ended runs those of 7 are kept (keep_sandboxes)"),
         (AGE, "those of ended runs are kept for 90 s (keep_sandboxes_for)"),
         (BYTES, "those of ended runs may take 5 MB, the oldest go (keep_sandboxes_mb)"),
+        (FREE, "9 MB of the disk, or 5 % of it, stay free (keep_sandboxes_free_mb)"),
     ],
 )
 def test_whoever_asks_for_files_that_were_removed_is_told_the_rule(removed, rule, text):

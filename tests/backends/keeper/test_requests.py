@@ -26,6 +26,7 @@ from tests.backends.keeper.test_disk import HOST, NOBODY, REQUEST, Keeper
 REPOSITORY = Path(__file__).parents[3]
 
 OTHER = "host-2"
+ENDED = {"outcome": kinds.SUCCEEDED}
 
 
 @pytest.fixture
@@ -246,7 +247,7 @@ def test_a_folder_that_cannot_be_moved_is_tried_again_later(
 
     for run_id in ("a", "b", "c"):
         boxes.make(run_id)
-        boxes.finish(run_id)
+        boxes.finish(run_id, ENDED)
     assert prune() == ["a", "b", "c"], "two are too many, and both are busy"
     assert prune() == ["a", "b"]
     busy.clear()
@@ -268,7 +269,7 @@ def test_without_room_for_the_trash_sandboxes_are_removed_later(
     boxes = SandboxFolders(str(tmp_path), rules=KeepRules(0), disk=FullDisk())
     boxes.open(())
     boxes.make("a")
-    boxes.finish("a")
+    boxes.finish("a", ENDED)
     boxes.prune()
     assert boxes.helper_pid == 0 and (tmp_path / "runs" / "a").is_dir()
     full.clear()

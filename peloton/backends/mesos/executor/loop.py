@@ -18,7 +18,7 @@ from typing import Any
 from peloton.backends.keeper import processes, watch
 from peloton.backends.keeper.disk import Disk
 from peloton.backends.keeper.journal import KeeperJournal
-from peloton.backends.keeper.kept import KeepRules
+from peloton.backends.keeper.kept import STANDARD_RULES
 from peloton.backends.keeper.kinds import Memory
 from peloton.backends.keeper.limits import Limits
 from peloton.backends.keeper.runs import Runs
@@ -33,7 +33,6 @@ from .secret_places import SecretPlaces, sweep
 from .surroundings import Surroundings
 
 ROUND_S = 1.0
-SANDBOXES_KEPT_MAX = 1000
 LAST_WORDS_S = 1.0
 """How long an executor that ends waits for the acknowledgement of what it has said last."""
 _NO_END = ("a", "run")
@@ -60,7 +59,7 @@ def runs_in(folder: str, places: SecretPlaces) -> Runs:
     """No runs yet, whose sandboxes will be in this folder, which is the working folder. Their
     secrets are not there: an agent shows all of it."""
     disk = UnsyncedDisk()
-    boxes = SandboxFolders(folder, rules=KeepRules(SANDBOXES_KEPT_MAX), disk=disk)
+    boxes = SandboxFolders(folder, rules=STANDARD_RULES, disk=disk)
     boxes.open(())
     limits = Limits(folder, disk=disk)
     memory = Memory(processes.boot_id())

@@ -1,0 +1,112 @@
+"""What instances of a job have printed: read many at a time, and held until it was read.
+
+Must not print, nor keep more than one answer. Short files come with it; `TaskCalls` fetches others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from peloton.ops.v1 import outputs_pb2 as wire
+from peloton.ops.v1 import outputs_pb2_grpc
+from peloton.sdk.errors import NotFound, PelotonError, Unsupported
+from peloton.sdk.wire import READ, RpcName, Wire
+
+HOLD_S, RENEW_S, LAST_CALL_S = 60.0, 15.0, 1.0
+"""For how long output is held, and how often that is said again."""
+INSTANCES_MAX = 1000
+"""In one call."""
+Spans = Sequence[tuple[int, int]]
+"""Pairs of a first and a last instance."""
+
+
+class OutputsWanted(NamedTuple):
+    """Of which instances something is wanted: `first` to `last`, but for those in `had`.
+
+    `running`: also of those that have not ended. `in_order`: nothing behind the first that has not.
+    """
+
+    first: int
+    last: int
+    had: Spans = ()
+    names: tuple[str, ...] = ()
+    running: bool = False
+    in_order: bool = False
+
+
+class OutputCalls:
+    """The calls of peloton.ops.v1.Outputs."""
+
+    def __init__(self, connection: Wire) -> None:
+        self._wire = connection
+
+    def read(self, job: str, wanted: OutputsWanted) -> wire.ReadOutputsResponse:
+        """The output of instances, as much as one answer holds: go on at `next`."""
+        request = wire.ReadOutputsRequest(
+            job_id=job,
+            first=wanted.first,
+            last=wanted.last,
+            had=[wire.Instances(first=first, last=last) for first, last in wanted.had],
+            names=wanted.names,
+            running=wanted.running,
+            in_order=wanted.in_order,
+        )
+        rpc = RpcName("jobmgr", outputs_pb2_grpc.OutputsStub, "ReadOutputs")
+        found: wire.ReadOutputsResponse = self._wire.call(rpc, request, how=READ)
+        return found
+
+    def hold(self, job: str, for_s: float = HOLD_S) -> float:
+        """Keep what the runs of a job leave for so many seconds, 300 at most; for how many it is
+        kept: 0 where that cannot be."""
+        request = wire.HoldOutputsRequest(job_id=job, for_s=for_s)
+        rpc = RpcName("hostmgr", outputs_pb2_grpc.OutputsStub, "HoldOutputs")
+        found: wire.HoldOutputsResponse = self._wire.call(rpc, request, how=READ)
+        return found.for_s
+
+    @contextmanager
+    def held(self, job: str) -> Iterator[None]:
+        """What the runs of a job leave is kept until this is over, and a minute longer.
+
+        A thread says so every `RENEW_S`; one call does for all instances. Where it does not come
+        through, nothing is raised: what is gone then is told to who reads it.
+        """
+        over = threading.Event()
+        thread = threading.Thread(
+            target=self._renew, args=(job, over), name=f"hold-{job}", daemon=True
+        )
+        worthwhile = self._held(job)
+        if worthwhile:
+            thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            if worthwhile:  # a call under way ends before the client is closed
+                thread.join(LAST_CALL_S)
+
+    def _renew(self, job: str, over: threading.Event) -> None:
+        while not over.wait(RENEW_S) and self._held(job):
+            pass
+
+    def _held(self, job: str) -> bool:
+        """Whether it is worthwhile to say it again."""
+        try:
+            return self.hold(job) > 0
+        except (NotFound, Unsupported):
+            return False
+        except PelotonError:
+            return True  # nobody answers now
+
+
+def spans_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as spans."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] + 1 == number:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
