@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from peloton.cli.outputs import Collected, tail
+from peloton.cli.outputs import TAIL_BYTES, tail
 from peloton.cli.task_texts import termination
 from peloton.cli.values import spans_text
 from peloton.sdk.errors import PelotonError
@@ -26,7 +26,7 @@ NAMED_MAX = 1000
 GROUPS_MAX, QUOTED_MAX = 10, 3
 FOLDER_CHANGE = re.compile(r"""cd (?:'[^']*'|"'"|[^\s'";|&])+ \|\| exit(?:; |\n)""")
 """What `run` and `map` put before a command; of jobs of earlier versions in a line of its own."""
-LINE_BYTES, LINE_CHARS = 4096, 200
+LINE_CHARS = 200
 READ_MAX_BYTES = 16 * 1024 * 1024
 
 
@@ -42,13 +42,12 @@ def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int)
     """Lines for people."""
     from peloton.sdk.render import enum_name
 
-    files = Collected(peloton, job, count=0)
     for one in failed_tasks(peloton, job, states=states, most=most):
         state = enum_name(one.runtime, "state")
         how = termination(one.runtime).removeprefix("FAILED: ") or one.runtime.message
         text = short(one.config.command.value)
         yield f"[{number_of(one)}] {state}{', ' + how if how else ''}: {text}"
-        for line in tail(files.fetch(one.instanceId, ("stderr",)).get("stderr", b"")):
+        for line in tail(ending(peloton, job, instance=one.instanceId)):
             yield f"    {line}"
 
 
@@ -85,17 +84,22 @@ def groups_lines(peloton: Client, job: str, *, only: int | None = None) -> Itera
 
 def last_line(peloton: Client, job: str, *, instance: int) -> str:
     """The last line on stderr of an instance; empty where it is not to be had, or far to read."""
+    lines = tail(ending(peloton, job, instance=instance))
+    return lines[-1].strip()[-LINE_CHARS:] if lines else ""
+
+
+def ending(peloton: Client, job: str, *, instance: int) -> bytes:
+    """What an instance has written last on stderr; empty likewise."""
     kept, size = b"", 0
     try:
         pieces = peloton.tasks.outputs(job, instance, filenames=("stderr",)).get("stderr", ())
         for piece in pieces:
-            kept, size = (kept + piece)[-LINE_BYTES:], size + len(piece)
+            kept, size = (kept + piece)[-TAIL_BYTES:], size + len(piece)
             if size > READ_MAX_BYTES:
-                return ""
+                return b""
     except PelotonError:
-        return ""  # a hint only; `task logs` says what is wrong
-    lines = tail(kept)
-    return lines[-1].strip()[-LINE_CHARS:] if lines else ""
+        return b""  # a hint only; `task logs` says what is wrong
+    return kept
 
 
 def short(text: str) -> str:

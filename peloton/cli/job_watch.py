@@ -5,7 +5,6 @@ Must not page through all instances: counts come from the job, rows from pages w
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import click
 from peloton.cli import exits, task_texts
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, hint, show
-from peloton.cli.outputs import OVER, Collected, Live, write
+from peloton.cli.outputs import OVER, Collected, Live, Printed, gone_text
 from peloton.cli.progress import progress, progress_line, span
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.task_texts import TASK_TEXTS
@@ -125,8 +124,10 @@ def slowest_of(peloton: Client, job: str, *, most: int) -> list[tuple[int, float
 @click.option("--follow", "-f", is_flag=True, help="Of one instance: go on until it has ended.")
 def logs(
     job: str, failed: bool, only: tuple[int, int], names: tuple[str, ...], limit: int, follow: bool
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Print what the instances of JOB have printed, each line behind the instance's number.
+
+    Exits with 74 where the output of an instance is gone.
 
     \b
     peloton job logs JOB --failed
@@ -138,21 +139,26 @@ def logs(
         if follow:
             if last - first != 1:
                 raise click.UsageError("--follow prints one instance: name it with --range")
-            with Live(peloton, job, instance=first):
-                return
+            with peloton.outputs.held(job), Live(peloton, job, instance=first) as live:
+                pass
+            return said_gone(1 if live.gone else 0, live.gone)
         numbers = wanted_instances(peloton, job, only=(first, last), failed=failed)
-        files = Collected(peloton, job, count=count)
-        tagged = count > 1
-        for number in numbers[:limit]:
-            for name, data in files.fetch(number, names).items():
-                out = sys.stderr if name == "stderr" else sys.stdout
-                write(out.buffer, data, tag=f"{number}\t" if tagged else "")
+        files = Collected(peloton, job, count=count, sink=Printed(str if count > 1 else None))
+        with peloton.outputs.held(job):
+            files.read(numbers[:limit], names)
     if failed and not numbers:
         hint(f"no instance of job {job} has failed")
     if len(numbers) > limit:
         hint(f"{len(numbers) - limit} more instances; go on with --range {numbers[limit]}:")
-    if files.missing:
-        hint(files.missing_text())
+    return said_gone(files.missing, files.why)
+
+
+def said_gone(count: int, why: str) -> int:
+    """The exit code, once it is said what is gone."""
+    if not count:
+        return exits.OK
+    hint(gone_text(count, why))
+    return exits.OUTPUT_GONE
 
 
 def wanted_instances(

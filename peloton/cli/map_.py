@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,15 @@ from peloton.cli.lines import (
 from peloton.cli.names import id_of, with_name_like
 from peloton.cli.options import CliSettings, typed_names
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
-from peloton.cli.outputs import KEPT_MAX, Collected, ended_of
+from peloton.cli.outputs import (
+    Collected,
+    Printed,
+    Results,
+    Sink,
+    ended_of,
+    gone_text,
+    results_folder,
+)
 from peloton.cli.progress import progress
 from peloton.cli.session import pool_typed
 from peloton.cli.values import SPEC_FILE
@@ -72,13 +80,20 @@ def is_file_of_commands(words: Sequence[str]) -> bool:
 @click.command(cls=MapCommand)
 @batch.batch_options
 @click.option("--keep-order", "-k", is_flag=True, help="Print outputs in the order of the lines.")
-@click.option("--tag", is_flag=True, help="Begin each line of output with the number of its line.")
+@click.option(
+    "--tag", is_flag=True, help="Begin each line of output with the number of its command, from 0."
+)
 @click.option(
     "--logs/--no-logs",
     "logs",
     default=None,
-    help=f"Print what the commands print.  [default: of up to {KEPT_MAX} commands]",
+    help="Print what the commands print.  [default: with --results no, else yes]",
 )
+@click.option(
+    "--results", metavar="DIR", default="",
+    help="Write it to DIR/N/stdout, DIR/N/stderr and DIR/N/code (the exit code; 128 + the number "
+    "of a signal; empty where there is none). N is the number that --tag prints.",
+)  # fmt: skip
 @click.option("--retry-failed", "failed_of", metavar="JOB", help="Run what failed of JOB again.")
 @click.argument(
     "words", nargs=-1, metavar="FILE|TEMPLATE...", type=click.UNPROCESSED,
@@ -99,21 +114,22 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
     peloton map --retry-failed JOB
 
     Options come before a TEMPLATE. At most 100,000 commands, on average about 1,200 bytes each. The
-    outputs of each are printed when it has ended. Ctrl-C asks whether to stop the job or to detach;
-    without a terminal it stops the job.
+    outputs of each are printed when it has ended, and kept for that. Ctrl-C asks whether to stop
+    the job or to detach; without a terminal it stops the job.
+
+    With --results a folder N appears once it is complete. A DIR with results is refused, but for
+    --retry-failed, which replaces those of what runs again: N is the number it had at first.
 
     \b
     Exits with
       0         all succeeded
       1         some failed
+      74        all succeeded, and output is gone that was to be printed or written
       64 to 77  the command itself went wrong, see `peloton wait --help`
       125       the job was killed, by somebody else
       130       it was interrupted here, and stopped
     """
-    if bool(failed_of) == bool(words):
-        raise click.UsageError("name a FILE, a TEMPLATE with ::: or ::::, or --retry-failed")
-    if options["local"] and (options["detach"] or failed_of):
-        raise click.UsageError("--local ends with this command: no --detach, no --retry-failed")
+    check_options(words, failed_of, options=options)
     commands = [] if failed_of else read(words)
     settings = click.get_current_context().ensure_object(CliSettings)
     if len(commands) > MANY and not settings.values.get("timeout_s"):
@@ -131,6 +147,18 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
             click.echo(as_yaml({"pool": options["pool"], **spec}), nl=False)
             return exits.OK
         return submitted(peloton, spec, options=options)
+
+
+def check_options(words: Sequence[str], failed_of: str | None, *, options: Any) -> None:
+    """Refuse what cannot be together. Makes the folder of --results. Raises UsageError."""
+    if bool(failed_of) == bool(words):
+        raise click.UsageError("name a FILE, a TEMPLATE with ::: or ::::, or --retry-failed")
+    if options["local"] and (options["detach"] or failed_of):
+        raise click.UsageError("--local ends with this command: no --detach, no --retry-failed")
+    if options["results"] and options["detach"]:
+        raise click.UsageError("--results is written while commands end: no --detach")
+    if options["results"] and not options["dry_run"]:
+        results_folder(options["results"], replaces=bool(failed_of))
 
 
 def read(words: Sequence[str]) -> list[str]:
@@ -233,13 +261,10 @@ def first_number(config: Any) -> str:
     )
 
 
-def tags_of(spec: Any) -> list[str]:
-    """What stands before the output of each instance: its number, the one that it had at first."""
+def numbers_of(spec: Any) -> Callable[[int], str]:
+    """The number by which people know an instance: the one that it had at first."""
     configs = spec.get("instanceConfig", {})
-    return [
-        first_number(configs.get(number, {})) or str(number)
-        for number in range(spec["instanceCount"])
-    ]
+    return lambda number: first_number(configs.get(number, {})) or str(number)
 
 
 def next_name(peloton: Client, name: str) -> str:
@@ -262,30 +287,50 @@ def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
         f"job {job}: {count} {commands}"
         + (f", as {spec['name']}" if options.get("retried") else "")
     )
-    logs = count <= KEPT_MAX if options["logs"] is None else options["logs"]
-    collected = Collected(
-        peloton, job, count=count, in_order=options["keep_order"],
-        tags=tags_of(spec) if options["tag"] else None,
-    ) if logs else None  # fmt: skip
+    collected = [
+        Collected(peloton, job, count=count, sink=sink, in_order=options["keep_order"])
+        for sink in sinks(spec, options)
+    ]
     try:
-        with progress(count) as shown:
+        with peloton.outputs.held(job), progress(count) as shown:
 
             def look(ended: Any) -> None:
-                if collected is not None and collected.is_behind(ended_of(ended.counts)):
-                    with shown.paused():
-                        collected.step()
+                over = ended_of(ended.counts)
+                for one in collected:
+                    if one.is_behind(over):
+                        with shown.paused():
+                            one.step(over)
                 shown.seen(ended.state, ended.counts)
 
             ended = attend.attend(
                 peloton, job, seen=look, can_detach=not options["local"], asking=shown.paused
             )
+            with shown.paused():
+                for one in collected:
+                    one.finish()
     except attend.Detached:
         return exits.OK
     except attend.StoppedHere:
         return exits.INTERRUPTED
-    if collected is not None and collected.missing:
-        hint(collected.missing_text())
-    return summary(peloton, job, ended=ended, local=options["local"])
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            hint(f"job {job} was left; `{command('job', 'stop', job)}` ends it if it goes on")
+        raise
+    gone = max((one.missing for one in collected), default=0)
+    if gone:
+        hint(gone_text(gone, collected[0].why))
+    code = summary(peloton, job, ended=ended, local=options["local"])
+    return exits.OUTPUT_GONE if gone and code == exits.OK else code
+
+
+def sinks(spec: Any, options: dict[str, Any]) -> Iterator[Sink]:
+    """Where the outputs go."""
+    numbers = numbers_of(spec)
+    if options["logs"] or (options["logs"] is None and not options["results"]):
+        yield Printed(numbers if options["tag"] else None)
+    if options["results"]:
+        folder = Path(options["results"]).expanduser()
+        yield Results(folder, numbers, replaces=bool(options.get("retried")))
 
 
 def summary(peloton: Client, job: str, *, ended: Any, local: bool) -> int:

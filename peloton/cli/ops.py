@@ -206,7 +206,8 @@ def wait(jobs: tuple[str, ...], within_s: float | None, raw_exit: bool) -> int:
                 128 and the signal's number where a signal ended it.
                 `--output json` has it in exit_code, or names the signal
       64 to 77  the command itself went wrong: 64 usage, 66 no such job,
-                69 no answer for a minute
+                69 no answer for a minute; of `run`, `map` and `job logs`
+                74: output is gone
       124       the time of --within is over, and the job goes on;
                 also where the server did not answer
       125       the job ended without a code of its own: it was killed

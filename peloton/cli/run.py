@@ -45,6 +45,7 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
 
     \b
     Exits with the code of the command, as `peloton wait` does (see its help), and with
+      74    all succeeded, and output is gone that was to be printed
       125   the job was killed, by somebody else
       130   it was interrupted here, and stopped
     """
@@ -75,7 +76,7 @@ def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
         hint(f"next: {batch.next_steps(job)}")
         return exits.OK
     try:
-        ended = followed(peloton, job, instances=spec["instanceCount"], options=options)
+        ended, gone = followed(peloton, job, instances=spec["instanceCount"], options=options)
     except attend.Detached:
         return exits.OK
     except attend.StoppedHere:
@@ -84,29 +85,35 @@ def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
         show(OutputForms(ended_answer(job, ended)))
     elif ended.state != "SUCCEEDED":
         explain(peloton, job, ended=ended, local=options["local"])
-    return exits.of_job(ended.state, ended.exit_code, raw=options["raw_exit"])
+    if gone:
+        hint(gone)
+    code = exits.of_job(ended.state, ended.exit_code, raw=options["raw_exit"])
+    return exits.OUTPUT_GONE if gone and code == exits.OK else code
 
 
-def followed(peloton: Client, job: str, *, instances: int, options: Any) -> Any:
-    from peloton.cli.outputs import KEPT_MAX, Collected, Live, ended_of
+def followed(peloton: Client, job: str, *, instances: int, options: Any) -> tuple[Any, str]:
+    """The end of the job, and what is to be said of output that is gone."""
+    from peloton.cli.outputs import Collected, Live, Printed, ended_of, gone_text
     from peloton.cli.waiting import WhyWaiting
 
     waiting = WhyWaiting(peloton, job)
     can_detach = not options["local"]
-    if instances == 1:
-        with Live(peloton, job):
-            return attend.attend(peloton, job, seen=waiting.seen, can_detach=can_detach)
-    collected = Collected(peloton, job, count=instances, tags=[*map(str, range(instances))])
-    if instances > KEPT_MAX:
-        hint(f"more than {KEPT_MAX} instances: what they print is not shown; see `task logs`")
-        return attend.attend(peloton, job, seen=waiting.seen, can_detach=can_detach)
+    with peloton.outputs.held(job):
+        if instances == 1:
+            with Live(peloton, job) as live:
+                ended = attend.attend(peloton, job, seen=waiting.seen, can_detach=can_detach)
+            return ended, gone_text(1, live.gone) if live.gone else ""
+        collected = Collected(peloton, job, count=instances, sink=Printed(str))
 
-    def look(seen: Any) -> None:
-        waiting.seen(seen)
-        if collected.is_behind(ended_of(seen.counts)):
-            collected.step()
+        def look(seen: Any) -> None:
+            waiting.seen(seen)
+            over = ended_of(seen.counts)
+            if collected.is_behind(over):
+                collected.step(over)
 
-    return attend.attend(peloton, job, seen=look, can_detach=can_detach)
+        ended = attend.attend(peloton, job, seen=look, can_detach=can_detach)
+        collected.finish()
+    return ended, gone_text(collected.missing, collected.why) if collected.missing else ""
 
 
 def explain(peloton: Client, job: str, *, ended: Any, local: bool) -> None:

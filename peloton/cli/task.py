@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -118,8 +119,9 @@ def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
 def logs(job: str, instance: int, run: str, **how: Any) -> None:
     """Print a file of the sandbox of one INSTANCE of JOB: of its newest run, or of the run TASKID.
 
-    The files of the newest 1000 runs that have ended are kept; `peloton task get JOB INSTANCE`
-    lists the runs and their ids. With --follow, a file that is not there yet is waited for.
+    The files of runs that have ended are kept for a while, those of the jobs that ended last for
+    longest; `peloton task get JOB INSTANCE` lists the runs and their ids. With --follow, a file
+    that is not there yet is waited for, and what the job leaves is kept meanwhile.
 
     \b
     peloton task logs JOB 0
@@ -128,12 +130,14 @@ def logs(job: str, instance: int, run: str, **how: Any) -> None:
     peloton task logs JOB 0 --follow
     """
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=instance):
-        read = peloton.tasks.follow if how["follow"] else peloton.tasks.logs
+        follows = how["follow"]
+        read = peloton.tasks.follow if follows else peloton.tasks.logs
         try:
-            for piece in read(job, instance, run=run, filename=how["filename"]):
-                sys.stdout.buffer.write(piece)
-                if how["follow"]:
-                    sys.stdout.buffer.flush()
+            with peloton.outputs.held(job) if follows else nullcontext():
+                for piece in read(job, instance, run=run, filename=how["filename"]):
+                    sys.stdout.buffer.write(piece)
+                    if follows:
+                        sys.stdout.buffer.flush()
         except NotFound as error:
             if error.kind == "noSuchRun" and not RUN_ID.search(run):
                 error.args = (f"{error}; a file of that name: `-f {run}`",)

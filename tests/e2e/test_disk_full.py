@@ -83,3 +83,25 @@ def test_a_disk_that_was_full_is_used_again_by_itself(tmp_path: Path) -> None:
                 assert c.ended(client, job)[0] == "SUCCEEDED"
         assert "the disk answers again" in cluster.errors()
         assert cluster.stop() == 0
+
+
+RESERVE_BYTES = 2 * 1024 * 1024
+"""5 % of the disk."""
+
+
+def test_the_reserve_of_the_disk_takes_even_what_is_held(tmp_path: Path) -> None:
+    with small_disk(tmp_path) as data, c.running(tmp_path) as cluster, cluster.client() as client:
+        words = ("map", "--cpus", "0.1", "--detach", "echo", ":::", "1", "2")
+        job = cluster.cli(*words).stdout.strip()
+        assert c.ended(client, job)[0] == "SUCCEEDED"
+        assert client.outputs.hold(job, 300.0) == 300.0
+        shown = cluster.cli("job", "logs", job)
+        assert sorted(shown.stdout.split()) == ["0", "1", "1", "2"]
+        with (data / "filler").open("ab", buffering=0) as filler:
+            while os.statvfs(data).f_bavail * os.statvfs(data).f_frsize > RESERVE_BYTES // 2:
+                filler.write(bytes(4096))
+        c.wait_for(lambda: not [*(data / "keeper" / "runs").iterdir()], "both to be removed")
+        gone = cluster.cli("job", "logs", job, check=False)
+        assert gone.returncode == 74 and gone.stdout == ""
+        assert "the output of 2 instances is gone" in gone.stderr
+        assert "256 MB of the disk, or 5 % of it, stay free (keep_sandboxes_free_mb)" in gone.stderr
