@@ -32,6 +32,9 @@ OVER = ("SUCCEEDED", "FAILED", "KILLED", "LOST", "DELETED")
 TAIL_LINES, TAIL_BYTES = 5, 64 * 1024
 WINDOW = 1000
 """Instances that are asked for in one call."""
+IDLE_MAX = 4
+"""So many calls in a row that bring nothing end a look: what is between two attempts counts as
+failed, and has no output to hand on yet."""
 SIGNAL_CODE_FIRST = 128
 Pieces = Iterable[bytes]
 
@@ -204,7 +207,7 @@ class Collected:
         """All windows below are done."""
         self._had: dict[int, int] = {}
         """Of the others, by window, a bit for each instance that was handed on."""
-        self._handed_on = 0
+        self._handed_on = self._next = 0
         self.missing, self.why = 0, ""
         """Instances whose output is gone, and why that of the first."""
 
@@ -215,11 +218,17 @@ class Collected:
     def step(self, ended: int) -> None:
         """Hand on what has ended since; `ended` instances have in all."""
         windows = range(self._first, -(-self._count // WINDOW))
+        at = 0 if self._in_order else max(self._next - self._first, 0)
+        idle = 0
         try:
-            for window in windows:
-                if not self.is_behind(ended):
+            for window in (*windows[at:], *windows[:at]):
+                if not self.is_behind(ended) or idle == IDLE_MAX:
                     return
-                is_whole = self._is_whole(window) or self._read(window)
+                is_whole = self._is_whole(window)
+                if not is_whole:
+                    self._next, before = window, self._handed_on
+                    is_whole = self._read(window)
+                    idle = idle + 1 if self._handed_on == before else 0
                 if is_whole and window == self._first:
                     self._had.pop(window, None)
                     self._first += 1

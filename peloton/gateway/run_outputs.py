@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.totals import ENDED_NAMES
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.files_anywhere import FilesAnywhere
+from peloton.gateway.reasons import has_ended
 from peloton.gateway.sandboxes import CUSTOMARY
 from peloton.gateway.texts import client_name, known_job, pod_name
 from peloton.ops.v1 import outputs_pb2 as wire
@@ -60,7 +60,7 @@ class Outputs:
         answer = wire.ReadOutputsResponse()
         names, size, until = sent.names or CUSTOMARY, 0, time.monotonic() + ANSWER_S_MAX
         for view in views:
-            is_over = view.state in ENDED_NAMES
+            is_over = has_ended(view)
             if view.instance in had or not (is_over or sent.running):
                 if sent.in_order and not is_over:
                     break

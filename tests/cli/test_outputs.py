@@ -106,8 +106,8 @@ def test_each_is_printed_once_however_many_there_are(out, count):
     assert files.missing == 0
 
 
-def test_the_last_of_the_first_thousand_costs_one_call_a_look(out):
-    """What is done is asked for no more, however long one instance takes."""
+def test_what_is_done_is_asked_for_no_more(out):
+    """However long one instance takes."""
     cluster = Cluster(20_000)
     files = cluster.collected()
     cluster.ended.update(range(1, 19_000))
@@ -116,8 +116,24 @@ def test_the_last_of_the_first_thousand_costs_one_call_a_look(out):
     for number in range(19_000, 19_010):
         cluster.ended.add(number)
         files.step(number)
-    assert cluster.asked - asked == 2 * 10
+    assert cluster.asked - asked == 10
+    cluster.ended.add(0)
+    files.step(19_010)
+    assert 0 in numbers(out) and cluster.asked - asked == 12
     assert len(files._had) <= 20
+
+
+def test_what_is_between_two_attempts_costs_few_calls_a_look(out):
+    """It counts as failed, and there is no output yet."""
+    cluster = Cluster(50_000)
+    files = cluster.collected()
+    for _ in range(3):
+        files.step(10)
+    assert cluster.asked == 3 * o.IDLE_MAX
+    cluster.ended.add(30_500)
+    for _ in range(50_000 // o.WINDOW // o.IDLE_MAX + 1):
+        files.step(10)
+    assert numbers(out) == [30_500], "all have their turn"
 
 
 def test_in_order_each_waits_for_those_before_it(out):

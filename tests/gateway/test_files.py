@@ -13,6 +13,7 @@ import pytest
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.files_anywhere import FilePlaces
@@ -432,6 +433,17 @@ def test_of_what_has_not_ended_output_is_read_where_that_is_wanted(
     assert numbers(running=True) == [0, 1, 2]
     assert numbers(in_order=True) == [0]
     assert numbers(in_order=True, had=[outputs_pb2.Instances(first=0, last=0)]) == []
+
+
+def test_what_is_between_two_attempts_has_not_ended(deployment: Deployment) -> None:
+    """Else the output of the first attempt would be taken for that of the instance."""
+    request = deployment.request(1, defaultConfig=default_config(code=1))
+    request.config.type = job_pb2.SERVICE
+    job = deployment.create(request)
+    deployment.until(lambda: deployment.task(job).result.runtime.state == task.FAILED)
+    assert not read(deployment, job).outputs
+    assert read(deployment, job, running=True).outputs
+    deployment.tasks.Stop(task.StopRequest(jobId={"value": job}))
 
 
 def test_an_answer_that_is_long_enough_says_where_to_go_on(
