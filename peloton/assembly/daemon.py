@@ -196,8 +196,7 @@ class Daemon:
         self._first = first = self._first_messages(backends.of_config)
         self._undo += [backends.close, first.stop]
         self.greeted = first.ready
-        """Done when all our first messages are answered, our hosts are up, every shard of the
-        cluster has an owner, and those that are ours take mail."""
+        """Done once our first messages are answered, our hosts up, and all shards owned and open."""
         if not self._options.all_or_nothing:
             self._listen()
         if membership is None:
