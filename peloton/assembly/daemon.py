@@ -196,7 +196,7 @@ class Daemon:
         self._first = first = self._first_messages(backends.of_config)
         self._undo += [backends.close, first.stop]
         self.greeted = first.ready
-        """Done once our first messages are answered, our hosts up, and all shards owned and open."""
+        """Done once our first messages are answered, our hosts up, all shards owned and open."""
         if not self._options.all_or_nothing:
             self._listen()
         if membership is None:
