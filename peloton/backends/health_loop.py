@@ -28,6 +28,8 @@ PROBES_MAX, COMMANDS_MAX = 64, 32
 """Checks of each kind that are under way at once; others wait."""
 ANSWER_SLACK_S = 10.0
 """How much longer than a command may take its outcome is awaited."""
+NOT_RUN = "the check could not be carried out"
+NO_KEEPER = "no keeper can be asked for it"
 _LOG = logging.getLogger("peloton.health")
 TellHealth = Callable[[Key, HealthReported], None]
 Outcome = tuple[bool | None, str]
@@ -182,11 +184,14 @@ class HealthLoop:
         progress = ReadyProgress(check.max_failures)
 
         def judge(ok: bool | None, text: str) -> bool:
-            ready = progress.result(ok)
+            ready, host, run, now = progress.result(ok), watched.host, watched.run, time.time()
             if ready is not None:
-                host, run, now = watched.host, watched.run, time.time()
                 self._news.ready(host, run, ready=ready, text=text, now=now)
-                self._tell_due()
+            elif ok is None:
+                self._news.not_run_ready(host, run, text=f"{NOT_RUN}: {text}", now=now)
+            else:
+                return False
+            self._tell_due()
             return False
 
         await self._until(watched, judge)
@@ -195,13 +200,15 @@ class HealthLoop:
         progress = CheckProgress(watched.check.max_failures)
 
         def judge(ok: bool | None, text: str) -> bool:
-            verdict = progress.result(ok)
-            if verdict is None:
+            verdict, host, run, now = progress.result(ok), watched.host, watched.run, time.time()
+            if verdict is not None:
+                self._news.change(host, run, verdict=verdict, text=text, now=now)
+            elif ok is None:
+                self._news.not_run(host, run, text=f"{NOT_RUN}: {text}", now=now)
+            else:
                 return False
-            host, run, now = watched.host, watched.run, time.time()
-            self._news.change(host, run, verdict=verdict, text=text, now=now)
             self._tell_due()
-            return verdict.over
+            return verdict is not None and verdict.over
 
         await self._until(watched, judge)
 
@@ -225,12 +232,13 @@ class HealthLoop:
         awaited = self._awaited[number] = self._loop.create_future()
         try:
             if not self._order(watched.run, number, check=watched.check):
-                return None, ""
-            async with asyncio.timeout(watched.check.timeout_s + ANSWER_SLACK_S):
+                return None, NO_KEEPER
+            within_s = watched.check.timeout_s + ANSWER_SLACK_S
+            async with asyncio.timeout(within_s):
                 outcome: Outcome = await awaited
                 return outcome
         except TimeoutError:
-            return None, ""
+            return None, f"the keeper has not answered in {within_s:g} s"
         finally:
             self._awaited.pop(number, None)
 

@@ -56,6 +56,19 @@ class HealthNews:
         """Nor its readiness."""
         self._put(host, replace(self._known(run), unready_text=text, ungated=True), now=now)
 
+    def not_run(self, host: Key, run: str, *, text: str, now: float) -> None:
+        """A check of the health could not be carried out: told while nothing is known of it."""
+        known = self._known(run)
+        if known.unknown and not known.unchecked and known.text != text:
+            self._put(host, replace(known, text=text), now=now)
+
+    def not_run_ready(self, host: Key, run: str, *, text: str, now: float) -> None:
+        """Nor one of the readiness."""
+        known = self._known(run)
+        open_ = known.ready == TaskHealth.DISABLED and not known.ungated
+        if open_ and known.unready_text != text:
+            self._put(host, replace(known, unready_text=text), now=now)
+
     def _known(self, run: str) -> RunHealth:
         return self._told.last(run) or RunHealth(run, 0, False, unknown=True)
 

@@ -79,7 +79,8 @@ class Translator:
         if view.outcome is not None:
             _put_end(runtime, view.outcome, on_request=view.goal == TaskGoals.KILLED)
         unchecked = unchecked_text(view)
-        if view.code == "READY" or unchecked:
+        told = view.checked is not None and bool(view.checked[0])
+        if view.code == "READY" or unchecked or (view.code == "HEALTH" and told):
             runtime.message = unchecked or view.because
         if why is not None:
             runtime.reason, runtime.message = why.code, why.message

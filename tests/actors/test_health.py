@@ -79,6 +79,23 @@ def test_a_change_is_believed_and_answered_with_its_number(
     assert not again.facts and tasks.replies(again) == [HealthSeen(1, 99)]
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        HealthChanged(1, 7, False, "it cannot be run", unknown=True),
+        HealthChanged(1, 7, False, unknown=True, unready_text="it cannot be run"),
+    ],
+    ids=["health", "readiness"],
+)
+def test_why_nothing_is_known_yet_is_kept_though_nothing_has_changed(
+    message: HealthChanged,
+) -> None:
+    before = checked()
+    turn = receive(before, message)
+    assert turn.facts == (HealthTold(TaskHealth.UNKNOWN, "it cannot be run"),)
+    assert (turn.state, tasks.replies(turn)) == (before, [HealthSeen(1, 7)])
+
+
 def test_one_that_has_failed_too_often_is_ended_with_its_grace() -> None:
     turn = receive(replace(checked(), health=TaskHealth.HEALTHY), OVER)
     assert turn.state.state == TaskStates.KILLING

@@ -276,6 +276,29 @@ def test_a_command_that_is_never_carried_out_is_told_and_not_asked_for_again() -
     assert keeper.orders.empty()
 
 
+@pytest.mark.parametrize("readiness", [False, True])
+def test_why_a_command_cannot_be_run_is_told_until_it_can(readiness: bool) -> None:
+    keeper = Keeper()
+    loop = HealthLoop(keeper.tell, keeper.order)
+    check = HealthCheck("x", initial_s=0.0, interval_s=0.001)
+    loop.watch(
+        CheckedRun(HOST, "r", HealthCheck().beside(check) if readiness else check, time.time())
+    )
+    said = "the check could not be carried out: permission denied"
+    try:
+        for outcome in ((None, "permission denied"), (None, "permission denied"), (True, "")):
+            loop.answered(keeper.orders.get(timeout=30), outcome)
+        first, second = (keeper.changes.get(timeout=30) for _ in range(2))
+        assert first.unknown and said == (first.unready_text if readiness else first.text)
+        assert (first.ready, second.unready_text) == (TaskHealth.DISABLED, "")
+        if readiness:
+            assert second.ready == TaskHealth.HEALTHY
+        else:
+            assert second.healthy and not second.unknown and second.text == ""
+    finally:
+        loop.close()
+
+
 def test_orders_after_the_close_have_no_effect() -> None:
     loop, number = watching(Keeper())
     loop.close()

@@ -288,3 +288,20 @@ def test_that_a_check_is_not_carried_out_is_said_in_the_status_and_by_one_event(
     assert texts.count(said) == 1
     well = view(health=TaskHealth.HEALTHY, checked=("exit code 0", 4.0))
     assert found.info(well).runtime.message == ""
+
+
+def test_why_a_check_fails_or_cannot_be_run_is_said_in_the_status_and_events() -> None:
+    sent = {"name": "j", "instanceCount": 1, "defaultConfig": {"command": {"value": "x"}}}
+    translator = Translator("j", to_spec(specs.build(job.JobConfig, sent)).spec)
+    said = "runs, and its health has not been checked yet: permission denied"
+    shown = view(
+        health=TaskHealth.UNKNOWN, checked=("permission denied", 5.0), code="HEALTH", because=said
+    )
+    info = translator.info(shown)
+    assert info.runtime.message == pod_status_of(info).message == said
+    newest, *_ = translator.events(shown, runs_max=1, only=None)
+    assert newest.message == "permission denied"
+    failing = replace(shown, health=TaskHealth.UNHEALTHY, because="its last check failed: status 1")
+    assert translator.info(failing).runtime.message == "its last check failed: status 1"
+    early = replace(shown, checked=None, because="runs, and its health has not been checked yet")
+    assert translator.info(early).runtime.message == ""

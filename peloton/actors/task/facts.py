@@ -189,7 +189,7 @@ class TaskRenewed(Fact, frozen=True, gc=False, array_like=True):
 
 class HealthTold(Fact, frozen=True, gc=False, array_like=True):
     """The health or the readiness of the present run has changed; `text` is what the check found
-    that failed, of its health if both did."""
+    that failed, of its health if both did. Or nothing is known yet: why it could not be checked."""
 
     health: TaskHealth
     text: str = ""

@@ -30,7 +30,7 @@ def health_changed(task: Task, message: HealthChanged, at: At) -> Decision:
     ready = _ready_in(message, task)
     unready = ready == TaskHealth.UNHEALTHY or message.ungated
     unready = unready and health != TaskHealth.UNHEALTHY
-    text = message.unready_text if unready else message.text
+    text = message.unready_text if unready else message.text or _trouble_in(message)
     told = HealthTold(health, text, ready)
     wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
     if message.over and wanted:
@@ -38,7 +38,7 @@ def health_changed(task: Task, message: HealthChanged, at: At) -> Decision:
         facts = told, TaskKilling(because, KillCause.UNHEALTHY)
         kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
         return Decision(facts=facts, sends=(seen, kill), because=because)
-    if (health, ready) == (task.health, task.ready):
+    if (health, ready) == (task.health, task.ready) and not _trouble_in(message):
         return Decision(sends=(seen,))
     return Decision(facts=(told,), sends=(seen,), because=text)
 
@@ -55,6 +55,14 @@ def _ready_in(message: HealthChanged, task: Task) -> TaskHealth:
     if message.ungated:
         return TaskHealth.DISABLED
     return message.ready if message.ready > TaskHealth.UNKNOWN else task.ready
+
+
+def _trouble_in(message: HealthChanged) -> str:
+    """Why a check has found nothing yet: it could not be carried out so far."""
+    if message.unknown and message.text and not message.unchecked:
+        return message.text
+    known = message.ungated or message.ready > TaskHealth.UNKNOWN
+    return "" if known else message.unready_text
 
 
 def told_of_nobody(message: HealthChanged, at: At) -> Decision:

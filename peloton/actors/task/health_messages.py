@@ -86,8 +86,9 @@ class HealthChanged(Message, frozen=True, gc=False, array_like=True):
 
     Repeated by the backend until the tasks have answered with the number, `HealthSeen`. `unknown`:
     no check of the health has ended yet, nor of the readiness if `ready` is not one of the two
-    last. Every change says all that is known. `unchecked`: nobody carries out the check of its
-    health, and `ungated`: that of its readiness; the texts say why.
+    last; a text then says why the check could not be carried out so far. Every change says all that
+    is known. `unchecked`: nobody carries out the check of its health, and `ungated`: that of its
+    readiness; the texts say why.
     """
 
     run: int

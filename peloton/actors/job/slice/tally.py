@@ -6,6 +6,7 @@ reason why it has not reached its goal. Must not decide anything.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -113,8 +114,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         code, because = why(task, at)
     if slice_.homes is not None and code in (HOST, NEVER):
         code, because = _why_at_home(task, member, because=because, notes=notes)
-    known = max(task.health, task.ready) > TaskHealth.UNKNOWN or is_let_pass(task)
-    checked = read("health") if known else None
+    checked = _checked(task, read)
     if code in (HEALTH, READY) and checked and checked[0]:
         because = f"{because}: {checked[0]}"
     since = read("since") or at.now
@@ -152,6 +152,15 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         coming=task.renewal.config_version if task.renewal is not None else 0,
         containers=_containers(task, read("containers")),
     )
+
+
+def _checked(task: Task, read: Callable[[str], Any]) -> tuple[str, float] | None:
+    """What was told last of the checks of the present run: the column may have that of another."""
+    told: tuple[str, float] | None = read("health")
+    if max(task.health, task.ready) > TaskHealth.UNKNOWN or is_let_pass(task):
+        return told
+    of_this_run = told is not None and told[1] >= (read("started_at") or told[1] + 1.0)
+    return told if task.state == TaskStates.RUNNING and of_this_run else None
 
 
 def _containers(task: Task, told: LiveContainers | None) -> tuple[ContainerEnd, ...]:
