@@ -32,7 +32,7 @@ from peloton.settings.daemon import DaemonSettings
 from tests.adapters.listener import Diary
 from tests.adapters.pems import Authority
 from tests.adapters.test_client_access import HERE, answered, at, running, settings
-from tests.adapters.test_daemon_wiring import HOSTS, SHARDS, WAIT_S_MAX, until
+from tests.adapters.test_daemon_wiring import HOSTS, SHARDS, WAIT_S_MAX, Fleet, until
 from tests.conftest import ROOT
 from tests.gateway.test_authentication import USERS
 
@@ -251,6 +251,38 @@ def test_daemons_know_each_other_while_their_authority_is_replaced(
     c.listen(stranger)
     stream = c.dial(b.address)
     stranger.wait(lambda: stream in dict(stranger.ends))
+
+
+class Bridging:
+    """Certificates of the other authority, for daemons that accept those of both."""
+
+    def __init__(self, other: Authority, both: Path) -> None:
+        self._other, self._both = other, both
+
+    def issue(self, name: str) -> Tls:
+        return self._other.issue(name)._replace(ca=self._both)
+
+
+def test_a_daemon_of_a_fleet_accepts_another_authority_once_it_is_told(
+    tmp_path: Path, other: Authority, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = Authority(tmp_path / "first")
+    both = tmp_path / "both.pem"
+    both.write_text(first.ca.read_text() + other.ca.read_text())
+    fleet = Fleet(first)
+    try:
+        one = fleet.start("one")
+        until(fleet.settled)
+        before = one._settings
+        assert before.tls is not None
+        wanted = replace(before, tls=replace(before.tls, ca=both))
+        one.reload(lambda: wanted)
+        assert "reload: in force: tls.ca\n" in capsys.readouterr().err
+        fleet._authority = Bridging(other, both)  # type: ignore[assignment]
+        fleet.start("two")
+        until(fleet.settled)
+    finally:
+        fleet.close()
 
 
 # ---- what is refused ----

@@ -110,6 +110,11 @@ class Fleet:
             process.send_signal(by)
             process.communicate(timeout=c.STOP_MAX_S)
 
+    def raise_level(self) -> None:
+        """Until then instances cannot be restarted, nor hosts be maintained."""
+        raised = typed("features", "raise", "--config", str(self.file))
+        assert raised.code == 0, raised
+
     def errors(self) -> str:
         return "".join(file.read_text() for file in self.folder.glob("*.errors"))
 
@@ -201,6 +206,11 @@ def job(client: Client, command: str, **more: Any) -> str:
     return str(client.jobs.create("/tests", c.job(1, command, **more)).jobId.value)
 
 
+def service_of(client: Client, command: str) -> str:
+    """Daemons follow a raised level after a while."""
+    return str(c.wait_for(lambda: job(client, command, type="SERVICE"), "services to be known"))
+
+
 def run_of(client: Client, job_id: str) -> str:
     found = client.tasks.get(job_id, 0).result.runtime
     return str(found.mesosTaskId.value)
@@ -216,11 +226,13 @@ def until_it_runs(client: Client, *jobs: str) -> None:
 def test_a_day_of_jobs_and_of_owners_that_change(fleet: Fleet) -> None:
     go, end = fleet.folder / "go", fleet.folder / "end"
     client = fleet.start("one", "two")
+    fleet.raise_level()
     c.pool(client)
+    service = service_of(client, c.until_there(go))
     goes_on = job(client, c.until_there(go))
     ends = job(client, f"echo >> {fleet.folder / 'ran'}; {c.until_there(end)}")
     done = job(client, "true")
-    until_it_runs(client, goes_on, ends)
+    until_it_runs(client, goes_on, ends, service)
     assert c.ended(client, done)[0] == "SUCCEEDED"
     running = run_of(client, goes_on)
     fleet.end()
@@ -232,6 +244,11 @@ def test_a_day_of_jobs_and_of_owners_that_change(fleet: Fleet) -> None:
     assert c.ended(client, ends)[0] == "SUCCEEDED"
     later = job(client, c.until_there(go))
     until_it_runs(client, later)
+    for number in range(2, 5):  # of runs that the backup does not know
+        client.tasks.restart(service)
+        wanted = f"-{number}"
+        c.wait_for(lambda wanted=wanted: run_of(client, service).endswith(wanted), "the next run")
+        until_it_runs(client, service)
     for _ in range(2):  # each owner that begins has a higher epoch than the one before
         fleet.end("two", by=signal.SIGKILL)
         until_all_up(client, *HOSTS)
@@ -251,6 +268,8 @@ def test_a_day_of_jobs_and_of_owners_that_change(fleet: Fleet) -> None:
     assert (fleet.folder / "ran").read_text() == 2 * "\n", "its end was not in the backup"
     new = job(client, "true")
     assert c.ended(client, new)[0] == "SUCCEEDED"
+    until_it_runs(client, service)
+    assert int(run_of(client, service).rpartition("-")[2]) > 4, "no number is used twice"
     assert killed.encode() not in b"".join(
         variable for one in processes.every() for variable in one.variables
     ), "nobody owns it any more"
@@ -263,13 +282,12 @@ def test_a_day_of_jobs_and_of_owners_that_change(fleet: Fleet) -> None:
 def test_a_day_of_services_and_maintenance_whose_keeper_is_lost(fleet: Fleet) -> None:
     go = fleet.folder / "go"
     client = fleet.start("one", "two")
-    raised = typed("features", "raise", "--config", str(fleet.file))
-    assert raised.code == 0, raised
+    fleet.raise_level()
     c.pool(client)
     until_all_up(client, *HOSTS)
     c.wait_for(lambda: client.hosts.start_maintenance("c") is not None, "maintenance of c")
     until_all_up(client, "a", "b")
-    service = job(client, c.until_there(go), type="SERVICE")
+    service = service_of(client, c.until_there(go))
     until_it_runs(client, service)
     fleet.end()
     fleet.back_up()
