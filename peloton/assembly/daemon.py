@@ -42,7 +42,6 @@ from peloton.assembly.servers import open_cassandra, open_zookeeper
 from peloton.assembly.task_accounts import check_accounts
 from peloton.assembly.task_images import check_task_images
 from peloton.assembly.task_limits import check_task_limits
-from peloton.backends.process import ProcessBackend
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange
@@ -329,10 +328,10 @@ class Daemon:
             self._undo += begin_sweep(self._vault, region, report=log_line)
         if "hostmgr" not in settings.roles:
             return Backends((), self._root, locks=locks)
-        found = make_backends(settings, self._record, engine=self._engine, vault=self._vault)
-        for one in found:
-            if isinstance(one, ProcessBackend):
-                one.epoch_obeyed = self._root.epoch_obeyed
+        obeyed = self._root.epoch_obeyed
+        found = make_backends(
+            settings, self._record, engine=self._engine, vault=self._vault, obeyed=obeyed
+        )
         return Backends(found, self._root, locks=locks)
 
     def _first_messages(self, backend: Key | None) -> FirstMessages:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from peloton.assembly.folders import keeper_owner
@@ -15,6 +16,7 @@ from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.failures import CannotStart
 from peloton.runtime.ports import ClusterRecord
 from peloton.runtime.shells.secret_vault import SecretVault
+from peloton.runtime.vocabulary import Key
 from peloton.settings.backend import MesosBackendSettings
 from peloton.settings.daemon import DaemonSettings
 
@@ -25,10 +27,12 @@ def make_backends(
     *,
     engine: Any,
     vault: SecretVault | None = None,
+    obeyed: Callable[[Key, int], object],
 ) -> list[Backend]:
     """One, but that there may be several clusters of Mesos.
 
     `engine`: what runs containers here, or None. `vault`: where secrets of jobs are, if any.
+    `obeyed` takes a host, and an epoch of its owners that is above ours and was obeyed.
     """
     setting = settings.backend
     names = [host.name for host in setting.hosts]
@@ -39,6 +43,7 @@ def make_backends(
         backend.accounts = task_accounts(settings)
         backend.limits = task_limits(settings, engine=engine)
         backend.measured_slack_s = EVERY_S if setting.process.measured_slack else None
+        backend.epoch_obeyed = obeyed
         if vault is not None:
             backend.secrets.read = vault.read
         return [backend]

@@ -132,11 +132,10 @@ def test_a_token_is_rotated_while_both_are_valid(
                 f"http://{daemon.http}/files/no-run/stdout",
                 headers={"Authorization": f"Bearer {token}"},
             )
-            try:
+            with pytest.raises(urllib.error.HTTPError) as answer:  # there is no such file
                 urllib.request.urlopen(asked, timeout=WAIT_S_MAX)
-            except urllib.error.HTTPError as error:
-                return error.code != 403
-            return True
+            answer.value.close()
+            return answer.value.code != 403
 
         assert (knows(old), knows(new)) == (True, False)
         file.write_text(f"{new}\n{old}\n")
