@@ -318,7 +318,7 @@ def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
         raise
     gone = max((one.missing for one in collected), default=0)
     if gone:
-        hint(gone_text(gone, collected[0].why))
+        hint(gone_text(gone, next(one.why for one in collected if one.why)))
     code = summary(peloton, job, ended=ended, local=options["local"])
     return exits.OUTPUT_GONE if gone and code == exits.OK else code
 

@@ -71,7 +71,8 @@ class OutputCalls:
         """What the runs of a job leave is kept until this is over, and a minute longer.
 
         A thread says so every `RENEW_S`; one call does for all instances. Where it does not come
-        through, nothing is raised: what is gone then is told to who reads it.
+        through, nothing is raised: what is gone then is told to who reads it. It is said again even
+        where nothing could be held: a daemon that has just begun may not have its keeper yet.
         """
         over = threading.Event()
         thread = threading.Thread(
@@ -94,11 +95,12 @@ class OutputCalls:
     def _held(self, job: str) -> bool:
         """Whether it is worthwhile to say it again."""
         try:
-            return self.hold(job) > 0
+            self.hold(job)
         except (NotFound, Unsupported):
             return False
         except PelotonError:
             return True  # nobody answers now
+        return True
 
 
 def spans_of(numbers: Iterable[int]) -> list[tuple[int, int]]:

@@ -367,11 +367,9 @@ class Outputs(outputs_pb2_grpc.OutputsServicer):
 
     def HoldOutputs(self, request: Any, context: Any) -> outputs.HoldOutputsResponse:
         self.cluster.holds_left -= 1
-        if self.cluster.holds_left <= 0:
+        if not self.cluster.holds_left:
             self.cluster.held_last.set()
-        return outputs.HoldOutputsResponse(
-            for_s=request.for_s if self.cluster.holds_left > 0 else 0
-        )
+        return outputs.HoldOutputsResponse()  # a daemon that has not reached its keeper
 
 
 class Hosts(host_svc_pb2_grpc.HostServiceServicer):

@@ -542,15 +542,14 @@ def test_output_is_held_again_and_again_while_somebody_reads(cluster, client, mo
     cluster.troubles["HoldOutputs"] = [(grpc.StatusCode.INTERNAL, "not now")]
     with client.outputs.held(JOB):
         assert cluster.held_last.wait(60)
-    assert holds(cluster) == [60.0] * 5
+    assert len(holds(cluster)) >= 5 and {*holds(cluster)} == {60.0}
     assert f"hold-{JOB}" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_where_nothing_can_be_held_it_is_asked_once(cluster, client, monkeypatch) -> None:
+@pytest.mark.parametrize("code", ["UNIMPLEMENTED", "NOT_FOUND"])
+def test_where_it_can_never_be_held_it_is_asked_once(cluster, client, monkeypatch, code) -> None:
     monkeypatch.setattr(sdk_outputs, "RENEW_S", 0.0)
-    for trouble in ([], [(grpc.StatusCode.UNIMPLEMENTED, "an earlier version")]):
-        cluster.troubles["HoldOutputs"] = trouble
-        cluster.calls.clear()
-        with client.outputs.held(JOB):
-            assert [one.name for one in threading.enumerate()].count(f"hold-{JOB}") == 0
-        assert len(holds(cluster)) == 1
+    cluster.troubles["HoldOutputs"] = [(grpc.StatusCode[code], "no")]
+    with client.outputs.held(JOB):
+        assert f"hold-{JOB}" not in [thread.name for thread in threading.enumerate()]
+    assert len(holds(cluster)) == 1
