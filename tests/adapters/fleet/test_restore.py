@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,11 @@ from tests.e2e import cluster as c
 from tests.house import readme
 from tests.servers import cache
 from tests.servers.cassandra import EXPORTS, OPENS, QUICK_START, Cassandra
+from tests.servers.patient import executed
 from tests.servers.process import free_ports
 from tests.servers.zookeeper import ZooKeeper
 
-KEYSPACE, SNAPSHOT = "restored", "monday"
+SNAPSHOT = "monday"
 HOSTS = ("a", "b", "c")
 PAGE = (ROOT / "docs" / "fleet.md").read_text()
 BACKUP, RESTORE, LOST_KEEPER = readme.BLOCK.findall(PAGE.partition("\n## Backups\n")[2])[:3]
@@ -67,14 +69,16 @@ class Managed(Cassandra):
 class Fleet:
     """Two daemons on one machine, with servers of their own."""
 
-    def __init__(self, folder: Path, cassandra: Managed, zookeeper: ZooKeeper) -> None:
-        self.folder, self.cassandra = folder, cassandra
+    def __init__(
+        self, folder: Path, cassandra: Managed, zookeeper: ZooKeeper, *, keyspace: str
+    ) -> None:
+        self.folder, self.cassandra, self.keyspace = folder, cassandra, keyspace
         self.kept = folder / "backup"
         self.keeper = folder / "keeper"
         self.file = folder / "one.yaml"
         self.running: dict[str, subprocess.Popen[str]] = {}
         self.addresses: dict[str, str] = {}
-        where = {"contacts": ["127.0.0.1"], "port": cassandra.port, "keyspace": KEYSPACE}
+        where = {"contacts": ["127.0.0.1"], "port": cassandra.port, "keyspace": keyspace}
         settings = {
             "cluster": "west",
             "listen": dict.fromkeys(("exchange", "grpc", "http"), "127.0.0.1:0"),
@@ -138,14 +142,15 @@ class Fleet:
 
     def _tables(self) -> list[str]:
         return sorted(
-            path.name.partition("-")[0] for path in self.cassandra.folder.glob(f"data/{KEYSPACE}/*")
+            path.name.partition("-")[0]
+            for path in self.cassandra.folder.glob(f"data/{self.keyspace}/*")
         )
 
     def _named(self, line: str, table: str) -> str:
         kept = line.replace("BACKUP/KEEPER", str(self.kept / "KEEPER"))
         names = {
             "DATA": str(self.cassandra.folder / "data"), "BACKUP": str(self.kept),
-            "KEYSPACE": KEYSPACE, "TABLE": table, "NAME": SNAPSHOT, "FILE": str(self.file),
+            "KEYSPACE": self.keyspace, "TABLE": table, "NAME": SNAPSHOT, "FILE": str(self.file),
         }  # fmt: skip
         named = re.sub(r"(?<!/)\bKEEPER\b", str(self.keeper), kept)
         return re.sub("|".join(names), lambda found: names[found[0]], named)
@@ -157,7 +162,7 @@ class Fleet:
         elif program == "cqlsh":
             settings = CassandraSettings(port=self.cassandra.port)
             with contextlib.closing(connect(settings, keyspace=False)) as connected:
-                connected.session.execute(rest.partition(" ")[2].strip('"'))
+                executed(connected, rest.partition(" ")[2].strip('"'))
         elif program == "peloton":
             printed = typed(*rest.split())
             assert (printed.code, printed.err) == (0, ""), printed
@@ -176,14 +181,13 @@ def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, cassandra: Managed) -> Iterator[Fleet]:
+def fleet(tmp_path: Path, cassandra: Managed, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     settings = CassandraSettings(port=cassandra.port)
     with contextlib.closing(connect(settings, keyspace=False)) as connected:
-        connected.session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
-        shutil.rmtree(cassandra.folder / "data" / KEYSPACE, ignore_errors=True)
-        cassandra_schema.apply(connected, KEYSPACE, replication={Cassandra.data_centre: 1})
+        keyspace = f"restored_{zlib.crc32(request.node.nodeid.encode())}"
+        cassandra_schema.apply(connected, keyspace, replication={Cassandra.data_centre: 1})
     zookeeper = ZooKeeper.start(tmp_path / "zookeeper")
-    made = Fleet(tmp_path, cassandra, zookeeper)
+    made = Fleet(tmp_path, cassandra, zookeeper, keyspace=keyspace)
     try:
         yield made
     finally:
