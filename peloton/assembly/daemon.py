@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.assembly.backends import Backends
+from peloton.assembly.canary import Canary
 from peloton.assembly.default_pool import DefaultPool
-from peloton.assembly.exchange import open_exchange
+from peloton.assembly.exchange import fleet_ports, open_exchange
 from peloton.assembly.first_messages import FirstMessages, apart, configured
 from peloton.assembly.folders import (
     adopt_copy,
@@ -27,10 +28,9 @@ from peloton.assembly.folders import (
     take_data_folder,
     witness_options,
 )
-from peloton.assembly.kinds import SERVICE_MESSAGES, kinds_of
+from peloton.assembly.kinds import kinds_of
 from peloton.assembly.listeners import ClientListeners, with_chosen_ports
 from peloton.assembly.lockdowns import LockFollower, rest_goals, stop_placer
-from peloton.assembly.machine import process_name
 from peloton.assembly.make_backend import make_backends
 from peloton.assembly.notifier import furnish_notifier
 from peloton.assembly.placer_service import placer_service
@@ -55,14 +55,13 @@ from peloton.runtime.ports import (
     ClusterRecord,
     Journal,
     JournalError,
-    MemberNode,
     Membership,
     RolledBack,
 )
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.dispatcher import Threads
-from peloton.runtime.shells.fleet import DaemonSetup, FleetPorts
+from peloton.runtime.shells.fleet import DaemonSetup
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.vocabulary import Key, key
 from peloton.settings.daemon import DaemonSettings
@@ -191,6 +190,8 @@ class Daemon:
             self._refused.add_done_callback(lambda why: root.give_up(why.result()))
         self._backends = backends = self._furnish()
         self._locks.start()
+        if membership is not None:  # a disk is measured with each question
+            self._undo.append(Canary(journal.probe, root.region.status, server=CASSANDRA).stop)
         self._listeners.backend_notes, self._listeners.hold = backends.notes, backends.hold
         self._first = first = self._first_messages(backends.of_config)
         self._undo += [backends.close, first.stop]
@@ -280,9 +281,7 @@ class Daemon:
         settings = self._settings
         fleet = None
         if outside.membership is not None and exchange is not None:
-            address = settings.listen.advertise or exchange.address
-            node = MemberNode(address, tuple(settings.roles))
-            fleet = FleetPorts(process_name(), node, outside.membership, exchange, SERVICE_MESSAGES)
+            fleet = fleet_ports(settings, outside.membership, exchange=exchange)
         self._collector = Collector()
         drivers = Threads(SystemClock(), on_idle=self._collector.idle)
         if fleet is None:

@@ -10,8 +10,12 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+from peloton.assembly.kinds import SERVICE_MESSAGES
+from peloton.assembly.machine import process_name
 from peloton.failures import CannotStart
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
+from peloton.runtime.ports import MemberNode, Membership
+from peloton.runtime.shells.fleet import FleetPorts
 from peloton.settings.access import TlsFiles
 from peloton.settings.daemon import DaemonSettings
 
@@ -22,6 +26,18 @@ def open_exchange(settings: DaemonSettings) -> GrpcExchange:
         return GrpcExchange(settings.listen.exchange, tls=tls_of(settings))
     except CannotListen as error:
         raise CannotStart(f"listen.exchange: {error}") from error
+
+
+def fleet_ports(
+    settings: DaemonSettings, membership: Membership, *, exchange: GrpcExchange
+) -> FleetPorts:
+    """What a new process needs to join the fleet."""
+    address = settings.listen.advertise or exchange.address
+    node = MemberNode(address, tuple(settings.roles))
+    ports = FleetPorts(process_name(), node, membership, exchange, SERVICE_MESSAGES)
+    if settings.zookeeper is None:
+        return ports
+    return ports._replace(session_s=settings.zookeeper.session_timeout_s)
 
 
 def tls_of(settings: DaemonSettings) -> Tls | None:

@@ -23,14 +23,14 @@ from peloton.assembly.servers import open_cassandra
 from peloton.assembly.strategies import strategy_problems
 from peloton.assembly.task_accounts import problem
 from peloton.failures import CannotStart
-from peloton.processes import preflight_cluster
+from peloton.processes import preflight_cluster, preflight_exchange
 from peloton.processes.preflight_cluster import UNREAD, JournalFound, ServersRead
 from peloton.runtime.adapters import claimed_folder, folder_origin
 from peloton.runtime.adapters.data_folder import held_by_others_only
 from peloton.runtime.adapters.fenced_rows import read_record
 from peloton.runtime.adapters.private_folder import FolderOfAnother
 from peloton.runtime.adapters.sqlite_witness import JournalWitness
-from peloton.runtime.ports import JournalError, RolledBack
+from peloton.runtime.ports import JournalError, MemberNode, RolledBack
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import reading
 from peloton.settings.config import Address
@@ -105,8 +105,9 @@ def _daemon(settings: DaemonSettings, options: StartOptions, *, running: int) ->
         journal = yield from _cassandra(settings.journal.cassandra)
         servers = servers._replace(journal=journal)
     if settings.zookeeper is not None:
-        mark = yield from _zookeeper(settings, settings.zookeeper)
+        mark, members = yield from _zookeeper(settings, settings.zookeeper)
         servers = servers._replace(mark=mark)
+        yield from preflight_exchange.problems(settings, members)
     yield from preflight_cluster.problems(settings, options, servers=servers)
 
 
@@ -228,11 +229,13 @@ def _cassandra(setting: Cassandra) -> Generator[str, None, JournalFound]:
     return UNREAD
 
 
-def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Generator[str, None, bytes | None]:
-    """Returns the mark of the cluster that has claimed the root."""
+def _zookeeper(
+    settings: DaemonSettings, setting: Zookeeper
+) -> Generator[str, None, tuple[bytes | None, dict[str, MemberNode]]]:
+    """Returns the mark of the cluster that has claimed the root, and the members that are up."""
     if not _has("kazoo"):
         yield f"zookeeper: {missing_package('kazoo')}"
-        return None
+        return None, {}
     from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of
 
     paths = Paths(settings.cluster, root=setting.root.rstrip("/"))
@@ -241,15 +244,16 @@ def _zookeeper(settings: DaemonSettings, setting: Zookeeper) -> Generator[str, N
             found, mark = nodes.children(paths.members), nodes.data(paths.mark)
     except PelotonError as error:
         yield f"zookeeper.hosts: {error}"
-        return None
+        return None, {}
     # Two daemons that peers dial at one address: each gets what is meant for the other.
     field = "advertise" if settings.listen.advertise else "exchange"
     address = getattr(settings.listen, field)
-    for name, data in sorted(found.items()):
-        node = member_of(data)
-        if node is not None and node.address == address:
+    read = {name: member_of(data) for name, data in sorted(found.items())}
+    members = {name: node for name, node in read.items() if node is not None}
+    for name, node in members.items():
+        if node.address == address:
             yield f"listen.{field}: {address} is that of the member {name}, which is running"
-    return mark
+    return mark, members
 
 
 def _has(package: str) -> bool:

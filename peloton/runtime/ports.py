@@ -256,6 +256,10 @@ class Journal(Protocol):
     def raise_level(self, level: int) -> int:
         """Raise the feature level, which never falls; returns the new one. Raises Unreachable."""
 
+    def probe(self) -> None:
+        """A write that changes nothing, and that only a store which takes commits answers; it may
+        wait as long as those. Callable from any thread. Raises Unreachable."""
+
     def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         """Bump the epoch: from then on nothing an older owner sends can apply.
 
@@ -328,6 +332,8 @@ class MemberNode(Struct, frozen=True, gc=False):
     leaving: bool = False
     damaged: tuple[ShardId, ...] = ()  # it could not recover them: another version may
     level: int = 0  # the highest feature level that its program knows
+    unreached: dict[str, str] = {}  # members it is out of touch with (also itself) → why
+    aside: bool = False  # it owns nothing, as it and others do not reach each other
 
 
 class MembershipView(Struct, frozen=True, gc=False):

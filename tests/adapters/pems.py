@@ -5,8 +5,13 @@ They must not be used for anything that lives longer than a test.
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from peloton.runtime.adapters.grpc_exchange import Tls
 
@@ -42,3 +47,25 @@ class Authority:
             *("-out", str(made)),
         )
         return Tls(self.ca, made, key)
+
+    def expired(self, name: str) -> Tls:
+        """As `issue`, with a certificate that was good for a day of the year 2020."""
+        issued = self.issue(name)
+        found = x509.load_pem_x509_certificate(issued.certificate.read_bytes())
+        key = serialization.load_pem_private_key(self._key.read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        begun = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(found.subject)
+            .issuer_name(found.issuer)
+            .public_key(found.public_key())
+            .serial_number(found.serial_number)
+            .not_valid_before(begun)
+            .not_valid_after(begun + datetime.timedelta(days=1))
+        )
+        for extension in found.extensions:
+            made = made.add_extension(extension.value, critical=extension.critical)
+        signed = made.sign(key, hashes.SHA256())
+        issued.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        return issued

@@ -52,22 +52,35 @@ class Cluster:
         self.keyspace = keyspace
         self.running: list[subprocess.Popen[str]] = []
 
-    def start(self, name: str) -> tuple[subprocess.Popen[str], str]:
-        """A daemon, and where clients reach it."""
-        file = self.folder / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(self.settings()))
+    def start(self, name: str, **more: Any) -> tuple[subprocess.Popen[str], str]:
+        """A daemon that is ready, and where clients reach it. `more`: other settings."""
+        process = self.begin(name, **more)
+        assert process.stdout is not None
+        ready = process.stdout.readline().split()
+        assert ready[:2] == ["ready:", "grpc"], self.errors(name)
+        return process, ready[-1]
+
+    def begin(self, name: str, **more: Any) -> subprocess.Popen[str]:
+        """A daemon that may never be ready."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "peloton", "daemon", "--config", str(file)],
+            [sys.executable, "-m", "peloton", "daemon", "--config", self.config(name, **more)],
             stdout=subprocess.PIPE,
             stderr=(self.folder / f"{name}.errors").open("w"),
             text=True,
             cwd=ROOT,
         )
         self.running.append(process)
-        assert process.stdout is not None
-        ready = process.stdout.readline().split()
-        assert ready[:2] == ["ready:", "grpc"], (self.folder / f"{name}.errors").read_text()
-        return process, ready[-1]
+        return process
+
+    def config(self, name: str, **more: Any) -> str:
+        """The file of a daemon."""
+        file = self.folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(self.settings() | more))
+        return str(file)
+
+    def errors(self, name: str) -> str:
+        """What a daemon said on stderr so far."""
+        return (self.folder / f"{name}.errors").read_text()
 
     def close(self) -> None:
         for process in self.running:

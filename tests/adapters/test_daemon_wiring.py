@@ -28,7 +28,7 @@ from peloton.assembly.readiness import Readiness
 from peloton.failures import CannotStart, ClusterFailed
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.ownership import ranked
-from peloton.runtime.core.statements import Statement, StatementReply
+from peloton.runtime.core.statements import Statement, StatementFailed, StatementReply
 from peloton.runtime.ports import Sizes
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import key
@@ -51,8 +51,14 @@ class SharedRows(MemoryRows):
     def __init__(self) -> None:
         super().__init__()
         self._one = threading.Lock()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.away = ""
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
+        self.gate.wait()
+        if self.away:
+            return [StatementFailed(self.away) for _ in statements]
         with self._one:
             return super().run(statements)
 
@@ -109,6 +115,7 @@ class Fleet:
         everywhere = all(daemon.greeted.done() for daemon in self.daemons.values())
         return (
             owned == sum(SHARDS.values()) == len(owners)
+            and not any(node.aside for node in members.values())
             and all(ranked(shard, members)[0] == owner for shard, owner in owners.items())
             and everywhere
         )
@@ -195,6 +202,22 @@ def test_a_daemon_whose_session_ended_is_taken_over_from_and_comes_back(fleet: F
     until(lambda: fleet.lines["one"].member not in ("", before))
     until(fleet.settled)
     assert one._region.owned()
+
+
+def test_health_says_what_a_client_would_meet_though_nobody_writes(fleet: Fleet) -> None:
+    """Of a store that hangs or refuses, and of its return: no shard has anything to commit."""
+    one = fleet.start("one")
+    fleet.start("two")
+    until(fleet.settled)
+    until(lambda: one.health() == (True, []))
+    fleet.rows.gate.clear()
+    until(lambda: not one.health()[0] and "it does not answer a write" in str(one.health()[1]))
+    fleet.rows.gate.set()
+    until(lambda: one.health() == (True, []))
+    fleet.rows.away = "no quorum"
+    until(lambda: not one.health()[0] and "no quorum" in str(one.health()[1]))
+    fleet.rows.away = ""
+    until(lambda: one.health() == (True, []))
 
 
 def test_roles_are_kept_apart(fleet: Fleet) -> None:

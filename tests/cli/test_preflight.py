@@ -403,16 +403,26 @@ def test_an_address_that_another_daemon_has_is_named(tmp_path: Path) -> None:
     client.start(timeout=60)
     root = f"/check-{os.getpid()}"
     raw = fleet(zookeeper={"hosts": [server], "root": root})
-    raw["listen"]["advertise"] = "127.0.0.1:7007"
+    (port,) = free_ports(1)
+    raw["listen"] |= {"exchange": f"127.0.0.1:{port}", "advertise": f"localhost:{port}"}
     settings = parse(raw, tmp_path)
     try:
         assert not any("listen." in text for text in of_daemon(settings))
-        node = member_bytes(MemberNode("127.0.0.1:7007", ("jobmgr",)))
+        node = member_bytes(MemberNode(f"localhost:{port}", ("jobmgr",)))
         client.create(f"{root}/c/members/other-1", node, makepath=True)
         client.create(f"{root}/c/members/junk", b"\xff", makepath=True)
         (found,) = [text for text in of_daemon(settings) if "listen." in text]
-        assert found.startswith("listen.advertise: 127.0.0.1:7007 is that of the member other-1")
+        assert found.startswith(f"listen.advertise: localhost:{port} is that of the member other-1")
         assert not any("zookeeper" in text for text in of_daemon(settings))
+        client.set(
+            f"{root}/c/members/other-1", member_bytes(MemberNode("127.0.0.1:1", ("jobmgr",)))
+        )
+        raw["listen"]["advertise"] = "127.0.0.1:2"
+        assert [text for text in of_daemon(parse(raw, tmp_path)) if "listen." in text] == [
+            "listen.advertise: 127.0.0.1:2 does not lead to this daemon: connection refused",
+            "listen.exchange: the daemon at 127.0.0.1:1 (other-1) is out of reach: connection "
+            "refused",
+        ]
     finally:
         client.delete(root, recursive=True)
         client.stop()

@@ -24,6 +24,7 @@ from peloton.runtime.core.wire import Parcel
 from peloton.runtime.ports import ShardId, StreamListener
 from peloton.runtime.shells import peer_messages
 from peloton.runtime.shells.dispatcher import Threads
+from peloton.runtime.shells.own_address import own_greeting
 from peloton.runtime.shells.peer import COMPANY_S, PeerShell
 from peloton.runtime.shells.peer_messages import Inbound, Outbound, Peers
 from peloton.runtime.shells.shell_messages import WAKE, Ref, resolve, send
@@ -204,7 +205,7 @@ def test_a_router_that_raises_resets_the_links(both: TwoDaemons) -> None:
     assert both.ask(w.Add(6)) == w.Total(6)
     assert (
         isinstance(poison.result(WAIT_S_MAX), Unavailable)
-        and "b lost the state of its link" in poison.result().text
+        and "b (b) lost the state of its link" in poison.result().text
     )
 
 
@@ -250,6 +251,10 @@ def test_a_cancelled_call_is_left_alone(both: TwoDaemons) -> None:
     assert not both.routers["a"].broken
 
 
+OWN = -1
+"""The stream of a daemon to itself."""
+
+
 class RecordingExchange:
     """An `Exchange` that records the calls, and does nothing."""
 
@@ -287,6 +292,9 @@ class OneDaemon:
         self.a = Link("a", "b", birth=1, limits=LinkLimits())
         send(self.ref, Peers(1, {"a": "at-a", "b": "at-b"}))
         self.run()
+        self.exchange.listener.accepted(OWN)
+        assert self.arrive(OWN, own_greeting("b"))[-1] == ("close", OWN), "its address leads to it"
+        self.exchange.dialled = 0
 
     def run(self) -> list[tuple[object, ...]]:
         """Until the inbox of the shell is empty; returns its calls of the exchange."""

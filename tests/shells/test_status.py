@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from peloton.runtime.ports import Answer, MemberNode, MembershipView, ShardId, U
 from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.root import start
 from peloton.runtime.shells.routing import RoutingTable
-from peloton.runtime.shells.status import REPORT_AGAIN_S, Status
+from peloton.runtime.shells.status import REPORT_AGAIN_S, SLOW_WRITE_S, Status
 from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable, key
 from tests.toy import messages as w
@@ -52,12 +53,14 @@ class Watched:
     def lines(self) -> list[str]:
         return [str(reason) for reason in self.status.condition().reasons]
 
-    def among(self, *nodes: MemberNode, owners: dict[ShardId, str] | None = None) -> None:
+    def among(
+        self, *nodes: MemberNode, owners: dict[ShardId, str] | None = None, **more: Any
+    ) -> None:
         """From now on the daemon is in a fleet, as member `m0`."""
         members = {f"m{at}": node for at, node in enumerate(nodes)}
         owners = dict.fromkeys(SHARDS, "m0") if owners is None else owners
         self.routes.membership_status = MembershipStatus(
-            "m0", True, MembershipView("m0", 1, members, owners), ""
+            "m0", True, MembershipView("m0", 1, members, owners), "", **more
         )
 
 
@@ -115,6 +118,56 @@ def test_a_server_that_comes_and_goes_does_not_flood_the_log() -> None:
         watched.at_s += 0.1
     assert len(watched.log) <= 2 * (1000 * 0.1 / REPORT_AGAIN_S + 1)
     assert watched.log[0] == "the disk is not writable since 0 s: full"
+
+
+def test_a_write_that_waits_or_fails_is_a_reason_at_once_and_until_one_is_answered() -> None:
+    watched = Watched()
+    watched.among(node("a:1"))
+    status = watched.status
+    status.probing(CASSANDRA)
+    assert watched.lines() == []
+    watched.at_s += SLOW_WRITE_S
+    text = "Cassandra: unreachable since 3 s: it does not answer a write"
+    assert watched.lines() == [text]
+    status.probed(CASSANDRA, "no host answers")
+    status.probing(CASSANDRA)
+    watched.at_s += 2.0
+    assert watched.lines() == ["Cassandra: unreachable since 5 s: no host answers"]
+    assert not status.wrote_lately(CASSANDRA, within_s=60.0)
+    status.probed(CASSANDRA, "")
+    assert watched.lines() == [] and status.wrote_lately(CASSANDRA, within_s=2.0)
+
+
+def test_no_write_is_needed_where_commits_are_answered() -> None:
+    watched = Watched()
+    status = watched.status
+    assert not status.wrote_lately(CASSANDRA, within_s=2.0)
+    status.answered(CASSANDRA, ONE)
+    watched.at_s += 1.0
+    assert status.wrote_lately(CASSANDRA, within_s=2.0)
+    watched.at_s += 1.0
+    assert not status.wrote_lately(CASSANDRA, within_s=2.0)
+
+
+def test_a_daemon_that_leaves_shards_to_others_serves_all_the_same() -> None:
+    watched = Watched()
+    watched.among(node("a:1", unfit=("house",)), unfit=("house",))
+    condition = watched.status.condition()
+    assert condition.ready and [one.component for one in condition.remarks] == ["shards of house"]
+
+
+def test_a_peer_out_of_reach_is_a_reason_only_while_it_owns_a_shard() -> None:
+    watched = Watched()
+    watched.status.peer_down("m1", "the daemon at b:1 (m1) is out of reach: refused")
+    watched.among(node("a:1"), node("b:1"), owners={ONE: "m1", SHARDS[0]: "m0"})
+    text = "peer: the daemon at b:1 (m1) is out of reach: refused"
+    assert f"{text} (house/1)" in watched.lines()
+    watched.among(node("a:1"), node("b:1"))
+    assert watched.lines() == []
+    assert [str(remark) for remark in watched.status.condition().remarks] == [text]
+    watched.status.peer_down("m1", "")
+    assert not watched.status.condition().remarks
+    assert watched.log == [text.removeprefix("peer: "), "m1 is in reach again"]
 
 
 def test_a_shard_given_up_because_of_an_outage_names_the_server() -> None:

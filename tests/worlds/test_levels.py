@@ -11,6 +11,7 @@ import pytest
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.ownership import ranked
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.features import LEVEL_POLL_S, raise_level
 from peloton.runtime.simulation.daemon import SimulatedDaemon
@@ -38,9 +39,17 @@ class Fleet:
         self.settle()
 
     def settle(self) -> None:
-        """Every shard is open somewhere."""
+        """Every shard is open with its first in rank, once all daemons have met."""
         shards = [ShardId("house", number) for number in range(SIZES["house"])]
-        self.world.run_until(lambda: {*shards} <= {*self.owned()}, within_s=120)
+
+        def settled() -> bool:
+            members, daemons = self.world.ensemble.members, self.world.daemons
+            return bool(members) and not any(node.aside for node in members.values()) and all(
+                shard in daemons[ranked(shard, members)[0].partition(".")[0]].shards()
+                for shard in shards
+            )
+
+        self.world.run_until(settled, within_s=120)
 
     def owned(self) -> dict[ShardId, SimulatedDaemon]:
         daemons = self.world.daemons.values()

@@ -374,12 +374,15 @@ def test_a_peer_that_is_silent_leaves_vanishes_or_hangs_answers_unavailable() ->
     world.rest(15)
     assert isinstance(gone.result(0), Unavailable)
     assert isinstance(parted.result(0), Unavailable) and not silent.done()
-    assert list(a.problems) == [f"peer-{world.daemons['c'].me}"]
+    c = world.daemons["c"].me
+    text = f"the daemon at c ({c}) is out of reach: "
+    assert parted.result(0).text == f"{text}what was sent is not acknowledged"
+    assert a.shell.contacts.down == {c: f"{text}no greeting came back"}
     world.rest(peer_messages.REMOTE_ASK_S_MAX)
     assert isinstance(silent.result(0), Unavailable)
     assert not a.reached_again
     world.calm()
-    assert not a.problems
+    assert not a.shell.contacts.down
     assert a.reached_again == 1, "what was lost meanwhile may be said again"
 
 

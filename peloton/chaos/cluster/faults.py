@@ -39,7 +39,7 @@ from peloton.chaos.cluster import (
 )
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.workload import cluster_of
-from peloton.runtime.simulation import decay, outages, shocks, single
+from peloton.runtime.simulation import decay, outages, partitions, shocks, single
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key
@@ -148,7 +148,7 @@ def rows() -> dict[str, Fault]:
     mine = [
         *_backend_rows(), *STROKES, *OTHERS, *workload.STROKES, *outages.FAULTS, *larger.STROKES,
         *single.FAULTS, outages.SLOW_COMMITS, *reading.FAULTS,
-        *decay.FAULTS, *agents.FAULTS,
+        *decay.FAULTS, *agents.FAULTS, *partitions.FAULTS,
     ]  # fmt: skip
     return {**shocks.rows(), **{fault.name: fault for fault in mine}}
 
@@ -172,7 +172,9 @@ ADDED = [fault.name for fault in (*outages.FAULTS, *larger.STROKES)]
 SINGLE = [fault.name for fault in single.FAULTS]
 """Drawn by `single.drawn`, likewise."""
 SLOW = outages.SLOW_COMMITS.name
-LATEST = [fault.name for fault in (*reading.FAULTS, *decay.FAULTS, *agents.FAULTS)]
+LATEST = [fault.name for fault in (
+    *reading.FAULTS, *decay.FAULTS, *agents.FAULTS, *partitions.FAULTS,
+)]  # fmt: skip
 APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
 """Faults that have generators of their own."""
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {

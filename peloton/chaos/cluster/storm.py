@@ -63,6 +63,7 @@ from peloton.chaos.cluster.liveness import reach
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.chaos.cluster.observer import Observer
 from peloton.runtime.simulation import decay, single
+from peloton.runtime.simulation.partitions import drawn as parted
 from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, some_of
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.storms import LastingFault, Storm, drawn_moments
@@ -173,7 +174,7 @@ def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
     actions += workload.timed(seed, storm_s=storm_s)
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
-    actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s)
+    actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s) + parted(seed, storm_s=storm_s)
     level = level if raised else _needed(actions, level)
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]

@@ -26,11 +26,15 @@ class Census(NamedTuple):
     epochs: Mapping[ShardId, int]
 
     def missing(self, wanted: Iterable[DaemonProcess]) -> str:
-        """What is not yet as wanted: exactly these members, and each shard at its first rank."""
+        """What is not yet as wanted: exactly these members, which have met, and each shard at its
+        first rank."""
         marks = {takeover_mark(daemon): daemon.name for daemon in wanted}
         there = {name for member in self.members for mark, name in marks.items() if mark in member}
         if there != {*marks.values()} or len(self.members) != len(marks):
             return f"members {[*self.members]}, wanted {sorted(marks.values())}"
+        aside = [member for member, node in self.members.items() if node.aside]
+        if aside:
+            return f"{aside} stand aside"
         for shard in SHARD_IDS:
             owner, fit = self.owners.get(shard, ""), ranked(shard, self.members)
             if not fit:

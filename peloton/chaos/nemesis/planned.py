@@ -26,7 +26,7 @@ REST_S_MAX = 120.0
 """The cluster must be at rest within so long; far more than it needs on a quiet machine."""
 MIXED_S = 6.0
 """Daemons of two versions work side by side for so long, after each change of a version."""
-PARTED_S = 8.0
+PARTED_S = 3.0
 COME_AGAIN_MAX = 5
 """An added daemon may by chance rank first for no shard; then it is removed and added again."""
 

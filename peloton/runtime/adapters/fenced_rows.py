@@ -170,6 +170,10 @@ class FencedRows:
             now = self.level()
         return now
 
+    def probe(self) -> None:
+        # Beside the registers of all shards: what hinders their writes hinders this one.
+        self._run(CreateRegister(FEATURES, self._ops.next()))
+
     def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         self.drop(shard)
         coroutine = fencing.claim(shard, op=self._ops.next(), owner=owner, above=above)

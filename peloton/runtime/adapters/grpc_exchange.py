@@ -31,6 +31,7 @@ import grpc
 
 from peloton.exchange.v1 import exchange_pb2
 from peloton.exchange.v1.exchange_pb2 import Frames
+from peloton.runtime.adapters.exchange_errors import reason
 from peloton.runtime.adapters.grpc_certificates import ListenerPems, port_credentials
 from peloton.runtime.adapters.grpc_exchange_stream import MESSAGE_BYTES_MAX, Stream
 from peloton.runtime.ports import StreamListener
@@ -271,5 +272,5 @@ def _why(error: grpc.RpcError) -> str:
     """The reason of the end; on the accepting side gRPC has none."""
     if isinstance(error, grpc.Call):
         code = error.code()
-        return f"{code.name if code is not None else 'UNKNOWN'}: {error.details()}"
+        return reason(code.name if code is not None else "UNKNOWN", error.details() or "")
     return "the other side is gone"

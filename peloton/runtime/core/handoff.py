@@ -18,7 +18,7 @@ newest view asks of this daemon for a shard: take, yield or hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -33,6 +33,8 @@ from peloton.runtime.core.ownership import (
     ShardAction,
     ranked,
 )
+from peloton.runtime.core.reach.contacts import ContactReport
+from peloton.runtime.core.reach.standing import Standing
 from peloton.runtime.ports import (
     MemberNode,
     MembershipNews,
@@ -94,8 +96,12 @@ class ShardStatus:
 class Handoff:
     """One daemon's part, for all shards of all groups. Every call returns actions to carry out."""
 
-    def __init__(self, process: str, node: MemberNode, *, sizes: Mapping[str, int]) -> None:
-        self.node = node
+    def __init__(
+        self, process: str, node: MemberNode, *, sizes: Mapping[str, int], judged: bool = False
+    ) -> None:
+        """`judged`: `contacts` is called, so this daemon owns nothing before it met the others."""
+        self.standing = Standing(judged=judged)
+        self.node = _as_it_stands(node, self.standing, unfit=())
         self.member = ""
         self.session = SessionState.SUSPENDED
         self.view: MembershipView | None = None
@@ -167,6 +173,12 @@ class Handoff:
         self._happened(shard, OwnershipEvent.LOST)
         return self._settle(now)
 
+    def contacts(self, report: ContactReport, now: float) -> list[ShardAction]:
+        """Which peers this daemon is in touch with, whenever that has changed."""
+        self.standing.report = report
+        self._announce()
+        return self._settle(now)
+
     def drain_all(self, now: float) -> list[ShardAction]:
         """The daemon stops. It announces that first, so that each shard moves once, at once."""
         self.leaving = True
@@ -190,6 +202,8 @@ class Handoff:
     def wake_at_s(self, now: float) -> float | None:
         """When `tick` is due; None when only news can change anything."""
         moments = [*self._unfit.values(), *self._damaged_until.values()]
+        stands_s = self.standing.wake_s(now)
+        moments += [stands_s] if stands_s is not None else []
         for status in self.shards.values():
             if status.state in (OwnershipState.OUT, OwnershipState.LEFT) and self._wants(status):
                 moments += [status.claim_at_s, status.node_at_s]
@@ -251,17 +265,17 @@ class Handoff:
         self._lives += 1
         self.member = f"{self._process}.{self._lives}"
         self.session = SessionState.SUSPENDED
+        self.standing.joined()
+        self._announce(joining=True)
         self._orders.append(ShardAction(ActionKind.JOIN))
 
-    def _announce(self) -> None:
+    def _announce(self, *, joining: bool = False) -> None:
         """Update our member node; our own ranking uses it at once, others when they see it."""
-        node = replace(
-            self.node,
-            unfit=tuple(sorted(self._unfit)),
-            leaving=self.leaving,
-            damaged=tuple(sorted(self.damaged)),
-        )
-        if node != self.node:
+        node = replace(self.node, leaving=self.leaving, damaged=tuple(sorted(self.damaged)))
+        node = _as_it_stands(node, self.standing, unfit=self._unfit)
+        if joining:
+            self.node = node
+        elif node != self.node:
             self.node = node
             self._orders.append(ShardAction(ActionKind.ANNOUNCE))
             self._rank()
@@ -277,6 +291,7 @@ class Handoff:
     def _settle(self, now: float) -> list[ShardAction]:
         """Move every shard by the table until nothing follows; returns the actions."""
         self._expire(now)
+        self._judge(now)
         for shard, status in self.shards.items():
             self._happened(
                 shard,
@@ -289,6 +304,13 @@ class Handoff:
             self._orders.append(ShardAction(ActionKind.LEAVE))
         orders, self._orders = self._orders, []
         return orders
+
+    def _judge(self, now: float) -> None:
+        """Stand aside, or come back; by what the members say, who cannot be asked in doubt."""
+        if self.view is not None and self.session is SessionState.CONNECTED:
+            members = {**self.view.members, self.member: self.node}
+            if self.standing.judge(self.member, members, now):
+                self._announce()
 
     def _expire(self, now: float) -> None:
         """Withdraw announcements (damaged, unfit) whose time is over."""
@@ -309,6 +331,8 @@ class Handoff:
             return Assignment.HOLD
         if status.first != self.member or shard in self.damaged:
             return Assignment.YIELD
+        if self.standing.arriving:  # nobody else seems fit; that is seen differently in a moment
+            return Assignment.HOLD
         return Assignment.TAKE if status.owner in ("", self.member) else Assignment.HOLD
 
     def _wants(self, status: ShardStatus) -> bool:
@@ -345,6 +369,17 @@ class Handoff:
         if step.action is not None:
             self._orders.append(ShardAction(step.action, shard))
         return True
+
+
+def _as_it_stands(node: MemberNode, standing: Standing, *, unfit: Iterable[str]) -> MemberNode:
+    """Who stands aside is unfit for all it does: daemons of earlier versions understand that."""
+    groups = {*unfit, *(node.roles if standing.aside else ())}
+    return replace(
+        node,
+        unfit=tuple(sorted(groups)),
+        unreached=dict(standing.report.unreached),
+        aside=standing.aside,
+    )
 
 
 _ON_NEWS: Mapping[type, Callable[[Handoff, Any, float], None]] = {

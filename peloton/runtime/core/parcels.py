@@ -49,14 +49,14 @@ STALL_S_MAX = 5.0
 """A stream without progress for so long, though parcels are unacknowledged, is given up."""
 SLOWEST_BYTES_PER_S = 1024 * 1024
 """Time added to `STALL_S_MAX` for bytes in transit: a parcel is acknowledged only when whole."""
-PING_S = 5.0
+PING_S = 3.0
 """Interval of empty parcels on an idle stream. Only the dialler sends them, as only it can dial
 again: its end of a dead stream may look alive for ever, while the other side waits for a dial."""
 ACK_S = 0.02
 """An acknowledgement waits so long for a parcel to carry it: one frame alone costs as much as
 twenty together. When half of the sender's window is used, it is sent at once."""
-ACK_PARCELS_MAX = 16
-RETRY_FIRST_S, RETRY_S_MAX = 0.1, 5.0
+ACK_PARCELS_MAX, RETRY_FIRST_S, RETRY_S_MAX = 16, 0.1, 5.0
+SILENT = "what was sent is not acknowledged"
 
 
 class LinkLimits(msgspec.Struct, frozen=True, gc=False):
@@ -239,7 +239,7 @@ class Link:
         late_s = self.stall_s()
         if late_s is None or now < late_s:
             return ""
-        return "no progress" if self.greeted else "no greeting"
+        return SILENT if self.greeted else "no greeting came back"
 
     def stall_s(self) -> float | None:
         """When the stream is given up without progress; None while none is expected."""

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 from peloton.runtime.core.handoff import Handoff
 from peloton.runtime.core.ownership import ActionKind, ShardAction
+from peloton.runtime.core.reach.contacts import ContactReport
+from peloton.runtime.core.reach.standing import NOT_MET, why_aside
 from peloton.runtime.ports import (
     Membership,
     MembershipView,
@@ -38,6 +40,8 @@ from peloton.runtime.shells.shell_messages import (
     send,
 )
 
+ASIDE = "this daemon stands aside and owns no shard"
+
 
 class MembershipStatus(NamedTuple):
     """The membership of this daemon in the cluster; a value, to be read from any thread."""
@@ -53,6 +57,10 @@ class MembershipStatus(NamedTuple):
     left: bool = False
     damaged: Mapping[ShardId, str] = {}
     """Shards that we could not recover, with the reason."""
+    why_aside: str = ""
+    """Why this daemon stands aside, for its log; empty also while it only begins."""
+    unfit: tuple[str, ...] = ()
+    """Groups whose shards it leaves to others for a while, as it could not serve them lately."""
 
     def owner_of(self, shard: ShardId) -> str | None:
         """The member that owns the shard by our view; None: it has no owner."""
@@ -62,6 +70,15 @@ class MembershipStatus(NamedTuple):
         """The addresses of all members, including ours."""
         members = self.view.members if self.view is not None else {}
         return {member: node.address for member, node in members.items()}
+
+    def said(self) -> dict[str, str]:
+        """Why there is no contact with a member, in its own words: of itself, or of us."""
+        found = {}
+        for member, node in (self.view.members if self.view is not None else {}).items():
+            why = node.unreached.get(member) or node.unreached.get(self.member)
+            if why and member != self.member:
+                found[member] = why
+        return found
 
 
 class Controller(Protocol):
@@ -139,6 +156,8 @@ class ClaimShell(Shell):
                 by_another=message.by_another,
                 damaged=damaged,
             )
+        if isinstance(message, ContactReport):
+            return handoff.contacts(message, now)
         if isinstance(message, DrainAll):
             self._leaving.append(message.answer)
             return handoff.drain_all(now)
@@ -169,16 +188,25 @@ class ClaimShell(Shell):
             case ShardAction(ActionKind.LEAVE):
                 port.leave()
 
-    def _publish_status(self) -> None:
+    def _why_aside(self) -> str:
         handoff = self.handoff
+        if not handoff.node.aside or handoff.view is None:
+            return ""
+        members = {**handoff.view.members, handoff.member: handoff.node}
+        return f"{ASIDE}: {why_aside(handoff.member, members)}"
+
+    def _publish_status(self) -> None:
+        handoff, why = self.handoff, self._why_aside()
         membership_status = MembershipStatus(
             handoff.member,
             handoff.current,
             handoff.view,
-            "; ".join(f"unfit for {group}" for group in handoff.node.unfit),
+            why,
             handoff.session,
             handoff.left,
             dict(handoff.damaged),
+            "" if handoff.standing.arriving and why.endswith(NOT_MET) else why,
+            () if why else handoff.node.unfit,
         )
         if membership_status != self._membership_status:
             self._membership_status = membership_status

@@ -27,6 +27,7 @@ from peloton.runtime.shells.claim import ClaimShell, MembershipStatus
 from peloton.runtime.shells.daemon_context import DaemonContext, DaemonLimits
 from peloton.runtime.shells.features import level_notes
 from peloton.runtime.shells.peer import PeerShell
+from peloton.runtime.shells.peer_contacts import SESSION_S, PeerContacts
 from peloton.runtime.shells.peer_messages import Peers
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shell import begin_shell
@@ -45,6 +46,8 @@ class FleetPorts(NamedTuple):
     membership: Membership
     exchange: Exchange
     services: Mapping[str, Mapping[int, type]] = {}
+    session_s: float = SESSION_S
+    """After so long without a sign of life the membership ends a session."""
 
 
 class DaemonSetup(NamedTuple):
@@ -69,6 +72,7 @@ class RootController:
         self._features = features
         self._joined = False
         self._member = ""  # as which we last joined
+        self._why_aside = ""
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
         """See `Controller`."""
@@ -90,7 +94,13 @@ class RootController:
         for prefix, service in [*routes.services.items()]:  # copied: other threads register
             send(service, routes.named(prefix))
         send(
-            self._peers, Peers(routes.view, membership_status.addresses(), membership_status.member)
+            self._peers,
+            Peers(
+                routes.view,
+                membership_status.addresses(),
+                membership_status.member,
+                membership_status.said(),
+            ),
         )
         self._status(membership_status)
         if moved:
@@ -110,6 +120,9 @@ class RootController:
         trouble = "" if connected or self._joined else "its session has not begun yet"
         self._region.report_problem(ZOOKEEPER, trouble)
         self._region.report_problem("membership", membership_status.trouble)
+        if membership_status.why_aside != self._why_aside:
+            self._why_aside = membership_status.why_aside
+            status.report(self._why_aside or "this daemon may own shards again")
         status.damaged = dict(membership_status.damaged)
         status.moved()
 
@@ -134,6 +147,8 @@ def join(
         packing=Packing(context.kinds, fleet.services),
         router=region,
     )
+    peer.contacts = PeerContacts(fleet.exchange, fleet.session_s)
+    peer.contacts.on_down = region.status.peer_down
     peer.limits, peer.batch_bytes = context.limits.of_links(), context.limits.batch_bytes
     peers = begin_shell(peer)
     region.routes.sure_for_s = fleet.membership.sure_for_s
@@ -141,9 +156,11 @@ def join(
     node = replace(fleet.node, level=context.codec.known_level)
     claim = ClaimShell(
         context.driver,
-        handoff=Handoff(fleet.process, node, sizes=sizes),
+        handoff=Handoff(fleet.process, node, sizes=sizes, judged=True),
         membership=fleet.membership,
         controller=RootController(region, root=context.root, peers=peers, features=features),
         root=context.root,
     )
-    return begin_shell(claim)
+    ref = begin_shell(claim)
+    peer.contacts.on_report = lambda report: send(ref, report)
+    return ref

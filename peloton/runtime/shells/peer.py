@@ -30,10 +30,16 @@ from peloton.runtime.core.packing import (
     WrongRoute,
     read_batch,
 )
-from peloton.runtime.core.parcels import BATCH_BYTES_MAX, Link, LinkLimits, Received
+from peloton.runtime.core.parcels import (
+    BATCH_BYTES_MAX,
+    Link,
+    LinkLimits,
+    Received,
+)
 from peloton.runtime.core.wire import read_hello
 from peloton.runtime.ports import Exchange
 from peloton.runtime.shells.daemon_context import BATCH_BYTES
+from peloton.runtime.shells.peer_contacts import PeerContacts
 from peloton.runtime.shells.peer_messages import (
     FrameArrived,
     Inbound,
@@ -51,8 +57,6 @@ from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import resolve
 from peloton.runtime.vocabulary import Key, Unavailable
 
-DOWN_S_MAX = 5.0
-"""Calls to a peer that is out of reach for so long are answered `Unavailable`."""
 COMPANY_S = 0.002
 """So long after a frame a link's mail waits for more to share the next one: a frame alone costs
 twenty times what one among many does. Mail of a link that was quiet leaves at once."""
@@ -76,10 +80,9 @@ class PeerShell(Shell):
         self._packing = packing
         self._router = router
         self._view = 0
-        self._addresses: dict[str, str] = {}
         self._streams: dict[int, Link] = {}
         self._unidentified: dict[int, float] = {}  # accepted streams without a greeting yet
-        self._down: dict[str, None] = {}
+        self.contacts = PeerContacts(exchange)
         self._gather_until_s: dict[str, float] = {}  # links whose mail waits for company
         self._asks = PendingAsks()
         self._link_births = itertools.count(1)
@@ -100,7 +103,7 @@ class PeerShell(Shell):
         elif isinstance(message, StreamAccepted):
             self._unidentified[message.stream] = self.now
         elif isinstance(message, StreamClosed):
-            self._stream_closed(message.stream)
+            self._stream_closed(message.stream, message.text)
         if self.actor_inbox.at_end():
             self._service_links()
 
@@ -110,8 +113,9 @@ class PeerShell(Shell):
         for stream in (*self._streams, *self._unidentified):
             self._exchange.close(stream)
         self._streams, self._unidentified = {}, {}
+        self.contacts.own.stop()
         self._asks.give_up_all(f"the links of this daemon were reset: {text}")
-        self.links = {peer: self._link(peer) for peer in self._addresses}
+        self.links = {peer: self._link(peer) for peer in self.contacts.addresses}
         self._router.links_reset(text)
         self.wake_soon()
 
@@ -125,8 +129,9 @@ class PeerShell(Shell):
         for envelope in mail.envelopes:
             number = 0
             if envelope.reply_to is not None:
-                if link is None or mail.peer in self._down:
-                    resolve(envelope.reply_to, Unavailable(f"{mail.peer} is out of reach"))
+                if link is None or mail.peer in self.contacts.down:
+                    gone = f"{self.contacts.named(mail.peer)} is no member any more"
+                    resolve(envelope.reply_to, Unavailable(self.contacts.down.get(mail.peer, gone)))
                     continue
                 number = self._asks.open(
                     envelope.reply_to, envelope.to, peer=mail.peer, now=self.now
@@ -166,7 +171,7 @@ class PeerShell(Shell):
         envelopes = [msgspec.Raw(body) for body in batch]
         body = encode(MailBatch(mail.route, mail.sender, mail.epoch, envelopes))
         if not self.links[mail.peer].send(body, mail.view, asks=asks):
-            text = f"the send queue to {mail.peer} is full"
+            text = f"the send queue to {self.contacts.named(mail.peer)} is full"
             self._asks.give_up(asks, peer=mail.peer, text=text)
 
     def _send_answer(self, answer: RemoteAnswer) -> None:
@@ -197,7 +202,7 @@ class PeerShell(Shell):
         if link is not None:
             received = link.received(data, self.now)
             if received.trouble:
-                self._close(link)
+                self._close(link, received.trouble)
             self._receive(link, received)
         elif self._unidentified.pop(stream, None) is not None:
             self._identify(stream, data)
@@ -205,6 +210,9 @@ class PeerShell(Shell):
     def _identify(self, stream: int, data: bytes) -> None:
         """The first frame of an accepted stream: a greeting, which names the peer."""
         hello = read_hello(data)
+        if self.contacts.own.greets(hello):
+            self._exchange.close(stream)
+            return
         link = self.links.get(hello.member) if hello is not None else None
         if hello is None or link is None:
             # Perhaps the view of the peer is newer than ours; it dials again.
@@ -222,7 +230,7 @@ class PeerShell(Shell):
             self._exchange.close(older)
         self._streams[stream] = link
         if trouble:
-            self._close(link)
+            self._close(link, trouble)
         else:
             self._exchange.send(stream, answer)
 
@@ -238,7 +246,7 @@ class PeerShell(Shell):
             elif isinstance(batch, AskReply):
                 self._receive_reply(link, batch)
             else:
-                text = f"{batch.route} is not at {link.peer}"
+                text = f"{batch.route} is not at {self.contacts.named(link.peer)}"
                 self._asks.give_up(batch.asks, peer=link.peer, text=text)
                 self._router.misdirected(link.peer, batch.route, view=batch.view)
 
@@ -283,38 +291,42 @@ class PeerShell(Shell):
         addresses = {peer: at for peer, at in peers.members.items() if peer != self.me}
         for peer in [peer for peer in self.links if peer not in addresses]:
             link = self.links.pop(peer)
-            self._close(link)
-            self._asks.give_up_all(f"{peer} has left", peer)
-            self._clear_down(peer)
+            self._close(link, "it has left")
+            self._asks.give_up_all(f"{self.contacts.named(peer)} has left", peer)
+            self.contacts.clear(peer)
         for peer, address in addresses.items():
             if peer not in self.links:
                 self.links[peer] = self._link(peer)
-            elif self._addresses.get(peer) != address:
-                self._close(self.links[peer])
-        self._addresses = addresses
+            elif self.contacts.addresses.get(peer) != address:
+                self._close(self.links[peer], "it has another address")
+        self.contacts.update(peers, addresses, me=self.me, now=self.now)
 
     def _rename(self, me: str) -> None:
         """A new session: to all others the former member has left and we are a new one."""
         for peer in [*self.links]:
-            self._close(self.links.pop(peer))
-            self._clear_down(peer)
+            self._close(self.links.pop(peer), "a new session begins")
+        self.contacts.restart(self.now)
         self._asks.give_up_all("this daemon begins a new session")
-        self.me, self._view, self._addresses = me, 0, {}
+        self.me, self._view = me, 0
 
     def _link(self, peer: str) -> Link:
         return Link(self.me, peer, birth=next(self._link_births), limits=self.limits)
 
-    def _close(self, link: Link) -> None:
+    def _close(self, link: Link, why: str) -> None:
         if link.stream is not None:
             self._streams.pop(link.stream, None)
             self._exchange.close(link.stream)
             link.closed(self.now)
+            self.contacts.closed(link, why, self.now)
 
-    def _stream_closed(self, stream: int) -> None:
+    def _stream_closed(self, stream: int, text: str) -> None:
+        if self.contacts.own.closed(stream, text, self.now):
+            return
         self._unidentified.pop(stream, None)
         link = self._streams.pop(stream, None)
         if link is not None:
             link.closed(self.now)
+            self.contacts.closed(link, text if link.dials else "", self.now)
 
     def _service_links(self) -> None:
         """Close streams that hang, dial where it is due, send what waits, and set the wake-up."""
@@ -328,20 +340,23 @@ class PeerShell(Shell):
         gathering = self._gather_until_s.items()
         self._gather_until_s = {peer: until_s for peer, until_s in gathering if until_s > now}
         self._asks.give_up_late(now)
+        self.contacts.report(now)
         wake_s = min((at for at in self._wake_times() if at is not None), default=None)
         if wake_s is not None:
             self.wake(wake_s)
 
     def _service_link(self, link: Link, now: float) -> None:
-        if link.overdue(now):
-            self._close(link)
+        late = link.overdue(now)
+        if late:
+            self._close(link, late)
         if link.lost:
-            text = f"{link.peer} lost the state of its link: the call may or may not have arrived"
+            peer = self.contacts.named(link.peer)
+            text = f"{peer} lost the state of its link: the call may or may not have arrived"
             self._asks.give_up(link.lost, peer=link.peer, text=text)
             link.lost = []
         dial_s = link.dial_s()
         if dial_s is not None and dial_s <= now:
-            stream = self._exchange.dial(self._addresses[link.peer])
+            stream = self._exchange.dial(self.contacts.addresses[link.peer])
             self._streams[stream] = link
             self._exchange.send(stream, link.dialled(stream, now))
         if self._gather_until_s.get(link.peer, now) <= now:
@@ -349,20 +364,11 @@ class PeerShell(Shell):
                 assert link.stream is not None
                 self._exchange.send(link.stream, frame)
                 self._gather_until_s[link.peer] = now + COMPANY_S
-        since_s = link.down_since_s
-        if since_s is None:
-            if link.peer in self._down:
-                self._clear_down(link.peer)
-                self._router.peer_reachable()
-        elif now >= since_s + DOWN_S_MAX and link.peer not in self._down:
-            self._down[link.peer] = None
-            self._asks.give_up_all(f"{link.peer} is out of reach", link.peer)
-            self._router.report_problem(f"peer-{link.peer}", "out of reach")
-
-    def _clear_down(self, peer: str) -> None:
-        if peer in self._down:
-            del self._down[peer]
-            self._router.report_problem(f"peer-{peer}", "")
+        why = self.contacts.look(link, now)
+        if why:
+            self._asks.give_up_all(why, link.peer)
+        elif link.down_since_s is None and self.contacts.clear(link.peer):
+            self._router.peer_reachable()
 
     def _wake_times(self) -> Iterator[float | None]:
         for link in self.links.values():
@@ -371,8 +377,7 @@ class PeerShell(Shell):
             if link.peer not in self._gather_until_s:
                 yield link.ping_s()
                 yield link.ack_s()
-            if link.down_since_s is not None and link.peer not in self._down:
-                yield link.down_since_s + DOWN_S_MAX
         yield from (since_s + HANDSHAKE_S_MAX for since_s in self._unidentified.values())
         yield from self._gather_until_s.values()
         yield self._asks.due_s()
+        yield from self.contacts.due_s(self.links)

@@ -23,12 +23,14 @@ REMOTE_ASK_S_MAX = 30.0
 class Peers(NamedTuple):
     """To the peer shell: the members of the view of this version, with their addresses.
 
-    `me` is our own member id; when it changes, all links start from scratch.
+    `me` is our own member id; when it changes, all links start from scratch. `said`: why there is
+    no contact with a member, as that says.
     """
 
     view: int
     members: Mapping[str, str]
     me: str = ""
+    said: Mapping[str, str] = {}
 
 
 class Outbound(NamedTuple):

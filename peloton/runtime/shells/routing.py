@@ -179,4 +179,6 @@ class RoutingTable:
         view = self.membership_status.view if self.membership_status is not None else None
         if view is None:
             return []
-        return [name for name, node in sorted(view.members.items()) if role in node.roles]
+        found = {name: node for name, node in sorted(view.members.items()) if role in node.roles}
+        # Some do not reach who stands aside, and would wait for its answer.
+        return [name for name, node in found.items() if not node.aside] or [*found]

@@ -102,7 +102,7 @@ class ShardShell(Shell):
         if isinstance(message, Mail):
             self._refuse(message.envelopes, "is moving")
         elif isinstance(message, Inspect):
-            resolve(message.answer, Unavailable(f"{self.name} is moving"))
+            resolve(message.answer, Unavailable(f"{self.shard} is moving"))
 
     def _handle_rare(self, message: Any) -> None:
         if isinstance(message, ClaimTaken):
@@ -267,7 +267,7 @@ class ShardShell(Shell):
         self._report_trouble(text)
         self._context.region.report_problem(f"{self.name}-rows", "")
         self._status.left(self.shard)
-        answer = Unavailable(f"{self.shard}: {text}")
+        answer = Unavailable(f"{self.shard}{self._status.here}: {text}")
         if damaged:
             answer = ShardDamaged(f"{self.shard} is damaged: {text}")
         for reply_to in self._reply_addresses:
@@ -284,7 +284,7 @@ class ShardShell(Shell):
 
     def _refuse(self, envelopes: list[Envelope], text: str) -> None:
         for reply_to in reply_addresses(envelopes):
-            resolve(reply_to, Unavailable(f"{self.name} {text}"))
+            resolve(reply_to, Unavailable(f"{self.shard}{self._status.here} {text}"))
 
     def _report_trouble(self, trouble: str) -> None:
         self._context.region.report_problem(self.name, trouble)

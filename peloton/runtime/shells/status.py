@@ -25,6 +25,8 @@ from peloton.runtime.ports import SessionState, ShardId
 from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 
+SLOW_WRITE_S = 3.0
+"""A write that has no answer for so long is what a client would wait for, too."""
 REPORT_AGAIN_S = 10.0
 """An outage of the same server is logged at most once in so many seconds."""
 ROWS = "-rows"
@@ -47,6 +49,8 @@ class Status:
     def __init__(self, routes: RoutingTable, sizes: Mapping[str, int]) -> None:
         self.problems: dict[str, str] = {}
         """What is wrong with a shell or a backend, by its name."""
+        self.peers: dict[str, str] = {}
+        """Why calls to a peer fail, by its member id; under our own why our address is no use."""
         self.damaged: dict[ShardId, str] = {}
         """Shards that this daemon could not recover, with the reason."""
         self.dead = ""
@@ -63,6 +67,8 @@ class Status:
         self._shards = [ShardId(group, at) for group in sizes for at in range(sizes[group])]
         self._names = {f"{shard.group}-{shard.number}": shard for shard in self._shards}
         self._outages: dict[str, _Outage] = {}
+        self._wrote_s: dict[str, float] = {}  # by server: when a write was answered last
+        self._probes: dict[str, tuple[float, str]] = {}  # since when one is not, and why if known
         self._reported_s: dict[str, float] = {}
 
     # ---- servers ----
@@ -90,6 +96,7 @@ class Status:
 
         The outage ends when no local shard is affected any more.
         """
+        self._wrote_s[server] = self.now()
         outage = self._outages.get(server)
         if outage is None:
             return
@@ -100,6 +107,25 @@ class Status:
         del self._outages[server]
         if outage.reported:
             self.report(f"{server} answers again, after {self.now() - outage.since_s:.0f} s")
+
+    def peer_down(self, peer: str, text: str) -> None:
+        """Why calls to a peer, or to our own address, fail; an empty text: they do not any more."""
+        now, known = self.now(), peer in self.peers
+        if text:
+            self.peers[peer] = text
+            last_s = self._reported_s.get(peer)
+            if not known and (last_s is None or now - last_s >= REPORT_AGAIN_S):
+                self._reported_s[peer] = now
+                self.report(self._about(peer, text))
+        elif known and self.peers.pop(peer) and self._reported_s.pop(peer, None) is not None:
+            self.report(f"{peer} is in reach again")
+
+    def _about(self, peer: str, text: str) -> str:
+        status = self._routes.membership_status
+        if status is None or peer != status.member:
+            return text
+        at = status.addresses().get(peer, "")
+        return f"the own address {at} does not lead to this daemon: {text}"
 
     def left(self, shard: ShardId) -> None:
         """The shard is not local any more: its report of an outage counts until the next answer.
@@ -125,7 +151,34 @@ class Status:
             if gone and not outage.shards:
                 self.answered(server)
 
+    # ---- the write that asks for nothing (from a thread of its own) ----
+
+    def wrote_lately(self, server: str, *, within_s: float) -> bool:
+        """Whether a write was answered within that time, and none failed since."""
+        last_s = self._wrote_s.get(server)
+        return server not in self._probes and last_s is not None and last_s > self.now() - within_s
+
+    def probing(self, server: str) -> None:
+        """A write begins, which shows what one of a client would meet."""
+        self._probes.setdefault(server, (self.now(), ""))
+
+    def probed(self, server: str, trouble: str) -> None:
+        """It was answered, or why not."""
+        since_s, _ = self._probes.get(server, (self.now(), ""))
+        if trouble:
+            self._probes[server] = since_s, trouble
+        else:
+            self._probes.pop(server, None)
+            self._wrote_s[server] = self.now()
+
     # ---- reading ----
+
+    @property
+    def here(self) -> str:
+        """For texts that reach callers of other daemons: ` at ADDRESS`; empty if there are none."""
+        status = self._routes.membership_status
+        address = status.addresses().get(status.member) if status is not None else ""
+        return f" at {address}" if address else ""
 
     def condition(self) -> Condition:
         """Whether this daemon is live and ready, and everything that is wrong."""
@@ -134,7 +187,8 @@ class Status:
         reasons = (*self._reasons(), *(NotReadyReason(DISK, str(room)) for room in full))
         scarce = (room for room in rooms if room.is_scarce and room not in full)
         scarcities = (NotReadyReason(DISK, str(room)) for room in scarce)
-        remarks = (*scarcities, *(note for notes in self.notes for note in notes()))
+        idle = (*(note for note in self._peers() if not note.shards), *self._unfit())
+        remarks = (*scarcities, *idle, *(note for notes in self.notes for note in notes()))
         live = not self.dead and not self.closed
         return Condition(live, live and not reasons, reasons, remarks, rooms)
 
@@ -193,6 +247,10 @@ class Status:
             yield NotReadyReason(
                 server, f"{silent(server, outage.since_s, now)}: {outage.text}", affected
             )
+        for server, (since_s, why) in sorted(self._probes.copy().items()):
+            if server not in outages and (why or now - since_s >= SLOW_WRITE_S):
+                text = why or "it does not answer a write"
+                yield NotReadyReason(server, f"{silent(server, since_s, now)}: {text}")
         troubles = self.problems.copy()
         for name, text in sorted(troubles.items()):
             shard = self._names.get(name.removesuffix(ROWS))
@@ -205,7 +263,27 @@ class Status:
         if not self._routes.current and ZOOKEEPER not in outages and ZOOKEEPER not in troubles:
             # This process may have been paused, and its shells have not noticed yet.
             yield NotReadyReason(ZOOKEEPER, "the session is in doubt")
+        yield from (reason for reason in self._peers() if reason.shards)
         yield from self._owners(troubles)
+
+    def _unfit(self) -> Iterator[NotReadyReason]:
+        status = self._routes.membership_status
+        for group in status.unfit if status is not None else ():
+            text = "this daemon could not serve them lately, and leaves them to others for a minute"
+            yield NotReadyReason(f"shards of {group}", text)
+
+    def _peers(self) -> Iterator[NotReadyReason]:
+        """Those out of reach, with the shards that they own: calls of these fail here."""
+        membership_status, peers = self._routes.membership_status, self.peers.copy()
+        if membership_status is None:
+            return
+        owners = membership_status.view.owners if membership_status.view is not None else {}
+        for peer, text in sorted(peers.items()):
+            if peer == membership_status.member:
+                yield NotReadyReason("exchange", self._about(peer, text))
+            else:
+                theirs = tuple(sorted(shard for shard, owner in owners.items() if owner == peer))
+                yield NotReadyReason("peer", text, theirs)
 
     def _owners(self, troubles: Mapping[str, str]) -> Iterator[NotReadyReason]:
         """Damaged shards one by one; the others without an owner grouped by reason."""

@@ -134,7 +134,8 @@ class SimulatedDaemon:
         self.client = SimulatedMembership(world.ensemble, name)
         node = MemberNode(self.address, self.roles)
         exchange = _Exchange(self, world.network.endpoint(self.address))
-        fleet = FleetPorts(name, node, _Membership(self, self.client), exchange, world.services)
+        members, session_s = _Membership(self, self.client), world.ensemble.session_s
+        fleet = FleetPorts(name, node, members, exchange, world.services, session_s)
         self.root = assemble(
             kinds,
             self._journal(),

@@ -117,6 +117,9 @@ class MemoryJournal:
         self.store.cluster = msgspec.structs.replace(self.store.cluster, level=level)
         return level
 
+    def probe(self) -> None:
+        self.raise_level(0)
+
     def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         self.drop(shard)
         files = self._files(shard)
