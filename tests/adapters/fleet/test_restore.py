@@ -59,7 +59,8 @@ class Managed(Cassandra):
         doors = [f"--add-exports={door}=ALL-UNNAMED" for door in EXPORTS]
         doors += [f"--add-opens={door}=ALL-UNNAMED" for door in OPENS]
         program = ("-cp", f"{cache.libraries()}/*", "org.apache.cassandra.tools.NodeTool")
-        home = (f"-Dcassandra.storagedir={self.folder}", f"-Duser.home={self.folder}")
+        places = ("cassandra.storagedir", "user.home", "java.io.tmpdir")
+        home = [f"-D{place}={self.folder}" for place in places]
         where = ("-h", "127.0.0.1", "-p", str(self.management))
         command = [cache.java(), QUICK_START, *doors, *home, *program, *where, *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
