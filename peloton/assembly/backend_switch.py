@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from peloton.backends.keeper.calling import KeeperUnavailable
+from peloton.backends.keeper_calling import KeeperUnavailable
 from peloton.backends.keeper_folder import OwnedByAnother
 from peloton.backends.port import Backend
 from peloton.runtime.core.condition import NotReadyReason

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from peloton.assembly.kinds import kinds
 from peloton.backends import keeper_folder
-from peloton.backends.keeper.calling import KeeperUnavailable
+from peloton.backends.keeper_calling import KeeperUnavailable
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
 from peloton.runtime.adapters import claimed_folder, folder_origin, private_folder

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.backends.keeper import identity
-from peloton.backends.keeper.calling import KeeperUnavailable, start_keeper
 from peloton.backends.keeper.disk import sync_folder
 from peloton.backends.keeper.journal import KeeperJournal, KeeperJournalFailed
 from peloton.backends.keeper.kinds import LOST, KeeperRun, Memory, end_of
+from peloton.backends.keeper.supervised import LOCK
+from peloton.backends.keeper_calling import KeeperUnavailable, start_keeper
 
 GENERATION_NAME = "generation"
 LEAVE_S_MAX = 30.0
@@ -186,16 +187,24 @@ def _free_name(folder: Path, suffix: str) -> Path:
 
 
 def _await_end(aside: Path) -> None:
-    """Wait until the keeper has exited, which it does when none of its runs is alive."""
-    descriptor = os.open(aside / "lock", os.O_RDWR)
+    """Wait until the keeper has exited, which it does when none of its runs is alive, and its
+    supervisor, which would start another one until then."""
     until = time.monotonic() + LEAVE_S_MAX
+    for name in (LOCK, "lock"):
+        _await_lock(aside / name, until)
+
+
+def _await_lock(lock: Path, until: float) -> None:
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > until:
-                    text = f"the keeper of {aside} has not ended its runs in {LEAVE_S_MAX:g} s"
+                    text = (
+                        f"the keeper of {lock.parent} has not ended its runs in {LEAVE_S_MAX:g} s"
+                    )
                     raise KeeperUnavailable(text) from None
                 time.sleep(_POLL_EVERY_S)
             else:

@@ -1,7 +1,7 @@
 """Requests to the keeper on their way: those not taken yet, and the lists that were sent.
 
 Matches each list with the time at which it was requested. It must not send, nor repeat anything:
-`keeper.calling` knows what to repeat to a successor.
+`keeper_calling` knows what to repeat to a successor.
 """
 
 from __future__ import annotations

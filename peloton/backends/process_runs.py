@@ -30,14 +30,14 @@ from typing import NamedTuple
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends import keeper_folder
 from peloton.backends.keeper import wire
-from peloton.backends.keeper.calling import (
+from peloton.backends.keeper.identity import keeper_id
+from peloton.backends.keeper_calling import (
     KeeperUnavailable,
     UnansweredRequests,
     dial,
     hello_of,
     start_keeper,
 )
-from peloton.backends.keeper.identity import keeper_id
 from peloton.backends.keeper_messages import (
     BadRun,
     HostEpochRefused,

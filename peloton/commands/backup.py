@@ -116,7 +116,7 @@ def _folders(data: Path | None, config: Path | None) -> tuple[Path, Path | None]
 @contextmanager
 def _failing(name: str) -> Iterator[None]:
     """Ends the command with a line for each failure that is expected."""
-    from peloton.backends.keeper.calling import KeeperUnavailable
+    from peloton.backends.keeper_calling import KeeperUnavailable
     from peloton.commands.backups import BackupRefused
 
     try:

@@ -6,6 +6,8 @@ library and import nothing of the package around it: it runs for as long as the 
 it must start fast, stay small, and never depend on what an upgrade of the package replaces.
 
     __main__   arguments, detaching
+    supervisor the program above, which keeps what a killed keeper would have been told; supervised:
+               the keeper's side of it
     keeping    the lock, the recovery, the loop
     service    sockets and the loop; wakeups: what signals do to it
     runs       every run from its launch to its acknowledged end
@@ -26,8 +28,8 @@ it must start fast, stay small, and never depend on what an upgrade of the packa
     requests   requests for runs, checked
     secret_files  secrets of runs: files that go with the run
     ends       the reason of an end
+    stops      graces and run limits: when runs are told to end, and killed
     sandboxes  the folders of the runs; kept: which of them stay; removed: which were removed
     volumes    the directories of volumes, which outlive runs
-    calling    the daemon's side: reach it, start it
-    wire       lines of JSON
+    wire       lines of JSON, and of pipes
 """

@@ -9,21 +9,79 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from . import kinds, processes
 from .kinds import KeeperRun, Memory
+from .stops import since_boot
+from .supervised import LeftEnd, Supervised
 
 # Each pass kills what it sees; a process that forks meanwhile is seen by the next pass.
 _KILL_PASSES_MAX = 40
 _KILL_PAUSE_S = 0.005
 
 
-def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
+class Left(NamedTuple):
+    """What the supervisor has of processes by pid and birth: those whose ends it has told, and
+    those whose ends it will tell."""
+
+    ends: tuple[LeftEnd, ...] = ()
+    processes: frozenset[tuple[int, int]] = frozenset()
+
+
+NOTHING = Left()
+
+
+class LeftRuns:
+    """Adopted runs whose ends the supervisor will tell. `note` has a successor know what has
+    changed of one, and says whether it will."""
+
+    def __init__(self, note: Callable[[KeeperRun], bool]) -> None:
+        self._note = note
+        self._runs: dict[tuple[int, int], KeeperRun] = {}
+
+    def add(self, run: KeeperRun) -> None:
+        """One that goes on, if it is such a run."""
+        if run.held:
+            self._runs[run.pid, run.birth] = run
+
+    def ended(self, ends: Iterable[LeftEnd]) -> list[tuple[int, int]]:
+        """How these processes ended was told; the next look at adopted runs ends those that had
+        them. Returns what may be forgotten: the others a successor is to be told."""
+        done = []
+        for end in ends:
+            run = self._runs.pop(end[:2], None)
+            if run is not None:
+                run.held = False
+                run.cpu_s, run.peak_mb = end.cpu_s, end.peak_mb
+                run.exit = [end.status, time.time() - (since_boot() - end.at)]
+            if run is None or self._note(run):
+                done.append(end[:2])
+        return done
+
+
+def left_by(below: Supervised | None, memory: Memory) -> Left:
+    """What is left for the runs of this journal. Raises SupervisorGone."""
+    if below is None:
+        return NOTHING
+    ends = below.first()
+    wanted = {
+        (run.pid, run.birth)
+        for run in memory.runs.values()
+        if run.pid and run.end is None and not (run.container or run.pod)
+    }
+    known = {*below.held, *(end[:2] for end in ends)}
+    below.forget(known - wanted)
+    return Left(tuple(end for end in ends if end[:2] in wanted), frozenset(known & wanted))
+
+
+def adopt(memory: Memory, folder: str, *, now: float, left: Left = NOTHING) -> list[KeeperRun]:
     """The runs that are still alive. A pid from before a restart of the machine means nothing, so
     the boot id must be the same. In a copy of the folder it is that of the original's process.
     A container lives on without its watcher, and that of a pod has left how it ended: whether they
-    have ended is found out later."""
+    have ended is found out later, as with a process whose end is told by the supervisor, or was
+    noted by the keeper before."""
     boot, here = processes.boot_id(), processes.folder_number(folder)
     copied = memory.folder not in ("", here)
     same_boot = memory.boot_id == boot
@@ -33,7 +91,9 @@ def adopt(memory: Memory, folder: str, *, now: float) -> list[KeeperRun]:
         if run.end is not None:
             continue
         here_now = same_boot and not copied and run.pid
-        if here_now and (run.container or run.pod or processes.is_alive(run.pid, run.birth)):
+        run.held = (run.pid, run.birth) in left.processes
+        told = run.container or run.pod or run.held or run.exit
+        if here_now and (told or processes.is_alive(run.pid, run.birth)):
             run.adopted = True
             alive.append(run)
         else:

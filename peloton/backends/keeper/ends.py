@@ -29,6 +29,14 @@ class RunExit(NamedTuple):
     message: str
 
 
+def limited(run: KeeperRun, found: RunExit) -> RunExit:
+    """As found, but for a run that ended after the time that it may take: however it did."""
+    if not run.late or run.over_limit:
+        return found
+    text = f"{kinds.RUN_LIMIT}: ran longer than {run.max_running_s:g} s"
+    return RunExit(kinds.KILLED, kinds.RUN_LIMIT, text)
+
+
 def exit_of(run: KeeperRun, status: int) -> RunExit:
     """Of a run whose leader was reaped. A limit counts more than a kill that was asked for: that
     may have come while it was being killed."""
@@ -42,7 +50,9 @@ def exit_of(run: KeeperRun, status: int) -> RunExit:
 
 
 def adopted_exit_of(run: KeeperRun) -> RunExit:
-    """Of an adopted run, whose exit status cannot be known; what it was killed for is."""
+    """Of an adopted run. Where nobody has kept its exit status, what it was killed for is known."""
+    if run.exit:
+        return exit_of(run, run.exit[0])
     if run.over_limit:
         return RunExit(kinds.FAILED, run.over_reason, run.over_limit)
     message = "killed on request" if run.kill_requested else ""

@@ -11,24 +11,36 @@ import fcntl
 import gc
 import os
 import time
+from collections.abc import Callable
 
-from .adoption import adopt
+from .adoption import adopt, kill_marked, left_by
 from .disk import DISK, Disk, write_all
 from .journal import KeeperJournal
 from .kept import KeepRules
-from .kinds import Memory
+from .kinds import KeeperRun, Memory
 from .limits import Limits
-from .processes import become_subreaper, boot_id, reset_signals
+from .processes import become_subreaper, boot_id, folder_number, reset_signals
 from .runs import Runs
 from .sandboxes import SandboxFolders, is_private
 from .service import Service, ServiceSettings
+from .supervised import HELD_STATUS, Supervised
 
-READY_STATUS, HELD_STATUS = 0, 3
+READY_STATUS = 0
 _IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S = 60.0, 1000.0, 1.0
 _NO_RULE = 0.0
 
 
-def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK) -> None:
+def keep(
+    folder: str,
+    arguments: list[str],
+    *,
+    below: Supervised | None = None,
+    say: Callable[[int], None] | None = None,
+    disk: Disk = DISK,
+) -> None:
+    """Keep the working folder. `say` takes the status of the start, once; without it the supervisor
+    does, `below` which this process is, if it has one."""
+    say = say or (below.say if below is not None else lambda _: None)
     defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S, *[_NO_RULE] * 3]
     numbers = [float(argument) for argument in arguments] + defaults[len(arguments) :]
     settings = ServiceSettings(idle_s=numbers[0], round_s=numbers[2])
@@ -37,34 +49,53 @@ def keep(folder: str, arguments: list[str], *, status_fd: int, disk: Disk = DISK
     _make_private(disk)
     lock_fd = _lock(disk)
     if lock_fd < 0:
-        os.write(status_fd, bytes([HELD_STATUS]))
+        say(HELD_STATUS)
         return
     reset_signals()
     become_subreaper()
     journal = KeeperJournal("journal", disk)
     memory = Memory(boot_id())
     memory.fold(journal.read())
-    alive = adopt(memory, folder, now=time.time())
+    if not _is_here(folder):
+        kill_marked(folder, memory.runs.__contains__)
+        say(READY_STATUS)
+        return
+    left = left_by(below, memory)
+    alive = adopt(memory, folder, now=time.time(), left=left)
     journal.rewrite(memory.records())
     boxes = SandboxFolders(folder, rules=rules, disk=disk)
     boxes.open(memory.runs)
     limits = Limits(folder, disk=disk)
     runs = Runs(folder, memory, journal=journal, boxes=boxes, limits=limits)
-    runs.adopted = {run.run_id: run for run in alive}
-    limits.recover(runs.adopted)
-    for run in alive:
-        runs.measure(run)
-    runs.containers.sweep([run.run_id for run in alive])
-    runs.pods.recover(memory.runs.values())
-    service = Service(runs, settings, lock_fd=lock_fd, disk=disk)
-    runs.secret_files.sweep({run.run_id for run in alive})
-    os.write(status_fd, bytes([READY_STATUS]))
-    os.close(status_fd)
+    _take_over(runs, alive)
+    service = Service(runs, settings, lock_fd=lock_fd, below=below, disk=disk)
+    say(READY_STATUS)
+    service.take(left)
     # Nothing here makes cycles.
     gc.collect()
     gc.freeze()
     gc.disable()
     service.serve()
+
+
+def _take_over(runs: Runs, alive: list[KeeperRun]) -> None:
+    """From a keeper that was killed: what goes on, and what is to be removed."""
+    runs.adopted = {run.run_id: run for run in alive}
+    runs.limits.recover(runs.adopted)
+    for run in alive:
+        runs.resume(run)
+    runs.containers.sweep([*runs.adopted])
+    runs.pods.recover(runs.memory.runs.values())
+    runs.secret_files.sweep({*runs.adopted})
+
+
+def _is_here(folder: str) -> bool:
+    """Whether it still is the working folder, which may have been moved while there was no keeper:
+    then nobody asks for its runs any more."""
+    try:
+        return folder_number(folder) == folder_number(".")
+    except FileNotFoundError:
+        return False
 
 
 def _make_private(disk: Disk) -> None:

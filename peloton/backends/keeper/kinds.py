@@ -25,6 +25,7 @@ KILL_REQUESTED = "killed"
 OVER_MEMORY = "memory limit exceeded"
 OOM = "OOM"
 DISK_LIMIT = "DISK_LIMIT"
+RUN_LIMIT = "Deadline exceeded"
 NO_LIMITS = "limits cannot be held"
 NO_IMAGES = "container image refused"
 IMAGE_UNAVAILABLE = "container image unavailable"
@@ -55,7 +56,11 @@ class KeeperRun:
     that of their watcher (`pod_run.py`), and `ready_at` when all that run together had started.
     `checked`: its health may be checked by commands. `secrets` are its values until it starts: they
     are in no record. `volume`: name, path and size of the volume that it has. `killed`: SIGKILL was
-    sent to it.
+    sent to it. `max_running_s` and `grace_s`: how long it may run, 0 without such a limit, and then
+    take to end; `due`: when that is over, by the kernel's clock since the machine's start, once it
+    runs; `late`: it was. `stop`: since it is being stopped, when it is killed, by the monotonic
+    clock, and whether it was told. `exit`: with which status its first process has ended, and when;
+    while `held`, the supervisor will tell that.
     """
 
     __slots__ = (
@@ -63,6 +68,7 @@ class KeeperRun:
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
         "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
         "pod", "ready_at", "checked", "secrets", "volume", "killed",
+        "max_running_s", "grace_s", "due", "late", "stop", "exit", "held",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -93,6 +99,13 @@ class KeeperRun:
         self.secrets: tuple[Any, ...] = ()
         self.volume: Record = {}
         self.killed = False
+        self.max_running_s = 0.0
+        self.grace_s = 0.0
+        self.due = 0.0
+        self.late = False
+        self.stop: list[Any] = []
+        self.exit: list[Any] = []
+        self.held = False
 
     @property
     def live(self) -> bool:
@@ -134,16 +147,25 @@ def launch_record(run: KeeperRun) -> Record:
     }  # fmt: skip
     more = {
         "limits": run.limits, "container": run.container, "pod": run.pod, "checked": run.checked,
-        "volume": run.volume,
+        "volume": run.volume, "max_running_s": run.max_running_s, "grace_s": run.grace_s,
     }  # fmt: skip
     return record | {name: value for name, value in more.items() if value}
 
 
 def start_record(run: KeeperRun) -> Record:
-    return {
+    """Written again when what a successor has to know of it changes: earlier keepers read the same
+    of each."""
+    record = {
         "is": "start", "run": run.run_id,
         "pid": run.pid, "birth": run.birth, "at": run.started_at,
     }  # fmt: skip
+    if run.due:
+        record["due"] = [run.due, run.max_running_s]
+    if run.stop:
+        record["stop"] = [*run.stop, run.late]
+    if run.exit:
+        record["exit"] = run.exit
+    return record
 
 
 def end_record(run: KeeperRun) -> Record:
@@ -193,10 +215,15 @@ class Memory:
             run.pod = record.get("pod", [])
             run.checked = record.get("checked", False)
             run.volume = record.get("volume", {})
+            run.max_running_s = record.get("max_running_s", 0.0)
+            run.grace_s = record.get("grace_s", 0.0)
             self.runs[run.run_id] = run
         elif kind == "start":
             run = self.runs[record["run"]]
             run.pid, run.birth, run.started_at = record["pid"], record["birth"], record["at"]
+            run.due, run.max_running_s = record.get("due", (0.0, run.max_running_s))
+            *run.stop, run.late = record.get("stop", (False,))
+            run.kill_requested, run.exit = bool(run.stop), record.get("exit", [])
         elif kind == "end":
             run = self.runs[record["run"]]
             run.end, run.end_safe = record["end"], True

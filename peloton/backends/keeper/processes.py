@@ -300,6 +300,11 @@ def is_alive(pid: int, birth: int) -> bool:
     return found is not None and found.birth == birth and found.state not in "ZX"
 
 
+def status_of(ended: os.waitid_result) -> int:
+    """As subprocess has it: an exit code, or a signal's negative."""
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+
 def all_processes() -> Iterator[tuple[int, Stat]]:
     for name in os.listdir("/proc"):
         if name.isdigit():

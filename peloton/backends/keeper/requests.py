@@ -12,9 +12,9 @@ from .ends import RunExit
 from .engine import container_of
 from .kinds import KeeperRun, Record
 from .limits import amount_of, read_limits
-from .notices import NOTICE, SAVED
 from .pods import parts_of
 from .secret_files import RunSecret, below, path_problem
+from .stops import NOTICE, SAVED
 from .volumes import volume_of
 
 LOGS = ("stdout", "stderr")
@@ -22,6 +22,14 @@ LOGS = ("stdout", "stderr")
 
 class BadRequest(Exception):
     """The request is malformed."""
+
+
+class EpochRefused(Exception):
+    """The sender is not the host's owner any more; `known` is."""
+
+    def __init__(self, known: int) -> None:
+        super().__init__(f"epoch {known} is known")
+        self.known = known
 
 
 # What reading a malformed request may raise.
@@ -61,6 +69,8 @@ def run_of(host: str, request: Record) -> KeeperRun:
         outcome, reason, message = map(str, secrets["refusal"])
         command["refusal"] = RunExit(outcome, reason, message)
     run.volume = volume
+    if "max_running" in request:
+        run.max_running_s, run.grace_s = map(amount_of, request["max_running"])
     if volume and below(volume["path"]).partition("/")[0] in _own_files(run):
         raise BadRequest(f"the path {volume['path']!r} of the volume is that of a file of the run")
     if volume and any(_meet(one.path, volume["path"]) for one in run.secrets):

@@ -7,7 +7,6 @@ the disk.
 
 from __future__ import annotations
 
-import heapq
 import os
 import signal
 import time
@@ -16,21 +15,22 @@ from collections.abc import Iterable
 
 from . import accounts, adoption, kinds, processes
 from .accounts import AccountUnusable
+from .adoption import LeftRuns
 from .checks import CheckMeans, CheckRequest, Checks, checked_event
 from .containers import Containers
 from .disk_use import DiskUse
-from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of, pod_exit_of
+from .ends import RunExit, adopted_exit_of, container_exit_of, exit_of, limited, pod_exit_of
 from .engine import ContainerRefused
 from .journal import KeeperJournal, KeeperJournalFailed
 from .kinds import KeeperRun, Memory, Record
 from .limits import InsideGroup, Limits, LimitsUnavailable
-from .notices import Notices
 from .pods import Pods, container_ends, ended_at
 from .programs import inherited, program_of
-from .requests import MALFORMED, run_of
+from .requests import MALFORMED, EpochRefused, run_of
 from .sandboxes import SandboxFolders
 from .secret_files import SecretFiles
-from .volumes import VolumeFolders, folder_of, limit_mb
+from .stops import Stops, has_grace
+from .volumes import VolumeFolders, folder_of, has_volume, limit_mb
 from .watchers import signal_watcher
 
 _NEEDED_ONCE = ("environment", "account", "parts")
@@ -41,14 +41,6 @@ LAUNCH_BATCH_MAX = 64
 
 KILL_AGAIN_S = 2.0
 """What a pod's watcher that is asked to kill its containers may take for it."""
-
-
-class EpochRefused(Exception):
-    """The sender is not the host's owner any more; `known` is."""
-
-    def __init__(self, known: int) -> None:
-        super().__init__(f"epoch {known} is known")
-        self.known = known
 
 
 class Runs:
@@ -83,8 +75,8 @@ class Runs:
         self._queue: deque[KeeperRun] = deque()
         self._ending: list[KeeperRun] = []
         self._acks: list[Record] = []
-        self._kills: list[tuple[float, str]] = []
-        self._notices = Notices()
+        self.left = LeftRuns(self._note)
+        self._stops = Stops(memory.runs, boxes.path, signal=self._signal, note=self._note)
         self._spawner = processes.Spawner()
         self._accounts = accounts.Accounts(os.geteuid())
         self._inherited = inherited()
@@ -131,13 +123,24 @@ class Runs:
         elif run.end is not None:
             self._report_again(run)
         else:
-            first, run.kill_requested = not run.kill_requested, True
-            if run.pid and first:
-                if notice:
-                    self._notices.give(run_id, self.sandboxes.path(run_id), text=notice)
-                self._signal(run, signal.SIGTERM)
+            run.kill_requested = True
             if run.pid:
-                heapq.heappush(self._kills, (time.monotonic() + grace_s, run_id))
+                self._stops.begin(run, grace_s, notice=notice)
+
+    def limit(self, host: str, run_id: str, *, max_running_s: float) -> None:
+        """Let a run take so long, from its start on; from now on where it had no limit."""
+        run = self.memory.runs.get(run_id)
+        if run is not None and run.host == host and run.end is None:
+            self._stops.limit(run, max_running_s)
+
+    def _note(self, run: KeeperRun) -> bool:
+        """For a successor: whether it will know this. As with all of its process, a power cut may
+        take it along."""
+        try:
+            self._journal.append([kinds.start_record(run)], sync=False)
+        except KeeperJournalFailed:
+            return False  # the next commit writes a new file
+        return True
 
     def check(self, host: str, run_id: str, *, asked: CheckRequest) -> None:
         """Check the health of a run; of one that does not run nothing is known, which is told at
@@ -151,7 +154,7 @@ class Runs:
 
     def remove_volumes(self, host: str, names: Iterable[str]) -> None:
         """Remove volumes that no run has; tells which are gone."""
-        having = {run.volume["name"] for run in self.memory.runs.values() if _has_volume(run)}
+        having = {run.volume["name"] for run in self.memory.runs.values() if has_volume(run)}
         gone = self._volumes.remove(name for name in names if name not in having)
         self.events.append((host, {"a": "removed", "volumes": gone}))
 
@@ -197,23 +200,18 @@ class Runs:
         return bool(self._queue or (self._ending and not self._journal.broken))
 
     def next_kill(self) -> float | None:
-        times = [self._kills[0][0]] if self._kills else []
-        others = (
+        times = (
+            self._stops.next_at(),
             self._spawner.next_deadline(),
-            self._notices.next_look(),
             self.checks.next_deadline(),
         )
-        return min([*times, *(at for at in others if at is not None)], default=None)
+        return min((at for at in times if at is not None), default=None)
 
     def kill_overdue(self, now: float) -> None:
         self._spawner.kill_overdue(now)
         self.checks.kill_overdue(now)
-        for run_id in self._notices.saved(now):
-            heapq.heappush(self._kills, (now, run_id))
-        while self._kills and self._kills[0][0] <= now:
-            run = self.memory.runs.get(heapq.heappop(self._kills)[1])
-            if run is not None and run.live:
-                self._signal(run, signal.SIGKILL)
+        for run in self._stops.overdue(now):
+            self._signal(run, signal.SIGKILL)
 
     def kill_all(self) -> None:
         self._queue.clear()
@@ -297,6 +295,12 @@ class Runs:
     def _volume_path(self, run_id: str) -> str:
         return folder_of(self.memory.runs[run_id])
 
+    def resume(self, run: KeeperRun) -> None:
+        """Go on with what an earlier keeper has begun with a run that goes on."""
+        self.measure(run)
+        self.left.add(run)
+        self._stops.resume(run)
+
     def measure(self, run: KeeperRun) -> None:
         """Look from now on at how much a run has written, where it is held to limits."""
         if run.limits.get("disk_mb"):
@@ -339,11 +343,10 @@ class Runs:
                 self.events.append((run.host, kinds.started_event(run)))
             self._start_failed(run, failure)
             return False
-        except ContainerRefused as trouble:
-            self._finish(run, RunExit(kinds.FAILED, kinds.NO_CONTAINER, str(trouble)))
-            return False
-        except LimitsUnavailable as trouble:
-            self._finish(run, RunExit(kinds.FAILED, kinds.NO_LIMITS, str(trouble)))
+        except (ContainerRefused, LimitsUnavailable) as trouble:
+            limits = isinstance(trouble, LimitsUnavailable)
+            reason = kinds.NO_LIMITS if limits else kinds.NO_CONTAINER
+            self._finish(run, RunExit(kinds.FAILED, reason, str(trouble)))
             return False
         except InsideGroup as trouble:
             self._not_started(run, str(trouble))
@@ -358,12 +361,17 @@ class Runs:
         self.measure(run)
         if run.begun_at:
             self.events.append((run.host, kinds.started_event(run)))
+            self._stops.started(run)
         return True
 
     def look_at_pods(self) -> None:
         """Report what has become of their containers."""
         for event in self.pods.look():
-            self.events.append((self.memory.runs[event["run"]].host, event))
+            run = self.memory.runs[event["run"]]
+            self.events.append((run.host, event))
+            if event["a"] == "started":
+                self._stops.started(run)
+                self._note(run)
 
     def _spawn_one(self, run: KeeperRun) -> int:
         """A container has no group of ours: its engine holds it to its limits."""
@@ -407,6 +415,10 @@ class Runs:
             elif self.checks.owns(dead.si_pid):
                 self.signal_group(dead.si_pid, signal.SIGKILL)
             group = os.getpgid(dead.si_pid)
+            if run is not None and not (run.container or run.pod):
+                # Nobody can ask for the status again once the process was waited for.
+                run.exit = [processes.status_of(dead), time.time()]
+                self._note(run)
             _, status, used = os.wait4(dead.si_pid, 0)
             if run is not None:
                 run.peak_mb, run.cpu_s = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
@@ -415,19 +427,19 @@ class Runs:
                 self._end_leaving(group)
             elif self.checks.reaped(dead.si_pid, os.waitstatus_to_exitcode(status)):
                 continue
-            elif dead.si_pid == self.sandboxes.helper_pid:
-                self.sandboxes.helper_pid = 0
-            elif dead.si_pid == self.disk_use.helper_pid:
-                self.disk_use.reaped()
-            elif dead.si_pid == self.volume_use.helper_pid:
-                self.volume_use.reaped()
-            elif dead.si_pid == self.sandboxes.kept.helper_pid:
-                self.sandboxes.kept.reaped()
-            elif dead.si_pid == self.containers.helper_pid:
-                self.containers.helper_pid = 0
+            else:
+                self._helper_ended(dead.si_pid)
+
+    def _helper_ended(self, pid: int) -> None:
+        for helper in (self.sandboxes, self.containers):
+            if pid == helper.helper_pid:
+                helper.helper_pid = 0
+        for measuring in (self.disk_use, self.volume_use, self.sandboxes.kept):
+            if pid == measuring.helper_pid:
+                measuring.reaped()
 
     def lose(self, run: KeeperRun) -> None:
-        """An adopted run has ended; its exit status cannot be known, but for a container's."""
+        """An adopted run has ended."""
         del self.adopted[run.run_id]
         if run.container:
             self._watcher_ended(run)
@@ -438,7 +450,8 @@ class Runs:
         if told.get("over"):
             self._pod_ended(run, told)
         else:
-            self._finish(run, adopted_exit_of(run), told=told)
+            status = run.exit[0] if run.exit else None
+            self._finish(run, adopted_exit_of(run), status=status, told=told)
 
     def write_acks(self) -> None:
         """Afterwards only the folders know that these ids are taken, so they are synced first."""
@@ -548,17 +561,15 @@ class Runs:
         status: int | None = None,
         told: Record | None = None,
     ) -> None:
-        message = f"{found.message}; {run.note}" if run.note else found.message
-        self._notices.drop(run.run_id)
+        at = ended_at(told) or (run.exit[1] if run.exit else time.time())
+        self._stops.ended(run, at)
         self.checks.ended(run)
         self.secret_files.drop(run.run_id)
         run.secrets = ()
+        found = limited(run, found)
+        message = f"{found.message}; {run.note}" if run.note else found.message
         run.end = kinds.end_of(
-            found.outcome,
-            reason=found.reason,
-            message=message,
-            status=status,
-            at=ended_at(told) or time.time(),
+            found.outcome, reason=found.reason, message=message, status=status, at=at
         )
         if run.cpu_s or run.peak_mb:
             run.end |= {"cpu_s": round(run.cpu_s, 3), "peak_mb": round(run.peak_mb, 1)}
@@ -578,7 +589,7 @@ class Runs:
                 return
             if run.pod and self.pods.asks(run, number):
                 if number == signal.SIGKILL:
-                    heapq.heappush(self._kills, (time.monotonic() + KILL_AGAIN_S, run.run_id))
+                    self._stops.kill_at(time.monotonic() + KILL_AGAIN_S, run.run_id)
                 return
             if run.pod:
                 adoption.kill_session(run.pid)
@@ -587,14 +598,3 @@ class Runs:
                 self.limits.kill(run)
             if run.killed and run.pid in self._leaving:
                 self._end_leaving(run.pid, killed=True)
-
-
-def has_grace(run: KeeperRun) -> bool:
-    """Whether it is being stopped, and what its first process leaves may go on until it is killed.
-    Of several containers their watcher knows that."""
-    asked = run.kill_requested and not (run.killed or run.over_limit)
-    return asked and not (run.container or run.pod)
-
-
-def _has_volume(run: KeeperRun) -> bool:
-    return bool(run.volume) and run.end is None

@@ -14,20 +14,22 @@ import time
 from typing import NamedTuple
 
 from . import kinds, watch, wire
+from .adoption import Left
 from .checks import read_request
 from .disk import DISK, Disk
 from .identity import keeper_id
 from .journal import KeeperJournalFailed
 from .limits import amount_of
-from .requests import BadRequest
-from .runs import EpochRefused, Runs
+from .requests import BadRequest, EpochRefused
+from .runs import Runs
+from .supervised import Supervised, SupervisorGone
 from .wakeups import read_alarm, wake_on_signals
 
 SOCKET_NAME = "socket"
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 # Adopted runs are no children: no SIGCHLD reports their end.
 ADOPTED_ROUND_S = 0.2
-ABLE = {"checks": True, "removes": True, "holds": True}
+ABLE = {"checks": True, "removes": True, "holds": True, "limits": True}
 """What not every keeper can do, for its daemon."""
 _READ_BYTES = 262144
 _LISTEN_BACKLOG = 16
@@ -49,12 +51,19 @@ class ClientConnection:
 
 class Service:
     def __init__(
-        self, runs: Runs, settings: ServiceSettings, *, lock_fd: int, disk: Disk = DISK
+        self,
+        runs: Runs,
+        settings: ServiceSettings,
+        *,
+        lock_fd: int,
+        below: Supervised | None = None,
+        disk: Disk = DISK,
     ) -> None:
         self._runs = runs
         self._disk = disk
         self._settings = settings
         self._lock_fd = lock_fd
+        self._below = below
         self._identity = keeper_id(runs.folder, disk)
         self._selector = selectors.DefaultSelector()
         self._connections: set[ClientConnection] = set()
@@ -66,7 +75,29 @@ class Service:
         self._next_round = now
         self._next_adopted_round = now
         self._alarm = wake_on_signals(self._selector, self._request_exit)
+        if below is not None:
+            self._selector.register(below.descriptor, selectors.EVENT_READ)
         self._listener = self._listen()
+
+    def take(self, left: Left) -> None:
+        """Take over the ends that were told before we began."""
+        if self._below is not None:
+            self._below.forget(self._runs.left.ended(left.ends))
+
+    def _hear_supervisor(self, below: Supervised) -> None:
+        """Where it has ended, this process takes its place: it has the runs as its children, and a
+        successor takes over what is left of us. Nobody would keep their ends otherwise."""
+        try:
+            below.forget(self._runs.left.ended(below.read()))
+        except SupervisorGone:
+            self._selector.unregister(below.descriptor)
+            self._below = None
+            self._runs.commit()
+            self._runs.write_acks()
+            try:
+                below.take_place()
+            except OSError as trouble:
+                print(f"nobody keeps the ends of runs any more: {trouble}", flush=True)
 
     def _request_exit(self) -> None:
         """SIGTERM: exit as soon as no run is alive, and no sooner."""
@@ -100,6 +131,8 @@ class Service:
         for key, mask in ready:
             if key.fileobj is self._listener:
                 self._accept()
+            elif self._below is not None and key.fd == self._below.descriptor:
+                self._hear_supervisor(self._below)
             elif key.fd == self._alarm:
                 read_alarm(self._alarm)
                 self._runs.look_at_pods()
@@ -221,6 +254,9 @@ class Service:
             for run_id, grace_s in message["runs"]:
                 notice = str(message.get("notice", ""))
                 self._runs.kill(host, run_id, grace_s=grace_s, notice=notice)
+        elif request == "limit":
+            for run_id, max_running_s in message["runs"]:
+                self._runs.limit(host, run_id, max_running_s=amount_of(max_running_s))
         elif request == "check":
             self._runs.check(host, message["run"], asked=read_request(message))
         elif request == "remove":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from .pipe_lines import PipeLines
+from .wire import PipeLines
 
 
 class SizeHelper:

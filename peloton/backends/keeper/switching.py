@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from .account_start import EXEC, REPORT_FD, TASK_FD
 from .accounts import Account
-from .pipe_lines import PipeLines
+from .wire import PipeLines
 
 START_MAX_S = 60.0
 """How long a process may take until it executes its command; longer than a lease can delay it."""

@@ -106,3 +106,8 @@ class VolumeFolders:
             if account is not None:
                 os.chown(sandbox, account.uid, account.gid, follow_symlinks=False)
         os.symlink(f"{self._folder}/{folder_of(run)}", f"{sandbox}/{last}")
+
+
+def has_volume(run: KeeperRun) -> bool:
+    """Whether one is in use by it."""
+    return bool(run.volume) and run.end is None

@@ -10,7 +10,8 @@ import signal
 
 from . import adoption, kinds, processes
 from .limits import memory_limit_mb
-from .runs import Runs, has_grace
+from .runs import Runs
+from .stops import has_grace
 
 # Pages shared within a group are counted once per process, and a peak is no leak.
 MEMORY_LEEWAY = 1.25
@@ -30,18 +31,19 @@ def check_all(runs: Runs) -> None:
 
 def check_adopted(runs: Runs) -> None:
     """The leader's end ends the run, here as for our own children; while it is being stopped, that
-    of the last one in its group."""
+    of the last one in its group. Where the supervisor will tell the end, that is waited for."""
     for run in list(runs.adopted.values()):
-        if not processes.is_alive(run.pid, run.birth):
-            found = processes.stat(run.pid)
-            ours = found is None or found.birth == run.birth  # else it is another process's number
-            if ours and has_grace(run) and processes.has_group(run.pid):
-                continue
-            # The pid of a watcher may be another process's by now.
-            if ours and not (run.container or run.pod):
-                adoption.kill_session(run.pid)
-            adoption.kill_marked(runs.folder, run.run_id.__eq__)
-            runs.lose(run)
+        if run.held or (not run.exit and processes.is_alive(run.pid, run.birth)):
+            continue
+        found = processes.stat(run.pid)
+        ours = found is None or found.birth == run.birth  # else it is another process's number
+        if ours and has_grace(run) and processes.has_group(run.pid):
+            continue
+        # The pid of a watcher may be another process's by now.
+        if ours and not (run.container or run.pod):
+            adoption.kill_session(run.pid)
+        adoption.kill_marked(runs.folder, run.run_id.__eq__)
+        runs.lose(run)
     runs.look_at_pods()
 
 

@@ -1,12 +1,13 @@
-"""Lines of JSON between the keeper and a daemon.
+"""Lines of JSON between the keeper and a daemon, and lines of pipes.
 
 Turns bytes from a socket into messages and messages into bytes. It must not know what any
-message means, and must not block: others read the socket.
+message means, and must not block: others read the socket, and close a pipe.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 KeeperMessage = dict[str, Any]
@@ -16,6 +17,7 @@ _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 # No peer of ours sends more than this without a newline.
 LINE_BYTES_MAX = 32 * 1024 * 1024
+READ_BYTES = 65536
 
 
 class BadLine(Exception):
@@ -60,3 +62,24 @@ def _decode(line: bytes) -> KeeperMessage:
     if not isinstance(message, dict):
         raise BadLine("not an object")
     return message
+
+
+class PipeLines:
+    """What has come of one pipe, whose reading end must not block. `over`: its other end is closed,
+    and all was read."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+        self.over = False
+
+    def read(self, descriptor: int) -> list[bytes]:
+        """The lines that are whole by now, without their ends."""
+        try:
+            while data := os.read(descriptor, READ_BYTES):
+                self._begun += data
+            self.over = True
+        except BlockingIOError:
+            pass
+        lines = self._begun.split(b"\n")
+        self._begun = lines.pop()
+        return lines

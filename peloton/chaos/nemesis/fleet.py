@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -245,16 +245,25 @@ class NemesisFleet:
 
 
 def end_keeper(folder: Path) -> None:
-    """Kill the keeper of this folder and its runs: they name the folder, or work in it.
+    """Kill the keeper of this folder, its supervisor and its runs: they name the folder, or work in
+    it.
 
     They are found by the folder, which belongs to this storm alone: the keeper was started by a
-    daemon, and outlives it.
+    daemon, and outlives it. Those that start others are looked for until there is none.
     """
+    while found := [*_of_keeper(folder)]:
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _of_keeper(folder: Path) -> Iterator[int]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
             command = (entry / "cmdline").read_bytes()
             cwd = os.readlink(entry / "cwd")
-            if str(folder).encode() in command.split(b"\0") or cwd.startswith(f"{folder}/"):
-                os.kill(int(entry.name), signal.SIGKILL)
+            within = cwd == str(folder) or cwd.startswith(f"{folder}/")
+            if str(folder).encode() in command.split(b"\0") or within:
+                yield int(entry.name)

@@ -33,7 +33,12 @@ def live(wanted: dict[str, Any], status_fd: int) -> None:
     watch.JOURNAL_COMPACT_BYTES_MIN = 1  # a journal of some hundred bytes is written anew, too
     disk = BenchDisk(bench, PlannedFault(*wanted["fault"]))
     folder = os.path.realpath(bench / "keeper")
-    keeping.keep(folder, wanted["settings"], status_fd=status_fd, disk=disk)
+    keeping.keep(folder, wanted["settings"], say=lambda status: _say(status_fd, status), disk=disk)
+
+
+def _say(status_fd: int, status: int) -> None:
+    os.write(status_fd, bytes([status]))
+    os.close(status_fd)
 
 
 def start(wanted: dict[str, Any]) -> dict[str, Any]:

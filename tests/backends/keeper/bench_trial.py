@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 from peloton.backends.keeper import kinds, processes, wire
 from peloton.backends.keeper.adoption import kill_marked
-from peloton.backends.keeper.calling import UnansweredRequests, dial
 from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper.kinds import Memory
+from peloton.backends.keeper_calling import UnansweredRequests, dial
 from tests.backends.keeper.bench_disk import PlannedFault, cut_power, make_bench, safe_file
 from tests.backends.keeper.bench_groups import groups_left, remove_groups
 

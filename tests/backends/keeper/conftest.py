@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -89,6 +90,20 @@ def keeper_pid(folder: Path) -> int:
     return int((folder / "lock").read_text())
 
 
+def kill_both(folder: Path) -> None:
+    """Its keeper, and the supervisor that would start another and tell it how its runs ended."""
+    supervisor, keeper = supervisor_pid(folder), keeper_pid(folder)
+    os.kill(supervisor, signal.SIGSTOP)
+    for pid in (keeper, supervisor):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not (alive(keeper) or alive(supervisor)), "neither is left")
+
+
+def supervisor_pid(folder: Path) -> int:
+    """Of the parent of that keeper; for a moment 0 where it is being replaced."""
+    return int((folder / "supervisor").read_text() or 0)
+
+
 def alive(pid: int) -> bool:
     """Zombies are not: whoever should reap them may be slow."""
     try:
@@ -155,12 +170,13 @@ def open_folder(passable: Path) -> Iterator[Path]:
 
 
 def end_all(path: Path) -> None:
-    """Kill the keeper of a folder, and what it started."""
+    """Kill the keeper of a folder, its supervisor, and what they started."""
     keepers = []
-    with contextlib.suppress(OSError, ValueError):
-        pid = keeper_pid(path)
-        if b"keeper" in processes.Process(pid).words:
-            keepers = [pid]
+    for find in (supervisor_pid, keeper_pid):
+        with contextlib.suppress(OSError, ValueError):
+            pid = find(path)
+            if b"keeper" in processes.Process(pid).words:
+                keepers.append(pid)
     processes.end_all(lambda: marked(path), stopped_first=keepers)
     if path.exists():
         remove_groups(path)
@@ -198,6 +214,8 @@ def procs() -> Any:
 
 class _Procs:
     keeper_pid = staticmethod(keeper_pid)
+    supervisor_pid = staticmethod(supervisor_pid)
+    kill_both = staticmethod(kill_both)
     alive = staticmethod(alive)
     marked = staticmethod(marked)
     until = staticmethod(until)

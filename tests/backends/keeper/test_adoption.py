@@ -21,9 +21,9 @@ from peloton.backends.keeper.adoption import adopt
 from peloton.backends.keeper.journal import KeeperJournal
 from peloton.backends.keeper.kept import KeepRules
 from peloton.backends.keeper.kinds import KeeperRun, Memory
-from peloton.backends.keeper.notices import NOTICE, SAVED
 from peloton.backends.keeper.runs import Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
+from peloton.backends.keeper.stops import NOTICE, SAVED
 
 HOST = "host-1"
 COMMAND = {"value": "x", "shell": True, "arguments": []}

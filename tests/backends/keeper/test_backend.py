@@ -128,8 +128,10 @@ def test_a_keeper_is_started_with_the_rules_for_sandboxes(folder: Path) -> None:
         lines = [_words(Path("/proc") / name) for name in os.listdir("/proc") if name.isdigit()]
     finally:
         backend.close()
-    (given,) = [words[words.index(str(folder)) + 1 :] for words in lines if str(folder) in words]
-    assert given[: len(settings)] == [str(setting) for setting in settings]
+    told = [words[words.index(str(folder)) + 1 :] for words in lines if str(folder) in words]
+    assert len(told) == 2, "the keeper, and its supervisor, which would start another"
+    for given in told:
+        assert given[: len(settings)] == [str(setting) for setting in settings]
 
 
 def test_an_epoch_above_ours_that_the_keeper_obeyed_is_told(folder: Path) -> None:

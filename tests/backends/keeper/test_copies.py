@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from peloton.backends import keeper_folder
-from peloton.backends.keeper.calling import KeeperUnavailable
 from peloton.backends.keeper.kinds import FOLDER_COPIED
+from peloton.backends.keeper_calling import KeeperUnavailable
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.backends.keeper_messages import KeeperRunsListed, RunStarted
 from peloton.backends.process_runs import KeeperSettings, ProcessRuns

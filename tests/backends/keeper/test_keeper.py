@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.backends.keeper.calling import dial
+from peloton.backends.keeper_calling import dial
 from peloton.backends.keeper_messages import (
     HelloAnswered,
     HostEpochRefused,
@@ -163,7 +163,7 @@ def test_what_runs_behind_a_shell_has_its_grace(daemon, folder, procs, behind, a
     daemon.runs.kill("host-1", "r-0-1", grace_s=600)
     procs.until(lambda: (sandbox / "told").exists() and not procs.alive(shell), "only it to run")
     (sandbox / "go").touch()
-    assert daemon.end("r-0-1").outcome == ("LOST" if again else "KILLED")
+    assert daemon.end("r-0-1").outcome == "KILLED"
     assert (sandbox / "saved").read_text() == "saved\n"
 
 
@@ -379,10 +379,10 @@ def test_a_successor_adopts_watches_and_kills(daemon, folder, procs):
     assert procs.alive(pid)
     (daemon.sandbox("r-0-1") / "go").touch()
     daemon.runs.kill("host-1", "r-1-1", grace_s=0.2)
-    for run_id in ("r-0-1", "r-1-1"):
-        end = daemon.end(run_id)
-        assert (end.outcome, end.exit_code, end.signal) == ("LOST", None, None)
-        assert end.reason == "keeper died, exit status unknown"
+    ends = [daemon.end(run_id) for run_id in ("r-0-1", "r-1-1")]
+    assert [(end.outcome, end.exit_code, end.signal, end.reason) for end in ends] == [
+        ("SUCCEEDED", 0, None, "exited"), ("KILLED", None, signal.SIGKILL, "killed"),
+    ]  # fmt: skip
     procs.until(lambda: not procs.marked(folder), "nothing of the runs is left")
 
 
@@ -398,7 +398,7 @@ def test_a_successor_ends_what_dead_leaders_left(daemon, folder, procs):
 
     # Not in the first list, perhaps: a daemon asks for one whenever it has reached a keeper.
     procs.until(daemon.listed_ends, "the successor lists the end")
-    assert daemon.listed_ends()[0].outcome == "LOST"
+    assert daemon.listed_ends()[0].signal == signal.SIGKILL
     procs.until(lambda: not procs.marked(folder), "nothing of the run is left")
 
 

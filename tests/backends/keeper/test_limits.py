@@ -134,6 +134,7 @@ def test_a_successor_ends_what_is_in_groups_without_a_run_and_keeps_the_others(
     first.launch("r-1-1", stays, limits=ENFORCED)
     for run in ("r-0-1", "r-1-1"):
         procs.until((first.sandbox(run) / "ready").exists, f"{run} runs")
+    first.log.next_report(RunStarted, run_id="r-0-1")
     leader = first.log.next_report(RunStarted, run_id="r-1-1").pid
     keeper = procs.keeper_pid(folder)
     os.kill(keeper, signal.SIGKILL)
@@ -152,6 +153,7 @@ def test_an_adopted_run_that_is_out_of_memory_has_the_reason(
     waits_then_eats = f"echo > ready; while [ ! -e go ]; do sleep 0.05; done; {EATS}"
     daemon.launch("r-0-1", waits_then_eats, limits=ENFORCED, memory_mb=64.0)
     procs.until((daemon.sandbox("r-0-1") / "ready").exists, "it runs")
+    daemon.log.next_report(RunStarted)  # else its process may not be recorded yet
     keeper = procs.keeper_pid(folder)
     os.kill(keeper, signal.SIGKILL)
     lock = folder / "lock"

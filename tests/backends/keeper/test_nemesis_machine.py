@@ -58,7 +58,7 @@ def test_a_keeper_that_cannot_write_tells_nothing_and_then_all(folder, daemon_of
         assert daemon.end("r-2-1").reason == kinds.NOT_STARTED
         assert machine.kill_keeper() == procs.keeper_pid(folder)
         daemon.runs.kill(HOST, "r-1-1", grace_s=0.0)
-        assert daemon.end("r-1-1").outcome == kinds.LOST
+        assert daemon.end("r-1-1").outcome == kinds.KILLED
         daemon.runs.close()
         machine.kill_keeper()
         procs.until(lambda: not machine.keeper(), "no keeper is left")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from peloton.backends.keeper.notices import LOOK_S, NOTICE, SAVED, Notices
+from peloton.backends.keeper.stops import LOOK_S, NOTICE, SAVED, Notices
 
 
 def test_a_run_is_told_and_its_answer_is_seen_once(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from peloton.backends.keeper import kinds, pod_run, wire
-from peloton.backends.keeper.calling import dial
 from peloton.backends.keeper.group_places import find_place
 from peloton.backends.keeper.pods import Pods
+from peloton.backends.keeper_calling import dial
 from peloton.backends.keeper_messages import (
     EARLIER_PODS,
     ContainersMoved,

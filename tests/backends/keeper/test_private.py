@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from peloton.backends.keeper.calling import KeeperUnavailable, dial, start_keeper
+from peloton.backends.keeper_calling import KeeperUnavailable, dial, start_keeper
 from peloton.backends.keeper_messages import KeeperDown
 
 NOBODY = 65534

@@ -224,9 +224,7 @@ def test_a_successor_adopts_it_and_ends_what_was_not_recorded(
         procs.until((first.sandbox(run) / "ready").exists, "the task is ready")
     pids = {run: first.log.next_report(RunStarted, run_id=run).pid for run in RUNS}
     first.runs.close()
-    keeper = procs.keeper_pid(open_folder)
-    os.kill(keeper, 9)
-    procs.until(lambda: not procs.alive(keeper), "the keeper is gone")
+    procs.kill_both(open_folder)
     journal = open_folder / "journal"
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(one for one in lines if '"start","run":"lost' not in one))

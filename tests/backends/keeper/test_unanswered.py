@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.backends.keeper.calling import UnansweredRequests
+from peloton.backends.keeper_calling import UnansweredRequests
 
 
 def launch(run: str, epoch: int) -> dict[str, Any]:

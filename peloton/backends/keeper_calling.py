@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import identity, wire
-from .kinds import CONTAINERS
+from peloton.backends.keeper import identity, wire
+from peloton.backends.keeper.kinds import CONTAINERS
 
 START_TIMEOUT_S = 20.0
-_KEEPER = Path(__file__).parent / "__main__.py"
+_KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
 _READY_STATUS, _HELD_STATUS = 0, 3
 # The daemon's environment may hold secrets, and a task can read the one of its parent.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
