@@ -115,7 +115,8 @@ class RunRequest:
     it is one; with `pod` it consists of several, and its own command is not run. `checked`: its
     health will be checked by commands. `volume` is a directory of its own that outlives it. With
     `refusal` (outcome, reason and message) it is not started, unless it is known already: that is
-    how it ends."""
+    how it ends. After `max_running_s` it is told to end, and killed `grace_s` later; keepers of
+    earlier versions leave that to their daemons."""
 
     run_id: str
     host: str
@@ -134,6 +135,8 @@ class RunRequest:
     secrets: tuple[RunSecret, ...] = ()
     refusal: tuple[str, str, str] | None = None
     volume: RunVolume | None = None
+    max_running_s: float = 0.0
+    grace_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +202,14 @@ class KeeperRunsListed:
 @dataclass(frozen=True, slots=True)
 class HelloAnswered:
     """`checks`: the keeper is of a version that checks health by commands; `removes`: that removes
-    volumes; `holds`: that holds the files of jobs."""
+    volumes; `holds`: that holds the files of jobs; `limits`: that ends runs which take too long."""
 
     host: str
     epoch: int
     checks: bool = False
     removes: bool = False
     holds: bool = False
+    limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +278,8 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
             form |= {"memory_mb": EARLIER_KEEPER, "limit_mb": run.memory_mb, "as": names}
         if run.checked:
             form["checked"] = True
+        if run.max_running_s:
+            form["max_running"] = [run.max_running_s, run.grace_s]
         if run.limits is not None:
             form["limits"] = {"memory_mb": run.memory_mb, **asdict(run.limits)}
             if run.limits.mode == ENFORCE:
@@ -293,12 +299,7 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
         if run.secrets or run.refusal is not None:
             _put_secrets(form, run)
         if run.volume is not None:
-            form |= {"memory_mb": EARLIER_VOLUMES, "limit_mb": EARLIER_VOLUMES}
-            # A keeper that knows these and no volumes would read them elsewhere.
-            inner = {name: form.pop(name) for name in _READ_FIRST if name in form}
-            if "secrets" in form:  # a keeper that knows these obeys the number there
-                form["secrets"] = {**form["secrets"], "memory_mb": EARLIER_VOLUMES}
-            form["volume"] = {**asdict(run.volume), "memory_mb": run.memory_mb, "run": inner}
+            _put_volume(form, run, volume=run.volume)
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble
@@ -318,6 +319,15 @@ def _put_secrets(form: wire.KeeperMessage, run: RunRequest) -> None:
     form["secrets"] = {"memory_mb": run.memory_mb, "files": files, "refusal": run.refusal}
 
 
+def _put_volume(form: wire.KeeperMessage, run: RunRequest, *, volume: RunVolume) -> None:
+    form |= {"memory_mb": EARLIER_VOLUMES, "limit_mb": EARLIER_VOLUMES}
+    # A keeper that knows these and no volumes would read them elsewhere.
+    inner = {name: form.pop(name) for name in _READ_FIRST if name in form}
+    if "secrets" in form:  # a keeper that knows these obeys the number there
+        form["secrets"] = {**form["secrets"], "memory_mb": EARLIER_VOLUMES}
+    form["volume"] = {**asdict(volume), "memory_mb": run.memory_mb, "run": inner}
+
+
 def read_report(message: wire.KeeperMessage) -> RunReport:
     answer, host = message["a"], message["host"]
     if answer == "started":
@@ -332,7 +342,7 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
     if answer == "unknown":
         return RunUnknown(host, message["run"])
     if answer == "hello":
-        able = (bool(message.get(what, False)) for what in ("checks", "removes", "holds"))
+        able = (bool(message.get(what, False)) for what in ("checks", "removes", "holds", "limits"))
         return HelloAnswered(host, message["epoch"], *able)
     if answer == "removed":
         return KeeperVolumesRemoved(host, tuple(message["volumes"]))

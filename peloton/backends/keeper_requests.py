@@ -1,7 +1,7 @@
-"""Requests to the keeper on their way: those not taken yet, and the lists that were sent.
+"""Requests to the keeper on their way: those not taken yet, lists that were sent, and pings.
 
-Matches each list with the time at which it was requested. It must not send, nor repeat anything:
-`keeper_calling` knows what to repeat to a successor.
+Matches each list with the time at which it was requested, and tells how long a ping has no answer.
+It must not send, nor repeat anything: `keeper_calling` knows what to repeat to a successor.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections import deque
 from typing import NamedTuple
 
 from peloton.backends.keeper import wire
+
+_PINGS_PER_SILENCE = 4
 
 
 class QueuedRequest(NamedTuple):
@@ -50,3 +52,40 @@ class ListTimes:
         """Requests of lower epochs than this one are not answered by a list."""
         times = self._under_way.get(host, deque())
         self._under_way[host] = deque(each for each in times if each[0] >= known)
+
+
+class KeeperHeartbeat:
+    """When to ping the keeper, and since when its answer is due."""
+
+    def __init__(self, silent_max_s: float) -> None:
+        self.silent_max_s = silent_max_s
+        self._next_at_s = 0.0
+        self._pinged_at_s: float | None = None
+
+    def asks(self, now_s: float) -> bool:
+        """Whether to ping now; if so, it counts as sent. One ping is unanswered at a time."""
+        if self._pinged_at_s is not None or now_s < self._next_at_s:
+            return False
+        self._pinged_at_s = now_s
+        return True
+
+    def received(self, now_s: float) -> None:
+        """Something was received: the keeper is alive."""
+        self._pinged_at_s = None
+        self._next_at_s = now_s + self.silent_max_s / _PINGS_PER_SILENCE
+
+    def begin(self) -> None:
+        """A new connection: ping at once."""
+        self._pinged_at_s, self._next_at_s = None, 0.0
+
+    def is_silent(self, now_s: float) -> bool:
+        """Whether the answer is overdue."""
+        return self._pinged_at_s is not None and now_s - self._pinged_at_s >= self.silent_max_s
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until the next ping, or until its answer is overdue."""
+        if self._pinged_at_s is None:
+            return max(0.0, self._next_at_s - now_s)
+        if self.is_silent(now_s):
+            return self.silent_max_s
+        return self._pinged_at_s + self.silent_max_s - now_s

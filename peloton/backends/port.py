@@ -30,6 +30,9 @@ What a backend must do:
   `ForgetRuns` carries none: it leaves its owner only after the end is journaled.
 - **Kills.** `StopRuns` ends a run with SIGTERM first, with SIGKILL after the grace. A run that has
   ended is reported again. For an unknown run the host gets a request to compare (`BackendUp`).
+- **Run limits.** A backend that can ends a run itself once it has taken as long as its spec or the
+  last `LimitRuns` says, also while no daemon lives, and gives the reason `DEADLINE_EXCEEDED`. One
+  that cannot leaves it to the task, which orders the end.
 - **Health.** A run whose order has a check, or that `ListRuns.checked` names, is checked while it
   runs, until it is to end. Only changes are reported (`HealthReported`), each with a number of its
   own, and the last one again until `HealthNoted` confirms its number. A confirmation of another
@@ -79,7 +82,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.container_messages import ContainersNoted, ContainersReported
+from peloton.actors.host.container_messages import ContainersNoted, ContainersReported, LimitRuns
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
@@ -91,7 +94,7 @@ from peloton.runtime.vocabulary import Key
 
 Order = (
     m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend | HealthNoted
-    | RemoveVolumes | ContainersNoted | SetUse
+    | RemoveVolumes | ContainersNoted | SetUse | LimitRuns
 )  # fmt: skip
 """What hosts send to a backend."""
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.container_messages import ContainersNoted
+from peloton.actors.host.container_messages import ContainersNoted, LimitRuns
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
@@ -61,7 +61,7 @@ NO_IMAGES_OF_SEVERAL = "this daemon runs images, and none of a pod with several 
 PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take until it is reported."""
-_ORDERS = m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes
+_ORDERS = m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes | LimitRuns
 EARLIER_REMOVAL = (
     "the keeper is of an earlier version and removes no volumes: end it with SIGTERM, it exits "
     "once its runs have ended"
@@ -145,6 +145,7 @@ class ProcessBackend:
         self._status_lock = threading.Lock()
         self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
+        self._limits = False  # whether the keeper ends runs that take too long
         self._removes: bool | None = None  # whether the keeper removes volumes; None: not known yet
         self._said = False  # that it does not
         self._holds = False  # whether the keeper holds the files of jobs
@@ -205,9 +206,7 @@ class ProcessBackend:
         self._containers.due(now)
         return [*replies, *self._roster.due(now)]
 
-    def _ordered(
-        self, order: m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes
-    ) -> None:
+    def _ordered(self, order: _ORDERS) -> None:
         host = order.host
         if self._roster.has_left(host):
             self._send(self._roster.left(host))
@@ -238,7 +237,7 @@ class ProcessBackend:
 
     def _obey(
         self,
-        order: m.StartRuns | m.StopRuns | m.ListRuns | RemoveVolumes,
+        order: m.StartRuns | m.StopRuns | m.ListRuns | RemoveVolumes | LimitRuns,
         runs: ProcessRuns,
         *,
         values: SecretValues,
@@ -253,6 +252,10 @@ class ProcessBackend:
                 runs.kill(
                     name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
                 )
+        elif isinstance(order, LimitRuns):
+            if self._limits:  # else the tasks alone end runs that take too long
+                known = [self._ids.at_keeper(run) for run in order.runs]
+                runs.limit(name, known, max_running_s=order.max_running_s)
         elif isinstance(order, RemoveVolumes):
             if self._removes:  # an earlier keeper would refuse the request, and others with it
                 names = volumes.names_at_keeper(name, order.volumes)
@@ -351,6 +354,8 @@ class ProcessBackend:
             secrets=secrets,
             refusal=refusal,
             volume=volumes.volume_of(host, run),
+            max_running_s=spec.max_running_s or 0.0,
+            grace_s=spec.kill_grace_s,
         )
         if root and (request.user or request.caller or request.task_user):
             self._open_way()
@@ -464,7 +469,8 @@ class ProcessBackend:
             self._health.answered(report)
         elif isinstance(report, km.HelloAnswered):
             self._health.keeper_is_able(report.checks)
-            self._removes, self._holds = report.removes, report.holds
+            self._removes = report.removes
+            self._holds, self._limits = report.holds, report.limits
         elif isinstance(report, km.KeeperVolumesRemoved) and report.volumes:
             self._report(report.host, VolumesRemoved(volumes.names_of_host(report.volumes)))
             volumes.empty_trash(self._folder)

@@ -49,7 +49,7 @@ from peloton.backends.keeper_messages import (
     read_report,
     wire_form,
 )
-from peloton.backends.keeper_requests import ListTimes, QueuedRequest
+from peloton.backends.keeper_requests import KeeperHeartbeat, ListTimes, QueuedRequest
 
 LAUNCHES_PER_LINE_MAX = 64
 LAUNCH_LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -57,7 +57,6 @@ BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.02, 2.0
 SILENT_MAX_S = 10.0
 """How long the keeper may leave a ping unanswered. It answers none while it waits for a slow disk,
 so a shorter limit would report it down when it is only busy."""
-_PINGS_PER_SILENCE = 4
 _READ_BYTES = 262144
 _PING = hello_of("", 0)  # for no host: every keeper answers it, and it changes nothing
 
@@ -71,43 +70,6 @@ class KeeperSettings(NamedTuple):
     sandboxes_kept_s: float = 0.0  # after the end; 0: no rule, as below
     sandboxes_kept_mb: int = 0  # of all ended runs
     disk_free_mb: int = 0  # is to stay free
-
-
-class KeeperHeartbeat:
-    """When to ping the keeper, and since when its answer is due."""
-
-    def __init__(self, silent_max_s: float) -> None:
-        self.silent_max_s = silent_max_s
-        self._next_at_s = 0.0
-        self._pinged_at_s: float | None = None
-
-    def asks(self, now_s: float) -> bool:
-        """Whether to ping now; if so, it counts as sent. One ping is unanswered at a time."""
-        if self._pinged_at_s is not None or now_s < self._next_at_s:
-            return False
-        self._pinged_at_s = now_s
-        return True
-
-    def received(self, now_s: float) -> None:
-        """Something was received: the keeper is alive."""
-        self._pinged_at_s = None
-        self._next_at_s = now_s + self.silent_max_s / _PINGS_PER_SILENCE
-
-    def begin(self) -> None:
-        """A new connection: ping at once."""
-        self._pinged_at_s, self._next_at_s = None, 0.0
-
-    def is_silent(self, now_s: float) -> bool:
-        """Whether the answer is overdue."""
-        return self._pinged_at_s is not None and now_s - self._pinged_at_s >= self.silent_max_s
-
-    def wait_s(self, now_s: float) -> float:
-        """Seconds until the next ping, or until its answer is overdue."""
-        if self._pinged_at_s is None:
-            return max(0.0, self._next_at_s - now_s)
-        if self.is_silent(now_s):
-            return self.silent_max_s
-        return self._pinged_at_s + self.silent_max_s - now_s
 
 
 class ProcessRuns:
@@ -207,6 +169,10 @@ class ProcessRuns:
         """
         ask = {"q": "kill", "host": host, "runs": [[run_id, grace_s]]}
         self._ask({**ask, "notice": notice} if notice else ask)
+
+    def limit(self, host: str, run_ids: Sequence[str], *, max_running_s: float) -> None:
+        """Let them take so long, 0 for as long as they like; not repeated if it is lost."""
+        self._ask({"q": "limit", "host": host, "runs": [[run, max_running_s] for run in run_ids]})
 
     def check(self, host: str, run_id: str, *, number: int, check: HealthCheck) -> None:
         """Check the health of a run by its command; not repeated if it is lost."""

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.container_messages import LimitRun, LimitRuns
 from peloton.actors.host.decide import owed
 from peloton.actors.host.facts import ProcessesStarted
 from peloton.actors.host.folds import folded
@@ -174,6 +175,23 @@ def test_a_kill_is_answered_from_every_phase(
     assert orders(turn) == expected
 
 
+@pytest.mark.parametrize(
+    ("phase", "passed"),
+    [
+        (RunPhase.ACCEPTED, True),
+        (RunPhase.STARTED, True),
+        (RunPhase.KILLING, True),
+        (RunPhase.ENDED, False),
+        (RunPhase.REFUSED, False),
+        (RunPhase.HELD, False),  # it is told with the launch that is still to come
+    ],
+)
+def test_another_limit_is_told_to_who_has_the_run(phase: RunPhase, passed: bool) -> None:
+    turn = receive(with_run(phase), LimitRun(1, 90.0), 0, 3)
+    told: list[Message] = [LimitRuns(HOST, EPOCH, (pod(0),), 90.0)] if passed else []
+    assert not turn.facts and not replies(turn) and orders(turn) == told
+
+
 def test_what_is_killed_and_unknown_is_gone() -> None:
     assert replies(receive(up(), m.KillRun(4, 5.0), 0, 2)) == [(t.RunGone(4), [0, 2])]
 
@@ -320,6 +338,7 @@ def test_a_list_from_before_an_outage_is_not_believed() -> None:
         (m.Launch(1, SPEC), [t.RunRefused(1, "no such host")]),
         (m.KillRun(1, 5.0), [t.RunGone(1)]),
         (m.RunSeen(1), []),
+        (LimitRun(1, 90.0), []),
     ],
 )
 def test_a_host_that_is_not_there(message: Message, answer: list[Message]) -> None:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from peloton.actors.delays import throttle_s
+from peloton.actors.host.container_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
@@ -424,6 +425,37 @@ def test_a_run_that_takes_too_long_ends_its_instance(
         assert (told.end, told.reason) == (End.KILLED, "Deadline exceeded")
         assert (told.exit_code, told.signal) == (outcome.exit_code, outcome.signal)
         assert told.containers == containers and not told.system
+
+
+LATE = RunOutcome(End.KILLED, 0, "", m.DEADLINE_EXCEEDED, "Deadline exceeded: ran longer than 60 s")
+
+
+@pytest.mark.parametrize("state", [TaskStates.RUNNING, TaskStates.LAUNCHED])
+def test_a_run_that_its_host_ended_for_its_time_ends_its_instance(state: TaskStates) -> None:
+    """As one that was ended by order; also where nobody was there to be told of its start."""
+    task = msgspec.structs.replace(limited(), state=state)
+    turn = receive(task, m.Ended(1, LATE))
+    assert (turn.state.state, turn.state.run) == (TaskStates.KILLED, 1), "it does not run again"
+    assert turn.state.failures == 0 and turn.state.admission == Admission.RELEASING
+    (fact,) = [fact for fact in turn.facts if isinstance(fact, f.RunEnded)]
+    assert fact.outcome == LATE
+
+
+def test_a_limit_that_was_taken_away_and_held_all_the_same_costs_no_attempt() -> None:
+    turn = receive(running(), m.Ended(1, LATE))
+    assert (turn.state.state, turn.state.run) == (TaskStates.WAITING, 2), "it runs again"
+    assert turn.state.failures == 0
+
+
+def test_the_host_is_told_another_limit_of_a_run_that_it_has() -> None:
+    at = msgspec.structs.replace(AT, level=m.LEVEL_SERVICES)
+    turn = take_turn(KIND, running(), message=m.SetRunLimit(90.0), at=at)
+    assert replies(turn) == [LimitRun(1, 90.0)]
+    turn = take_turn(KIND, turn.state, message=m.SetRunLimit(None), at=at)
+    assert replies(turn) == [LimitRun(1, 0.0)]
+    waits = msgspec.structs.replace(running(), state=TaskStates.WAITING)
+    assert replies(take_turn(KIND, waits, message=m.SetRunLimit(90.0), at=at)) == []
+    assert replies(receive(running(), m.SetRunLimit(90.0))) == [], "earlier hosts do not know it"
 
 
 @pytest.mark.parametrize("outcome", [KILLED, LOST])

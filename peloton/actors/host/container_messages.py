@@ -1,7 +1,9 @@
-"""Messages about the containers of runs that go on: a backend reports changes, hosts pass them on.
+"""Messages about runs that go on: what their containers do, and how long they may.
 
-A change is repeated by the backend until its task has seen it, so a host keeps nothing of it. Runs
-of a single container have no such messages.
+What a host is told of either it passes on, and keeps nothing. A change of containers is repeated by
+the backend until its task has seen it; runs of a single container have no such messages. A limit is
+told once: where it is lost, the run has the limit that it had, and the task ends it where the new
+one is shorter.
 """
 
 from __future__ import annotations
@@ -39,5 +41,26 @@ class ContainersNoted(Message, frozen=True, gc=False, array_like=True):
     number: int
 
 
-CONTAINER_MESSAGES: dict[int, type] = {141: ContainersReported, 142: ContainersSeen}
+class LimitRun(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to host: how long this run may take, from its start, or from now where it had no limit;
+    0 for as long as it likes."""
+
+    run: int
+    max_running_s: float
+
+
+class LimitRuns(Message, frozen=True, gc=False, array_like=True):
+    """Host to backend: the same of these runs. One that holds no limits leaves it to the tasks."""
+
+    host: Key
+    epoch: int
+    runs: tuple[str, ...]
+    max_running_s: float
+
+
+CONTAINER_MESSAGES: dict[int, type] = {
+    141: ContainersReported,
+    142: ContainersSeen,
+    151: LimitRun,
+}
 """Those of the host, beyond `messages.MESSAGES`."""

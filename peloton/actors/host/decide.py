@@ -26,7 +26,7 @@ from peloton.actors.host.configuring import (
     no_host_for_pool,
     set_pool,
 )
-from peloton.actors.host.container_messages import ContainersReported, ContainersSeen
+from peloton.actors.host.container_messages import ContainersReported, ContainersSeen, LimitRun
 from peloton.actors.host.devices import devices_told
 from peloton.actors.host.folds import folded
 from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
@@ -44,7 +44,7 @@ from peloton.actors.host.ledger import (
     replace,
     step,
 )
-from peloton.actors.host.live_containers import containers_reported, containers_seen
+from peloton.actors.host.live_containers import containers_reported, containers_seen, run_limited
 from peloton.actors.host.maintenance import asked_to_end, complete, no_host, start
 from peloton.actors.host.moving import move, move_owed, not_moved
 from peloton.actors.host.quarantine import QUARANTINE, quarantine_over
@@ -264,6 +264,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     HealthSeen: health_seen,
     ContainersReported: from_backend(containers_reported),
     ContainersSeen: containers_seen,
+    LimitRun: run_limited,
     hm.HoldHost: hold,
     hm.ReleaseHold: release,
     hm.LaunchForeign: launch_foreign,
@@ -317,6 +318,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     HealthSeen: _nothing,
     ContainersReported: _nothing,
     ContainersSeen: _nothing,
+    LimitRun: _nothing,
     hm.HoldHost: no_host,
     hm.ReleaseHold: not_held,
     hm.LaunchForeign: no_host,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from peloton.actors.host.container_messages import ContainersNoted
+from peloton.actors.host.container_messages import ContainersNoted, LimitRuns
 from peloton.actors.host.containers import Container as Container
 from peloton.actors.host.containers import MesosWords as MesosWords
 from peloton.actors.host.containers import Port as Port
@@ -51,7 +51,8 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
 
     With several `containers`, the command is that of the first which is no init container.
     `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
-    runs of it than the launch allows. `asks`: its slice ends it where the host goes down."""
+    runs of it than the launch allows. `asks`: its slice ends it where the host goes down.
+    `max_running_s`: a backend that can ends it after so long."""
 
     resources: Resources
     value: str
@@ -74,6 +75,7 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
     volume: VolumeConfig | None = None  # made with the grant, unless the host has it
     uris: tuple[Uri, ...] = ()
     mesos: MesosWords | None = None
+    max_running_s: float | None = None
 
     @property
     def once_started(self) -> RunSpec | None:
@@ -385,5 +387,6 @@ BACKEND_MESSAGES: dict[int, type] = {
     88: RemoveVolumes,
     131: SetUse,
     141: ContainersNoted,
+    151: LimitRuns,
 }
 """Messages backends receive, by number, for backends that are reached through another daemon."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.delays import HEALTHY_AFTER_S, throttle_s
+from peloton.actors.host.container_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused, RunNotStarted
 from peloton.actors.respool.lot.messages import Enqueue, ParkTicket, ReleaseTicket
@@ -25,7 +26,7 @@ from peloton.actors.task.admitting import (
 )
 from peloton.actors.task.container_messages import ContainersChanged
 from peloton.actors.task.containers import containers_changed, told_of_no_task
-from peloton.actors.task.giving_way import give_way, outcome_of, preempt
+from peloton.actors.task.giving_way import ended_for_limit, give_way, outcome_of, preempt
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
 from peloton.actors.task.health import health_changed, told_of_nobody
 from peloton.actors.task.health_messages import HealthChanged
@@ -61,7 +62,13 @@ def limit_set(task: Task, message: m.SetRunLimit, at: At) -> Decision:
     """Limit this run, too: from its start, or from now on where it had no limit."""
     if task.policy.max_running_s == message.max_running_s:
         return Decision()
-    return Decision(facts=(f.RunLimitSet(message.max_running_s),), because="its job was updated")
+    told = LimitRun(task.run, message.max_running_s or 0.0)
+    holds = task.state in ON_HOST and at.level >= m.LEVEL_SERVICES
+    return Decision(
+        facts=(f.RunLimitSet(message.max_running_s),),
+        sends=(Send(HOST, told),) if holds else (),
+        because="its job was updated",
+    )
 
 
 def renew(task: Task, message: m.Renew, at: At) -> Decision:
@@ -199,7 +206,7 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
         report = Send(PARENT, HostRefused(because))  # nothing was started: no attempt was made
         return Decision(facts=(f.LaunchRefused(because),), sends=(*seen, report), because=because)
     sends = (*seen, *_not_started(task, outcome))
-    facts: tuple[Fact, ...] = (f.RunEnded(outcome, message.at),)
+    facts: tuple[Fact, ...] = (*ended_for_limit(task, outcome), f.RunEnded(outcome, message.at))
     if task.state in _WAITS_FOR_START and _had_started(outcome):
         # So short that the end overtook the report of its start: it has started nevertheless.
         known = message.started_at is not None

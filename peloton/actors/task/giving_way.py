@@ -15,7 +15,7 @@ from peloton.actors.task import messages as m
 from peloton.actors.task.goals import HOST, LOT
 from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.state import ON_HOST, PREEMPTIONS, Admission, Task, TaskStates
-from peloton.runtime.vocabulary import At, Decision, Send
+from peloton.runtime.vocabulary import At, Decision, Fact, Send
 
 
 def preempt(task: Task, message: m.Preempt, at: At) -> Decision:
@@ -62,10 +62,21 @@ def outcome_of(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
         if reported.end == m.End.SUCCEEDED:
             return reported
         return _killed(task, reported, reason=m.PREEMPTED)
+    if reported.reason == m.DEADLINE_EXCEEDED and task.policy.max_running_s is None:
+        text = "ended for a limit that was taken away from it"  # its host had not heard of that
+        return replace(reported, end=m.End.LOST, message=text, system=True)
     too_long = task.state == TaskStates.KILLING and task.cause == m.KillCause.RUN_LIMIT
     if not too_long or reported.end == m.End.SUCCEEDED:
         return reported
     return _killed(task, reported, reason=m.DEADLINE_EXCEEDED)
+
+
+def ended_for_limit(task: Task, outcome: m.RunOutcome) -> tuple[Fact, ...]:
+    """What comes before the end of a run that its host has ended itself, as it ran too long."""
+    too_long = (outcome.end, outcome.reason) == (m.End.KILLED, m.DEADLINE_EXCEEDED)
+    if not too_long or task.state == TaskStates.KILLING:
+        return ()
+    return (f.TaskKilling(outcome.message, m.KillCause.RUN_LIMIT),)
 
 
 def _killed(task: Task, reported: m.RunOutcome, *, reason: str) -> m.RunOutcome:

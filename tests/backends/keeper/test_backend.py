@@ -34,7 +34,8 @@ from peloton.backends.keeper_messages import (
     RunRequest,
     wire_form,
 )
-from peloton.backends.process_runs import KeeperHeartbeat, KeeperSettings
+from peloton.backends.keeper_requests import KeeperHeartbeat
+from peloton.backends.process_runs import KeeperSettings
 from peloton.backends.secrets_first import NO_VALUES
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message

@@ -149,6 +149,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         volume=config.volume,
         uris=command.uris,
         mesos=config.executor if isinstance(config.executor, MesosWords) else None,
+        max_running_s=run_limit(config, opening.max_running_s),
     )
     shape = Shape(
         resources=resources,

@@ -144,7 +144,8 @@ def _limited(slice_: Slice, fact: f.RunsLimited) -> Slice:
     specs = []
     for row in slice_.specs:
         limit = run_limit(row.config, fact.max_running_s)
-        specs.append(replace(row, policy=replace(row.policy, max_running_s=limit)))
+        run, policy = replace(row.run, max_running_s=limit), row.policy
+        specs.append(replace(row, run=run, policy=replace(policy, max_running_s=limit)))
     return replace(slice_, specs=tuple(specs))
 
 
