@@ -117,6 +117,19 @@ def test_a_final_state_that_cannot_be_read_harms_nobody_else(message: Any):
     assert bench.answers() == [w.Total(5)], "once it is mended it is read again"
 
 
+@pytest.mark.parametrize("message", [w.Show(), w.Add(1)], ids=["a query", "a command"])
+def test_who_asks_for_a_final_state_that_cannot_be_read_waits_for_nobody_else(message: Any):
+    bench = closed()
+    bench.ended[X] = msgspec.structs.replace(bench.ended[X], body=b"\xc1 torn")
+    bench.send(X, message, reply_to=1)
+    bench.once()
+    assert bench.shard.busy, "else the answer would leave with the next message to anybody"
+    bench.rest()
+    (torn,) = bench.answers()
+    assert isinstance(torn, ShardDamaged)
+    assert not bench.shard.busy
+
+
 def test_the_first_fact_of_a_second_life_carries_the_whole_state():
     bench = closed()
     bench.send(X, w.Add(3), reply_to=1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import grpc
 import pytest
 
 from peloton.actors.job.messages import JobStates, JobSummary
@@ -17,6 +20,7 @@ from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.assembly.kinds import ArchivePolicy, kinds
 from peloton.gateway import archived_jobs
+from peloton.ops.v1 import ops_pb2
 from peloton.runtime.core.listing import SCAN_MAX, Listed, ListViews, SortOrder
 from peloton.runtime.vocabulary import Key
 from tests.gateway import fleet_fixture as t
@@ -233,3 +237,34 @@ def test_a_job_that_is_deleted_leaves_the_archive(deployment: t.Deployment, ids:
     deployment.until(lambda: query(deployment, ENDED, name="extra") == [])
     assert query(deployment, ENDED) == ids[::-1]
     deployment.until(lambda: metric(deployment, "peloton_jobs_archived") == JOBS)
+
+
+def test_a_row_that_cannot_be_read_is_named_by_every_call_that_meets_it(
+    deployment: t.Deployment, ids: list[str], folder: Path
+) -> None:
+    """At once, as data that are lost, whoever else calls; the job is back once the row is."""
+    job_id, set_body = ids[2], "UPDATE ended SET body = ? WHERE key = ?"
+    key = f"job/{job_id}"
+    with contextlib.closing(sqlite3.connect(folder / "journal.db", timeout=60)) as journal:
+        ((body,),) = journal.execute("SELECT body FROM ended WHERE key = ?", (key,)).fetchall()
+        with journal:
+            journal.execute(set_body, (body[: len(body) // 2], key))
+        of, ops = named(job_id), deployment.ops
+        reads: list[tuple[Any, Any]] = [
+            (deployment.jobs.Get, job_pb2.GetRequest(id=of)),
+            (deployment.tasks.Get, task_pb2.GetRequest(jobId=of)),
+            (deployment.tasks.List, task_pb2.ListRequest(jobId=of)),
+            (deployment.tasks.GetPodEvents, task_pb2.GetPodEventsRequest(jobId=of)),
+            (deployment.tasks.Stop, task_pb2.StopRequest(jobId=of)),
+            (deployment.jobs.Delete, job_pb2.DeleteRequest(id=of)),
+            (ops.Why, ops_pb2.WhyRequest(job_id=job_id)),
+            (ops.WaitJob, ops_pb2.WaitJobRequest(job_id=job_id)),
+        ]
+        for call, sent in reads:
+            code, text = t.refused(call, sent)
+            assert code == grpc.StatusCode.DATA_LOSS, (sent, text)
+            assert text == f"{key} cannot be read: DecodeError: Input data was truncated"
+        assert job_id in query(deployment, ENDED), "a listing reads no rows of jobs"
+        with journal:
+            journal.execute(set_body, (body, key))
+    assert deployment.job(job_id).runtime.state == job_pb2.SUCCEEDED

@@ -332,7 +332,8 @@ class Shard:
         """Whether a round would find something to do at once."""
         # Those that have ended by what is held wait for its frame, and nothing else may wait.
         rows = self.endings.busy and not self.holding
-        return self.has_mail or bool(self.redrives) or self.checkpointer.busy or rows
+        said = bool(self.turns.outbox.replies)  # by no turn: a row that waits cannot be read
+        return self.has_mail or said or bool(self.redrives) or self.checkpointer.busy or rows
 
     @property
     def has_mail(self) -> bool:
