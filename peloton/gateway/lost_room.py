@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from peloton.actors.host.inventory.messages import HostView
+from peloton.actors.host.inventory.messages import OUT_OF_REACH, HostView
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import amount
 from peloton.gateway.texts import client_name
@@ -34,7 +34,7 @@ _COMPLETED = "their maintenance is completed: `peloton host maintenance`"
 _BACK = "they are back: `peloton host list`"
 DRAINS = Absence("host drains", "hosts drain", _COMPLETED)
 MAINTAINED = Absence("host is in maintenance", "hosts are in maintenance", _COMPLETED)
-OUT_OF_REACH = Absence("host is out of reach", "hosts are out of reach", _BACK)
+UNREACHED = Absence("host is out of reach", "hosts are out of reach", _BACK)
 LOST = Absence("host is lost", "hosts are lost", _BACK)
 
 
@@ -59,7 +59,7 @@ def _add(blocker: ops.Blocker, hosts: Sequence[HostView], *, named: bool) -> Non
         return
     groups = [*_grouped(with_some)]
     whole = sum(getattr(view.summary.capacity, kind) for view in with_some)
-    names = sorted(client_name(view.summary.host) for view in with_some)
+    names = sorted(map(_named, with_some))
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
     parts = [counted(count, why.one, many=why.many) for why, count in groups]
     room = f"{amount(whole):.10g}{UNITS.get(kind, '')} {kind}"
@@ -69,9 +69,15 @@ def _add(blocker: ops.Blocker, hosts: Sequence[HostView], *, named: bool) -> Non
     blocker.change += "".join(f", or {change}" for change in changes)
 
 
+def _named(view: HostView) -> str:
+    """The host, and why nobody can reach it: whose keeper or agent does not answer."""
+    name = client_name(view.summary.host)
+    return f"{name} ({view.because})" if view.because and view.state in OUT_OF_REACH else name
+
+
 def _grouped(hosts: Sequence[HostView]) -> Iterator[tuple[Absence, int]]:
     found = [_absence(view) for view in hosts]
-    for why in (DRAINS, MAINTAINED, OUT_OF_REACH, LOST):
+    for why in (DRAINS, MAINTAINED, UNREACHED, LOST):
         if why in found:
             yield why, found.count(why)
 
@@ -79,4 +85,4 @@ def _grouped(hosts: Sequence[HostView]) -> Iterator[tuple[Absence, int]]:
 def _absence(view: HostView) -> Absence:
     if view.maintenance != Maintenance.NONE:
         return DRAINS if view.maintenance == Maintenance.DRAINING else MAINTAINED
-    return LOST if view.state == HostStates.LOST else OUT_OF_REACH
+    return LOST if view.state == HostStates.LOST else UNREACHED

@@ -115,9 +115,12 @@ class Ops:
         groups = grouped(
             (
                 view,
-                in_doubt.get(view.instance) or reason_at_rest(view, job, alone=alone)
-                if is_at_rest(view)
-                else reason_of(view, job, lots=lots),
+                in_doubt.get(view.instance)
+                or (
+                    reason_at_rest(view, job, alone=alone)
+                    if is_at_rest(view)
+                    else reason_of(view, job, lots=lots)
+                ),
             )
             for view in views
         )

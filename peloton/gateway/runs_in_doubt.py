@@ -16,6 +16,14 @@ from peloton.gateway.texts import client_name
 from peloton.runtime.vocabulary import Key
 
 UNREACHABLE = "host-unreachable"
+AS_FAR_AS_KNOWN = {
+    "RUNNING": "runs as far as is known",
+    "LAUNCHED": "is being launched",
+    "STARTING": "is starting as far as is known",
+    "KILLING": "is being stopped",
+    "PREEMPTING": "is being stopped",
+}
+"""What is believed of an instance, by the states in which a host has a run of it."""
 
 
 class RunsInDoubt:
@@ -35,10 +43,10 @@ class RunsInDoubt:
         return {instance: reason for instance, reason in found if reason is not None}
 
     def _reason(self, view: InstanceView, *, alone: bool) -> Reason | None:
-        host = self._hosts.get(Key(view.host)) if view.state == "RUNNING" else None
+        host = self._hosts.get(Key(view.host)) if view.state in AS_FAR_AS_KNOWN else None
         if host is None:
             return None
         name = f" {client_name(host.summary.host)}" if alone or self._named else ""
         why = f": {host.because}" if host.because and self._named else ""
-        text = f"runs as far as is known, but its host{name} is {host.state.name}{why}"
+        text = f"{AS_FAR_AS_KNOWN[view.state]}, but its host{name} is {host.state.name}{why}"
         return Reason(UNREACHABLE, text)

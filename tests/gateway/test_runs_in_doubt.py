@@ -56,9 +56,23 @@ def test_a_run_whose_host_is_out_of_reach_is_in_doubt(named: bool, alone: bool, 
     assert found[0].text == f"runs as far as is known, but {text}"
 
 
+@pytest.mark.parametrize(
+    ("state", "begins"),
+    [
+        ("LAUNCHED", "is being launched, but"),
+        ("STARTING", "is starting as far as is known, but"),
+        ("KILLING", "is being stopped, but"),
+    ],
+)
+def test_an_order_to_a_keeper_that_does_not_answer_says_so(state: str, begins: str) -> None:
+    frozen = [host("a", HostStates.UNREACHABLE, because="keeper: no answer for 10 s")]
+    found = RunsInDoubt(lambda: frozen, named=True).reasons([instance(0, "a", state)], alone=False)
+    assert found[0].text == f"{begins} its host a is UNREACHABLE: keeper: no answer for 10 s"
+
+
 def test_what_does_not_run_is_in_no_doubt() -> None:
     doubts = RunsInDoubt(lambda: TROUBLED, named=True)
-    waiting = [instance(0, "a", "LAUNCHING"), instance(1, "b", "FAILED"), instance(2, "", "NEW")]
+    waiting = [instance(0, "a", "PENDING"), instance(1, "b", "FAILED"), instance(2, "", "NEW")]
     assert doubts.reasons(waiting, alone=False) == {}
     assert doubts.reasons([instance(3, "b")], alone=False)[3].text.endswith(
         "host b is LOST: host unreachable for 60 s"
@@ -76,7 +90,8 @@ def test_a_full_cluster_names_all_that_is_not_there() -> None:
     add_lost_room([reason], lambda: TROUBLED, named=True)
     assert reason.blockers[0].text == (
         "full; 1 host drains and 1 host is in maintenance and 1 host is out of reach and "
-        "1 host is lost, with 16 cpu: a, b, c, d"
+        "1 host is lost, with 16 cpu: a (its agent is not registered), "
+        "b (host unreachable for 60 s), c, d"
     )
     assert reason.blockers[0].change == (
         "hosts come, or their maintenance is completed: `peloton host maintenance`, "
