@@ -27,6 +27,7 @@ from peloton.actors.host.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
+from peloton.actors.mentions import unnamed
 from peloton.actors.resources import Resources, amount
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRETS_UNAVAILABLE, ContainerEnd, End, RunOutcome
@@ -248,10 +249,9 @@ class ProcessBackend:
             self._launch(order, runs, values=values)
         elif isinstance(order, m.StopRuns):
             self._health.over(order.runs)
+            notice = unnamed(order.notice)  # whoever reads the files of the run may see it
             for run in order.runs:
-                runs.kill(
-                    name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=order.notice
-                )
+                runs.kill(name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=notice)
         elif isinstance(order, LimitRuns):
             if self._limits:  # else the tasks alone end runs that take too long
                 known = [self._ids.at_keeper(run) for run in order.runs]

@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton.actors.respool.messages import ROOT, GetPool, pool_key
-from peloton.actors.schedule.messages import schedule_key
 from peloton.gateway import second_services as second
-from peloton.gateway.actor_keys import BadKey, parse_key
+from peloton.gateway.actor_keys import BadKey, named_schedule, own_schedule, parse_key
 from peloton.gateway.texts import job_of_update, job_of_volume, known_job, pod_parts
+from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key
 from peloton.settings.permissions_file import Permission
 
@@ -49,9 +49,20 @@ class RenamedPoolTarget(NamedTuple):
 
 
 class ScheduleTarget(NamedTuple):
-    """A schedule; it is its pool's and its creator's, as its jobs are."""
+    """A schedule; it is its pool's and its creator's, as its jobs are.
+
+    A caller may have one of their own that is called so, which is meant before that of all; with
+    `exact` this one is meant.
+    """
 
     schedule: Key
+    exact: bool = False
+
+    def meant_by(self, who: Principal) -> tuple[Key, ...]:
+        """Which it may be, the likelier one first."""
+        named = self.schedule.partition("/")[2]
+        own = () if self.exact else (own_schedule(named, who),)
+        return (*own, self.schedule)
 
 
 class ClusterTarget(NamedTuple):
@@ -110,7 +121,7 @@ def _actor(sent: Any) -> AccessTarget | None:
     if kind == "respool":
         return _pool(name)
     if kind == "schedule":
-        return ScheduleTarget(key)
+        return ScheduleTarget(key, exact=True)
     return _job(name.partition("/")[0]) if kind in OF_JOBS else ClusterTarget()
 
 
@@ -256,7 +267,7 @@ _BY_POD = AccessRow(SEE, lambda sent: _job(pod_parts(sent.pod_name.value)[0]))
 _OF_POD = _BY_POD._replace(permission=STOP, objects=lambda sent: {"pod": sent.pod_name.value})
 _BY_OPS_ID = AccessRow(SEE, lambda sent: _job(sent.job_id))
 _OF_CLUSTER = AccessRow(ADMINISTER, _cluster)
-_SCHEDULE = AccessRow(SEE, lambda sent: ScheduleTarget(schedule_key(sent.name)))
+_SCHEDULE = AccessRow(SEE, lambda sent: ScheduleTarget(named_schedule(sent.name)))
 _CHANGED_SCHEDULE = _SCHEDULE._replace(
     permission=STOP, objects=lambda sent: {"schedule": sent.name}
 )

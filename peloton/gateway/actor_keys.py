@@ -7,19 +7,25 @@ is for others to find out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
+from urllib.parse import quote
 
 from peloton.actors.host.inventory.messages import inventory_key
 from peloton.actors.job.messages import job_key
 from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.respool.lot.messages import lot_key
 from peloton.actors.respool.messages import pool_key
+from peloton.actors.schedule.messages import schedule_key
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key
 from peloton.gateway.texts import canonical
+from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key, key
 
 KEY_LENGTH_MAX = 300
+SCHEDULE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_OWNED_NAME = re.compile(rf"(?:[^/:]+:)?{SCHEDULE_NAME.pattern}", re.ASCII)
 DIGITS_MAX = 10
 """As the greatest uint32, of which all numbers in keys are."""
 NUMBER_MAX = (1 << 32) - 1
@@ -49,6 +55,18 @@ def parse_key(text: str) -> ActorKey:
     if found is None:
         raise BadKey(f"{text!r} is not {kind}/{form.names}")
     return found
+
+
+def named_schedule(name: str) -> Key:
+    """The schedule that is called so, NAME or OWNER:NAME."""
+    # A text that cannot be a name is that of no schedule.
+    return schedule_key(name if _OWNED_NAME.fullmatch(name) else "-")
+
+
+def own_schedule(name: str, who: Principal) -> Key:
+    """The one of this name that belongs to a caller alone; those who prove nothing share theirs."""
+    owner = quote(who.name, safe="") if who.authenticated else "*"
+    return named_schedule(name if ":" in name else f"{owner}:{name}")
 
 
 def parse_number(text: str) -> int | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.waits import moment_of
+from peloton.actors.mentions import job_mention, pool_mention
 from peloton.actors.resources import amount
 from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, QueuePlace
 from peloton.gateway.host_rules import blockers_of_hosts
@@ -151,9 +152,9 @@ def _of_queue(place: QueuePlace, path: str) -> ops.Blocker:
     among = f" of the first {place.looked_at} entries"
     gangs = f" ({place.gangs}{among} are gangs)" if place.gangs else ""
     text = (
-        f"{place.tasks} tasks are before it in the queue of pool {path}{gangs}: {place.higher} of "
-        f"a higher priority, {place.tasks - place.higher} that came before; the first is job "
-        f"{place.head} of priority {place.head_priority}"
+        f"{place.tasks} tasks are before it in the queue of {pool_mention(path)}{gangs}: "
+        f"{place.higher} of a higher priority, {place.tasks - place.higher} that came before; the "
+        f"first is {job_mention(place.head)} of priority {place.head_priority}"
     )
     return ops.Blocker(
         code="queue",
@@ -212,13 +213,14 @@ def of_limit(each: PoolBlocker) -> ops.Blocker:
 
 
 def _name(each: PoolBlocker) -> str:
+    pool = pool_mention(each.pool)
     return {
-        "limit": f"limit of pool {each.pool}",
-        "controllers": f"limit of pool {each.pool} for controllers",
-        "reservation": f"reservation of pool {each.pool} for tasks that may not be preempted",
-        "slack": f"limit of pool {each.pool} for tasks on slack",
+        "limit": f"limit of {pool}",
+        "controllers": f"limit of {pool} for controllers",
+        "reservation": f"reservation of {pool} for tasks that may not be preempted",
+        "slack": f"limit of {pool} for tasks on slack",
         "capacity": "capacity of the cluster",
-        "entitlement": f"entitlement of pool {each.pool}",
+        "entitlement": f"entitlement of {pool}",
     }[each.rule]
 
 

@@ -13,6 +13,7 @@ from peloton.gateway.authentication import NOBODY
 from peloton.gateway.completions import CoreCall, EndNote
 from peloton.gateway.guard import CallCode, CallEnded
 from peloton.runtime.core.principal import Principal
+from peloton.runtime.vocabulary import Key
 
 LEFT = "the client left; a change may have happened"
 
@@ -52,6 +53,30 @@ class CallContext:
         """From now on it must."""
         assert self._call is not None
         self._call.hidden = True
+
+    @property
+    def at_pool(self) -> str:
+        """The path of the pool that the call is about, where the caller may see it; else ""."""
+        return self._call.at_pool if self._call is not None else ""
+
+    def is_about(self, path: str) -> None:
+        """The caller may see what the call is about, which is in this pool."""
+        assert self._call is not None
+        self._call.at_pool = path
+
+    @property
+    def found(self) -> Key | None:
+        """Which of several objects of one name the call is about; None where it was not asked."""
+        return self._call.found if self._call is not None else None
+
+    def is_of(self, key: Key) -> None:
+        """The call is about this one."""
+        assert self._call is not None
+        self._call.found = key
+
+    def said(self, text: str) -> str:
+        """What a text that mentions others says to the caller."""
+        return self._call.said(text) if self._call is not None else text
 
     def await_answer(self, future: Future[Any], wait_s: float) -> Any:
         """The answer, unless the call is over before: then it is cancelled, and the call ends.

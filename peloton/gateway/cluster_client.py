@@ -32,7 +32,7 @@ from peloton.actors.respool.messages import (
 )
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway import details
-from peloton.gateway.calls import Later, is_hidden
+from peloton.gateway.calls import CallContext, Later, is_hidden
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.hidden import answer_of_nothing
 from peloton.gateway.listing import gather
@@ -72,6 +72,7 @@ def end(
     `field` is the path of the wrong field in the request; it is put before the text. `retry_s` is
     given only for calls that are safe to repeat: the delay after which a repeat may succeed.
     """
+    text = context.said(text) if isinstance(context, CallContext) else text
     status = details.status(code, text, field=field, retry_s=retry_s)
     if status is None:
         context.abort(code, details.message(text, field=field))

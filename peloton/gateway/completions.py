@@ -31,6 +31,7 @@ from grpc._cython import cygrpc
 from peloton.gateway.authentication import NOBODY
 from peloton.gateway.guard import Guard
 from peloton.gateway.intake import Intake
+from peloton.runtime.vocabulary import Key
 
 FAR_S = 1e9
 """A deadline further away is none."""
@@ -67,6 +68,12 @@ class CoreCall:
         """Sent with an answer."""
         self.hidden = False
         """Whether its object must look as if it did not exist."""
+        self.at_pool = ""
+        """The path of the pool that it is about, once it is known that the caller may see it."""
+        self.found: Key | None = None
+        """Which of several objects of one name it is about, once that was asked."""
+        self.said: Callable[[str], str] = str
+        """What the text of its status says to this caller."""
         self._call = event.call
         self._ended = ended
         self.intake = intake

@@ -1,7 +1,7 @@
-"""The place of access control in a server: what every call of a method passes.
+"""The place of access control in a server: what every call of a method, and every answer, passes.
 
 Turns the beginning of a call, or a coroutine, into the same behind a gate. It must not know why a
-gate refuses: `gates.py` makes them.
+gate refuses: `gates.py` makes them; nor what an answer must not say: `names_in_texts.py` does.
 """
 
 from __future__ import annotations
@@ -31,6 +31,47 @@ class MethodGate(Protocol):
 
     def check(self, request: Any, context: CallContext) -> None:
         """As `at_once`, on a thread that may wait."""
+
+
+class AnswerGate(Protocol):
+    """What every answer passes before it leaves: the bytes to send in its place."""
+
+    def encoded(self, answer: Any, context: CallContext) -> bytes:
+        """Those of the answer of a method, on a thread that may wait."""
+
+    def at_once(self, data: bytes, context: CallContext, *, kind: Any) -> bytes:
+        """Those of an answer of this kind that is encoded, on a thread that must not wait."""
+
+    def concerns(self, data: bytes, context: CallContext) -> bool:
+        """Whether a message of a stream has to pass `message`."""
+
+    def message(self, data: bytes, context: CallContext, *, kind: Any) -> bytes:
+        """As `at_once`, on a thread that may wait."""
+
+    def status(self, text: str, context: CallContext) -> str:
+        """The text of a status, on any thread."""
+
+
+class OpenAnswers:
+    """The answers of a server without access control."""
+
+    def encoded(self, answer: Any, context: CallContext) -> bytes:
+        """As it is."""
+        return bytes(answer.SerializeToString())
+
+    def at_once(self, data: bytes, context: CallContext, *, kind: Any) -> bytes:
+        """As it is."""
+        return data
+
+    def concerns(self, data: bytes, context: CallContext) -> bool:
+        """None has to."""
+        return False
+
+    message = at_once
+
+    def status(self, text: str, context: CallContext) -> str:
+        """As it is."""
+        return text
 
 
 GateOf: TypeAlias = Callable[[str], MethodGate | None]

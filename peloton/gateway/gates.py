@@ -180,10 +180,14 @@ class Gate:
     def _check_schedule(
         self, target: ScheduleTarget, context: CallContext, *, rights: Rights, look: Look
     ) -> None:
-        view = look(target.schedule, GetSchedule())
-        if not isinstance(view, ScheduleView):
+        for key in target.meant_by(self._permissions.whose(context)):
+            view = look(key, GetSchedule())
+            if isinstance(view, ScheduleView):
+                break
+        else:
             context.hide()
             return
+        context.is_of(key)  # the method must not find another one
         line = view.summary
         self._check_owned(line.pool_path, context, rights=rights, by=line.created_by)
 
@@ -193,8 +197,10 @@ class Gate:
         assert permission is not None
         if not rights.may_with_job(Permission.SEE, path, created_by=by):
             context.hide()
-        elif not rights.may_with_job(permission, path, created_by=by):
+            return
+        if not rights.may_with_job(permission, path, created_by=by):
             self._deny(context, permission, path=path)
+        context.is_about(path)
 
     def _check_pool(
         self,
@@ -212,7 +218,9 @@ class Gate:
         assert permission is not None
         if not found or not rights.sees_pool(found[0].path):
             context.hide()
-        elif permission != Permission.SEE:
+            return
+        context.is_about(found[0].path)
+        if permission != Permission.SEE:
             for path in _paths_of(target, found):
                 if not rights.may(permission, path):
                     self._deny(context, permission, path=path)

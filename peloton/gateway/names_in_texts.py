@@ -1,50 +1,247 @@
-"""Names of jobs in texts that actors made, which know only ids.
+"""The gate of texts: what actors mention in a text, said as the caller may see it.
 
-Turns the ids in a text into names with the beginnings of the ids, by which commands find the jobs,
-too. An id whose job is gone, or is not for the caller to see, stays; nothing else is changed.
+Turns mentions of jobs and pools (`peloton/actors/mentions.py`) in answers and statuses into their
+ids and paths, or into "another job" and "another pool". Texts that versions before this one
+have journaled hold bare ids and paths: callers who do not see everything get those in the same way.
+It must not change anything else: neither configs nor what a client has written of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
 
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from peloton.actors.job.messages import GetJob, JobView
+from peloton.actors.mentions import ANOTHER, JOB, MENTION, POOL, said
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.texts import known_job
 from peloton.runtime.vocabulary import Key
 from peloton.settings.permissions_file import Permission
 
 ID_CHARS = 8
-NAMED_MAX = 200
-"""Jobs that are looked up for one call; further ids stay."""
-_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+ASKED_MAX = 200
+"""Jobs that are looked up for one answer; further ones are another's."""
+ASK_S_MAX = 2.0
+"""How long an answer waits for the owner of a job that it mentions."""
+TEXTS = frozenset(
+    ("because", "cause", "change", "basis", "error", "message", "nobody_because", "proof", "reason",
+     "skipped_because", "text")
+)  # fmt: skip
+"""Fields of answers in which actors speak to people; those of configs have other names."""
+JOB_IDS = frozenset(("head_job",))
+"""Fields with the id of a job that is another's, beside such a text."""
+_MARKED = re.compile(rb"<(?:job|pool) ")
+_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_BARE = re.compile(
+    rf"\bjob (?P<job>{_ID})"
+    # Names of pools may hold spaces: what comes after a path is known of texts that are kept.
+    r"|\bpool (?P<pool>/(?:[^;:,]*?(?= is entitled to | waits for |, this one has )|[^\s;:,]*))"
+)
+_MAYBE_BARE = re.compile(rb"\bjob [0-9a-f]{8}-|\bpool /")
+
+
+class ReaderSight:
+    """What one caller may see, for one answer.
+
+    `waits`: jobs of other daemons may be asked for; else what cannot be read at once is another's.
+    """
+
+    def __init__(
+        self, cluster_client: ClusterClient, context: Context, *, waits: bool = True
+    ) -> None:
+        self._cluster_client, self._context, self._waits = cluster_client, context, waits
+        self._rights = cluster_client.rights(context)
+        self._at_pool = getattr(context, "at_pool", "")
+        self._seen: dict[str, bool] = {}
+
+    def told(self, text: str) -> str:
+        """The text as the caller may read it."""
+        if self._rights is None:
+            return said(text, self._named)
+        parts, at = list[str](), 0
+        for found in MENTION.finditer(text):
+            parts.append(_BARE.sub(self._unmarked, text[at : found.start()]))
+            parts.append(said(found[0], self._named))
+            at = found.end()
+        parts.append(_BARE.sub(self._unmarked, text[at:]))
+        return "".join(parts)
+
+    def concerns(self, data: bytes) -> bool:
+        """Whether an encoded answer may hold anything to be said otherwise."""
+        if _MARKED.search(data) is not None:
+            return True
+        return self._rights is not None and _MAYBE_BARE.search(data) is not None
+
+    def sees_job(self, job_id: str) -> bool:
+        """Whether the job may be named to the caller."""
+        if self._rights is None:
+            return True
+        if job_id not in self._seen:
+            self._seen[job_id] = len(self._seen) < ASKED_MAX and self._may_see(known_job(job_id))
+        return self._seen[job_id]
+
+    def sees_pool(self, path: str) -> bool:
+        """Whether the pool may be named: also those above one that the caller has asked for."""
+        if self._rights is None or self._rights.sees_pool(path):
+            return True
+        return f"{self._at_pool}/".startswith(f"{path}/") and bool(self._at_pool)
+
+    # ---- inside ----
+
+    def _named(self, kind: str, of: str) -> str:
+        seen = self.sees_job(of) if kind == JOB else self.sees_pool(of)
+        return f"{kind} {of}" if seen else ANOTHER[kind]
+
+    def _unmarked(self, found: re.Match[str]) -> str:
+        return self._named(JOB, found["job"]) if found["job"] else self._named(POOL, found["pool"])
+
+    def _may_see(self, key: Key | None) -> bool:
+        assert self._rights is not None
+        if key is None:
+            return False
+        # Not by `job`: a text leaves also where that job cannot be read.
+        cluster = self._cluster_client.cluster
+        view = cluster.read(key, GetJob())
+        if view is None and self._waits:
+            with contextlib.suppress(TimeoutError):
+                view = self._context.await_answer(cluster.ask(key, GetJob()), ASK_S_MAX)
+        return isinstance(view, JobView) and self._rights.may_with_job(
+            Permission.SEE, view.summary.pool_path, created_by=view.created_by
+        )
+
+
+class TextGate:
+    """What every answer of a server passes before it leaves."""
+
+    def __init__(self, cluster_client: ClusterClient) -> None:
+        self._cluster_client = cluster_client
+
+    def encoded(self, answer: Any, context: Context) -> bytes:
+        """The answer of a method, on a thread that may wait."""
+        data = bytes(answer.SerializeToString())
+        sight = ReaderSight(self._cluster_client, context)
+        if not sight.concerns(data):
+            return data
+        _tell(answer, sight)
+        return bytes(answer.SerializeToString())
+
+    def at_once(self, data: bytes, context: Context, *, kind: type[Message]) -> bytes:
+        """An answer that is encoded, on a thread that must not wait."""
+        return self._again(
+            data, kind, sight=ReaderSight(self._cluster_client, context, waits=False)
+        )
+
+    def concerns(self, data: bytes, context: Context) -> bool:
+        """Whether a message of a stream has to be passed through `message`."""
+        return ReaderSight(self._cluster_client, context).concerns(data)
+
+    def message(self, data: bytes, context: Context, *, kind: type[Message]) -> bytes:
+        """A message of a stream, on a thread that may wait."""
+        return self._again(data, kind, sight=ReaderSight(self._cluster_client, context))
+
+    def status(self, text: str, context: Context) -> str:
+        """The text of a status, which may end a call anywhere: without waiting."""
+        if "<" not in text:
+            return text
+        return ReaderSight(self._cluster_client, context, waits=False).told(text)
+
+    def _again(self, data: bytes, kind: type[Message], *, sight: ReaderSight) -> bytes:
+        if not sight.concerns(data):
+            return data
+        answer = kind.FromString(data)
+        _tell(answer, sight)
+        return answer.SerializeToString()
 
 
 class JobNames:
-    """The names of jobs, for one call."""
+    """The names of jobs with the beginnings of their ids, by which commands find them."""
 
     def __init__(self, cluster_client: ClusterClient, context: Context) -> None:
         self._cluster_client, self._context = cluster_client, context
         self._known: dict[str, str] = {}
 
     def in_text(self, text: str) -> str:
-        """The text with names where ids were."""
-        return _ID.sub(lambda found: self._shown(found[0]), text)
+        """The text with names in place of mentions of jobs that there are; others stay."""
+        return said(text, self._named)
 
-    def _shown(self, job_id: str) -> str:
-        if job_id not in self._known:
-            if len(self._known) >= NAMED_MAX:
-                return job_id
-            self._known[job_id] = self._name(job_id, known_job(job_id)) or job_id
-        return self._known[job_id]
+    def _named(self, kind: str, of: str) -> str:
+        mention = f"<{kind} {of}>"
+        if kind != JOB:
+            return mention
+        if of not in self._known:
+            if len(self._known) >= ASKED_MAX:
+                return mention
+            view = self._cluster_client.job(known_job(of), self._context)
+            name = view.spec.name if view is not None else ""
+            self._known[of] = f"{name} ({of[:ID_CHARS]})" if name else mention
+        return self._known[of]
 
-    def _name(self, job_id: str, key: Key | None) -> str:
-        view = self._cluster_client.job(key, self._context)
-        if view is None or not view.spec.name:
-            return ""
-        rights = self._cluster_client.rights(self._context)
-        line = view.summary
-        if rights is not None and not rights.may_with_job(
-            Permission.SEE, line.pool_path, created_by=line.created_by
-        ):
-            return ""
-        return f"{view.spec.name} ({job_id[:ID_CHARS]})"
+
+# ---- the fields of a message ----
+
+
+class _Way(NamedTuple):
+    """A field that holds a text, or messages that may."""
+
+    field: FieldDescriptor
+    is_map: bool
+
+
+@cache
+def _ways(described: Descriptor) -> tuple[_Way, ...]:
+    """The fields of a type that lead to texts."""
+    return tuple(
+        _Way(field, _is_map(field)) for field in described.fields if _leads(field, frozenset())
+    )
+
+
+def _leads(field: FieldDescriptor, above: frozenset[str]) -> bool:
+    kind = field.message_type
+    if kind is None:
+        return field.type == FieldDescriptor.TYPE_STRING and field.name in TEXTS | JOB_IDS
+    if kind.full_name in above:
+        return False  # it leads there by another field, or not at all
+    return any(_leads(each, above | {kind.full_name}) for each in kind.fields)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _tell(message: Message, sight: ReaderSight) -> None:
+    """Say all texts of a message as the caller may read them."""
+    for field, is_map in _ways(message.DESCRIPTOR):
+        if field.message_type is None:
+            _tell_text(message, field, sight=sight)
+            continue
+        for each in _messages(message, field, is_map=is_map):
+            _tell(each, sight)
+
+
+def _tell_text(message: Message, field: FieldDescriptor, *, sight: ReaderSight) -> None:
+    value = getattr(message, field.name)
+    if field.is_repeated:
+        value[:] = [sight.told(each) for each in value]
+    elif not value:
+        return
+    elif field.name in JOB_IDS:
+        if not sight.sees_job(value):
+            message.ClearField(field.name)
+    else:
+        setattr(message, field.name, sight.told(value))
+
+
+def _messages(message: Message, field: FieldDescriptor, *, is_map: bool) -> Iterator[Message]:
+    value = getattr(message, field.name)
+    if is_map:
+        yield from value.values()
+    elif field.is_repeated:
+        yield from value
+    elif message.HasField(field.name):
+        yield value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal as signals
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -36,6 +36,7 @@ from peloton.gateway.lost_room import add_lost_room
 from peloton.gateway.named_jobs import existing_job
 from peloton.gateway.pool_accounts import history_of
 from peloton.gateway.reasons import (
+    Reason,
     ReasonGroup,
     at_goal,
     grouped,
@@ -108,30 +109,7 @@ class Ops:
         troubled = cache(partial(troubled_hosts, self._cluster_client, context))
         named = self._names_hosts(context)
         in_doubt = RunsInDoubt(troubled, named=named).reasons(found, alone=alone)
-        # If some instances wait or failed, those at their goal are left out.
-        views = [view for view in found if _is_news(view) or view.instance in in_doubt] or found
-        lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
-        now = time.time()
-        groups = grouped(
-            (
-                view,
-                in_doubt.get(view.instance)
-                or (
-                    reason_at_rest(view, job, alone=alone)
-                    if is_at_rest(view)
-                    else reason_of(view, job, lots=lots)
-                ),
-            )
-            for view in views
-        )
-        reasons = [_reason(group, now) for group in groups]
-        runs_s, early = run_times(found), self._early.of_job(job, context)
-        for group, reason in zip(groups, reasons, strict=True):
-            lot = lots.get(group.first.lot)
-            waits = WaitingInstance(group.first, job, lot, group.size, runs_s)
-            explain_reason(reason, waits, now=now)
-            if reason.blockers:
-                early.add(reason, group.first)
+        reasons = self._reasons(job, found, in_doubt=in_doubt, alone=alone, context=context)
         add_lost_room(reasons, troubled, named=named)
         state = job.summary.state.name
         if job.because and not job.held and not alone:
@@ -141,6 +119,38 @@ class Ops:
             reasons.append(ops.Reason(state=state, code="workflow", text=paused))
         reasons = [*engine_reasons(self._locks.now, state), *reasons]
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
+
+    def _reasons(
+        self,
+        job: JobView,
+        found: list[slice_messages.InstanceView],
+        *,
+        in_doubt: Mapping[int, Reason],
+        alone: bool,
+        context: Context,
+    ) -> list[ops.Reason]:
+        """Those of the instances; if some wait or failed, those at their goal are left out."""
+        views = [view for view in found if _is_news(view) or view.instance in in_doubt] or found
+        lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
+        now = time.time()
+
+        def why(view: slice_messages.InstanceView) -> Reason:
+            if view.instance in in_doubt:
+                return in_doubt[view.instance]
+            if is_at_rest(view):
+                return reason_at_rest(view, job, alone=alone)
+            return reason_of(view, job, lots=lots)
+
+        groups = grouped((view, why(view)) for view in views)
+        reasons = [_reason(group, now) for group in groups]
+        runs_s, early = run_times(found), self._early.of_job(job, context)
+        for group, reason in zip(groups, reasons, strict=True):
+            lot = lots.get(group.first.lot)
+            waits = WaitingInstance(group.first, job, lot, group.size, runs_s)
+            explain_reason(reason, waits, now=now)
+            if reason.blockers:
+                early.add(reason, group.first)
+        return reasons
 
     def _names_hosts(self, context: Context) -> bool:
         """Whether the caller may see which hosts there are."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
 from peloton.actors.job.slice.messages import SliceOpening, slice_key
+from peloton.actors.mentions import job_mention
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, LotWaits
 from peloton.actors.respool.planning import LotsPlan, NewLot
@@ -131,7 +132,7 @@ class PlannedJob:
             yield wire.PlannedWait(
                 instances=count,
                 code=NEVER_RUNS if waits.never else CODE_OF_RULE.get(waits.rule, "pool-queue"),
-                text=text.replace(f"job {PLAN_ID} holds", "this job would hold"),
+                text=text.replace(f"{job_mention(PLAN_ID)} holds", "this job would hold"),
                 never=waits.never or any(each.never for each in behind),
                 blockers=[*blockers_of_lot(waits), *behind],
                 estimate=estimate_of(waits.outlook, waits),

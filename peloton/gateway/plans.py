@@ -85,8 +85,9 @@ class Plans:
             preempts_after_s=plan.sustained_s if plan.given_back else 0.0,
             nobody_because=plan.verdict,
         )
-        for name, count in hosts.hosts[:HOSTS_SHOWN_MAX]:
-            found.hosts.add(name=name.partition("/")[2], instances=count)
+        if self._cluster_client.rights(context) is None:
+            for name, count in hosts.hosts[:HOSTS_SHOWN_MAX]:
+                found.hosts.add(name=name.partition("/")[2], instances=count)
         now_there = HostsNow(summaries, scarce_gpu=self._scarce_gpu)
         found.waits.extend(planned.waits(plan, hosts, now=now_there))
         found.verdict = _verdict(found)

@@ -7,7 +7,6 @@ not compute a moment, nor make a job.
 from __future__ import annotations
 
 import math
-import re
 import time
 from typing import Any, NoReturn
 
@@ -16,6 +15,7 @@ from peloton.actors.schedule import messages as m
 from peloton.actors.schedule.cron import Moments, parse_cron
 from peloton.actors.schedule.decide import EXISTS, INVALID, NOT_FOUND
 from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.actor_keys import SCHEDULE_NAME, named_schedule, own_schedule
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import Creation
 from peloton.gateway.job_labels import AFTER, UNIQUE
@@ -26,7 +26,6 @@ from peloton.runtime.core.listing import ListViews
 from peloton.runtime.vocabulary import Key, Message, Refused
 from peloton.settings.permissions_file import Permission
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 MOMENTS_TOLD = 3
 LATE_S_MAX = 366 * 86_400.0
 CODES = {
@@ -48,7 +47,11 @@ class Schedules:
         spec = self._spec(given, context)
         command = m.CreateSchedule(spec, given.paused)
         request = request_of(sent, context)
-        self._order(m.schedule_key(given.name), command, context=context, request=request)
+        key = named_schedule(given.name)
+        if self._cluster_client.rights(context) is not None:
+            # Whether another one of this name is hidden from them, its refusal would tell.
+            key = own_schedule(given.name, self._cluster_client.permissions.whose(context))
+        self._order(key, command, context=context, request=request)
         return wire.CreateScheduleResponse()
 
     def CheckSchedule(self, sent: wire.CheckScheduleRequest, context: Context) -> Any:
@@ -65,7 +68,7 @@ class Schedules:
 
     def GetSchedule(self, sent: wire.GetScheduleRequest, context: Context) -> Any:
         """One schedule."""
-        view = self._cluster_client.ask(_key(sent.name), m.GetSchedule(), context=context)
+        view = self._cluster_client.ask(_key(sent.name, context), m.GetSchedule(), context=context)
         if not isinstance(view, m.ScheduleView):
             end(context, Code.NOT_FOUND, text=f"no such schedule: {sent.name}")
         info = _info(view.summary)
@@ -90,18 +93,18 @@ class Schedules:
 
     def PauseSchedule(self, sent: wire.PauseScheduleRequest, context: Context) -> Any:
         """Make no jobs."""
-        self._order(_key(sent.name), m.PauseSchedule(True), context=context)
+        self._order(_key(sent.name, context), m.PauseSchedule(True), context=context)
         return wire.PauseScheduleResponse()
 
     def ResumeSchedule(self, sent: wire.ResumeScheduleRequest, context: Context) -> Any:
         """Make jobs again."""
-        self._order(_key(sent.name), m.PauseSchedule(False), context=context)
+        self._order(_key(sent.name, context), m.PauseSchedule(False), context=context)
         return wire.ResumeScheduleResponse()
 
     def DeleteSchedule(self, sent: wire.DeleteScheduleRequest, context: Context) -> Any:
         """Leaves its jobs."""
         request = request_of(sent, context)
-        self._order(_key(sent.name), m.DeleteSchedule(), context=context, request=request)
+        self._order(_key(sent.name, context), m.DeleteSchedule(), context=context, request=request)
         return wire.DeleteScheduleResponse()
 
     def _order(
@@ -119,7 +122,7 @@ class Schedules:
 
     def _spec(self, given: wire.Schedule, context: Context) -> m.ScheduleSpec:
         """The schedule, checked as far as it can be without its actor; or ends the call."""
-        if NAME.fullmatch(given.name) is None:
+        if SCHEDULE_NAME.fullmatch(given.name) is None:
             text = f"{given.name!r} is not 1 to 63 letters, digits, dots, dashes and underscores"
             _invalid(context, text, field="schedule.name")
         for check, field in (
@@ -176,9 +179,9 @@ def _invalid(context: Context, text: str, *, field: str) -> NoReturn:
     end(context, Code.INVALID_ARGUMENT, text=text, field=field)
 
 
-def _key(name: str) -> Key:
-    # A text that cannot be a name is that of no schedule.
-    return m.schedule_key(name if NAME.fullmatch(name) else "-")
+def _key(name: str, context: Any) -> Key:
+    """The one that was found when the call was checked, or that of all of this name."""
+    return getattr(context, "found", None) or named_schedule(name)
 
 
 def _job(made: m.MadeJob) -> wire.ScheduledJob:

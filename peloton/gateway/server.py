@@ -43,7 +43,7 @@ from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.endpoints import Endpoints
 from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.files_anywhere import FilesAnywhere
-from peloton.gateway.gate import GateOf
+from peloton.gateway.gate import AnswerGate, GateOf
 from peloton.gateway.gates import Gates
 from peloton.gateway.health import Health
 from peloton.gateway.host_service import HostService
@@ -51,6 +51,7 @@ from peloton.gateway.intake import Intake
 from peloton.gateway.job_manager import JobManager
 from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.lockdowns import FollowedLocks, NoLocks, refusing
+from peloton.gateway.names_in_texts import TextGate
 from peloton.gateway.ops import Ops
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.plans import Plans
@@ -143,7 +144,8 @@ def build_server(
     cluster_client.on_mesos = options.outside
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
-    server = _limited(options.receive_max_bytes, authentication, gates=gates.of)
+    answers = TextGate(cluster_client)
+    server = _limited(options.receive_max_bytes, authentication, gates=gates.of, answers=answers)
     server.locked = refusing(options.locks, ACCESS_TABLE)
     kills = options.kills or KillSwitch()
     files = FilesAnywhere(boxes, options.far_files)
@@ -256,7 +258,13 @@ def _volume_services(cluster_client: ClusterClient) -> list[tuple[ServiceDescrip
     ]
 
 
-def _limited(receive_max_bytes: int, authentication: Authentication, *, gates: GateOf) -> Server:
+def _limited(
+    receive_max_bytes: int,
+    authentication: Authentication,
+    *,
+    gates: GateOf,
+    answers: AnswerGate,
+) -> Server:
     """A server with its limits."""
     return Server(
         [
@@ -280,6 +288,7 @@ def _limited(receive_max_bytes: int, authentication: Authentication, *, gates: G
         ),
         authentication=authentication,
         gates=gates,
+        answers=answers,
     )
 
 

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import structlog
@@ -29,10 +30,19 @@ from peloton.gateway import authentication as authn
 from peloton.gateway.authentication import SECRETS, UNIX, Authentication, without_secrets
 from peloton.gateway.calls import LEFT, CallContext, Later
 from peloton.gateway.completions import CoreCall, CoreServer
-from peloton.gateway.gate import Begin, GateOf, MethodGate, checked, gated, no_gate
+from peloton.gateway.gate import (
+    AnswerGate,
+    Begin,
+    GateOf,
+    MethodGate,
+    OpenAnswers,
+    checked,
+    gated,
+    no_gate,
+)
 from peloton.gateway.guard import CallCode, CallEnded, Guard
 from peloton.gateway.intake import Intake
-from peloton.gateway.long_calls import LongCall
+from peloton.gateway.long_calls import LOOP, LongCall
 from peloton.gateway.principals import claimed, host_of
 from peloton.gateway.receiving import answer_next, parsed, take_one
 
@@ -55,30 +65,6 @@ CUT_OFF = STOPPING + "; a change may have happened"
 log = structlog.get_logger("gateway")
 
 
-class _Loop:
-    """The one event loop of a process, on a thread of its own."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def get(self) -> asyncio.AbstractEventLoop:
-        """The loop, started when first needed."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                run = self._loop.run_forever
-                threading.Thread(target=run, name="gateway-loop", daemon=True).start()
-            return self._loop
-
-    def call(self, coroutine: Any) -> Future[Any]:
-        """Run a coroutine there, from another thread."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.get())
-
-
-LOOP = _Loop()
-
-
 class Server:
     """One gRPC server, from construction to `stop`; called from any thread but the loop's."""
 
@@ -89,9 +75,12 @@ class Server:
         *,
         authentication: Authentication,
         gates: GateOf = no_gate,
+        answers: AnswerGate | None = None,
     ) -> None:
-        """`gates` has the gate of each method by its full name, and raises where it has no row."""
+        """`gates` has the gate of each method by its full name, and raises where it has no row.
+        `answers` is what all answers pass."""
         self._authentication, self._gates = authentication, gates
+        self._answers = answers or OpenAnswers()
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
         self._busy = 0  # calls that need a thread of the pool, or wait for a `Later`
         self._later: dict[CoreCall, tuple[float, Later, str]] = {}  # with when they are late
@@ -190,6 +179,7 @@ class Server:
                 call.principal = claimed(sent, host_of(call.peer()))
                 gate.refused(call)
             raise
+        call.said = partial(self._answers.status, context=CallContext(call))
         locked = self.locked(self._named.get(call.method, ""))
         if locked:
             self._refuse_locked(call, locked)
@@ -211,9 +201,10 @@ class Server:
 
     def _handler(self, servicer: Any, rpc: MethodDescriptor, *, gate: MethodGate | None) -> Begin:
         method, name = getattr(servicer, rpc.name), rpc.full_name
-        sent = GetMessageClass(rpc.input_type)
+        sent, answered = GetMessageClass(rpc.input_type), GetMessageClass(rpc.output_type)
         if inspect.iscoroutinefunction(method):
-            return gated(gate, self._long_call(checked(method, gate), sent, name=name))
+            long = self._long_call(checked(method, gate), sent, answered=answered, name=name)
+            return gated(gate, long)
         at_once = getattr(servicer, "at_once", {}).get(rpc.name)
         quick = getattr(servicer, at_once) if at_once is not None else None
 
@@ -224,14 +215,19 @@ class Server:
             if gate is not None and not gate.at_once(request, context):
                 return None
             found: bytes | Later | None = quick(request, context)
-            return found
+            if isinstance(found, Later):
+                encode = found.encode
+                return found._replace(
+                    encode=lambda got: self._answers.at_once(encode(got), context, kind=answered)
+                )
+            return None if found is None else self._answers.at_once(found, context, kind=answered)
 
         def work(received: list[bytes], call: CallContext) -> bytes:
             # From here on only what was parsed is kept, not the bytes as well.
             request = parsed(sent, received.pop())
             if gate is not None:
                 gate.check(request, call)
-            return bytes(method(request, call).SerializeToString())
+            return self._answers.encoded(method(request, call), call)
 
         return gated(gate, self._short_call(work, first, name=name))
 
@@ -322,12 +318,18 @@ class Server:
     # ---- calls that wait on the loop ----
 
     def _long_call(
-        self, method: Callable[[Any, LongCall], Coroutine[Any, Any, Any]], sent: Any, *, name: str
+        self,
+        method: Callable[[Any, LongCall], Coroutine[Any, Any, Any]],
+        sent: Any,
+        *,
+        answered: Any,
+        name: str,
     ) -> Begin:
         async def answer(call: CoreCall, data: bytes) -> None:
             with Guard(call.end, name):
-                found = await method(parsed(sent, data), LongCall(call, self, name=name))
-                call.end(message=None if found is None else found.SerializeToString())
+                long = LongCall(call, self, name=name, answers=self._answers, kind=answered)
+                found = await method(parsed(sent, data), long)
+                call.end(message=None if found is None else await long.shown(found))
 
         def begin(call: CoreCall, data: bytes) -> None:
             if len(self._long) >= LONG_CALLS_MAX:

@@ -108,7 +108,7 @@ def test_who_waits_in_the_order_of_the_queue_and_who_gives_back() -> None:
     assert found.giving == []
     (giving,) = accounted(world, "/").giving
     assert (giving.pool, giving.job, giving.tasks) == ("/a", "lent", 4)
-    assert giving.amount == size_of(4) and "pool /b waits" in giving.reason
+    assert giving.amount == size_of(4) and "<pool /b> waits" in giving.reason
 
 
 def test_there_is_no_account_of_a_pool_that_is_not_there() -> None:

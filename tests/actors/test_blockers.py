@@ -43,7 +43,7 @@ def test_every_limit_on_the_way_is_named_with_its_numbers() -> None:
     assert rules(answer)[:2] == [("limit", "/a/a1"), ("limit", "/a")]
     assert numbers(answer.blockers[0]) == (3, 3, 2, 2, 6)
     assert numbers(answer.blockers[1]) == (4, 3, 2, 1, 6)
-    assert answer.because.startswith("limit of pool /a/a1 reached"), "the main one stays the first"
+    assert answer.because.startswith("limit of <pool /a/a1> reached"), "it stays first"
     assert not any(each.never for each in answer.blockers) and answer.place is None
 
 
@@ -117,13 +117,13 @@ def test_there_is_no_estimate_before_anything_ended_and_one_after() -> None:
     admit(found)
     outlook = waits(found, "w/0/0", 100.0).outlook
     assert outlook is not None and outlook.after_s is None
-    assert outlook.basis == "no task in pool /a has released cpu lately"
+    assert outlook.basis == "no task in <pool /a> has released cpu lately"
     put(found, "holds/0/0", lot(A, 0, 2))
     admit(found)
     found.releases.note(100.0, up=found.up)
     outlook = waits(found, "w/0/0", 100.0).outlook
     assert outlook is not None and outlook.after_s == pytest.approx(42.5, rel=0.05)
-    assert "1 cpu has to be released in pool /a" in outlook.basis
+    assert "1 cpu has to be released in <pool /a>" in outlook.basis
     put(found, "next/0/0", lot(A, 1, arrived=2.0))
     later = waits(found, "next/0/0", 100.0).outlook
     assert later is not None and later.after_s == pytest.approx(9 * outlook.after_s)

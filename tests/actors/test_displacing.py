@@ -89,8 +89,8 @@ def test_the_lower_priority_gives_what_is_missing_after_the_time() -> None:
     (_, order) = world.ordered[0]
     assert order.inside == Displacement(high, 7, MIN_RUN_S)
     assert order.reason == (
-        "preempted: a task of priority 7 waits in pool /a, this one has priority 1; for job high: "
-        "room for 2 tasks"
+        "preempted: a task of priority 7 waits in <pool /a>, this one has priority 1; for "
+        "<job high>: room for 2 tasks"
     )
     assert world.held(high) == 2
     for _ in range(10):

@@ -121,7 +121,7 @@ def test_one_that_does_not_fit_is_not_admitted_in_part_and_keeps_its_place() -> 
     assert town.admit() == [], "who comes later waits behind it"
     waits = town.tree.waits(Key("lot/g/0/0"))
     assert waits.because.startswith(
-        "a gang of 4: limit of pool /p reached: cpu requested 4, 3 of 5"
+        "a gang of 4: limit of <pool /p> reached: cpu requested 4, 3 of 5"
     )
     town.say("a/0/0", ReleaseTicket(1), 0)
     assert town.admit() == [("g/0/0", [0, 1, 2, 3])]

@@ -99,7 +99,7 @@ def test_a_part_of_the_reservation_is_their_limit_but_not_of_slack() -> None:
     town = Town(size(10, 10, slack=50))
     town.ask("slack", size(memory=1, slack=9), 9)
     assert town.admit() == {"slack": 5}
-    text = "limit of pool /a for tasks on slack reached: memory requested 1 MB, 0 MB of 5 MB free"
+    text = "limit of <pool /a> for tasks on slack reached: memory requested 1 MB, 0 MB of 5 MB free"
     assert town.why("slack") == text
     town.ask("large", size(memory=6, slack=1), priority=1)
     assert town.admit() == {} and "it can never be admitted" in town.why("large")

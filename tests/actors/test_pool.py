@@ -233,7 +233,7 @@ def test_a_head_that_does_not_fit_blocks_those_behind() -> None:
     put(found, "small", lot(A, 1, arrived=3.0))
     assert admit(found) == [("first", 1)]
     assert found.waits(Key("lot/small")).position == 1
-    full = "limit of pool /a reached: cpu requested 5, 4 of 5 free; job first holds 1"
+    full = "limit of <pool /a> reached: cpu requested 5, 4 of 5 free; <job first> holds 1"
     assert found.head_waits(A) == full
     big_waits, small_waits = found.waits(Key("lot/big")), found.waits(Key("lot/small"))
     assert (big_waits.because, big_waits.rule, big_waits.never) == (full, "limit", False)
@@ -259,7 +259,7 @@ def test_every_pool_above_must_have_enough() -> None:
     put(found, "x", lot(A1, 9, arrived=1.0))
     put(found, "y", lot(Key("respool/a2"), 9, arrived=2.0))
     assert admit(found) == [("x", 2), ("y", 2)], "by share"
-    assert found.waits(Key("lot/y")).because.startswith("limit of pool /a reached")
+    assert found.waits(Key("lot/y")).because.startswith("limit of <pool /a> reached")
 
 
 def test_a_pool_that_is_entitled_waits_for_what_others_use_of_the_limit_above() -> None:
@@ -277,7 +277,7 @@ def test_the_cluster_is_a_limit_too() -> None:
     assert admit(found) == [("x", 2)]
     waits = found.waits(Key("lot/x"))
     assert waits.because == (
-        "cluster capacity reached: cpu requested 1, 0 of 2 free; job x holds 2"
+        "cluster capacity reached: cpu requested 1, 0 of 2 free; <job x> holds 2"
     )
     assert (waits.rule, waits.never) == ("capacity", False)
     found.put(ROOT, old=found.pools[ROOT], new=root(3))
@@ -432,7 +432,7 @@ def test_a_head_that_can_never_fit_blocks_nobody_and_keeps_its_reason() -> None:
     assert admit(found) == [("small", 1)]
     assert admit(found) == []
     waits = found.waits(Key("lot/big"))
-    assert waits.never and "requested 9 cpu, but the limit of pool /a is 5: " in waits.because
+    assert waits.never and "requested 9 cpu, but the limit of <pool /a> is 5: " in waits.because
     assert "requested 9 cpu" in found.head_waits(A), "no other lot waits there"
     assert len(found.queues[A]) == 1 and A in found.pending
 
@@ -497,7 +497,7 @@ def test_the_job_that_holds_most_is_named() -> None:
     put(found, "few/0/0", lot(A, admitted=2))
     put(found, "k/0/0", lot(A, 1, arrived=4.0))
     assert found.waits(Key("lot/k/0/0")).because == (
-        "limit of pool /a reached: cpu requested 1, 0 of 5 free; job many holds 3"
+        "limit of <pool /a> reached: cpu requested 1, 0 of 5 free; <job many> holds 3"
     )
     put(found, "many/0/0", None)
     put(found, "many/1/0", None)

@@ -38,7 +38,7 @@ def test_controllers_beyond_their_limit_wait_and_block_nobody() -> None:
     assert admit(found) == []
     waits = found.waits(Key("lot/c2"))
     assert waits.because == (
-        "limit of pool /a for controllers reached: cpu requested 1, 0 of 2 free"
+        "limit of <pool /a> for controllers reached: cpu requested 1, 0 of 2 free"
     )
     assert (waits.rule, waits.never) == ("limit", False)
 
@@ -93,7 +93,7 @@ def test_a_controller_above_the_limit_for_controllers_never_runs() -> None:
     put(found, "work", lot(A, 1, size=3, arrived=1.0))
     assert admit(found) == [("work", 1)]
     waits = found.waits(Key("lot/big"))
-    assert waits.never and "limit of pool /a for controllers is 2: it can never" in waits.because
+    assert waits.never and "limit of <pool /a> for controllers is 2: it can never" in waits.because
 
 
 def test_without_a_reservation_a_limit_for_controllers_admits_none() -> None:
@@ -120,7 +120,7 @@ def test_the_eleventh_waits_and_those_that_may_be_preempted_go_on() -> None:
     assert admit(found) == []
     waits = found.waits(Key("lot/firm10"))
     assert waits.because == (
-        "reservation of pool /a, within which tasks that may not be preempted have to stay, "
+        "reservation of <pool /a>, within which tasks that may not be preempted have to stay, "
         "reached: cpu requested 1, 0 of 10 free"
     )
     assert (waits.rule, waits.never) == ("limit", False)
@@ -153,7 +153,7 @@ def test_more_than_the_reservation_is_never_admitted_and_says_so() -> None:
     assert admit(found) == [("soft", 1)]
     waits = found.waits(Key("lot/big"))
     assert waits.never and waits.because == (
-        "requested 11 cpu, but the reservation of pool /a, within which tasks that may not be "
+        "requested 11 cpu, but the reservation of <pool /a>, within which tasks that may not be "
         "preempted have to stay, is 10: it can never be admitted"
     )
 

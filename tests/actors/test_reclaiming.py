@@ -238,7 +238,7 @@ def test_a_slice_that_gives_less_is_left_alone_and_others_are_asked() -> None:
     assert world.serve(AFTER_S, going=False) == [("first", 4)]
     world.answer(first, most=1)
     assert world.ordered[0][1].reason == (
-        "preempted: pool /a is entitled to 6 cpu and uses 10; pool /b waits for what it is "
+        "preempted: <pool /a> is entitled to 6 cpu and uses 10; <pool /b> waits for what it is "
         "entitled to: room for 4 tasks; 1 other lot is spared"
     )
     assert world.serve(0.1, going=False) == [("other", 3)]

@@ -184,6 +184,7 @@ def test_a_schedule_is_seen_and_changed_as_its_jobs_are(fleet: Guarded) -> None:
     assert call("CreateSchedule", sent, "viewer")[0] == CODE.PERMISSION_DENIED
     assert call("CreateSchedule", sent, "stranger")[0] == CODE.INVALID_ARGUMENT
     assert call("CreateSchedule", sent, "submitter")[0] == CODE.OK
+    name = f"sue:{name}"
     get, delete = wire.GetScheduleRequest(name=name), wire.DeleteScheduleRequest(name=name)
     assert call("GetSchedule", get, "viewer")[0] == CODE.OK
     assert call("GetSchedule", get, "stranger")[0] == CODE.NOT_FOUND

@@ -15,7 +15,10 @@ SHARED_FILES = (
     *("health_messages", "budget_messages", "container_messages"),
     *("conditions", "filters"),  # how what a message wants is read
 )
-VALUES = ("peloton.actors.resources", "peloton.actors.delays", "peloton.actors.levels")
+VALUES = (
+    *("peloton.actors.resources", "peloton.actors.delays"),
+    *("peloton.actors.levels", "peloton.actors.mentions"),
+)
 # A parent whose index is derived from its children's states, where the two share a shard, may be
 # named here with those children; it may then read their state.py as well: a slice counts its
 # tasks by state, the tree of pools sums its lots, an inventory its hosts. What they would say in

@@ -122,8 +122,8 @@ def test_a_pool_that_is_full_says_so_in_order() -> None:
     assert cluster.counts(first) == {"RUNNING": 4, "PENDING": 2}
     lots = [lot_key(job.partition("/")[2], 0, shape_number=0) for job in (first, second)]
     waits = [cluster.ask(lot, GetLot()) for lot in lots]
-    reason = "limit of pool /small reached: cpu requested 1, 0 of 4 free; "
-    reason += f"job {first.partition('/')[2]} holds 4"
+    reason = "limit of <pool /small> reached: cpu requested 1, 0 of 4 free; "
+    reason += f"<job {first.partition('/')[2]}> holds 4"
     assert [(each.position, each.because) for each in waits] == [(0, reason), (2, reason)]
     assert [view.code for view in cluster.instances(second, 3)] == ["POOL"] * 3
     for run in [*cluster.machines.running][:3]:

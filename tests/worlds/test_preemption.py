@@ -93,7 +93,7 @@ def test_the_other_pool_gets_its_half_back() -> None:
     assert {view.failures for view in victims} == {0}
     outcome = victims[0].runs[0].outcome
     assert outcome is not None and outcome.reason == PREEMPTED
-    assert "pool /q waits for what it is entitled to" in outcome.message
+    assert "<pool /q> waits for what it is entitled to" in outcome.message
     cluster.run_for(10 * SUSTAINED_S)
     assert past_runs(cluster, lent) == ALL // 2, "their new tickets move nobody"
     assert past_runs(cluster, asked) == 0
@@ -269,7 +269,7 @@ def test_a_higher_priority_displaces_tasks_of_its_pool_that_have_run_for_a_time(
     assert {view.failures for view in victims} == {0}
     outcome = victims[0].runs[0].outcome
     assert outcome is not None and outcome.reason == PREEMPTED
-    assert "a task of priority 5 waits in pool /p, this one has priority 1" in outcome.message
+    assert "a task of priority 5 waits in <pool /p>, this one has priority 1" in outcome.message
     cluster.run_for(20 * SUSTAINED_S)
     assert past_runs(cluster, low) == 2, "their new tickets move nobody"
 

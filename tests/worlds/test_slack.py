@@ -148,7 +148,7 @@ def test_a_pool_lets_them_have_a_part_of_its_reservation() -> None:
     job = cluster.create_job(spec)
     cluster.run_for(2.0)
     (found,) = cluster.instances(job, 1)
-    text = "the limit of pool /p for tasks on slack is 0 MB: it can never be admitted"
+    text = "the limit of <pool /p> for tasks on slack is 0 MB: it can never be admitted"
     assert text in cluster.ask(found.lot, GetLot()).because
 
 

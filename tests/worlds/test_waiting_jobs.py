@@ -62,7 +62,7 @@ def test_a_job_begins_once_the_other_has_succeeded() -> None:
     second = cluster.create_job(wanted(2, after=after(first)), "second")
     cluster.run_for(1.0)
     assert state_of(cluster, second) == JobStates.INITIALIZED
-    assert cluster.job(second).because == f"waits for job {first[4:]} to be SUCCEEDED"
+    assert cluster.job(second).because == f"waits for <job {first[4:]}> to be SUCCEEDED"
     cluster.run_until(cluster.over)
     ended, began = cluster.job(first).summary, cluster.job(second).summary
     assert (ended.state, began.state) == (JobStates.SUCCEEDED, JobStates.SUCCEEDED)

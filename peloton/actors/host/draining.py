@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from peloton.actors.host.ledger import LedgerRun, RunPhase, RunSet
 from peloton.actors.host.use_messages import HostUse, UseAtBackend
+from peloton.actors.mentions import job_mention
 from peloton.runtime.vocabulary import Key, counted
 
 JOBS_NAMED_MAX = 3
@@ -26,7 +27,7 @@ def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
     if not counts:
         return ""
     runs = counted(sum(counts.values()), "run goes", many="runs go")
-    jobs = ", ".join(sorted(counts)[:JOBS_NAMED_MAX])
+    jobs = ", ".join(map(job_mention, sorted(counts)[:JOBS_NAMED_MAX]))
     more = f" and {len(counts) - JOBS_NAMED_MAX} more" if len(counts) > JOBS_NAMED_MAX else ""
     return f"{runs} on until services can spare them: {jobs}{more}"
 

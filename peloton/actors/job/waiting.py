@@ -25,6 +25,7 @@ from peloton.actors.job.state import Job
 from peloton.actors.job.throttle import next_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, moment_of
+from peloton.actors.mentions import job_mention
 from peloton.actors.task.messages import LEVEL_CHANGES
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Send
 
@@ -91,9 +92,9 @@ def told(job: Job, message: m.EndTold, at: At) -> Decision:
     after = _after(job, message.other)
     if message.state.name in _ends(after) or not job.held:
         return _released(job, facts, at=at, also=(heard,))
-    name = message.other.partition("/")[2]
+    other = job_mention(message.other.partition("/")[2])
     how = message.text or f"it ended as {message.state.name}"
-    reason = f"job {name} did not end as {after.state} ({how}), and this one was to begin after it"
+    reason = f"{other} did not end as {after.state} ({how}), and this one was to begin after it"
     return ended_by_itself(job, at, reason=reason, facts=facts, also=(heard,))
 
 
@@ -130,7 +131,7 @@ def refused(job: Job, message: NameRefused, at: At) -> Decision:
     facts = (f.NameSettled(False),)
     if not job.held:
         return Decision(facts=facts)
-    reason = f"its name is held by job {message.holder.partition('/')[2]}"
+    reason = f"its name is held by {job_mention(message.holder.partition('/')[2])}"
     return ended_by_itself(job, at, reason=reason, facts=facts)
 
 
@@ -245,7 +246,7 @@ def what_holds(job: Job) -> str:
     if not job.held:
         return ""
     others = [
-        f"job {after.job.partition('/')[2]} to be {after.state}"
+        f"{job_mention(after.job.partition('/')[2])} to be {after.state}"
         for after in (job.spec.after if job.spec is not None else ())
         if after.job in job.waits.others
     ]

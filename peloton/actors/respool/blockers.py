@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from peloton.actors.mentions import pool_mention
 from peloton.actors.resources import EPSILON, Resources, amount
 from peloton.actors.respool import shortage as s
 from peloton.actors.respool.lanes import lane_of
@@ -225,7 +226,7 @@ def _outlook(
         if short.pool == ROOT and tree.unit(key).need.amounts()[short.kind] > _whole(tree, short):
             has = f"{_shown(kind, _whole(tree, short))} {kind}"
             return Outlook(None, f"the hosts that are up have {has} in all: others have to come")
-        where = "the cluster" if short.pool == ROOT else f"pool {tree.path(short.pool)}"
+        where = "the cluster" if short.pool == ROOT else pool_mention(tree.path(short.pool))
         rate = tree.releases.rate(short.pool, short.kind, now=now, up=tree.up)
         if rate is None:
             return Outlook(None, f"no task in {where} has released {kind} lately")

@@ -12,6 +12,7 @@ waits for long enough. Must not choose tasks: their slice does.
 
 from __future__ import annotations
 
+from peloton.actors.mentions import job_mention, pool_mention
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import is_still_entitled
 from peloton.actors.respool.giving import (
@@ -140,8 +141,9 @@ def _where(tree: Tree, pool: Key, *, wanted: list[TaskBatch]) -> Key:
 def _reason(tree: Tree, giver: Key, *, inside: Displacement) -> str:
     shape = tree.lots[giver].shape
     return (
-        f"preempted: a task of priority {inside.priority} waits in pool {tree.path(shape.pool)}, "
-        f"this one has priority {shape.priority}; for job {inside.lot.split('/')[1]}"
+        f"preempted: a task of priority {inside.priority} waits in "
+        f"{pool_mention(tree.path(shape.pool))}, this one has priority {shape.priority}; for "
+        f"{job_mention(inside.lot.split('/')[1])}"
     )
 
 

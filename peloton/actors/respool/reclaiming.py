@@ -12,6 +12,7 @@ waits for long enough, not in every turn. Must not choose tasks: their slice doe
 
 from __future__ import annotations
 
+from peloton.actors.mentions import pool_mention
 from peloton.actors.resources import EPSILON, Resources, amount
 from peloton.actors.respool.admission import is_still_entitled
 from peloton.actors.respool.giving import (
@@ -143,9 +144,9 @@ def _reason(tree: Tree, lot: Key, *, asks: Key, kind: int) -> str:
     giver = tree.lots[lot].shape.pool
     used, entitled = (of(giver).amounts()[kind] for of in (tree.use, tree.entitlement))
     return (
-        f"preempted: pool {tree.path(giver)} is entitled to {amount(entitled):.10g} "
+        f"preempted: {pool_mention(tree.path(giver))} is entitled to {amount(entitled):.10g} "
         f"{Resources.KINDS[kind]} and uses {amount(used):.10g}; "
-        f"pool {tree.path(asks)} waits for what it is entitled to"
+        f"{pool_mention(tree.path(asks))} waits for what it is entitled to"
     )
 
 
@@ -160,6 +161,7 @@ def _why_not(tree: Tree, over: Overdrafts, *, later: float, now: float) -> tuple
         return now + REST_S_MIN, "others give back, but not enough yet"
     spent = [each.pool for each in over.pools if books.budget(each.pool, policy, now) <= 0]
     if spent:
-        text = f"nobody gives back: pool {tree.path(spent[0])} has given back as often as it may"
+        who = pool_mention(tree.path(spent[0]))
+        text = f"nobody gives back: {who} has given back as often as it may"
         return min(later, *(books.window_ends(pool, policy) for pool in spent)), text
     return later, NO_GAIN

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from peloton.actors.mentions import job_mention, pool_mention
 from peloton.actors.resources import Resources, amount
 from peloton.actors.respool.gangs import Gang, QueuedUnit
 from peloton.actors.respool.lanes import lane_of, pool_of_lane
@@ -23,9 +24,9 @@ TURN, LIMIT, CAPACITY, DELETED = "turn", "limit", "capacity", "deleted"
 GANG = "gang"
 ENTITLEMENT = "entitlement"
 RATION_NAMES = {
-    Ration.CONTROLLERS: "limit of pool {path} for controllers",
+    Ration.CONTROLLERS: "limit of {pool} for controllers",
     Ration.NON_PREEMPTIBLE: (
-        "reservation of pool {path}, within which tasks that may not be preempted have to stay,"
+        "reservation of {pool}, within which tasks that may not be preempted have to stay,"
     ),
 }
 UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": "", "slack": ""}
@@ -143,7 +144,7 @@ def _of_rations(
         most, free = tree.ration(pool, of), tree.ration_left(pool, of)
         if most is None or free is None:
             continue
-        name = RATION_NAMES[of].format(path=tree.path(pool))
+        name = RATION_NAMES[of].format(pool=pool_mention(tree.path(pool)))
         short = _of_part(name, most=most, free=free, need=need)
         if short is not None:
             return short
@@ -152,7 +153,7 @@ def _of_rations(
 
 def _of_slack(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
     most, free = tree.slack_limit(pool), tree.slack_room(pool)
-    name = f"limit of pool {tree.path(pool)} for tasks on slack"
+    name = f"limit of {pool_mention(tree.path(pool))} for tasks on slack"
     return _of_part(name, most=most, free=free, need=need)
 
 
@@ -187,8 +188,9 @@ def _of_entitlement(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage
     entitled, used = tree.entitlement(pool), tree.use(pool)
     for kind in need.short_of(entitled - used):
         text = (
-            f"pool {tree.path(pool)} is entitled to {_shown(kind, entitled)} {kind} while other "
-            f"pools need theirs, and uses {_shown(kind, used)}: requested {_shown(kind, need)}"
+            f"{pool_mention(tree.path(pool))} is entitled to {_shown(kind, entitled)} {kind} while "
+            f"other pools need theirs, and uses {_shown(kind, used)}: requested "
+            f"{_shown(kind, need)}"
         )
         return Shortage(ENTITLEMENT, text)
     return None
@@ -200,19 +202,20 @@ def _of_aside(tree: PoolLimits, lane: Key, *, need: Resources) -> Shortage | Non
     rooms.append(tree.entitlement(pool) - tree.use(pool))
     for room in rooms if aside != Resources() else ():
         for kind in (need + aside).short_of(room):
-            text = f"pool {tree.path(pool)} keeps {_shown(kind, aside)} {kind} for its first task"
-            return Shortage(LIMIT, f"{text} that is not on slack: requested {_shown(kind, need)}")
+            keeps = f"{pool_mention(tree.path(pool))} keeps {_shown(kind, aside)} {kind}"
+            text = f"{keeps} for its first task that is not on slack"
+            return Shortage(LIMIT, f"{text}: requested {_shown(kind, need)}")
     return None
 
 
 def _holder(tree: PoolLimits, pool: Key, *, kind: str) -> str:
     """The job that holds most of what is missing."""
     job, held = tree.holder(pool, Resources.KINDS.index(kind))
-    return f"; job {job} holds {_number(held)}{UNITS[kind]}" if held else ""
+    return f"; {job_mention(job)} holds {_number(held)}{UNITS[kind]}" if held else ""
 
 
 def _name(tree: PoolLimits, pool: Key) -> str:
-    return "cluster capacity" if pool == ROOT else f"limit of pool {tree.path(pool)}"
+    return "cluster capacity" if pool == ROOT else f"limit of {pool_mention(tree.path(pool))}"
 
 
 def _shown(kind: str, amounts: Resources) -> str:

@@ -23,6 +23,7 @@ from peloton.actors.job.messages import (
     job_key,
 )
 from peloton.actors.levels import below_level
+from peloton.actors.mentions import job_mention
 from peloton.actors.schedule import facts as f
 from peloton.actors.schedule import messages as m
 from peloton.actors.schedule.cron import Moments
@@ -92,9 +93,9 @@ def _why_not(schedule: Schedule, late_s: float) -> str:
     if 0 < spec.starting_deadline_s < late_s:
         return f"it came {late_s:.0f} s late, the limit is {spec.starting_deadline_s:g} s"
     if schedule.making:
-        return f"job {_id(schedule.making)} of the moment before is not made yet"
+        return f"{job_mention(_id(schedule.making))} of the moment before is not made yet"
     if schedule.active and spec.overlap == m.Overlaps.SKIP:
-        return f"job {_id(schedule.active)} of the moment before has not ended"
+        return f"{job_mention(_id(schedule.active))} of the moment before has not ended"
     return ""
 
 
