@@ -11,7 +11,7 @@ import functools
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from peloton.assembly import access, task_accounts, task_images, task_limits
@@ -27,6 +27,7 @@ from peloton.gateway.http import HttpServer
 from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.lockdowns import FollowedLocks, NoLocks, lock_notes
 from peloton.gateway.permissions import Permissions
+from peloton.gateway.principals import Places
 from peloton.gateway.run_outputs import Holds
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import ServerOptions, build_server
@@ -41,6 +42,8 @@ from peloton.settings.daemon import DaemonSettings
 from peloton.settings.notify import AllowedUrls
 from peloton.settings.start_options import StartOptions
 
+LIMITS = "limits"
+"""In health: who takes what callers share."""
 CALLS_GRACE_S = 0.5
 CALLS_STOP_S_MAX = 2.0
 
@@ -69,6 +72,7 @@ class ClientListeners:
         """What is locked down; set before anything listens."""
         self.vault: SecretVault | None = None
         """Secrets of jobs, if there can be any; set before anything listens."""
+        self._places: Sequence[Places] = ()
         self.backend_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
         """The troubles of a backend outside; set before anything listens."""
         self.reload_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
@@ -157,6 +161,7 @@ class ClientListeners:
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
+        self._places = server.places
         served = [Address(one.host, port) for one, port in zip(addresses, ports, strict=False)]
         allowed.publish(served)
         server.start(broken=broken)
@@ -223,7 +228,9 @@ class ClientListeners:
         audit = self._audit.notes() if self._audit is not None else ()
         others = (*self._permissions.notes(), *self._kills.notes(), *lock_notes(self.locks.now))
         outside = (*self.backend_notes(), *self.reload_notes(), *DEAD_THREADS.notes())
-        return (*self.access.notes, *self._tasks, *others, *audit, *outside)
+        texts = [each.note() for each in self._places]
+        full = [NotReadyReason(LIMITS, text) for text in texts if text]
+        return (*self.access.notes, *self._tasks, *others, *audit, *outside, *full)
 
 
 def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:

@@ -37,6 +37,7 @@ from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.hidden import answer_of_nothing
 from peloton.gateway.listing import gather
 from peloton.gateway.permissions import Permissions, Rights
+from peloton.gateway.principals import Places
 from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import Best, Listed, ListViews
@@ -106,6 +107,23 @@ class ClusterClient:
         """Whether the hosts are those of Mesos, which do more for tasks; set before anything is
         served."""
         self.permissions = permissions if permissions is not None else Permissions()
+        self.places: list[Places] = []
+        """What callers share a limited number of."""
+
+    def shared(self, what: str) -> Places:
+        """Places of which callers may take as many as `Places` lets them."""
+        self.places.append(Places(what))
+        return self.places[-1]
+
+    def place_for(self, places: Places, context: Context, *, most: int, text: str = "{}") -> None:
+        """Take a place for a call, or end it; `text` is around the reason."""
+        why = places.take(
+            self.permissions.whose(context),
+            lambda: self.permissions.rights(context) is None,
+            most=most,
+        )
+        if why:
+            end(context, Code.RESOURCE_EXHAUSTED, text=text.format(why))
 
     def wait(
         self,

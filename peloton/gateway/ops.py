@@ -86,7 +86,7 @@ class Ops:
     ) -> None:
         self._cluster_client, self._locks = cluster_client, locks
         self._early = EarlyChecks(cluster_client, scarce_gpu=scarce_gpu)
-        self._waits, self._waiting = JobWaits(feed), 0
+        self._waits, self._waiting = JobWaits(feed), cluster_client.shared("calls of WaitJob")
         self._watches = Watches(cluster_client, feed, kinds=lambda: (*NAMES,))
 
     def Why(self, sent: ops.WhyRequest, context: Context) -> Any:
@@ -159,12 +159,10 @@ class Ops:
 
     async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> Any:
         """Answers when the job has ended or the timeout is over, without polling."""
-        if self._waiting >= WAITERS_MAX:
-            text = f"{WAITERS_MAX} calls wait for jobs already, the limit: poll the job instead"
-            end(call, Code.RESOURCE_EXHAUSTED, text=text)
         # A negative or NaN time means no wait.
         wait_s = min(sent.timeout_s if sent.timeout_s > 0 else 0.0, WAIT_S_MAX)
-        self._waiting += 1
+        text = "{}: poll the job instead"
+        self._cluster_client.place_for(self._waiting, call, most=WAITERS_MAX, text=text)
         try:
             job = known_job(sent.job_id)
             if job is not None and wait_s and not is_hidden(call):
@@ -176,7 +174,7 @@ class Ops:
                 if found is not None:
                     return found
         finally:
-            self._waiting -= 1
+            self._waiting.leave(call.principal)
         return await call.run(self._ended, await call.run(self._job, sent.job_id))
 
     async def Watch(self, sent: ops.WatchRequest, call: LongCall) -> None:

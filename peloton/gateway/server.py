@@ -146,6 +146,7 @@ def build_server(
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
     answers = TextGate(cluster_client)
     server = _limited(options.receive_max_bytes, authentication, gates=gates.of, answers=answers)
+    _share(server, cluster_client)
     server.locked = refusing(options.locks, ACCESS_TABLE)
     kills = options.kills or KillSwitch()
     files = FilesAnywhere(boxes, options.far_files)
@@ -167,6 +168,14 @@ def build_server(
     server.add_each(f"/{reflection.SERVICE_NAME}/ServerReflectionInfo", _reflection(names))
     server.refuse(refusals())
     return server, server.listen(addresses)
+
+
+def _share(server: Server, cluster_client: ClusterClient) -> None:
+    """Let callers have the places of this server, with some kept for administrators."""
+    rights = cluster_client.permissions.rights
+    server.administers = lambda context: rights(context) is None
+    cluster_client.places.append(server.calls)
+    server.places = cluster_client.places
 
 
 def _services(

@@ -126,6 +126,7 @@ class WatchService:
         self._objects: tuple[ServiceChanges, ServiceObjects] | None = None
         self._max = watches_max
         self._open: dict[str, ServiceWatch] = {}
+        self._places = cluster_client.shared("streams of WatchService")
 
     async def Watch(self, sent: svc.WatchRequest, call: LongCall) -> None:
         """What a filter covers, as it changes."""
@@ -136,8 +137,8 @@ class WatchService:
         scope = scope_of(sent)
         if scope is None:
             end(call, Code.INVALID_ARGUMENT, text="not supported watch type")
-        if len(self._open) >= self._max:
-            end(call, Code.RESOURCE_EXHAUSTED, text="max client reached")
+        text = "max client reached: {}"
+        self._cluster_client.place_for(self._places, call, most=self._max, text=text)
         watch = ServiceWatch(scope)
         self._open[watch.watch_id] = watch
         try:
@@ -151,6 +152,7 @@ class WatchService:
             end(call, Code.UNAVAILABLE, text=str(error))
         finally:
             del self._open[watch.watch_id]
+            self._places.leave(call.principal)
 
     async def Cancel(self, sent: svc.CancelRequest, call: LongCall) -> svc.CancelResponse:
         """End a watch of this daemon."""

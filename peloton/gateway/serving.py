@@ -43,7 +43,7 @@ from peloton.gateway.gate import (
 from peloton.gateway.guard import CallCode, CallEnded, Guard
 from peloton.gateway.intake import Intake
 from peloton.gateway.long_calls import LOOP, LongCall
-from peloton.gateway.principals import claimed, host_of
+from peloton.gateway.principals import Places, claimed, host_of
 from peloton.gateway.receiving import answer_next, parsed, take_one
 
 THREADS_MAX = 64
@@ -82,7 +82,12 @@ class Server:
         self._authentication, self._gates = authentication, gates
         self._answers = answers or OpenAnswers()
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
-        self._busy = 0  # calls that need a thread of the pool, or wait for a `Later`
+        self.calls = Places("calls that wait")
+        """Those that need a thread of the pool, or wait for a `Later`."""
+        self.places: Sequence[Places] = (self.calls,)
+        """All that its callers share a limited number of."""
+        self.administers: Callable[[CallContext], bool] = lambda context: True
+        """Whether a caller may have the places that are kept for administrators."""
         self._later: dict[CoreCall, tuple[float, Later, str]] = {}  # with when they are late
         self._looks = False  # whether a look through those is due
         self._lock = threading.Lock()
@@ -246,10 +251,10 @@ class Server:
                 call.end(message=quick)
                 return
             with self._lock:
-                if self._busy >= CALLS_MAX:
-                    text = f"{CALLS_MAX} calls are under way already"
-                    raise CallEnded(CallCode.RESOURCE_EXHAUSTED, text)
-                self._busy += 1
+                asked = partial(self.administers, CallContext(call))
+                why = self.calls.take(call.principal, asked, most=CALLS_MAX)
+            if why:
+                raise CallEnded(CallCode.RESOURCE_EXHAUSTED, why)
             if quick is not None:
                 self._answer_later(call, quick, name=name)
             else:
@@ -261,7 +266,7 @@ class Server:
                 if not call.cancelled:
                     call.end(message=work(received, CallContext(call)))
             with self._lock:
-                self._busy -= 1
+                self.calls.leave(call.principal)
             call.let_go()
 
         return lambda call: take_one(call, take, name=name)
@@ -280,7 +285,7 @@ class Server:
                 found = self._later.pop(call, None)
                 if found is None:
                     return  # it was late
-                self._busy -= 1
+                self.calls.leave(call.principal)
             with Guard(call.end, name):
                 call.end(message=found[1].encode(future.result()))
 
@@ -295,7 +300,7 @@ class Server:
             found = self._later.pop(call, None)
             if found is None:
                 return
-            self._busy -= 1
+            self.calls.leave(call.principal)
         found[1].future.cancel()
         call.end(CallCode.CANCELLED.value[0], LEFT)  # for its note: nobody is there any more
 
@@ -306,7 +311,7 @@ class Server:
             late = [(call, *found) for call, found in self._later.items() if found[0] <= now_s]
             for call, *_ in late:
                 del self._later[call]
-            self._busy -= len(late)
+                self.calls.leave(call.principal)
             self._looks = bool(self._later)
             if self._looks:
                 asyncio.get_running_loop().call_later(LOOK_S, self._end_late)

@@ -54,13 +54,11 @@ class Watches:
         kinds: Callable[[], tuple[str, ...]],
     ) -> None:
         self._cluster_client, self._feed, self._kinds = cluster_client, feed, kinds
-        self._open = 0
+        self._open = cluster_client.shared("streams of Watch")
 
     async def watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
         """Serve one stream until its client ends it."""
-        if self._open >= STREAMS_MAX:
-            end(call, Code.RESOURCE_EXHAUSTED, text=f"{STREAMS_MAX} streams are open already")
-        self._open += 1
+        self._cluster_client.place_for(self._open, call, most=STREAMS_MAX)
         try:
             scope = await call.run(self._scope, sent)
             try:
@@ -71,7 +69,7 @@ class Watches:
             except OutOfReach as error:
                 end(call, Code.UNAVAILABLE, text=str(error))
         finally:
-            self._open -= 1
+            self._open.leave(call.principal)
 
     def _scope(self, sent: ops.WatchRequest, context: Context) -> WatchScope:
         cluster = self._cluster_client.cluster

@@ -21,7 +21,7 @@ from peloton.gateway.authentication import Authentication
 from peloton.gateway.kill_switch import KillSwitch
 from peloton.gateway.permissions import Permissions
 from peloton.gateway.sandboxes import SandboxFiles
-from peloton.gateway.server import ServerOptions, build_server
+from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
 from peloton.runtime.core.changes import CHANGES_MAX, Mark
 from peloton.runtime.core.principal import BASIC, UNVERIFIED, Principal
 from tests.gateway import fleet_fixture as t
@@ -141,8 +141,10 @@ class _Unthrown(KillSwitch):
 
 
 @contextlib.contextmanager
-def guarded(folder: Path, rules: str = RULES) -> Iterator[Guarded]:
-    """The cluster, which is gone afterwards."""
+def guarded(
+    folder: Path, rules: str = RULES, *, options: ServerOptions = STANDARD_OPTIONS
+) -> Iterator[Guarded]:
+    """The cluster, which is gone afterwards; `options` of the guarded door."""
     file = folder / "access.yaml"
     file.write_text(rules)
     audit = AuditLog(folder / AUDIT_LOG)
@@ -152,7 +154,7 @@ def guarded(folder: Path, rules: str = RULES) -> Iterator[Guarded]:
             ["127.0.0.1:0"],
             authentication=believed(),
             boxes=SandboxFiles(None, ("127.0.0.1", 1)),
-            options=ServerOptions(permissions=Permissions(file), audit=audit, kills=_Unthrown()),
+            options=options._replace(permissions=Permissions(file), audit=audit, kills=_Unthrown()),
         )
         server.start()
         try:
