@@ -80,9 +80,10 @@ class Service:
         self._listener = self._listen()
 
     def take(self, left: Left) -> None:
-        """Take over the ends that were told before we began."""
+        """Take over the ends from before we began, before anything is due by now."""
         if self._below is not None:
             self._below.forget(self._runs.left.ended(left.ends))
+        watch.check_adopted(self._runs)
 
     def _hear_supervisor(self, below: Supervised) -> None:
         """Where it has ended, this process takes its place: it has the runs as its children, and a

@@ -130,6 +130,8 @@ class Stops:
             run = self._runs.get(run_id)
             if self._due.get(run_id) == at and run is not None and run.live and not run.stop:
                 del self._due[run_id]
+                if run.exit:  # it has ended, and that is about to be seen to
+                    continue
                 run.kill_requested = run.late = True
                 self.begin(run, run.grace_s)
         for run_id in self._notices.saved(now):

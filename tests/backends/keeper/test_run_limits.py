@@ -6,6 +6,8 @@ end is seen before the limit is over, or after it.
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import signal
 import time
@@ -120,6 +122,37 @@ def test_what_counts_is_when_the_end_is_seen(ended_s: float, late: bool) -> None
     run.due -= 100.0  # it has begun so long ago
     stops.ended(run, time.time() - 100.0 + ended_s)
     assert run.late == late
+
+
+def test_an_end_before_the_limit_counts_though_it_is_told_after_it(
+    daemon: Any, folder: Path, procs: Any, tmp_path: Path
+) -> None:
+    """Its keeper is killed before it sees the end, and no other begins in time."""
+    go = tmp_path / "go"
+    daemon.launch(
+        "r-0-1", f"until [ -e {go} ]; do sleep 0.02; done", max_running_s=30.0, grace_s=60.0
+    )
+    begun = daemon.log.next_report(RunStarted)
+    supervisor, keeper = procs.supervisor_pid(folder), procs.keeper_pid(folder)
+    os.kill(supervisor, signal.SIGSTOP)
+    os.kill(keeper, signal.SIGKILL)
+    procs.until(lambda: not procs.alive(keeper), "the keeper is gone")
+    with (folder / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.kill(supervisor, signal.SIGCONT)
+        go.touch()
+        procs.until(lambda: not procs.alive(begun.pid), "it has ended")
+        # As if its limit had been over since, and not before.
+        journal = folder / "journal"
+        records = [json.loads(line) for line in journal.read_text().splitlines()]
+        (start,) = [one for one in records if one["is"] == "start"]
+        late_at = since_boot()
+        start["due"][0] = late_at + 0.2
+        journal.write_text("".join(f"{json.dumps(one)}\n" for one in records))
+        procs.until(lambda: since_boot() > late_at + 0.3, "the limit to be over")
+    procs.until(lambda: ends(daemon), "its end")
+    end = ends(daemon)[0]
+    assert (end.outcome, end.exit_code, end.reason) == ("SUCCEEDED", 0, "exited")
 
 
 def test_limits_of_runs_that_have_ended_take_no_room() -> None:

@@ -235,22 +235,22 @@ def test_runs_of_a_folder_that_was_moved_meanwhile_end(
 # Graces.
 
 
-@pytest.fixture
-def saver(daemon: Any, procs: Any) -> Iterator[Path]:
-    """The sandbox of a run that saves its work when it is told to end."""
-    daemon.launch("r-0-1", f"cat > saver <<'END'\n{SAVER}END\nsh saver & wait")
-    sandbox: Path = daemon.sandbox("r-0-1")
-    procs.until((sandbox / "ready").exists, "the program to run")
-    return sandbox
-
-
+@pytest.mark.parametrize(
+    ("behind", "code", "number"),
+    [("sh saver & wait", None, signal.SIGTERM), ("exec sh saver", 5, None)],
+    ids=["its shell has ended", "alone"],
+)
 def test_a_grace_goes_on_after_its_keeper(
-    daemon: Any, folder: Path, procs: Any, saver: Path
+    daemon: Any, folder: Path, procs: Any, behind: str, code: int | None, number: int | None
 ) -> None:
-    """The program is told once, and has its time; its shell has ended before the keeper did."""
-    shell = daemon.log.next_report(RunStarted).pid
+    """The program saves its work. It is told once, and has its time."""
+    daemon.launch("r-0-1", f"cat > saver <<'END'\n{SAVER}END\n{behind}")
+    saver = daemon.sandbox("r-0-1")
+    procs.until((saver / "ready").exists, "the program to run")
+    first = daemon.log.next_report(RunStarted).pid
     daemon.runs.kill(HOST, "r-0-1", grace_s=600.0)
-    procs.until(lambda: (saver / "told").exists() and not procs.alive(shell), "only it to run")
+    procs.until((saver / "told").exists, "it to be told")
+    procs.until(lambda: code or not procs.alive(first), "only the program to run")
     kill_keeper(folder, procs)
     daemon.log.reports.clear()
     daemon.runs.list(HOST)
@@ -258,7 +258,8 @@ def test_a_grace_goes_on_after_its_keeper(
     assert [run.state for run in listed.runs] == ["running"]
     (saver / "go").touch()
     end = ends(daemon, procs, ["r-0-1"])["r-0-1"]
-    assert (end.outcome, end.signal, end.reason) == ("KILLED", signal.SIGTERM, "killed")
+    assert (end.outcome, end.exit_code, end.signal) == ("KILLED", code, number)
+    assert end.reason == "killed"
     assert (saver / "told").read_text() == "told\n"
 
 
