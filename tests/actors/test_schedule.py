@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.job.messages import MakeJob
-from peloton.actors.schedule.decide import deadline, due
+from peloton.actors.schedule.decide import due, next_moment
 from peloton.actors.schedule.facts import MomentCome
 from peloton.actors.schedule.messages import ScheduleSpec, schedule_key
 from peloton.actors.schedule.state import EVOLVE, Schedule
@@ -24,7 +24,7 @@ def schedule(**fields: float) -> Schedule:
 
 
 def come(known: Schedule, now: float) -> MomentCome:
-    (fact,) = due(known, Due("x"), At(now=now, key=KEY)).facts
+    (fact,) = due(known, Due("x"), At(now=0.0, key=KEY, wall=now)).facts
     assert isinstance(fact, MomentCome)
     return fact
 
@@ -52,8 +52,8 @@ def test_a_moment_that_is_too_late_makes_none() -> None:
 def test_the_job_of_the_moment_before_is_not_made_yet() -> None:
     known = schedule()
     first = come(known, FIRST)
-    decision = due(known, Due("x"), At(now=FIRST, key=KEY))
+    decision = due(known, Due("x"), At(now=0.0, key=KEY, wall=FIRST))
     assert [type(send.message) for send in decision.sends] == [MakeJob]
     making = EVOLVE[MomentCome](known, first)
-    assert making is not None and deadline(making) == (f"moment {FIRST + HOUR}", HOUR)
+    assert making is not None and next_moment(making) == (f"moment {FIRST + HOUR}", FIRST + HOUR)
     assert "is not made yet" in come(making, FIRST + HOUR).why

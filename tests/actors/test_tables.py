@@ -124,7 +124,8 @@ def test_columns_are_written_by_facts_of_the_kind(kind: Kind) -> None:
 
 def messages_of(kind: Kind) -> set[type]:
     """The messages of a kind, and `Due` where it waits for anything by the clock."""
-    timed: set[type] = set() if kind.deadline is no_deadline else {Due}
+    waits = kind.deadline is not no_deadline or kind.moment is not no_deadline
+    timed: set[type] = {Due} if waits else set()
     return {*kind.messages.values()} | timed
 
 

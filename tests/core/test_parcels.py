@@ -328,14 +328,14 @@ def test_a_stream_without_progress_is_given_up() -> None:
     assert pair.a.overdue(NOW) == "" and pair.a.stall_s() is None
     pair.a.dialled(1, NOW)
     assert pair.a.overdue(NOW + p.STALL_S_MAX - 1) == ""
-    assert pair.a.overdue(NOW + p.STALL_S_MAX) == "no greeting"
+    assert pair.a.overdue(NOW + p.STALL_S_MAX) == "no greeting came back"
     pair = joined()
     assert pair.a.stall_s() is None, "a quiet stream may stay"
     send(pair.a, 1)
     frames = pair.a.frames(NOW + 100)
     assert pair.a.overdue(NOW + 100) == ""
     pair.now = NOW + 100 + p.STALL_S_MAX
-    assert pair.a.overdue(pair.now) == "no progress"
+    assert pair.a.overdue(pair.now) == p.SILENT
     pair.hear(pair.b, frames)
     pair.hear(pair.a, pair.b.frames(pair.now))
     assert pair.a.overdue(pair.now) == ""
@@ -352,7 +352,7 @@ def test_parcels_of_the_peer_do_not_hide_that_ours_was_lost() -> None:
         send(pair.b, second)
         assert pair.hear(pair.a, pair.b.frames(pair.now)) == ""
         pair.a.frames(pair.now)
-    assert pair.a.overdue(pair.now) == "no progress"
+    assert pair.a.overdue(pair.now) == p.SILENT
 
 
 def test_dials_are_made_again_after_pauses_that_grow_until_something_moves() -> None:
@@ -437,7 +437,7 @@ def test_an_idle_stream_that_is_dead_is_found_by_the_side_that_can_dial_again():
     a.received(pong, PING_S)
     assert a.idle and a.overdue(2 * PING_S) == "" and a.ping_s() == 2 * PING_S
     a.frames(2 * PING_S)  # and now nobody answers
-    assert a.overdue(2 * PING_S + STALL_S_MAX) == "no progress"
+    assert a.overdue(2 * PING_S + STALL_S_MAX) == p.SILENT
 
 
 def test_an_acknowledgement_waits_for_a_parcel_that_can_carry_it() -> None:
@@ -473,5 +473,5 @@ def test_a_large_parcel_on_a_slow_link_has_its_time() -> None:
     pair.a.send(encode(bytes(8 * SLOWEST_BYTES_PER_S)), 1)
     (large,) = pair.a.frames(NOW)
     assert pair.a.overdue(NOW + STALL_S_MAX + 7.9) == ""
-    assert pair.a.overdue(NOW + STALL_S_MAX + 8.1) == "no progress"
+    assert pair.a.overdue(NOW + STALL_S_MAX + 8.1) == p.SILENT
     assert len(large) > 8 * SLOWEST_BYTES_PER_S

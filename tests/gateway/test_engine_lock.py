@@ -125,7 +125,7 @@ def test_who_ends_is_not_begun_anew(deployment: Deployment, admin: Admin) -> Non
     deployment.until(lambda: states(deployment, job) == {"SUCCEEDED": 2})
     stay(deployment, job, {"SUCCEEDED": 2})
     admin.unlock()
-    deployment.until(lambda: states(deployment, job) == {"PENDING": 2})
+    deployment.until(lambda: states(deployment, job) == {"FAILED": 2})
     (reason,) = deployment.ops.Why(ops_pb2.WhyRequest(job_id=job)).reasons
     assert (reason.code, reason.instances) == ("retry-backoff", 2)
 

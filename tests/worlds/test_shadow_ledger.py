@@ -48,6 +48,7 @@ from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, MachineProces
 from peloton.chaos.cluster.shadow_ledger import APPLIED, NOT_APPLIED, ShadowLedger
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import RequestAnswered
+from peloton.runtime.core.replies import SCOPE
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction
@@ -441,6 +442,8 @@ def test_what_was_acknowledged_and_is_in_no_journal_is_found() -> None:
     journaled.answers_equal_the_journal(ledger, [made])
     with pytest.raises(Contradiction, match="^R1 "):
         journaled.answers_equal_the_journal(told([]), [made])
+    own = RequestAnswered(f"c1-1{SCOPE}ann", b"", b"", 0.0)
+    journaled.answers_equal_the_journal(told([entry(JOB_KEY, MADE, own)]), [made])
     made.end(Refused("NO", "no"), 1.0)
     with pytest.raises(Contradiction, match="^R2 "):
         journaled.answers_equal_the_journal(ledger, [made])

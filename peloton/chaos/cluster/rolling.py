@@ -38,6 +38,8 @@ from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import members_of
 
 SHARE = 0.5
+STEADY_SHARE = 0.15
+"""Low, because a storm with these is at their level: storms at older ones must stay frequent."""
 ACTIONS = (2, 6)
 SIZES = 6
 """Instances that services are given at most."""
@@ -301,6 +303,6 @@ RESIZED = ActionDraw(
     lambda chance: chance.choice((0, 1, 2)),
 )
 STEADY = ActionDraw(
-    "steady updates", SHARE, ACTIONS, any_of(STEADIES), lambda chance: chance.choice((0, 1, 2))
+    "steady updates", STEADY_SHARE, ACTIONS, any_of(STEADIES), lambda chance: chance.choice((0, 1, 2))
 )
 """Drawn apart: what is drawn above is part of older seeds."""

@@ -45,6 +45,7 @@ from peloton.chaos.cluster.holdings import HostHoldings, SliceHoldings
 from peloton.chaos.cluster.machines import Machines
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.records import RequestAnswered
+from peloton.runtime.core.replies import SCOPE
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Bits, Key
@@ -431,7 +432,9 @@ class ShadowLedger:
             raise Contradiction(f"R2 request {fact.request} was refused, but changed {entry.key}")
         if name in self.requests:
             raise Contradiction(f"R1 request {fact.request} changed {entry.key} a second time")
-        self.requests[name] = self.requests_ever[name] = None
+        self.requests[name] = None
+        # As its client chose it: whose it is, the gateway adds.
+        self.requests_ever[entry.key, fact.request.partition(SCOPE)[0]] = None
 
 
 def _runs(fact: Any) -> list[str]:
