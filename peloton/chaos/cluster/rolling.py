@@ -303,6 +303,10 @@ RESIZED = ActionDraw(
     lambda chance: chance.choice((0, 1, 2)),
 )
 STEADY = ActionDraw(
-    "steady updates", STEADY_SHARE, ACTIONS, any_of(STEADIES), lambda chance: chance.choice((0, 1, 2))
+    "steady updates",
+    STEADY_SHARE,
+    ACTIONS,
+    any_of(STEADIES),
+    lambda chance: chance.choice((0, 1, 2)),
 )
 """Drawn apart: what is drawn above is part of older seeds."""
