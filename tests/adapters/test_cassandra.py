@@ -71,7 +71,7 @@ from peloton.runtime.ports import (
 )
 from tests.cli.terminal import typed
 from tests.servers import cassandra, keyspaces
-from tests.servers.patient import PatientRows
+from tests.servers.patient import PatientRows, executed
 from tests.servers.process import free_ports
 
 SHARD = ShardId("a", 0)
@@ -347,7 +347,7 @@ def of_format(
     session = server.session
     cassandra_schema.apply(server, OLDER, replication=COPIES)
     for made in (OLD_REGISTER, cassandra_upgrade.REGISTERS, OLD_JOURNAL):
-        session.execute(made.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+        executed(server, made.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
     keyspaces.empty_tables(server)
     keyspaces.empty_tables(server, guarded=OLD_GUARDED, plain=OLD_PLAIN)
     where = CassandraSettings(port=cassandra.shared().port, keyspace=OLDER)
@@ -355,20 +355,20 @@ def of_format(
         owner.bootstrap({"g": 3}, name="west")
         owner.raise_level(1)
         write(owner)
-    session.execute(INSERT_OLD_STATE, [OLD_STATE.kind, OLD_STATE.key, 7, OLD_STATE.body])
+    executed(server, INSERT_OLD_STATE, [OLD_STATE.kind, OLD_STATE.key, 7, OLD_STATE.body])
     key, columns = "shard_group, shard_number", REGISTER_COLUMNS
     if old.format < 3:
         insert = session.prepare(
             f"INSERT INTO journal ({key}, segment, {FRAME_COLUMNS})"
             f" VALUES ({', '.join(['?'] * 11)})"
         )
-        for row in session.execute(f"SELECT {key}, {FRAME_COLUMNS} FROM frames"):
-            session.execute(insert, (*row[:2], (row[2] - 1) // 256, *row[2:]))
-        for row in session.execute("SELECT DISTINCT segment FROM frames"):
-            session.execute("DELETE FROM frames WHERE segment = %s", row)
+        for row in executed(server, f"SELECT {key}, {FRAME_COLUMNS} FROM frames"):
+            executed(server, insert, (*row[:2], (row[2] - 1) // 256, *row[2:]))
+        for row in executed(server, "SELECT DISTINCT segment FROM frames"):
+            executed(server, "DELETE FROM frames WHERE segment = %s", row)
     else:
         columns = f"{columns}, segments"
-    registers = list(session.execute(f"SELECT {key}, {columns} FROM shard_registers"))
+    registers = list(executed(server, f"SELECT {key}, {columns} FROM shard_registers"))
     forget_the_new(session)
     part, mark = ("part, ", "0, ") if old.part else ("", "")
     marks = ", ".join(["%s"] * len(registers[0]))

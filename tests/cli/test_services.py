@@ -420,7 +420,9 @@ def test_an_update_of_v0_is_seen_and_controlled(shell: Shell) -> None:
     job = v0_service(shell, "updated")
     other = shell.file(CONFIG, "updated", **{"memLimitMb: 1": "memLimitMb: 2"})
     create = ("update", "create", "updated", other, "1", "/work")
-    made = shell(*create, "--start-paused", "--opaque-data", "two")
+    # So long that it is not over between one command and the next.
+    slow = ("--start-paused", "--min-healthy-seconds", "3600", "--opaque-data", "two")
+    made = shell(*create, *slow)
     assert made.code == 0 and made.out.startswith("Job update ")
     update = made.out.split()[2]
     header, row = rows(shell.done("update", "get", update))

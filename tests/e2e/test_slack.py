@@ -9,7 +9,7 @@ import pytest
 from peloton.sdk.client import Client
 from tests.e2e import cluster as c
 
-BUSY = "while :; do :; done & " * 8 + "wait"
+BUSY = "while :; do :; done & " * 16 + "wait"
 """More than the host has cpu, also where others use most of the machine."""
 WANTED_CPUS = 0.3
 """The less, the sooner it is believed that so much is not used."""
