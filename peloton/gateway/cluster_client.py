@@ -286,9 +286,16 @@ class ClusterClient:
         return max(1, len(self.cluster.shards_of("inventory")))
 
     def instances(
-        self, job: JobView, start: int = 0, *, context: Context, stop: int | None = None
+        self,
+        job: JobView,
+        start: int = 0,
+        *,
+        context: Context,
+        stop: int | None = None,
+        unadded: bool = False,
     ) -> Iterator[InstanceView]:
-        """Instances start … stop - 1 of a job, ascending, all of them by default.
+        """Instances start … stop - 1 of a job, ascending, all of them by default; `unadded`: with
+        those that a workflow has still to add, as they are going to be.
 
         Instances of a slice that is not opened yet are shown in their initial state; of those
         beyond the count of the spec the ones that an aborted update has left.
@@ -298,7 +305,8 @@ class ClusterClient:
             return
         numbers = range(start // SLICE_SIZE, (stop - 1) // SLICE_SIZE + 1)
         job_id = client_name(job.summary.job)
-        asks = [(slice_key(job_id, number), ListInstances(start, stop)) for number in numbers]
+        asked = ListInstances(start, stop, unadded)
+        asks = [(slice_key(job_id, number), asked) for number in numbers]
         for number, answer in zip(numbers, self.each(asks, context), strict=True):
             views = {v.instance: v for v in answer} if isinstance(answer, tuple) else {}
             if job.spec.is_daemon:  # most numbers have no host
@@ -308,7 +316,7 @@ class ClusterClient:
             for instance in range(max(first, start), min(first + SLICE_SIZE, stop)):
                 if instance in views:
                     yield views[instance]
-                elif instance < job.spec.instances:
+                elif instance < job.spec.instances and (unadded or not job.adds):
                     yield unopened(job, instance)
 
 

@@ -42,9 +42,10 @@ from peloton.gateway.reasons import (
     grouped,
     is_at_rest,
     lot_waits,
-    paused_text,
     reason_at_rest,
     reason_of,
+    unadded_text,
+    workflow_text,
 )
 from peloton.gateway.resource_manager import visible_pools
 from peloton.gateway.runs_in_doubt import RunsInDoubt
@@ -104,8 +105,8 @@ class Ops:
         alone = sent.HasField("instance")
         found = list(self._cluster_client.instances(job, start, context=context, stop=stop))
         if alone and not found:
-            text = f"instance {start} has no host: its number waits for one that joins"
-            end(context, Code.NOT_FOUND, text=text)
+            why = unadded_text(job) or "it has no host: its number waits for one that joins"
+            end(context, Code.NOT_FOUND, text=f"instance {start} does not exist: {why}")
         troubled = cache(partial(troubled_hosts, self._cluster_client, context))
         named = self._names_hosts(context)
         in_doubt = RunsInDoubt(troubled, named=named).reasons(found, alone=alone)
@@ -114,9 +115,9 @@ class Ops:
         state = job.summary.state.name
         if job.because and not job.held and not alone:
             reasons.append(ops.Reason(state=state, code="job", text=job.because))
-        paused = paused_text(job)
-        if paused and not alone and all(one.code != "workflow" for one in reasons):
-            reasons.append(ops.Reason(state=state, code="workflow", text=paused))
+        text = "" if alone else workflow_text(job)
+        if text:
+            reasons.append(ops.Reason(state=state, code="workflow", text=text))
         reasons = [*engine_reasons(self._locks.now, state), *reasons]
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 

@@ -26,7 +26,7 @@ from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.host_rules import waits_for_own_host
 from peloton.gateway.texts import rfc3339
 from peloton.runtime.core.principal import parse
-from peloton.runtime.vocabulary import Bits, Key
+from peloton.runtime.vocabulary import Bits, Key, counted
 
 LOTS_MAX = 200
 """Lots queried for one answer; members of further lots get no queue position."""
@@ -132,8 +132,6 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
         return Reason("job-limit", _limited(job))
     if view.code == "THROTTLE":
         return Reason("throttle", _throttled(job), retry_at=job.next_start_at)
-    if view.code == "WORKFLOW":
-        return Reason("workflow", paused_text(job) or view.because)
     if view.code == "GANG":
         return Reason("gang", view.because, known_at=view.counted_at, counts=view.counts)
     if view.code == "NEVER" and not waits_for_own_host(view):
@@ -149,6 +147,11 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
     return Reason("not-asked", view.because or f"is {view.state}")
 
 
+def workflow_text(job: JobView) -> str:
+    """What its workflow has still to do that no instance waits for; empty if there is nothing."""
+    return "; ".join(filter(None, (unadded_text(job), paused_text(job))))
+
+
 def paused_text(job: JobView) -> str:
     """That the workflow of a job is paused, and what to do; empty if it is not."""
     newest = job.workflows[0] if job.workflows else None
@@ -157,6 +160,18 @@ def paused_text(job: JobView) -> str:
     left = f"{newest.total - newest.done - newest.failed} of {newest.total} to go"
     what = f"its {newest.kind.name.lower()} to version {newest.version} is paused"
     return f"{what}, {left}: `peloton job stateless workflow resume` goes on"
+
+
+def unadded_text(job: JobView) -> str:
+    """That instances of a job do not exist, since no workflow has come to them; empty if all do."""
+    newest = job.workflows[0] if job.workflows else None
+    if newest is None or not job.unadded:
+        return ""
+    some = counted(job.unadded, "instance", many="instances")
+    if newest.completed_at:
+        over = newest.state.name.lower().replace("_", " ")
+        return f"its workflow was {over} before {some} were added: the next update adds them"
+    return f"its workflow has {some} to add, a batch at a time"
 
 
 def active_instances(job: JobView) -> int:

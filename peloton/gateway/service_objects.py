@@ -60,8 +60,8 @@ class ServiceObjects:
         return view if found else None
 
     async def pods_of(self, name: str, view: JobView) -> list[int]:
-        """The numbers of its pods, ascending; those of a daemon job have gaps."""
-        if not view.spec.is_daemon:
+        """The numbers of its pods, ascending; of a daemon job, or of one that grows, with gaps."""
+        if not view.spec.is_daemon and not view.unadded:
             return [*range(view.reach)]
         found: list[int] = []
         for first in range(0, view.reach, SLICE_SIZE):
@@ -128,7 +128,7 @@ class ServiceObjects:
             views = {one.instance: one for one in answer} if isinstance(answer, tuple) else {}
             for instance in wanted:
                 what, one = Watched(job, instance), views.get(instance)
-                free = view.spec.is_daemon or instance >= view.spec.instances
+                free = view.spec.is_daemon or view.adds or instance >= view.spec.instances
                 if one is None and free:
                     found[what] = _no_pod(what)
                 else:

@@ -226,9 +226,9 @@ class TaskManager:
     def _numbers(
         self, job: JobView | None, ranges: Iterable[tuple[int, int]], *, context: Context
     ) -> list[int]:
-        """The instances in these ranges; of a daemon job those that have hosts."""
+        """The instances in these ranges that there are."""
         every = [range(start, stop) for start, stop in ranges]
-        if job is None or not job.spec.is_daemon:
+        if job is None or not (job.spec.is_daemon or job.unadded):
             return [one for some in every for one in some]
         views = self._cluster_client.instances(job, context=context)
         return [view.instance for view in views if any(view.instance in some for some in every)]

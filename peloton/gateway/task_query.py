@@ -91,7 +91,8 @@ class TaskListing:
     @property
     def _has_gaps(self) -> bool:
         """Whether there are numbers without an instance below the last one."""
-        return self._job.spec.is_daemon or self._job.reach > self._job.spec.instances
+        beyond = self._job.reach > self._job.spec.instances
+        return self._job.spec.is_daemon or self._job.adds or beyond
 
     def each(self, wanted: FindInstances) -> Iterator[InstancesFound]:
         """The answers of all slices, in order."""
@@ -152,7 +153,7 @@ class TaskListing:
 
     def _unopened(self, number: int, wanted: FindInstances) -> InstancesFound:
         """What a slice would answer that is not there yet."""
-        if self._job.spec.is_daemon:
+        if self._job.spec.is_daemon or self._job.adds:
             return InstancesFound(0)
         start = number * SLICE_SIZE
         stop = min(start + SLICE_SIZE, self._job.spec.instances)

@@ -28,7 +28,10 @@ def whole_config(
         return found
     # Of a batch job the configs of instances never change; of a service they were too large.
     default = view.spec.default.raw
-    for instance in cluster_client.instances(view, context=context, stop=view.spec.instances):
+    every = cluster_client.instances(
+        view, context=context, stop=view.spec.instances, unadded=True
+    )
+    for instance in every:
         if instance.config.raw != default:
             found.instanceConfig[instance.instance].ParseFromString(instance.config.raw)
     return found

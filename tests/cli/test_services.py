@@ -245,7 +245,8 @@ def test_why_tells_of_a_paused_workflow_and_of_the_failure_before_a_pause(shell:
     shell.done("job", "stateless", "replace", "held", more, "1", "/work", "--start-paused")
     text = "its update to version 2 is paused, 1 of 1 to go: `peloton job stateless work"
     until(lambda: text in shell.done("why", "held"))
-    assert [one["code"] for one in shell.data("why", "held")["reasons"]] == ["workflow"]
+    codes = [one["code"] for one in shell.data("why", "held")["reasons"]]
+    assert codes == ["running", "workflow"], "what is to be added does not exist"
     shell.service("rests")
     other = shell.file(SPEC, "rests", 2, **{"cpu_limit: 0.1": "cpu_limit: 0.2"})
     shell.done("job", "stateless", "replace", "rests", other, "1", "/work", "--start-paused")

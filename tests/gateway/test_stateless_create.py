@@ -14,6 +14,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.requests import REQUEST_KEY
+from peloton.ops.v1 import ops_pb2
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2, jobmgrsvc_pb2_grpc
 from tests.gateway.fleet_fixture import Deployment, default_config, refused
 from tests.gateway.service_specs import creation, pod_spec, service_spec
@@ -357,7 +358,13 @@ def test_pods_are_added_by_a_workflow(deployment: Deployment, jobs: Any) -> None
     )
     assert found.opaque_data.data == "mine" and found.status.num_instances_remaining == 3
     counts = dict(seen().job_info.status.pod_stats)
-    assert counts == {"POD_STATE_INITIALIZED": 3}
+    assert counts == {}, "what no batch has come to does not exist"
+    why = deployment.ops.Why(ops_pb2.WhyRequest(job_id=job)).reasons
+    assert [(one.code, "3 instances to add" in one.text) for one in why] == [("workflow", True)]
+    assert "paused" in why[0].text
+    alone = ops_pb2.WhyRequest(job_id=job, instance=1)
+    with pytest.raises(grpc.RpcError, match="instance 1 does not exist: its workflow has 3"):
+        deployment.ops.Why(alone)
     resume = svc.ResumeJobWorkflowRequest(job_id={"value": job}, version=answer.version)
     assert jobs.ResumeJobWorkflow(resume).version.value == "1-1-2"
     deployment.until(

@@ -251,11 +251,10 @@ def test_an_aborted_workflow_leaves_what_it_has_done() -> None:
     cluster.run_until(lambda: workflow(cluster, job).current == 1, within_s=60)
     cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
     cluster.run_for(60.0)
-    assert cluster.counts(job) == {"RUNNING": 7, "INITIALIZED": 1}
+    assert cluster.counts(job) == {"RUNNING": 7}
     assert workflow(cluster, job).state == WorkflowStates.ABORTED
-    assert versions(cluster, job, 8) == [1] * COUNT + [2] * 2, "one was added, one is left to be"
-    left = [each for each in cluster.instances(job, 8) if each.state == "INITIALIZED"]
-    assert [(each.instance, each.code) for each in left] == [(7, "WORKFLOW")]
+    assert versions(cluster, job, 8) == [1] * COUNT + [2], "one was added, one does not exist"
+    assert cluster.job(job).unadded == 1
     cluster.ask(job, ReplaceJob(service(8, command="third"), options=WorkflowOptions(batch=4)))
     finished(cluster, job)
     assert cluster.counts(job) == {"RUNNING": 8} and versions(cluster, job, 8) == [3] * 8
@@ -272,14 +271,13 @@ def test_a_restart_adds_nothing_that_an_aborted_update_had_still_to_add(
     cluster.run_until(lambda: workflow(cluster, job).current == 1, within_s=60)
     cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
     cluster.run_for(60.0)
-    waits = {"RUNNING": 7, "INITIALIZED": 1}
+    waits = {"RUNNING": 7}
     assert cluster.counts(job) == waits
     cluster.ask(job, RestartJob(ranges))
     finished(cluster, job)
     assert cluster.counts(job) == waits
     assert runs(cluster, job, 7) == ([2, *[1] * 6] if ranges else [2] * 7)
-    left = [each for each in cluster.instances(job, 8) if each.state == "INITIALIZED"]
-    assert [(each.instance, each.code) for each in left] == [(7, "WORKFLOW")]
+    assert len(cluster.instances(job, 8)) == 7
     cluster.ask(job, RestartJob(ranges))
     finished(cluster, job)
     assert cluster.counts(job) == waits, "nor does the next one"
@@ -552,8 +550,8 @@ def test_a_creation_adds_a_batch_at_a_time(batch: int) -> None:
     message = CreateJob(service(), options=WorkflowOptions(batch=batch, paused=True), opaque="mine")
     cluster.ask(job, message)
     cluster.run_for(30.0)
-    assert cluster.counts(job) == {"INITIALIZED": COUNT}
-    assert {each.code for each in cluster.instances(job, COUNT)} == {"WORKFLOW"}
+    assert cluster.counts(job) == {} and cluster.job(job).unadded == COUNT
+    assert not cluster.instances(job, COUNT)
     assert str(cluster.job(job).version) == "1-1-1"
     cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
 
@@ -877,6 +875,71 @@ def test_a_pause_is_no_lack_of_progress() -> None:
     finished(cluster, job)
 
 
+def killed(cluster: CheckedCluster, job: Key) -> None:
+    cluster.run_until(lambda: cluster.job(job).summary.state == JobStates.KILLED, within_s=60)
+
+
+def test_a_creation_that_adds_nobody_is_stopped_and_goes_on() -> None:
+    cluster, job = cluster_of(), job_id("s")
+    cluster.ask(job, CreateJob(service(), options=WorkflowOptions(batch=1, paused=True)))
+    cluster.run_for(2.0)
+    cluster.ask(job, StopJob())
+    killed(cluster, job)
+    assert cluster.counts(job) == {}
+    cluster.ask(job, StartInstances())
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
+    finished(cluster, job)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+def test_a_stopped_service_is_added_to_a_batch_at_a_time_as_well(aborted: bool) -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    cluster.ask(job, StopJob())
+    killed(cluster, job)
+    options = WorkflowOptions(batch=1, paused=True)
+    cluster.ask(job, ReplaceJob(service(8, command="other"), options=options))
+    cluster.run_for(5.0)
+    assert cluster.counts(job) == {"KILLED": COUNT} and cluster.job(job).unadded == 2
+    order = WorkflowOrders.ABORT if aborted else WorkflowOrders.RESUME
+    cluster.ask(job, ControlWorkflow(order))
+    finished(cluster, job, WorkflowStates.ABORTED if aborted else DONE)
+    cluster.run_for(2.0)
+    assert cluster.counts(job) == {"KILLED": COUNT if aborted else 8}
+    assert cluster.job(job).summary.state == JobStates.KILLED
+    cluster.ask(job, StartInstances())
+    cluster.run_until(lambda: up(cluster, job) == (COUNT if aborted else 8), within_s=60)
+    quiet(cluster, job)
+
+
+def test_who_is_stopped_before_he_is_added_is_added_as_stopped() -> None:
+    cluster = cluster_of()
+    job = running(cluster)
+    paused = WorkflowOptions(batch=1, paused=True)
+    cluster.ask(job, ReplaceJob(service(8), options=paused))
+    cluster.ask(job, StopJob(((7, 8),)))
+    cluster.run_for(2.0)
+    assert cluster.counts(job) == {"RUNNING": COUNT}
+    cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
+    finished(cluster, job)
+    cluster.run_for(1.0)
+    assert cluster.counts(job) == {"RUNNING": 7, "KILLED": 1}
+    quiet(cluster, job)
+
+
+def test_what_a_failed_update_has_not_reached_does_not_exist() -> None:
+    cluster = cluster_of(lambda run: Fate(0.5, FAILURE) if run.endswith("-6-1") else FOR_EVER)
+    job = running(cluster)
+    options = WorkflowOptions(batch=1, max_attempts=1, tolerated=1, healthy_s=STEADY_S)
+    cluster.ask(job, ReplaceJob(service(12), options=options))
+    finished(cluster, job, WorkflowStates.FAILED)
+    there = len(cluster.instances(job, 12))
+    assert there < 12 and sum(cluster.counts(job).values()) == there
+    quiet(cluster, job)
+
+
 def test_a_restart_ends_though_a_slice_has_no_instances_yet() -> None:
     """The creation was aborted before it came to the last three, which the next update adds."""
     cluster, job = cluster_of(), job_id("s")
@@ -887,10 +950,10 @@ def test_a_restart_ends_though_a_slice_has_no_instances_yet() -> None:
     cluster.run_for(3.5)
     cluster.ask(job, ControlWorkflow(WorkflowOrders.ABORT))
     cluster.run_for(3.0)
-    assert cluster.counts(job) == {"INITIALIZED": 3, "RUNNING": 1000}
+    assert cluster.counts(job) == {"RUNNING": 1000}
     cluster.ask(job, RestartJob(((0, 3),)))
     finished(cluster, job)
-    assert cluster.counts(job) == {"INITIALIZED": 3, "RUNNING": 1000}
+    assert cluster.counts(job) == {"RUNNING": 1000}
     cluster.ask(job, ReplaceJob(spec))
     finished(cluster, job)
     assert cluster.counts(job) == {"RUNNING": 1003}

@@ -167,8 +167,9 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
         text = "job has active update with start_pods set, cannot stop it now"
         return Decision(reply=Refused(workflows.TERMINATING, text, "id"), because=text)
     # Members that wait for their restart end without any change of a task, which were tallied.
-    # So do the slices of a daemon job that have no hosts.
-    tallied = at.level >= LEVEL_CHANGES and (metered(job.spec) or job.spec.is_daemon)
+    # So do slices without instances: of a daemon job without hosts, or that a workflow adds.
+    silent = metered(job.spec) or job.spec.is_daemon or job.workflow is not None
+    tallied = at.level >= LEVEL_CHANGES and silent
     if ranges == whole:
         if job.state in TERMINAL_JOB_STATES:
             return Decision(reply=reply, because="it has ended")

@@ -314,6 +314,17 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     stored: int = 0  # the number under which this spec is kept as it was written; 0: it is not
 
     @property
+    def adds(self) -> bool:
+        """Whether instances exist only as far as its workflows have come to them."""
+        return bool(self.workflows) and not self.spec.is_daemon
+
+    @property
+    def unadded(self) -> int:
+        """How many instances a workflow has still to add, or had when it was over."""
+        there = sum(count for _, count in self.summary.counts)
+        return max(self.spec.instances - there, 0) if self.adds else 0
+
+    @property
     def reach(self) -> int:
         """One past the highest instance there may be: an update that removes instances and is
         aborted leaves some beyond the count of the spec."""

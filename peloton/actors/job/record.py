@@ -135,7 +135,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     @property
     def counts(self) -> dict[str, int]:
         """Instances by the state that clients see."""
-        found = counts_of(self.spec, self.reports)
+        found = counts_of(self.spec, self.reports, rolled=self.workflow is not None)
         if BETWEEN_ATTEMPTS in found:
             found["FAILED"] = found.get("FAILED", 0) + found.pop(BETWEEN_ATTEMPTS)
         return dict(sorted(found.items()))
@@ -179,10 +179,13 @@ def known_uses(job: Job) -> dict[int, Use]:
     return {number: known_use(job, number) for number in range(job.slices)}
 
 
-def counts_of(spec: JobSpec | None, reports: immutables.Map[int, SliceReport]) -> dict[str, int]:
-    """Instances by state, by what slices report."""
+def counts_of(
+    spec: JobSpec | None, reports: immutables.Map[int, SliceReport], *, rolled: bool
+) -> dict[str, int]:
+    """Instances by state, by what slices report; of a job that had a workflow, those beyond that
+    do not exist yet."""
     counts = total(reports[number].tally for number in sorted(reports))
-    if spec is None or spec.inventories:
+    if spec is None or spec.inventories or rolled:
         return counts
     if spec.job_type == SERVICE or metered(spec):
         # A slice of which none may begin has no tasks yet, and so sends no tally.

@@ -150,11 +150,12 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
         awaited = awaited.delete(fact.number) if fact.number in awaited else awaited
         if limited(spec):
             uses = uses.set(fact.number, use_of(fact.tally, job.grants.get(fact.number, 0)))
-    counts = counts_of(spec, reports)
+    rolled = job.workflow is not None
+    counts = counts_of(spec, reports, rolled=rolled)
     controller = reports[0].tally.controller if 0 in reports else ""
     state = job_state_of(
         counts,
-        0 if spec.inventories else spec.instances,
+        0 if spec.inventories or rolled else spec.instances,
         known=job.state,
         controller=controller,
         ends=_end_of_service(job) if spec.is_service else Ending.AS_ITS_RUNS,

@@ -70,14 +70,15 @@ def job_state_of(
 ) -> JobStates:
     """The job's state. `controller` is the state of instance 0 where it decides the end.
 
-    `instances`: 0 of a daemon job, which has as many as there are hosts.
+    `instances`: 0 of a daemon job, which has as many as there are hosts, and of a service that had
+    a workflow, which has as many as that has added.
     The original calls a service FAILED or SUCCEEDED while all of its instances are between two
     runs.
     """
     if ends == Ending.NEVER:
         return JobStates.RUNNING if counts.get("RUNNING", 0) else JobStates.PENDING
     if not instances:
-        # A daemon job that was stopped. Its slices have told what they had, or are awaited.
+        # It was stopped. Its slices have told what they had, or are awaited.
         over = all(name in ENDED_NAMES for name, count in counts.items() if count)
         return JobStates.KILLED if over else JobStates.KILLING
     there = sum(counts.values())

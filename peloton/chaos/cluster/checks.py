@@ -237,8 +237,9 @@ def tallies_equal_the_tasks(view: ClusterView) -> None:
         if slice_.homes is not None:  # its other members are free numbers
             some = crowd.split(slice_.homes.placed.raw) if crowd is not None else ()
             counts = dict(Counter(counted_state(task) for task, raw in some for _ in Bits(raw)))
-        elif slice_.waiting:
-            counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + len(slice_.waiting)
+        elif slice_.waiting - slice_.unadded:
+            waiting = len(slice_.waiting - slice_.unadded)
+            counts["INITIALIZED"] = counts.get("INITIALIZED", 0) + waiting
         tally = dict(job.reports[slice_.number].tally.counts)
         if tally != counts:
             raise Contradiction(f"R11 {key}: its job counts {tally}, its tasks are {counts}")

@@ -80,7 +80,8 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     new = Bits.span(0, message.opening.count)
     if opened.limited:
         # All others begin when the grant allows it, or a host joins: `goals.begin`.
-        new = _to_end(message, new) if message.opening.hosts_of is None else NO_MEMBERS
+        adds = order is not None or message.opening.hosts_of is not None
+        new = NO_MEMBERS if adds else _to_end(message, new)
     facts: tuple[Fact, ...] = (opened, _goal_fact(message))
     if order is not None:
         every = Bits.span(0, message.opening.count)
@@ -91,9 +92,8 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     if message.number or message.version > 1 or opened.limited:
         # All its members are about to begin.
         starts = _fold(None, facts).starts if message.begins is not None else None
-        first = (
-            (("INITIALIZED", message.opening.count),) if message.opening.hosts_of is None else ()
-        )
+        exist = message.opening.hosts_of is None and order is None
+        first = (("INITIALIZED", message.opening.count),) if exist else ()
         counts = Tally(first, active=len(new), starts=starts)
         counted = counts if message.tallied else None
         sends = [Send(message.job, m.SliceOpen(message.number, message.version, counted))]
@@ -147,7 +147,8 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     sends = [_confirm(folded, message, at), *sends, *told_lots(slice_, folded)]
     if slice_.homes is not None:
         sends += _asked(slice_, facts)
-    ends = _to_end(message, folded.waiting) if slice_.homes is None else NO_MEMBERS
+    waiting = folded.waiting if folded.rollout is None else folded.waiting - folded.unadded
+    ends = _to_end(message, waiting) if slice_.homes is None else NO_MEMBERS
     if ends:
         # Clients must see them end though they never began: they are created to be withdrawn.
         sends += create(folded, message.version, goal=TaskGoals.KILLED, some=ends)

@@ -45,6 +45,8 @@ from peloton.runtime.vocabulary import (
     counted,
 )
 
+_WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
+
 
 class SliceStates(enum.StrEnum):
     """How far the instances are, as derived from the crowd."""
@@ -192,6 +194,19 @@ def begin(slice_: Slice, at: At) -> Decision | None:
     return Decision(facts=(begun,), sends=tuple(sends), because=because)
 
 
+def add_stopped(slice_: Slice) -> Decision | None:
+    """Create members that a workflow has come to and that are not to run: they end at once."""
+    if not slice_.closed or slice_.homes is not None:
+        return None
+    some = slice_.waiting - slice_.unadded
+    if slice_.goal in _WANTED:
+        some = some & slice_.stopped
+    if not some:
+        return None
+    sends = create(slice_, slice_.version, goal=TaskGoals.KILLED, some=some)
+    return Decision(facts=(MembersBegun(some),), sends=tuple(sends), because="added, and stopped")
+
+
 def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:
     """The sends that create the tasks of members that do not exist yet."""
     if not some:
@@ -257,7 +272,7 @@ TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceStep]] = {
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
     """The next step towards the goal; a rollout, and what hosts ask for, go on whatever it is."""
     if slice_.rollout is not None and slice_.goal != TaskGoals.DELETED:
-        rolled = rollout_step(slice_, at)
+        rolled = rollout_step(slice_, at) or add_stopped(slice_)
         if rolled is not None:
             return rolled
     if slice_.ends or slice_.wished:

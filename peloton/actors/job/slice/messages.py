@@ -192,10 +192,14 @@ class SliceGone(Message, frozen=True, gc=False, array_like=True):
 
 
 class ListInstances(Query, frozen=True, gc=False, array_like=True):
-    """Those of the instances start … stop - 1 that the slice has: a tuple of `InstanceView`."""
+    """Those of the instances start … stop - 1 that the slice has: a tuple of `InstanceView`.
+
+    `unadded`: with those that a workflow has still to add, or had, and which do not exist.
+    """
 
     start: int
     stop: int
+    unadded: bool = False
 
 
 class InstanceOrder(Value, frozen=True, gc=False, array_like=True):
@@ -227,8 +231,7 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
     `because` is why it has not reached its goal, `code` the same as one word. It waits for its
     pool ("POOL"), a host ("HOST"), also where none could run it ("NEVER"), its next attempt
     ("RETRY"), its host's answer ("LAUNCH"), others of its job ("LIMIT"), the throttle ("THROTTLE"),
-    its gang ("GANG"), workflow ("WORKFLOW") or checks ("HEALTH", "READY"), or to be spared
-    ("SPARE").
+    its gang ("GANG") or checks ("HEALTH", "READY"), or to be spared ("SPARE").
     "NEW" is before it requests admission, "" while it runs and is well, and once it has ended.
     """
 

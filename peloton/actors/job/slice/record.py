@@ -84,6 +84,11 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
         return Bits(raw)
 
     @property
+    def unadded(self) -> Bits:
+        """Of those, the ones that a workflow adds: they do not exist before it has come to them."""
+        return self.rollout.unadded if self.rollout is not None else NO_MEMBERS
+
+    @property
     def forming(self) -> Bits:
         """The members that are to be admitted, held and started together."""
         wanted = self.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)

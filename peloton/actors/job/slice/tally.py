@@ -23,7 +23,7 @@ from peloton.actors.job.slice.messages import (
 )
 from peloton.actors.job.slice.placing import why_unplaced
 from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
-from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
+from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
 from peloton.actors.task.container_messages import LiveContainers
 from peloton.actors.task.health_messages import TaskHealth
@@ -46,11 +46,9 @@ from peloton.runtime.vocabulary import At, Bits, Key, Send
 GIVEN_BACK = "its pool has the allocation back until there is one"
 POOL, HOST, NEVER, RETRY = "POOL", "HOST", "NEVER", "RETRY"
 LAUNCH, NEW, LIMIT, THROTTLE = "LAUNCH", "NEW", "LIMIT", "THROTTLE"
-GANG, WORKFLOW, SPARE, HEALTH, READY = "GANG", "WORKFLOW", "SPARE", "HEALTH", "READY"
+GANG, SPARE, HEALTH, READY = "GANG", "SPARE", "HEALTH", "READY"
 LIMIT_TEXT = "waits for others of its job to end: as many are active as may run at once"
 THROTTLE_TEXT = "waits for the throttle of its job"
-WORKFLOW_TEXT = "waits for the workflow of its job, which begins with a batch at a time"
-NOT_ADDED_TEXT = "its workflow was over before it was added: the next update begins with it"
 GANG_TEXT = "waits for hosts for its whole gang"
 UNHEALTHY_TEXT = "runs, but its last health check failed"
 UNCHECKED_TEXT = "runs, and its health has not been checked yet"
@@ -76,7 +74,7 @@ def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[Instanc
     """The requested instances that this slice has, ascending."""
     first = slice_.number * SLICE_SIZE
     wanted = Bits.span(max(query.start - first, 0), min(query.stop - first, slice_.count))
-    return views_of(slice_, wanted, at)
+    return views_of(slice_, wanted if query.unadded else wanted - slice_.unadded, at)
 
 
 def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
@@ -94,12 +92,10 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
             elif member in kept:
                 view = msgspec.structs.replace(view, code=SPARE, because=kept[member])
             found[member] = view
-    added = slice_.rollout.unadded if slice_.rollout is not None else NO_MEMBERS
     closed = slice_.closed if slice_.homes is None else ()
     for row, members in zip(slice_.specs, closed, strict=False):
         for member in members & wanted:
-            waits = _why_not_added(slice_) if member in added else not_begun
-            found[member] = _not_begun(slice_, member, row=row, why=waits)
+            found[member] = _not_begun(slice_, member, row=row, why=not_begun)
     return tuple(found[member] for member in sorted(found))
 
 
@@ -190,13 +186,6 @@ def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:
     grant = slice_.grant if slice_.grant is not None else slice_.count
     reached = grant <= active_of(slice_, at.index)
     return (LIMIT, LIMIT_TEXT) if reached else (THROTTLE, THROTTLE_TEXT)
-
-
-def _why_not_added(slice_: Slice) -> tuple[str, str]:
-    """The same of members that a workflow is to add."""
-    rollout = slice_.rollout
-    over = rollout is not None and rollout.order.over
-    return WORKFLOW, NOT_ADDED_TEXT if over else WORKFLOW_TEXT
 
 
 def _held(slice_: Slice, view: InstanceView, *, why: tuple[str, str]) -> InstanceView:
