@@ -37,8 +37,8 @@ CHANGES = (
     ),
     (
         "actors/task/decide.py",
-        "(f.RunEnded(outcome, message.at),)",
-        "(f.RunEnded(outcome, message.at, mark=message.mark),)",
+        "f.RunEnded(outcome, message.at))",
+        "f.RunEnded(outcome, message.at, mark=message.mark))",
     ),
     (
         "actors/task/state.py",

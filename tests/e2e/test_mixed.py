@@ -361,6 +361,7 @@ def finish(storm: Storm, client: Client, homes: dict[int, str]) -> None:
         found = c.ended(client, storm.jobs[name])
         assert found == ("SUCCEEDED", {"SUCCEEDED": instances}), name
         assert noted(storm.notes[name]) == dict.fromkeys(range(instances), 1), name
+    c.wait_for(lambda: storm.roomy.is_updated(client), "its update to end")
     storm.roomy.restart(client)
     storm.kill_keeper()
     services = storm.services

@@ -81,9 +81,10 @@ def test_a_pod_goes_on_while_its_daemon_and_its_keeper_are_killed(tmp_path: Path
         (tmp_path / "gate.2").touch()
         with cluster.client() as client:
             c.wait_for(lambda: _ends(client, job.value), "the pod to end")
-            event = _ends(client, job.value)[0]
+            event, waits = sorted(_ends(client, job.value), key=lambda one: one.reason)
             assert (event.actualState, event.reason) == ("FAILED", "exited")
             assert event.message == "container side: exit code 5"
+            assert waits.reason.startswith("waits after failure 1, next attempt at ")
 
 
 def test_each_container_of_a_running_pod_is_seen_by_itself(tmp_path: Path) -> None:
