@@ -105,7 +105,8 @@ def begin_generation(folder: Path, generation: int) -> None:
     """From now on runs have ids of this generation of the cluster. Raises OSError."""
     if generation <= generation_of(folder):
         return
-    draft = folder / f"{GENERATION_NAME}.new"
+    # Two daemons of a machine may begin at once.
+    draft = folder / f"{GENERATION_NAME}.{os.getpid()}.new"
     with draft.open("w", encoding="utf-8") as file:
         file.write(f"{generation}\n")
         file.flush()

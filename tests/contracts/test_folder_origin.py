@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,16 @@ def test_the_tables_of_a_copy_stay(data: Path, tmp_path: Path) -> None:
         for path in (data, tmp_path / "copy")
     ]
     assert rows[0] == rows[1] != []
+
+
+def test_daemons_that_begin_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """Two of a machine share their keeper's folder."""
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(50):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            begun = [pool.submit(folder_origin.record, folder) for _ in range(4)]
+            ids = [each.result() for each in begun]
+            found = folder_origin.read(folder)
+            assert found is not None and found.folder_id in ids
+            assert [one.name for one in folder.iterdir()] == [folder_origin.ORIGIN]

@@ -63,6 +63,10 @@ NOT_SENT = {
     ("respool", "DeletePool"): "a client's",
     ("lot", "Admit"): "of its pool, in its own shard",
     ("host", "RecheckBackend"): "of its inventory, in its own shard",
+    **dict.fromkeys(
+        [("host", "LimitRun"), ("backend", "LimitRuns")],
+        "no job of it is given another limit; a lost one leaves the keeper with the old one",
+    ),
     ("host", "HostGone"): "an operator's",
     ("host", "HostAppeared"): "of a backend that repeats it until the host gives an order",
     ("host", "HostLeft"): "of a backend that answers every order with it",
