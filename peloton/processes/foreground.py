@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import errno
 import os
 import signal
 import sys
@@ -63,6 +64,8 @@ class Orders:
 
     def __init__(self) -> None:
         self._orders: SimpleQueue[ProcessOrder] = SimpleQueue()
+        self.is_hung_up: Callable[[], bool] = lambda: False
+        """Whether to leave, though a signal that says so came before that could be seen."""
 
     def leave(self) -> None:
         """A second one changes nothing."""
@@ -82,7 +85,8 @@ class Orders:
             try:
                 return self._orders.get(timeout=SIGNAL_S_MAX)
             except Empty:
-                continue
+                if self.is_hung_up():
+                    return ProcessOrder.LEAVE
 
 
 class ControllingTerminal:
@@ -98,12 +102,17 @@ class ControllingTerminal:
         """Whether it has closed."""
         return self._was_there and not self._is_there()
 
+    @property
+    def ends_us(self) -> bool:
+        """Whether it has closed, and that is our business."""
+        return not self.ignored and self.is_gone
+
     @staticmethod
     def _is_there() -> bool:
         try:
             os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
-        except OSError:
-            return False
+        except OSError as error:
+            return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
         return True
 
 
@@ -147,9 +156,10 @@ def _obey_signals(orders: Orders) -> None:
     def hang_up(number: int, frame: FrameType | None) -> None:
         if not terminal.is_gone:
             orders.reload()
-        elif not terminal.ignored:
+        elif terminal.ends_us:
             orders.leave()
 
+    orders.is_hung_up = lambda: terminal.ends_us
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
     signal.signal(signal.SIGHUP, hang_up)
