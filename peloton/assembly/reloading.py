@@ -59,7 +59,8 @@ class Reloading:
         with self._one_at_a_time:
             try:
                 self._take(read())
-            except (BadSetting, CannotStart, CannotListen) as error:
+            # OSError as well: a file that cannot be read must not end a daemon that serves.
+            except (BadSetting, CannotStart, CannotListen, OSError) as error:
                 texts = error.texts if isinstance(error, BadSetting) else str(error).splitlines()
                 self._bad = f"{texts[0]}; {KEPT}"
                 for text in texts:

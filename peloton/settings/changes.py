@@ -100,9 +100,9 @@ def _print(value: Any) -> str:
 
 
 def _digest(path: Path) -> str:
-    if not path.is_file():
-        return _NO_FILE
     try:
+        if not path.is_file():  # which raises where a folder above it may not be entered
+            return _NO_FILE
         with path.open("rb") as file:
             return hashlib.sha256(file.read(FILE_BYTES_MAX)).hexdigest()
     except OSError:

@@ -341,6 +341,18 @@ def test_settings_that_cannot_be_read_leave_all_as_it_was(
         assert answered(at(daemon), ann(OLD))
 
 
+def test_a_file_that_cannot_even_be_looked_for_ends_no_daemon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one below a folder of another user; root finds only names too long."""
+    users(tmp_path / "users.yaml", OLD)
+    wanted = settings(tmp_path, auth={"type": "BASIC", "file": "users.yaml"})
+    with running(wanted) as daemon:
+        daemon.reload(lambda: settings(tmp_path, auth={"type": "BASIC", "file": "x" * 300}))
+        assert "reload: nothing was taken" in capsys.readouterr().err
+        assert answered(at(daemon), ann(OLD))
+
+
 def test_what_needs_a_restart_is_named_and_the_rest_is_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
