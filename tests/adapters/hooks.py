@@ -18,12 +18,15 @@ class Hooks:
     def __init__(self, statuses: Iterable[int] = ()) -> None:
         self._statuses = [*statuses]
         self._got: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self.answering = threading.Lock()  # who holds it keeps each answer back
         hooks = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 length = int(self.headers["Content-Length"])
                 hooks._got.put((self.path, json.loads(self.rfile.read(length))))
+                with hooks.answering:
+                    pass
                 status = hooks._statuses.pop(0) if hooks._statuses else 200
                 self.send_response(status)
                 if 300 <= status < 400:

@@ -14,7 +14,14 @@ from peloton.actors.job.messages import JobStates
 from peloton.chaos.cluster import agents
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import NEED, ClusterSetup, SimulatedCluster, job_spec
-from peloton.chaos.cluster.machines import RESCINDED, SUCCESS, Fate, Machines, machine_report
+from peloton.chaos.cluster.machines import (
+    FAILURE,
+    RESCINDED,
+    SUCCESS,
+    Fate,
+    Machines,
+    machine_report,
+)
 from peloton.chaos.cluster.storm import ClusterPlan, StormRun, draw, play, smaller
 from peloton.chaos.cluster.subscription import MACHINES_ENGINE
 from peloton.chaos.cluster.updates import AGAIN_S, HELD_S_MAX, UpdateFaults, Updates
@@ -220,6 +227,21 @@ def test_runs_of_a_machine_that_began_anew_are_lost_and_placed_anew() -> None:
     cluster.run_until(cluster.over, within_s=400)
     assert cluster.counts(job) == {"SUCCEEDED": 2}
     assert len(cluster.machines.results) == 4
+
+
+def test_a_run_begun_once_more_has_two_true_ends() -> None:
+    """The end of the first time is under way when its machine begins anew, and counts."""
+    fates = iter((Fate(1.0, SUCCESS), Fate(3.0, FAILURE)))
+    cluster = CheckedCluster(hosts=1, setup=OUTSIDE._replace(fates=lambda run: next(fates)))
+    cluster.backend.updates.faults = UpdateFaults(lost=1.0)
+    job = cluster.create_job(job_spec(1))
+    cluster.run_until(lambda: bool(cluster.machines.ended), within_s=AGAIN_S)
+    cluster.backend.renew(cluster.hosts[0])
+    cluster.run_until(lambda: bool(cluster.machines.running), within_s=AGAIN_S)
+    cluster.run_until(lambda: not cluster.machines.running and cluster.over(), within_s=400)
+    assert cluster.counts(job) == {"SUCCEEDED": 1}
+    assert cluster.machines.first_results and SUCCESS not in cluster.machines.results.values()
+    cluster.check_quiet()
 
 
 def test_a_list_from_before_a_host_was_lost_does_not_bring_it_back() -> None:

@@ -386,6 +386,8 @@ def _ended_in_truth(cluster: SimulatedCluster, job: Key, *, view: InstanceView) 
     run = f"{job.partition('/')[2]}-{view.instance}-{view.run}"
     shown = view.outcome.end.name if view.outcome is not None else view.state
     result = cluster.machines.results.get(run)
+    if view.outcome is not None and cluster.machines.has_ended_as(run, view.outcome):
+        return
     if view.outcome is not None and view.outcome.reason == UNHEALTHY:
         result = cluster.machines.truth(run)
     if result is None or result.end.name != shown:

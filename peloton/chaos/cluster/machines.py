@@ -63,6 +63,7 @@ class Machines:
         self.started: dict[str, Key] = {}  # every run that ever ran, or never will, and where
         self.gone: dict[str, None] = {}  # lost with their machine, which does not list them
         self.results: dict[str, RunOutcome] = {}  # how every run ended in truth
+        self.first_results: dict[str, RunOutcome] = {}  # of runs that were begun once more
         self.listed_sets = 0  # sets in all lists
         self.epochs: dict[Key, int] = {}
         self.cut_off: dict[Key, None] = {}  # machines out of reach, whose runs continue
@@ -156,6 +157,10 @@ class Machines:
         code, signal = found.exit_code, found.signal
         return RunOutcome(End.FAILED, code, signal, UNHEALTHY, over_text(ILL))
 
+    def has_ended_as(self, run: str, outcome: RunOutcome) -> bool:
+        """Whether that is how a run ended, the first time or when it was begun once more."""
+        return outcome in (self.results.get(run), self.first_results.get(run))
+
     def end(self, run: str, outcome: RunOutcome, now: float) -> None:
         """A run ends now, whatever its fate was."""
         self._at(run, outcome, at=now)
@@ -190,6 +195,8 @@ class Machines:
             if start.run in self.started and start.run not in self.gone:
                 continue
             self.gone.pop(start.run, None)
+            if start.run in self.results:  # its end is under way, and the host cannot know that
+                self.first_results[start.run] = self.results[start.run]
             assert self.started.setdefault(start.run, message.host) == message.host
             self.running[start.run] = MachineProcess(message.host, start.spec.resources)
             if start.spec.volume is not None:

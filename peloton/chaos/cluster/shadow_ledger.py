@@ -183,10 +183,12 @@ class ShadowLedger:
             return
         for member in Bits(entry.members):
             run = pod_id(entry.key, member, run=tasks.runs[member])
-            result = self._machines.results.get(run)
-            if outcome.reason == UNHEALTHY:
-                result = self._machines.truth(run)  # it may have ended by itself before
-            if result != outcome:
+            if outcome.reason == UNHEALTHY:  # it may have ended by itself before
+                is_true = self._machines.truth(run) == outcome
+            else:
+                is_true = self._machines.has_ended_as(run, outcome)
+            if not is_true:
+                result = self._machines.results.get(run)
                 raise Contradiction(f"R8b {run} is journaled as {outcome}, it ended as {result}")
 
     def retried(self, entry: Entry, fact: Any) -> None:
