@@ -110,6 +110,11 @@ class ClusterClient:
         self.places: list[Places] = []
         """What callers share a limited number of."""
 
+    @property
+    def level(self) -> int:
+        """The feature level in force."""
+        return self.cluster.level
+
     def shared(self, what: str) -> Places:
         """Places of which callers may take as many as `Places` lets them."""
         self.places.append(Places(what))

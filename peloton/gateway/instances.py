@@ -28,7 +28,7 @@ from peloton.gateway.reasons import at_goal, has_ended, lot_waits, reason_of
 from peloton.gateway.requests import request_of
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_run import Translator
-from peloton.runtime.vocabulary import Bits, Key
+from peloton.runtime.vocabulary import Bits, Key, Message
 
 RUN_MAX = 2**31
 Ranges = tuple[tuple[int, int], ...]
@@ -87,20 +87,22 @@ class Instances:
 
     def stop(self, job: Key, ranges: Ranges, *, ended: Bits, sent: Any, context: Context) -> Any:
         """End instances, of which `ended` have nothing left to stop; the answer of the job."""
-        command, request = StopJob(ranges, ended), request_of(sent, context)
-        return self._cluster_client.ask(job, command, context=context, request=request)
+        return self._keyed(job, StopJob(ranges, ended), sent=sent, context=context)
 
     def start(self, job: Key, ranges: Ranges, *, again: bool, sent: Any, context: Context) -> Any:
         """Begin new runs of stopped instances, or with `again` of others; the answer of the job."""
-        command, request = StartInstances(ranges, again), request_of(sent, context)
-        return self._cluster_client.ask(job, command, context=context, request=request)
+        return self._keyed(job, StartInstances(ranges, again), sent=sent, context=context)
 
     def restart_if_spared(self, job: JobView, instance: int, *, sent: Any, context: Context) -> Any:
         """A new run of an instance, if enough others of its job are available; the answer of the
         slice."""
-        command, request = RestartIfSpared(instance % SLICE_SIZE), request_of(sent, context)
-        slice_ = _slice(job, instance)
-        return self._cluster_client.ask(slice_, command, context=context, request=request)
+        command = RestartIfSpared(instance % SLICE_SIZE)
+        return self._keyed(_slice(job, instance), command, sent=sent, context=context)
+
+    def _keyed(self, to: Key, command: Message, *, sent: Any, context: Context) -> Any:
+        client = self._cluster_client
+        request = request_of(sent, context, level=client.level)
+        return client.ask(to, command, context=context, request=request)
 
     def ended(self, job: JobView, context: Context) -> Bits:
         """The instances of which there is nothing left to stop."""

@@ -25,7 +25,7 @@ from peloton.gateway.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.job_waits import OthersFirst
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
-from peloton.gateway.requests import BEFORE, RequestId, made_id, request_of
+from peloton.gateway.requests import OTHER_FORM, RequestId, made_id, request_of
 from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.texts import canonical, known_job
 from peloton.gateway.translate_job import ParsedJob, to_spec
@@ -73,7 +73,9 @@ class Creation:
         self._context = context
         self._path_of = path_of
         self._by = by
-        self._request: RequestId | None = request_of(masked(sent, cluster_client.secrets), context)
+        self._request: RequestId | None = request_of(
+            masked(sent, cluster_client.secrets), context, level=cluster_client.level
+        )
         self._secrets = SecretsOfCall(cluster_client, context)
         self._id = ""
         self._drawn = not sent.id.value and self._request is None
@@ -189,8 +191,8 @@ class Creation:
         return made_id(self._request, "job")
 
     def _before(self) -> RequestId | None:
-        """The request as the version before knew it, where a repeat may come of that."""
-        return None if self._sent.id.value else BEFORE.of(self._request)
+        """The request as daemons below or above its feature level know it, where one may come."""
+        return None if self._sent.id.value else OTHER_FORM.of(self._request, self._context)
 
     def _pool_query(self) -> GetPool:
         # Queried even if no pool is named: a cluster without a root is still starting.

@@ -12,7 +12,7 @@ from peloton.actors.respool import messages as m
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.permissions import Rights
-from peloton.gateway.requests import BEFORE, RequestId, made_id, request_of
+from peloton.gateway.requests import OTHER_FORM, RequestId, made_id, request_of
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_pool import pool_id, pool_info_of, to_pool
 from peloton.runtime.vocabulary import Key, Refused
@@ -28,12 +28,12 @@ class ResourceManager:
 
     def CreateResourcePool(self, sent: respool.CreateRequest, context: Context) -> Any:
         """Create a pool; its id is random, or derived from the request key if there is one."""
-        request = request_of(sent, context)
+        request = request_of(sent, context, level=self._cluster_client.level)
         new = made_id(request, "pool") if request is not None else str(uuid.uuid4())
         if not sent.HasField("config"):
             return respool.CreateResponse(error=_invalid_create(new, "resource pool config is nil"))
         command = m.CreatePool(to_pool(sent.config))
-        before = BEFORE.of(request)
+        before = OTHER_FORM.of(request, context)
         if before is not None:
             made = made_id(before, "pool")
             if self._is_repeated(m.pool_key(made), command, context=context, request=before):
@@ -50,7 +50,7 @@ class ResourceManager:
     def _is_repeated(
         self, pool: Key, command: m.CreatePool, *, context: Context, request: RequestId
     ) -> bool:
-        """Whether the version before has made this pool upon the same request."""
+        """Whether a daemon that knows the key otherwise has made the pool of this request."""
         if not self._cluster_client.pool(m.GetPool(pool, config_only=True), context):
             return False
         answer = self._cluster_client.ask(pool, command, context=context, request=request)

@@ -46,7 +46,7 @@ class Schedules:
         given = sent.schedule
         spec = self._spec(given, context)
         command = m.CreateSchedule(spec, given.paused)
-        request = request_of(sent, context)
+        request = request_of(sent, context, level=self._cluster_client.level)
         key = named_schedule(given.name)
         if self._cluster_client.rights(context) is not None:
             # Whether another one of this name is hidden from them, its refusal would tell.
@@ -103,7 +103,7 @@ class Schedules:
 
     def DeleteSchedule(self, sent: wire.DeleteScheduleRequest, context: Context) -> Any:
         """Leaves its jobs."""
-        request = request_of(sent, context)
+        request = request_of(sent, context, level=self._cluster_client.level)
         self._order(_key(sent.name, context), m.DeleteSchedule(), context=context, request=request)
         return wire.DeleteScheduleResponse()
 

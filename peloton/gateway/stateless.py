@@ -334,7 +334,8 @@ class StatelessJobs:
             existing_job(self._cluster_client, sent.job_id.value, context=context)
             end(context, Code.ABORTED, text=UNEXPECTED)
         # A repeat under the same key gets the answer it missed: by now the version is another.
-        request = request_of(masked(sent, self._cluster_client.secrets), context)
+        client = self._cluster_client
+        request = request_of(masked(sent, client.secrets), context, level=client.level)
         if secrets is not None:
             secrets.store()
         answer = self._cluster_client.ask(key, command(expected), context=context, request=request)

@@ -42,7 +42,8 @@ def replacement(
     def text_of(text: str) -> str:
         return f"invalid job spec: {spec_text(text, sent.spec)}"
 
-    request = request_of(masked(sent, cluster_client.secrets), context)
+    whole = masked(sent, cluster_client.secrets)
+    request = request_of(whole, context, level=cluster_client.level)
     refs = secrets.for_replaced(sent.secrets, config, view=view, request=request)
     found = spec_wanted(cluster_client, config, context=context, text_of=text_of, secrets=refs)
     options = WorkflowOptions(

@@ -122,7 +122,8 @@ class Stage:
         self.journal = MemoryJournal(self.store, process=b"j" * 16)
         self.journal.bootstrap(SIZES)
         sharding = Sharding(KINDS, SIZES)
-        self.region = Region(KINDS, sharding=sharding, sizes=SIZES)
+        codec = Codec(KINDS)
+        self.region = Region(KINDS, codec=codec, sharding=sharding, sizes=SIZES)
         self.root, self.committer, self.reader = (
             begun(Desk(name, self.driver)) for name in ("root", "journal", "reader")
         )
@@ -135,7 +136,7 @@ class Stage:
         )
         self.context = DaemonContext(
             kinds=KINDS,
-            codec=Codec(KINDS),
+            codec=codec,
             sharding=sharding,
             region=self.region,
             driver=self.driver,

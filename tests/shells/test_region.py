@@ -8,6 +8,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
+from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.inspection import InspectionRows
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.shells.region import Region
@@ -43,7 +44,7 @@ class OneShard:
     def __init__(self, answer: Any) -> None:
         sharding = Sharding(KINDS, SIZES)
         self.stepper = Stepper(1)
-        self.region = Region(KINDS, sharding=sharding, sizes=SIZES)
+        self.region = Region(KINDS, codec=Codec(KINDS), sharding=sharding, sizes=SIZES)
         self.region.set_shard(sharding.shard_of(X), begin_shell(FixedAnswer(self.stepper, answer)))
 
     def answer(self, call: Future[Any]) -> Any:

@@ -11,7 +11,6 @@ repeats what matters; calls are answered `Unavailable`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -37,8 +36,8 @@ from peloton.runtime.core.packing import Route
 from peloton.runtime.core.retention import HeldEnded
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.supervision import attempt_query
 from peloton.runtime.ports import ShardId
+from peloton.runtime.shells.future_answers import all_answers, then
 from peloton.runtime.shells.peer_messages import Inbound, Outbound
 from peloton.runtime.shells.routing import RemoteRoute, RoutingTable
 from peloton.runtime.shells.shell_messages import (
@@ -58,9 +57,14 @@ class Region:
     """The shards and ephemeral services of one daemon, and the way to all others."""
 
     def __init__(
-        self, kinds: Mapping[str, Kind], *, sharding: Sharding, sizes: Mapping[str, int]
+        self,
+        kinds: Mapping[str, Kind],
+        *,
+        codec: Codec,
+        sharding: Sharding,
+        sizes: Mapping[str, int],
     ) -> None:
-        self._codec = Codec(kinds)
+        self._codec = codec
         self._kinds = kinds
         self._sharding = sharding
         self._sizes = sizes
@@ -74,6 +78,11 @@ class Region:
     def closed(self) -> bool:
         """Whether this daemon is stopping."""
         return self.status.closed
+
+    @property
+    def level(self) -> int:
+        """The feature level in force."""
+        return self._codec.level
 
     # ---- sending ----
 
@@ -182,7 +191,7 @@ class Region:
     def views(self, kind: str) -> Future[Any]:
         """All summaries of a kind, for kinds with few entities; never a part of them."""
         answers = [self._pages(shard, ListViews(kind)) for shard in self.shards_of(kind)]
-        return _then(_all(answers), lambda lists: [item for some in lists for item in some])
+        return then(all_answers(answers), lambda lists: [item for some in lists for item in some])
 
     def quarantine(self) -> Future[Any]:
         """All dead letters and quarantined actors of the cluster: a list of (key, fact)."""
@@ -191,8 +200,8 @@ class Region:
             return [pair for each in rows for pair in facts_of(self._codec, each)]
 
         answers = [self._ask_all(group, ListDeadLetters()) for group in sorted(self._sizes)]
-        whole = _then(_all(answers), lambda lists: [each for some in lists for each in some])
-        return _then(whole, facts)
+        whole = then(all_answers(answers), lambda lists: [each for some in lists for each in some])
+        return then(whole, facts)
 
     def redrive(self, key: Key) -> Future[Any]:
         """Deliver the dead letters of an entity again, and lift its quarantine."""
@@ -202,7 +211,7 @@ class Region:
         """What an entity (or a member of a crowd) did lately and why: a list of `Line`."""
         query = ReadStory(key, -1 if member is None else member)
         answer = self.ask(shard_key(self._sharding.shard_of(key)), query)
-        return _then(answer, lambda rows: story_lines(self._codec, rows))
+        return then(answer, lambda rows: story_lines(self._codec, rows))
 
     def changes(
         self, shard: ShardId, after: tuple[int, int] | None, *, limit: int = PAGE_MAX
@@ -362,39 +371,4 @@ class Region:
     def _ask_all(self, group: str, query: Query) -> Future[Any]:
         """The answers of all shards of a group; unavailable if one of them is."""
         shards = [ShardId(group, number) for number in range(self._sizes[group])]
-        return _all([self.ask(shard_key(shard), query) for shard in shards])
-
-
-def _all(answers: list[Future[Any]]) -> Future[Any]:
-    """A list of all answers, in order; or the first that is unavailable."""
-    whole: Future[Any] = Future()
-    done = itertools.count(1)  # `next` of it is atomic among threads
-
-    def one(part: Future[Any]) -> None:
-        if isinstance(part.result(), Unavailable):
-            resolve(whole, part.result())
-            return
-        if next(done) == len(answers):
-            resolve(whole, [each.result() for each in answers])
-
-    if not answers:
-        resolve(whole, [])
-    for each in answers:
-        each.add_done_callback(one)
-    return whole
-
-
-def _then(answer: Future[Any], do: Callable[[Any], Any]) -> Future[Any]:
-    """The answer converted by a function; what is unavailable stays so.
-
-    If the function raises, the answer is `Unavailable` with the error: an exception in a callback
-    would be lost, and the caller would wait forever.
-    """
-    future: Future[Any] = Future()
-
-    def done(part: Future[Any]) -> None:
-        found = part.result()
-        resolve(future, found if isinstance(found, Unavailable) else attempt_query(do, found))
-
-    answer.add_done_callback(done)
-    return future
+        return all_answers([self.ask(shard_key(shard), query) for shard in shards])

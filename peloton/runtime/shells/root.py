@@ -325,7 +325,7 @@ def assemble(
     adopt(codec, journal, record=record, alone=setup.fleet is None)
     level = LevelReader(codec, journal)
     sharding = Sharding(kinds, sizes)
-    region = Region(kinds, sharding=sharding, sizes=sizes)
+    region = Region(kinds, codec=codec, sharding=sharding, sizes=sizes)
     region.status.now = drivers.clock.now
     exited: Future[str] = Future()
     driver = drivers.driver("shards")

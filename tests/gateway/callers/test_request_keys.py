@@ -13,7 +13,14 @@ from peloton.actors.job.messages import CreateJob, JobCreated
 from peloton.actors.respool.messages import CreatePool, PoolDone, pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
-from peloton.gateway.requests import DRAWN_S, REQUEST_KEY, KeysBefore, made_id, request_of
+from peloton.gateway.requests import (
+    DRAWN_S,
+    LEVEL_CALLERS,
+    REQUEST_KEY,
+    OtherForm,
+    made_id,
+    request_of,
+)
 from peloton.gateway.texts import derived
 from peloton.gateway.translate_job import to_spec
 from peloton.gateway.translate_pool import to_pool
@@ -40,8 +47,11 @@ class Call:
         return ((REQUEST_KEY, self._key),)
 
 
-def request(key: str, by: Principal) -> tuple[str, bytes]:
-    found = request_of(job.CreateRequest(), Call(key, by))
+NOBODY = Principal("", "none")
+
+
+def request(key: str, by: Principal, *, level: int = LEVEL_CALLERS) -> tuple[str, bytes]:
+    found = request_of(job.CreateRequest(), Call(key, by), level=level)
     assert found is not None
     return found
 
@@ -76,13 +86,26 @@ def test_keys_of_the_version_before_are_looked_for_as_long_as_repeats_come(
     key: str, kept_s: float
 ) -> None:
     now_s = [1000.0]
-    before, sent = KeysBefore(lambda: now_s[0]), request(key, SUE)
+    form, sent, call = OtherForm(lambda: now_s[0]), request(key, SUE), Call(key, SUE)
+    plain = (key, sent[1])
+    assert form.of(plain, call) == sent, "of a daemon that has read the raised level already"
+    now_s[0] += KEEP_S
+    assert form.of(sent, call) == plain
     now_s[0] += kept_s - 1
-    assert before.of(sent) == (key, sent[1])
-    assert before.of(request(key, Principal("", "none"))) is None, "they are the same"
-    assert before.of(None) is None
+    assert form.of(sent, call) == plain
+    assert form.of(request(key, NOBODY), Call(key, NOBODY)) is None, "they make the same"
+    assert form.of(plain, Call(key, NOBODY)) is None
+    assert form.of(None, call) is None
     now_s[0] += 1
-    assert before.of(sent) is None
+    assert form.of(sent, call) is None
+
+
+def test_below_its_level_a_key_is_what_daemons_of_the_version_before_make_of_it() -> None:
+    """A repeat at one of them finds what was asked here, whoever has proved a name."""
+    digest = hashlib.sha256(b"").digest()
+    for by in (SUE, OTHER, NOBODY):
+        assert request("k", by, level=LEVEL_CALLERS - 1) == ("k", digest)
+    assert made_id(request("k", SUE, level=LEVEL_CALLERS - 1), "job") == derived("k", "job")
 
 
 def keyed(key: str, by: Principal) -> Any:
