@@ -19,6 +19,7 @@ from peloton.runtime.core.ownership import (
     Transition,
     ranked,
 )
+from peloton.runtime.core.reach.contacts import ContactReport
 from peloton.runtime.ports import (
     MemberNode,
     MembershipView,
@@ -37,8 +38,8 @@ A = ShardId("a", 0)
 class Bench:
     """A daemon's rules with the hands that obey them; it keeps the orders not looked at yet."""
 
-    def __init__(self, shards: int = 1) -> None:
-        self.handoff = Handoff("me", NODE, sizes={"a": shards})
+    def __init__(self, shards: int = 1, *, judged: bool = False) -> None:
+        self.handoff = Handoff("me", NODE, sizes={"a": shards}, judged=judged)
         self.now = 1000.0
         self.version = 0
         self.orders: list[ShardAction] = self.handoff.begin(self.now)
@@ -104,6 +105,19 @@ def rival(shard: ShardId = A, *, wins: bool) -> str:
         if (ranked(shard, {ME: NODE, name: NODE})[0] == name) is wins:
             return name
     raise AssertionError
+
+
+def test_who_has_a_role_alone_has_its_shards_though_it_never_reaches_another() -> None:
+    """The daemons of other roles stay, and it stands aside as long as they are apart."""
+    bench, other = Bench(judged=True), MemberNode("zz:1", ("b",))
+    cut = replace(other, unreached={ME: "refused"})
+    bench.connected().view(**{OTHER: other}).new()
+    bench.orders += bench.handoff.contacts(ContactReport(), bench.now)
+    bench.view(**{OTHER: cut})
+    assert bench.state() is OwnershipState.OUT, "it may reach the other in a moment"
+    report = ContactReport({OTHER: "refused"}, frozenset())
+    bench.orders += bench.handoff.contacts(report, bench.now)
+    assert order(ActionKind.CREATE) in bench.new() and bench.handoff.standing.aside
 
 
 # ---- the table ----

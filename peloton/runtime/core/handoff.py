@@ -99,7 +99,7 @@ class Handoff:
     def __init__(
         self, process: str, node: MemberNode, *, sizes: Mapping[str, int], judged: bool = False
     ) -> None:
-        """`judged`: `contacts` is called, so this daemon owns nothing before it met the others."""
+        """`judged`: `contacts` is called, so it owns nothing before it knows whom it reaches."""
         self.standing = Standing(judged=judged)
         self.node = _as_it_stands(node, self.standing, unfit=())
         self.member = ""

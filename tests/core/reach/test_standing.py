@@ -92,6 +92,22 @@ def test_a_daemon_that_joins_waits_until_it_has_met_all() -> None:
     assert not life.judged(met="ac"), "and then for nothing else"
 
 
+def test_who_knows_whom_it_does_not_reach_has_arrived_and_stands_aside() -> None:
+    life = Life()
+    assert life.judged("a", met="") and life.standing.arriving, "c may still come"
+    assert life.judged("a", met="c") and not life.standing.arriving
+    assert life.judged(met="ac", after_s=0.1), "it comes back as any other"
+    assert not life.judged(met="ac", after_s=BACK_FIRST_S)
+
+
+def test_who_stands_aside_comes_back_only_after_it_has_met_all_of_a_new_session() -> None:
+    life = Life()
+    life.judged("a", "c", met="")
+    life.standing.joined()
+    for _ in range(3):
+        assert life.judged(met="", after_s=BACK_FIRST_S)
+
+
 def test_who_is_alone_waits_for_nobody() -> None:
     life = Life()
     life.others = {}

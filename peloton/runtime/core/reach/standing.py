@@ -13,7 +13,7 @@ pair nobody has to, so at least one daemon stays, whatever is cut.
 - Of equals: who does not reach its own address (a certificate that has expired, a wrong address);
   then who stands aside already, so that nothing moves without need; then the higher id.
 - A daemon that has just joined stands aside until it has met the others: it never owns what it
-  would have to give up again.
+  would have to give up again. Once it knows whom it does not reach, it owns what no other can.
 - Who stood aside comes back when the rule has let it in for a while, which doubles each time.
 """
 
@@ -80,7 +80,7 @@ class Standing:
         self.report = ContactReport()
         self.aside = judged
         self.arriving = judged
-        """It has not met the others yet, in this session."""
+        """It does not know yet, in this session, which of the others it reaches."""
         self._judged = judged
         self._out_s: float | None = None  # since when the rule wants it aside
         self._in_s: float | None = None  # since when not
@@ -98,8 +98,9 @@ class Standing:
         if not self._judged:
             return False
         known = {name: node for name, node in members.items() if not node.leaving}
-        unmet = (name for name in known if name != me and name not in self.report.met)
-        unreached = {**(dict.fromkeys(unmet, "") if self.arriving else {}), **self.report.unreached}
+        unmet = known.keys() - {me} - self.report.met
+        # Who stands aside has to meet each one, or to know that it does not reach it.
+        unreached = {**(dict.fromkeys(unmet, "") if self.aside else {}), **self.report.unreached}
         ours = replace(members[me], unreached=unreached, aside=self.aside)
         out = me in set_aside({**known, me: ours})
         self._out_s = (now if self._out_s is None else self._out_s) if out else None
@@ -110,6 +111,8 @@ class Standing:
             change = self._out_s is not None and now >= self._out_s + SURE_S
         if change:
             self._change(now)
+        elif unmet <= self.report.unreached.keys():
+            self.arriving = False  # a cut may last, and nobody else may have its roles
         return change
 
     def wake_s(self, now: float) -> float | None:
