@@ -19,6 +19,7 @@ from peloton.gateway.actor_keys import SCHEDULE_NAME, named_schedule, own_schedu
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.job_create import Creation
 from peloton.gateway.job_labels import AFTER, UNIQUE
+from peloton.gateway.permissions import Rights
 from peloton.gateway.requests import request_of
 from peloton.gateway.texts import client_name
 from peloton.ops.v1 import schedules_pb2 as wire
@@ -47,12 +48,23 @@ class Schedules:
         spec = self._spec(given, context)
         command = m.CreateSchedule(spec, given.paused)
         request = request_of(sent, context, level=self._cluster_client.level)
-        key = named_schedule(given.name)
-        if self._cluster_client.rights(context) is not None:
-            # Whether another one of this name is hidden from them, its refusal would tell.
-            key = own_schedule(given.name, self._cluster_client.permissions.whose(context))
-        self._order(key, command, context=context, request=request)
+        self._order(self._new(given.name, context), command, context=context, request=request)
         return wire.CreateScheduleResponse()
+
+    def _new(self, name: str, context: Context) -> Key:
+        """The key of a schedule that is to be made, or of the one that has its name already."""
+        client, of_all = self._cluster_client, named_schedule(name)
+        rights = client.rights(context)
+        if rights is None:
+            return of_all
+        # Whether another one of this name is hidden from them, its refusal would tell.
+        own = own_schedule(name, client.permissions.whose(context))
+        if isinstance(client.ask(own, m.GetSchedule(), context=context), m.ScheduleView):
+            return own
+        # Versions before made theirs under the name of all.
+        view = client.ask(of_all, m.GetSchedule(), context=context)
+        seen = isinstance(view, m.ScheduleView) and _is_seen(view.summary, rights)
+        return of_all if seen else own
 
     def CheckSchedule(self, sent: wire.CheckScheduleRequest, context: Context) -> Any:
         """When a schedule would make jobs, if it can be made."""
@@ -86,8 +98,7 @@ class Schedules:
         seen = [
             one
             for one in sorted(found, key=lambda one: str(one.schedule))
-            if rights is None
-            or rights.may_with_job(Permission.SEE, one.pool_path, created_by=one.created_by)
+            if rights is None or _is_seen(one, rights)
         ]
         return wire.ListSchedulesResponse(schedules=map(_info, seen))
 
@@ -173,6 +184,10 @@ class Schedules:
         config.CopyFrom(given.job)
         config.respoolID.value = client_name(pools[0].pool)
         return config, pools[0].path
+
+
+def _is_seen(line: m.ScheduleSummary, rights: Rights) -> bool:
+    return rights.may_with_job(Permission.SEE, line.pool_path, created_by=line.created_by)
 
 
 def _invalid(context: Context, text: str, *, field: str) -> NoReturn:

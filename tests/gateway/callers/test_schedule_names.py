@@ -6,22 +6,35 @@ from typing import Any
 
 import grpc
 
+from peloton.actors.schedule.messages import CreateSchedule, ScheduleChanged, ScheduleSpec
+from peloton.chaos.cluster.cluster import job_spec
 from peloton.gateway.access_table import OPS, SCHEDULES
 from peloton.gateway.actor_keys import named_schedule, own_schedule
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import schedules_pb2 as wire
 from peloton.runtime.core.principal import BASIC, UNVERIFIED, Principal
 from tests.gateway.access_fixture import ROLES, Guarded, create_request, unknown_id
+from tests.gateway.fleet_fixture import WAIT_S_MAX
 
 CODE = grpc.StatusCode
 SUE, ADMIN, OLGA = ROLES["submitter"], ROLES["administrator"], Principal("olga", BASIC)
 
 
-def create(fleet: Guarded, name: str, path: str, by: Principal) -> tuple[Any, str]:
+def wanted(name: str, path: str) -> wire.CreateScheduleRequest:
     made = wire.Schedule(name=name, cron="@yearly", pool=path)
     made.job.CopyFrom(create_request("").config)
-    sent = wire.CreateScheduleRequest(schedule=made)
-    return fleet.call(f"{SCHEDULES}.CreateSchedule", sent, by)[:2]
+    return wire.CreateScheduleRequest(schedule=made)
+
+
+def create(fleet: Guarded, name: str, path: str, by: Principal) -> tuple[Any, str]:
+    return fleet.call(f"{SCHEDULES}.CreateSchedule", wanted(name, path), by)[:2]
+
+
+def create_by_version_before(fleet: Guarded, name: str, path: str, by: Principal) -> None:
+    """Under the name of all, whoever asks."""
+    spec = ScheduleSpec("@yearly", "UTC", path, job_spec(1))
+    made = fleet.open.region.ask(named_schedule(name), CreateSchedule(spec), who=by.text)
+    assert isinstance(made.result(WAIT_S_MAX), ScheduleChanged)
 
 
 def listed(fleet: Guarded, by: Principal) -> set[str]:
@@ -41,7 +54,7 @@ def got(fleet: Guarded, name: str, by: Principal) -> str:
 
 def test_a_name_that_a_hidden_schedule_has_is_free(fleet: Guarded) -> None:
     taken, free = unknown_id(), unknown_id()
-    for by in (ADMIN, OLGA):
+    for by in (OLGA, ADMIN):
         assert create(fleet, taken, "/other/jobs", by)[0] == CODE.OK
     answers = [create(fleet, name, "/team/jobs", SUE) for name in (taken, free)]
     assert answers == [(CODE.OK, "")] * 2, "whether another has the name makes no difference"
@@ -50,6 +63,19 @@ def test_a_name_that_a_hidden_schedule_has_is_free(fleet: Guarded) -> None:
     assert {taken, f"sue:{taken}", f"olga:{taken}"} <= listed(fleet, ADMIN)
     code, text = create(fleet, taken, "/team/jobs", SUE)
     assert code == CODE.ALREADY_EXISTS and f"sue:{taken}" in text
+
+
+def test_who_sees_a_schedule_of_a_name_makes_no_second_one(fleet: Guarded) -> None:
+    """As whoever repeats the creation of one that a version before has made."""
+    name, other = unknown_id(), unknown_id()
+    create_by_version_before(fleet, name, "/team/jobs", SUE)
+    code, text = create(fleet, name, "/team/jobs", SUE)
+    assert code == CODE.ALREADY_EXISTS and f"schedule {name} already" in text
+    assert f"sue:{name}" not in listed(fleet, ADMIN)
+    assert create(fleet, other, "/team/jobs", SUE)[0] == CODE.OK
+    create_by_version_before(fleet, other, "/team/jobs", SUE)
+    text = create(fleet, other, "/team/jobs", SUE)[1]
+    assert f"schedule sue:{other} already" in text, "their own comes first"
 
 
 def test_a_name_means_ones_own_before_that_of_all(fleet: Guarded) -> None:
