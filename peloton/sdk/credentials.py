@@ -9,6 +9,7 @@ secret in clear to a name that stands for two addresses.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -119,7 +120,9 @@ class Routes:
         """Look for another route to an address that refused us; whether there is one."""
         old = self._routes.pop(address, None)
         if self._credentials.token_file:
-            self._token = _token_in(self._credentials.token_file)  # it may have been replaced
+            # It may have been replaced; while it is, the one before is refused as it was.
+            with contextlib.suppress(errors.BadSpec):
+                self._token = _token_in(self._credentials.token_file)
         try:
             new = self._routes[address] = self._found(address)
         except errors.ServiceUnavailable:

@@ -245,7 +245,10 @@ class Wire:
                 return answer
         if all(isinstance(trouble, errors.Denied) for trouble in troubles):
             raise troubles[0]  # nobody else can be asked
-        raise _Over(_together(troubles))
+        trouble = _together(troubles)
+        if isinstance(trouble, errors.Denied):
+            raise trouble  # who is down may stay so: a person has to know that they were refused
+        raise _Over(trouble)
 
     def _send(self, call: RpcCall, address: str, *, wait_s: float) -> Any:
         metadata = self._metadata(self._addresses.service(call.method.role), call.how)

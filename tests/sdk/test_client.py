@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlencode
 
 import grpc
@@ -23,8 +24,9 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import errors
 from peloton.sdk import ops as sdk_ops
 from peloton.sdk import outputs as sdk_outputs
-from peloton.sdk.client import Client, JobQuery, Login
+from peloton.sdk.client import Client, Credentials, JobQuery, Login
 from tests.sdk.fakes import JOB, POOL, Cluster, serving
+from tests.servers.process import free_ports
 
 GONE = grpc.StatusCode.UNAVAILABLE
 
@@ -220,6 +222,37 @@ def test_a_status_becomes_an_exception(
     assert caught.value.message == "because"
     assert caught.value.kind == code.name
     assert len(cluster.called("Get")) == 1
+
+
+@pytest.mark.parametrize("name", ["PERMISSION_DENIED", "UNAUTHENTICATED"])
+def test_a_refusal_is_told_at_once_where_another_address_is_down(
+    cluster: Cluster, name: str
+) -> None:
+    cluster.fail("Get", *[grpc.StatusCode[name]] * 20, text="not you")
+    gone = f"127.0.0.1:{free_ports(1)[0]}"
+    with serving(cluster) as address, Client([gone, address]) as client:
+        with pytest.raises(errors.Denied, match="not you") as caught:
+            client.jobs.get(JOB)
+        assert gone in str(caught.value), "who might have known them is named"
+    assert len(cluster.called("Get")) == 1
+
+
+@pytest.mark.parametrize("left", ["", "half"])
+def test_a_refusal_is_told_while_the_token_file_is_replaced(
+    cluster: Cluster, tmp_path: Path, left: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-token-that-is-long-enough-to-be-one")
+    file.chmod(0o600)
+    cluster.fail("Get", *[grpc.StatusCode.UNAUTHENTICATED] * 2, text="no such token")
+    known = Credentials(token_file=str(file))
+    with serving(cluster) as address, Client([address], credentials=known) as client:
+        if left:
+            file.write_text(left)
+        else:
+            file.unlink()
+        with pytest.raises(errors.Denied, match="no such token"):
+            client.jobs.get(JOB)
 
 
 def test_errors_inside_answers_are_raised(client: Client, cluster: Cluster) -> None:
