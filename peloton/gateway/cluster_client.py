@@ -22,6 +22,7 @@ from peloton.actors.job.slice.messages import (
     ListInstances,
     slice_key,
 )
+from peloton.actors.mentions import marked_refusal
 from peloton.actors.respool.messages import (
     ROOT,
     GetPool,
@@ -42,7 +43,15 @@ from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import Best, Listed, ListViews
 from peloton.runtime.shells.secret_vault import SecretVault
-from peloton.runtime.vocabulary import DeadLettered, Key, Message, Query, ShardDamaged, Unavailable
+from peloton.runtime.vocabulary import (
+    DeadLettered,
+    Key,
+    Message,
+    Query,
+    Refused,
+    ShardDamaged,
+    Unavailable,
+)
 from peloton.settings.notify import NO_URLS, AllowedUrls
 
 CALL_ASK_S_MAX = 15.0
@@ -161,6 +170,8 @@ class ClusterClient:
             end(context, Code.DATA_LOSS, text=answer.text)
         if isinstance(answer, Unavailable):
             end(context, Code.UNAVAILABLE, text=answer.text, retry_s=retry_s)
+        if isinstance(answer, Refused):
+            return marked_refusal(answer)  # it may have been kept for long
         if isinstance(answer, DeadLettered):
             text = f"the command failed repeatedly and is now a dead letter: {answer.text}"
             end(context, Code.INTERNAL, text=text)

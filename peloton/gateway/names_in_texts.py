@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.actors.job.messages import GetJob, JobView
-from peloton.actors.mentions import ANOTHER, JOB, MENTION, POOL, said
+from peloton.actors.mentions import ANOTHER, JOB, marked, said
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.texts import known_job
 from peloton.runtime.vocabulary import Key
@@ -28,7 +29,7 @@ ID_CHARS = 8
 ASKED_MAX = 200
 """Jobs that are looked up for one answer; further ones are another's."""
 ASK_S_MAX = 2.0
-"""How long an answer waits for the owner of a job that it mentions."""
+"""How long one answer waits for the owners of all the jobs that it mentions."""
 TEXTS = frozenset(
     ("because", "cause", "change", "basis", "error", "message", "nobody_because", "proof", "reason",
      "skipped_because", "text")
@@ -37,12 +38,6 @@ TEXTS = frozenset(
 JOB_IDS = frozenset(("head_job",))
 """Fields with the id of a job that is another's, beside such a text."""
 _MARKED = re.compile(rb"<(?:job|pool) ")
-_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_BARE = re.compile(
-    rf"\bjob (?P<job>{_ID})"
-    # Names of pools may hold spaces: what comes after a path is known of texts that are kept.
-    r"|\bpool (?P<pool>/(?:[^;:,]*?(?= is entitled to | waits for |, this one has )|[^\s;:,]*))"
-)
 _MAYBE_BARE = re.compile(rb"\bjob [0-9a-f]{8}-|\bpool /")
 
 
@@ -53,24 +48,22 @@ class ReaderSight:
     """
 
     def __init__(
-        self, cluster_client: ClusterClient, context: Context, *, waits: bool = True
+        self,
+        cluster_client: ClusterClient,
+        context: Context,
+        *,
+        waits: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cluster_client, self._context, self._waits = cluster_client, context, waits
+        self._cluster_client, self._context, self._clock = cluster_client, context, clock
+        self._left_s = ASK_S_MAX if waits else 0.0
         self._rights = cluster_client.rights(context)
         self._at_pool = getattr(context, "at_pool", "")
         self._seen: dict[str, bool] = {}
 
     def told(self, text: str) -> str:
         """The text as the caller may read it."""
-        if self._rights is None:
-            return said(text, self._named)
-        parts, at = list[str](), 0
-        for found in MENTION.finditer(text):
-            parts.append(_BARE.sub(self._unmarked, text[at : found.start()]))
-            parts.append(said(found[0], self._named))
-            at = found.end()
-        parts.append(_BARE.sub(self._unmarked, text[at:]))
-        return "".join(parts)
+        return said(text if self._rights is None else marked(text), self._named)
 
     def concerns(self, data: bytes) -> bool:
         """Whether an encoded answer may hold anything to be said otherwise."""
@@ -98,9 +91,6 @@ class ReaderSight:
         seen = self.sees_job(of) if kind == JOB else self.sees_pool(of)
         return f"{kind} {of}" if seen else ANOTHER[kind]
 
-    def _unmarked(self, found: re.Match[str]) -> str:
-        return self._named(JOB, found["job"]) if found["job"] else self._named(POOL, found["pool"])
-
     def _may_see(self, key: Key | None) -> bool:
         assert self._rights is not None
         if key is None:
@@ -108,9 +98,11 @@ class ReaderSight:
         # Not by `job`: a text leaves also where that job cannot be read.
         cluster = self._cluster_client.cluster
         view = cluster.read(key, GetJob())
-        if view is None and self._waits:
+        if view is None and self._left_s > 0:
+            begun_s = self._clock()
             with contextlib.suppress(TimeoutError):
-                view = self._context.await_answer(cluster.ask(key, GetJob()), ASK_S_MAX)
+                view = self._context.await_answer(cluster.ask(key, GetJob()), self._left_s)
+            self._left_s -= self._clock() - begun_s
         return isinstance(view, JobView) and self._rights.may_with_job(
             Permission.SEE, view.summary.pool_path, created_by=view.created_by
         )

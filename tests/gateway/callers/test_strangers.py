@@ -8,18 +8,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from peloton.actors.job.messages import GetJob
 from peloton.actors.mentions import job_mention, pool_mention, unnamed
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.access_table import ACCESS_TABLE, OPS, PLANS
 from peloton.gateway.calls import CallContext
 from peloton.gateway.cluster_client import ClusterClient
-from peloton.gateway.names_in_texts import TEXTS, ReaderSight, TextGate
+from peloton.gateway.names_in_texts import ASK_S_MAX, TEXTS, ReaderSight, TextGate
 from peloton.gateway.permissions import Rights
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as plans
 from peloton.runtime.core.principal import Principal
-from peloton.runtime.vocabulary import ShardDamaged
+from peloton.runtime.vocabulary import Key, Refused, ShardDamaged
 from peloton.settings.permissions_file import parse_access
 from tests.gateway.access_fixture import (
     JOBS,
@@ -187,6 +188,46 @@ class ByRules:
 def sight(by: Principal) -> ReaderSight:
     client = ClusterClient(NoCluster(), ByRules(by))  # type: ignore[arg-type]
     return ReaderSight(client, CallContext(), waits=False)  # type: ignore[arg-type]
+
+
+class SlowCall(CallContext):
+    """A call whose questions nobody answers, on a clock of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s, self.waits = 0.0, list[float]()
+
+    def await_answer(self, future: Any, wait_s: float) -> Any:
+        self.waits.append(wait_s)
+        self.now_s += 0.75
+        raise TimeoutError
+
+
+def test_an_answer_waits_once_for_all_the_jobs_that_it_mentions() -> None:
+    client, call = ClusterClient(NoCluster(), ByRules(VERA)), SlowCall()  # type: ignore[arg-type]
+    reader = ReaderSight(client, call, clock=lambda: call.now_s)  # type: ignore[arg-type]
+    texts = [reader.told(job_mention(f"{number:08x}{ID[8:]}")) for number in range(50)]
+    assert texts == ["another job"] * 50
+    assert call.waits == [ASK_S_MAX, ASK_S_MAX - 0.75, ASK_S_MAX - 1.5]
+
+
+class Remembers(NoCluster):
+    """A shard that has kept a refusal of the version before, for whoever repeats the request."""
+
+    def ask(self, key: Any, query: Any, **more: Any) -> Future[Any]:
+        found: Future[Any] = Future()
+        found.set_result(Refused("BUSY", f"its name is held by job {ID} in pool /other/a b"))
+        return found
+
+
+def test_a_refusal_that_a_version_before_has_kept_names_no_stranger() -> None:
+    for by, told in (
+        (VERA, "its name is held by another job in another pool b"),
+        (ADMIN, f"its name is held by job {ID} in pool /other/a b"),
+    ):
+        client, call = ClusterClient(Remembers(), ByRules(by)), CallContext()  # type: ignore[arg-type]
+        found = client.ask(Key("job/x"), GetJob(), context=call)  # type: ignore[arg-type]
+        assert TextGate(client).status(found.text, call) == told  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
