@@ -84,7 +84,8 @@ class Places:
 
     def note(self) -> str:
         """Who is at the limit, and with how many; "" where nobody is."""
-        left, held = self._most - self.taken, self._held.most_common(NAMED_MAX)
+        # A copy, made at once: others take and leave meanwhile.
+        left, held = self._most - self.taken, Counter(dict(self._held)).most_common(NAMED_MAX)
         least = max(left - self._most // RESERVED_PART, self._most // RESERVED_PART, 1)
         most = [f"{name} has {own}" for name, own in held if own >= least]
         if self.taken and (most or left <= 0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,22 @@ def test_one_caller_leaves_as_many_as_they_take_and_all_leave_some_to_administra
     assert places.taken == MOST - kept
     assert "over all callers" in places.take(Principal("last", BASIC), lambda: False, most=MOST)
     assert taken(places, ROOT) > 0
+
+
+class Changing(Counter[str]):
+    """Somebody takes a place while it is looked through."""
+
+    def items(self) -> Any:
+        for at, each in enumerate(super().items()):
+            self[f"other-{at}"] = 1
+            yield each
+
+
+def test_who_is_at_the_limit_is_told_while_others_come_and_go() -> None:
+    places = Places("streams")
+    taken(places, ANN)
+    places._held = Changing(places._held)
+    assert "ann has" in places.note()
 
 
 def test_who_proves_nothing_is_one_by_their_address() -> None:
