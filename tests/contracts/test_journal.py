@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
+from peloton.runtime.core.statements import Statement, StatementReply
 from peloton.runtime.ports import (
     FRAME_PART_BYTES_MAX,
     Answer,
@@ -22,6 +26,7 @@ from peloton.runtime.ports import (
     ShardId,
     Work,
 )
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.contracts.journals import GROUPS, OTHER, SHARD, JournalRig, claim
 
 
@@ -141,6 +146,31 @@ def test_only_a_new_cluster_begins_at_the_level_of_its_first_process(
     first = new_rig.open()
     assert first.bootstrap(GROUPS, level=3).level == first.level() == 3
     assert new_rig.open().bootstrap(GROUPS, level=5).level == 3, "an operator raises it"
+
+
+class Interrupted(MemoryRows):
+    """Another process uses the store after the first read."""
+
+    def __init__(self, other: Callable[[MemoryRows], object]) -> None:
+        super().__init__()
+        self._other: Callable[[MemoryRows], object] | None = other
+
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
+        replies = super().run(statements)
+        other, self._other = self._other, None
+        if other is not None:
+            other(self)
+        return replies
+
+
+def test_of_two_processes_that_begin_a_cluster_at_once_the_level_of_one_counts() -> None:
+    """Not the higher one of that which began later, and knows more."""
+
+    def begin(rows: MemoryRows) -> None:
+        assert FencedRows(rows, process=b"a" * 16).bootstrap(GROUPS, level=3).level == 3
+
+    late = FencedRows(Interrupted(begin), process=b"b" * 16)
+    assert late.bootstrap(GROUPS, level=5).level == late.level() == 3
 
 
 def test_a_shard_nobody_bootstrapped_is_refused(rig: JournalRig) -> None:

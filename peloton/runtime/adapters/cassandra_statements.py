@@ -83,7 +83,7 @@ CQL: dict[type, str] = {
     NameCluster: "INSERT INTO cluster (one, shards) VALUES (1, ?) IF NOT EXISTS",
     ReadName: "SELECT shards FROM cluster WHERE one = 1",
     CreateRegister: "INSERT INTO shard_registers (part, shard_group, shard_number, epoch, op,"
-    " owner, last_position, last_chain, floor, floor_epoch) VALUES (?, ?, ?, 0, ?, '', 0, ?, 0, 0)"
+    " owner, last_position, last_chain, floor, floor_epoch) VALUES (?, ?, ?, ?, ?, '', 0, ?, 0, 0)"
     " IF NOT EXISTS",
     ReadRegister: "SELECT epoch, op, owner, last_position, last_chain, floor, floor_epoch, segments"
     f" FROM shard_registers {REGISTER}",
@@ -160,7 +160,7 @@ def values(statement: Statement) -> Sequence[Any]:
 
 def _register_values(statement: RegisterWrite, shard: tuple[int, str, int]) -> Sequence[Any]:
     if isinstance(statement, CreateRegister):
-        return (*shard, statement.op, GENESIS)
+        return (*shard, statement.epoch, statement.op, GENESIS)
     if isinstance(statement, Bump):
         return (
             statement.next_epoch,

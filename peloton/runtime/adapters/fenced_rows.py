@@ -134,8 +134,9 @@ class FencedRows:
         self, groups: Mapping[str, int], *, name: str = "", level: int = 0
     ) -> ClusterRecord:
         if level and read_record(self.rows) is None:
-            # First: a crash in between would leave a new cluster at level 0.
-            self.raise_level(level)
+            # First: a crash in between would leave a new cluster at level 0. Never raised here: of
+            # two daemons that begin at once, one may know less than the other.
+            self._run(CreateRegister(FEATURES, self._ops.next(), level))
         self._run(CreateCluster(ClusterRecord(self._ops.process, self.rows.format, dict(groups))))
         record = register.same_cluster(self._record(), groups, name=name)
         while register.grown(record, groups) != record.shards:

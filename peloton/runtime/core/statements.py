@@ -99,10 +99,11 @@ class ReadName(Struct, frozen=True, gc=False):
 
 
 class CreateRegister(Struct, frozen=True, gc=False):
-    """Insert an empty register if there is none."""
+    """Insert an empty register if there is none; that of the feature level begins at one."""
 
     shard: ShardId
     op: bytes
+    epoch: int = 0
 
 
 class ReadRegister(Struct, frozen=True, gc=False):

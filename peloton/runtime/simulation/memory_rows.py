@@ -90,7 +90,8 @@ class MemoryRows:
         if isinstance(statement, CreateRegister):
             if row is not None:
                 return NotApplied()
-            self.registers[statement.shard] = RegisterRow(0, statement.op, "", 0, GENESIS, 0, 0)
+            new = RegisterRow(statement.epoch, statement.op, "", 0, GENESIS, 0, 0)
+            self.registers[statement.shard] = new
             return Applied()
         if row is None:
             return NotApplied()
