@@ -92,6 +92,7 @@ class Reloading:
     @staticmethod
     def _problems(wanted: DaemonSettings) -> Iterator[str]:
         yield from access.problems(wanted)
+        yield from wanted.access.problems()  # not those of a file that needs a restart
         if wanted.tls is not None:
             yield from exchange.problems(wanted.tls)
 

@@ -324,6 +324,31 @@ def test_of_one_bad_file_nothing_is_taken_and_health_says_so(
         assert "reload" not in notes(daemon)
 
 
+def test_of_bad_rules_nothing_is_taken_though_the_settings_name_another_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the file that the daemon began with whose rules are in force."""
+    users(tmp_path / "users.yaml", OLD)
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    for file in (one, two):
+        file.write_text("pools:\n  /: {administer: [ann]}\n")
+    auth = {"type": "BASIC", "file": "users.yaml"}
+    wanted = settings(tmp_path, auth=auth, access={"file": "one.yaml"})
+    other = settings(tmp_path, auth=auth, access={"file": "two.yaml"})
+    with running(wanted) as daemon:
+        users(tmp_path / "users.yaml", NEW)
+        one.write_text("pools:\n  /: {rule: [ann]}\n")
+        for again in (wanted, other):
+            daemon.reload(lambda again=again: again)
+            said = capsys.readouterr().err
+            assert f"reload: access.file: {one}: " in said and "in force:" not in said
+        assert answered(at(daemon), ann(OLD))
+        one.write_text("pools:\n  /: {administer: [ann], see: [bob]}\n")
+        daemon.reload(lambda: wanted)
+        assert "reload: in force: access.file, auth.file\n" in capsys.readouterr().err
+        assert answered(at(daemon), ann(NEW))
+
+
 def test_settings_that_cannot_be_read_leave_all_as_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
