@@ -379,6 +379,7 @@ def _as_it_stands(node: MemberNode, standing: Standing, *, unfit: Iterable[str])
         unfit=tuple(sorted(groups)),
         unreached=dict(standing.report.unreached),
         aside=standing.aside,
+        judged=standing.judged,
     )
 
 

@@ -10,8 +10,9 @@ at the other, though each of them works. So one of each such pair has to go. Onc
 pair nobody has to, so at least one daemon stays, whatever is cut.
 
 - Who does not reach most others goes first: one that nobody reaches, or the smaller part.
-- Of equals: who does not reach its own address (a certificate that has expired, a wrong address);
-  then who stands aside already, so that nothing moves without need; then the higher id.
+- Of equals: who goes at all, as daemons of earlier versions do not; then who does not reach its own
+  address (a certificate that has expired, a wrong address); then who stands aside already, so that
+  nothing moves without need; then the higher id.
 - A daemon that has just joined stands aside until it has met the others: it never owns what it
   would have to give up again. Once it knows whom it does not reach, it owns what no other can.
 - Who stood aside comes back when the rule has let it in for a while, which doubles each time.
@@ -46,9 +47,9 @@ def set_aside(members: Mapping[str, MemberNode]) -> set[str]:
                 apart[member].add(peer)
                 apart[peer].add(member)
 
-    def turn(member: str) -> tuple[int, bool, bool, str]:
+    def turn(member: str) -> tuple[int, bool, bool, bool, str]:
         node = members[member]
-        return len(apart[member]), member in node.unreached, node.aside, member
+        return len(apart[member]), node.judged, member in node.unreached, node.aside, member
 
     gone: set[str] = set()
     while True:
@@ -77,11 +78,11 @@ class Standing:
     """That of one daemon. `judged`: whether anybody reports its contacts."""
 
     def __init__(self, *, judged: bool) -> None:
+        self.judged = judged
         self.report = ContactReport()
         self.aside = judged
         self.arriving = judged
         """It does not know yet, in this session, which of the others it reaches."""
-        self._judged = judged
         self._out_s: float | None = None  # since when the rule wants it aside
         self._in_s: float | None = None  # since when not
         self._times: deque[float] = deque(maxlen=16)  # when it stood aside lately
@@ -90,12 +91,12 @@ class Standing:
         """A new session begins, with new links: the others have to be met again."""
         self.report = ContactReport()
         self._out_s = self._in_s = None
-        if self._judged and not self.aside:
+        if self.judged and not self.aside:
             self.aside = self.arriving = True
 
     def judge(self, me: str, members: Mapping[str, MemberNode], now: float) -> bool:
         """Look at the newest view; whether `aside` has changed."""
-        if not self._judged:
+        if not self.judged:
             return False
         known = {name: node for name, node in members.items() if not node.leaving}
         unmet = known.keys() - {me} - self.report.met
