@@ -20,6 +20,7 @@ from peloton.actors.job.version import kind as version
 from peloton.actors.lockdown import kind as lockdown
 from peloton.actors.respool import kind as respool
 from peloton.actors.respool.lot import kind as lot
+from peloton.actors.respool.messages import Within
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.schedule import kind as schedule
 from peloton.actors.task import kind as task
@@ -98,7 +99,7 @@ def kinds_of(settings: DaemonSettings) -> dict[str, Kind]:
             in_flight_max=given_back.at_once,
             evictions_max=given_back.most,
             window_s=given_back.within_s,
-            within_reservation=given_back.within_reservation,
+            within_reservation=Within[given_back.within_rule.upper()],
             inside=given_back.inside_s,
         ),
         holding=HoldPolicy(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Container
 
 from peloton.actors.resources import SLACK, BadAmount, Resources, amount, millionths
-from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView, pool_key
+from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView, Within, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.gateway.texts import client_name
@@ -22,6 +22,7 @@ from peloton.runtime.vocabulary import Key
 POOL_KINDS = Resources.KINDS[:SLACK]
 """Those of which clients know; slack is no kind, but a part of the use of each."""
 SLACK_PERCENT = 20.0
+WITHIN = {"" if each == Within.CLUSTER else each.name.lower(): each for each in Within}
 
 
 def to_pool(sent: respool.ResourcePoolConfig) -> PoolConfig:
@@ -70,7 +71,16 @@ def _checked(sent: respool.ResourcePoolConfig) -> PoolConfig:
         controller_percent=_percent(sent, "controllerLimit"),
         slack_percent=SLACK_PERCENT if (p := _percent(sent, "slackLimit")) is None else p,
         raw=sent.SerializeToString(deterministic=True),
+        within=_within(sent.withinReservation),
     )
+
+
+def _within(text: str) -> Within:
+    found = WITHIN.get(text)
+    if found is None:
+        names = ", ".join(repr(name) for name in WITHIN if name)
+        raise BadConfig("config.withinReservation", f"must be one of {names}, got {text!r}")
+    return found
 
 
 def _percent(sent: respool.ResourcePoolConfig, field: str) -> float | None:

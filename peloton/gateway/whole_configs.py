@@ -28,9 +28,7 @@ def whole_config(
         return found
     # Of a batch job the configs of instances never change; of a service they were too large.
     default = view.spec.default.raw
-    every = cluster_client.instances(
-        view, context=context, stop=view.spec.instances, unadded=True
-    )
+    every = cluster_client.instances(view, context=context, stop=view.spec.instances, unadded=True)
     for instance in every:
         if instance.config.raw != default:
             found.instanceConfig[instance.instance].ParseFromString(instance.config.raw)

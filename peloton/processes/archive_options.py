@@ -23,7 +23,7 @@ from peloton.settings.limits import (
     SCARCE_TYPES,
     LimitSettings,
 )
-from peloton.settings.preemption import PreemptionSetting
+from peloton.settings.preemption import WITHIN, PreemptionSetting
 
 OFF = "off"
 PREEMPTION = PreemptionSetting(after="30s")
@@ -90,6 +90,24 @@ def quarantine_option(command: Optioned) -> Optioned:
         help="A host where runs of several jobs fail so often at their start, with no success "
         "between, is left out for half an hour; 'off': none is.",
     )(command)
+
+
+def within_option(command: Optioned) -> Optioned:
+    """Add the option to a command."""
+    return click.option(
+        "--within-reservation",
+        type=click.Choice(WITHIN),
+        default=PREEMPTION.within_rule,
+        show_default=True,
+        help="Whether tasks that may not be preempted are admitted only within the reservation of "
+        "their pool: of the kinds of which it reserves any, where it does not say so itself.",
+    )(command)
+
+
+def preemption_of(options: Mapping[str, Any]) -> PreemptionSetting:
+    """What it says."""
+    within = options["within_reservation"]
+    return PreemptionSetting(after=PREEMPTION.after, within_reservation=within)
 
 
 def limits_of(options: Mapping[str, object], texts: list[str]) -> LimitSettings:

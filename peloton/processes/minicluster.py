@@ -109,6 +109,7 @@ def command() -> click.Command:
 @sandbox_options
 @kept.archive_options
 @kept.quarantine_option
+@kept.within_option
 @click.option(
     "--task-user",
     default="",
@@ -228,7 +229,7 @@ def _settings(options: dict[str, object]) -> DaemonSettings:
         listen=Listen(grpc=str(grpc), http=str(http), open_loopback=bool(options["open_loopback"])),
         access=AccessSetting(file=access),
         archive=archive,
-        preemption=kept.PREEMPTION,
+        preemption=kept.preemption_of(options),
         limits=limits,
         notify=notify,
         secrets=secrets,

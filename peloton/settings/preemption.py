@@ -6,12 +6,14 @@ Turns texts with units into seconds. It must not know what is done with them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
 from peloton.settings.archive import seconds
 
 TASKS_MAX = 10_000_000
+WITHIN = "always", "reserved", "never"
 
 
 class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -20,9 +22,11 @@ class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     `enabled`: preemptible tasks are ended for a pool that is entitled to what they hold. `after`:
     once it has waited for so long, a text such as `90s` or `5m`. `at_once`: tasks of one pool that
     are being ended at a time. `most`: tasks of one pool that are ended within `within`.
-    `within_reservation`: tasks that may not be preempted are admitted only within the reservation
-    of their pool. `inside`: pools, by path, whose own tasks of a lower priority are ended for the
-    first that waits there, and for how long a run is left alone.
+    `within_reservation`: whether tasks that may not be preempted are admitted only within the
+    reservation of their pool: `always`, of the kinds that are `reserved`, or `never`; true and
+    false are the first and the last. A pool may say otherwise. `inside`: pools, by path, whose own
+    tasks of a lower priority are ended for the first that waits there, and for how long a run is
+    left alone.
     """
 
     enabled: bool = True
@@ -30,13 +34,19 @@ class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     at_once: int = 10_000
     most: int = 100_000
     within: str = "1h"
-    within_reservation: bool = False
+    within_reservation: bool | Literal["always", "reserved", "never"] = "reserved"
     inside: dict[str, str] = {}
 
     @property
     def inside_s(self) -> tuple[tuple[str, float], ...]:
         """Paths of pools, and seconds."""
         return tuple((path, seconds(text)) for path, text in sorted(self.inside.items()))
+
+    @property
+    def within_rule(self) -> str:
+        """One of `WITHIN`."""
+        found = self.within_reservation
+        return found if isinstance(found, str) else WITHIN[0] if found else WITHIN[2]
 
     @property
     def after_s(self) -> float:

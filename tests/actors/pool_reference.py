@@ -14,7 +14,7 @@ from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.lanes import is_slack, lane_of, pool_of_lane
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.messages import ROOT, Within
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Bits, Key
 from tests.actors.divide import Claim, divide
@@ -25,8 +25,8 @@ SLACK = 4
 class Reference:
     """All pools and lots, and which pools wait, the longest waiting first."""
 
-    def __init__(self, *, within_reservation: bool = False) -> None:
-        self.within_reservation = within_reservation
+    def __init__(self, within: Within) -> None:
+        self.within = within
         self.pools: dict[Key, Pool] = {}
         self.lots: dict[Key, Lot] = {}
         self.pending: list[Key] = []
@@ -151,9 +151,13 @@ class Reference:
             percent, total = config.controller_percent, config.reservation.amounts()
             most = Resources(*(int(each * percent / 100) for each in total))
             found.append((lambda shape: shape.controller and not shape.on_slack, most))
-        if self.within_reservation:
+        rule = config.within or self.within
+        if rule == Within.ALWAYS or (rule == Within.RESERVED and config.reservation != Resources()):
+            kept = config.reservation.amounts()
+            if rule == Within.RESERVED:
+                kept = tuple(each or 10**18 for each in kept)
             found.append(
-                (lambda shape: not (shape.preemptible or shape.revocable), config.reservation)
+                (lambda shape: not (shape.preemptible or shape.revocable), Resources(*kept))
             )
         return [
             (

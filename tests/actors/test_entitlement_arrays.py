@@ -17,7 +17,7 @@ from peloton.actors.resources import EPSILON, UNIT, Resources
 from peloton.actors.respool.filling import WeightedFill
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
+from peloton.actors.respool.messages import ROOT, PoolConfig, Within, pool_key
 from peloton.actors.respool.pouring import Groups, levels, poured
 from peloton.actors.respool.sharing import STALE_MAX
 from peloton.actors.respool.state import InventorySum, Pool
@@ -35,7 +35,7 @@ class Town:
     def __init__(self, seed: int, *, size: int) -> None:
         self.chance = random.Random(seed)
         self.size = size
-        self.tree, self.reference = Tree(), Reference()
+        self.tree, self.reference = Tree(), Reference(Within.RESERVED)
         self.made = 0
         self.capacity()
 

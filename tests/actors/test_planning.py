@@ -13,7 +13,7 @@ import pytest
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.copies import CopyPools, PoolsCopy, copy_pools, fork
 from peloton.actors.respool.lot.messages import LotShape
-from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.messages import ROOT, Within
 from peloton.actors.respool.planning import NewLot, PoolPlan, plan_lots, plan_pool
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
@@ -213,8 +213,9 @@ def test_whoever_waits_is_told_at_least_one_reason_and_never_only_with_proof(see
 def test_a_plan_keeps_tasks_that_may_not_be_preempted_to_the_reservation() -> None:
     found = tree(a=config("a", limit=10, reserved=2))
     found.put(ROOT, old=found.pools[ROOT], new=root(10))
-    kept = msgspec.structs.replace(copied(found), preempts=True, within_reservation=True)
+    kept = msgspec.structs.replace(copied(found), preempts=True, within=Within.ALWAYS)
     wanted = new(A, 5)._replace(shape=LotShape(A, cpus(1), preemptible=False))
     plan = plan_lots(kept, [wanted], now=1.0)
     assert len(plan.admitted[PLAN]) == 2 and plan.waits[PLAN].blockers[0].rule == "reservation"
-    assert len(plan_lots(copied(found), [wanted], now=1.0).admitted[PLAN]) == 5
+    lent = msgspec.structs.replace(kept, within=Within.NEVER)
+    assert len(plan_lots(lent, [wanted], now=1.0).admitted[PLAN]) == 5

@@ -20,7 +20,7 @@ from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.lanes import lanes_of
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
+from peloton.actors.respool.messages import ROOT, PoolConfig, Within, pool_key
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.rules import check, check_delete
 from peloton.actors.respool.state import InventorySum, Pool
@@ -52,6 +52,8 @@ percents = st.sampled_from([None, None, 0.0, 50.0, 100.0])
 shares = st.sampled_from(
     [(1.0,) * 4, (1.0,) * 4, (2.0,) * 4, (0.0, 1.0, 1.0, 1.0), (0.5, 3.0, 1.0, 1.0)]
 )
+rules = st.sampled_from([Within.NEVER, Within.RESERVED, Within.ALWAYS])
+own_rules = st.sampled_from([Within.CLUSTER, Within.CLUSTER, *Within])
 statics = st.sampled_from([(False,) * 4, (False,) * 4, (True, False, False, False)])
 
 
@@ -64,10 +66,10 @@ def lot_of(shape: LotShape, arrived: float, *, waiting: Bits, admitted: Bits) ->
 class Pools(RuleBasedStateMachine):
     """Histories of a tree: applied to the kept index and to the reference alike."""
 
-    @initialize(capacity=capacities, within=st.booleans())
-    def begin(self, capacity: Resources, within: bool) -> None:
+    @initialize(capacity=capacities, within=rules)
+    def begin(self, capacity: Resources, within: Within) -> None:
         self.policy = PreemptionPolicy(within_reservation=within)
-        self.tree, self.reference = Tree(self.policy), Reference(within_reservation=within)
+        self.tree, self.reference = Tree(self.policy), Reference(within)
         self.sums, self.reasons = ConservationCheck(), ExplanationCheck()
         self.clock = itertools.count(1)
         self.names = itertools.count()
@@ -94,6 +96,7 @@ class Pools(RuleBasedStateMachine):
     @rule(
         at=st.integers(0, 99), name=st.sampled_from(NAMES), limit=limits, reservation=limits,
         percent=percents, share=shares, static=statics, slack_percent=slack_percents,
+        within=own_rules,
     )  # fmt: skip
     def create(
         self,
@@ -105,6 +108,7 @@ class Pools(RuleBasedStateMachine):
         share: tuple[float, float, float, float],
         static: tuple[bool, bool, bool, bool],
         slack_percent: float,
+        within: Within,
     ) -> None:
         """Some pools may not be; a forced one breaks rules of names and sums."""
         if len(self.tree.pools) > 10:
@@ -119,6 +123,7 @@ class Pools(RuleBasedStateMachine):
             static,
             controller_percent=percent,
             slack_percent=slack_percent,
+            within=within,
         )
         key = pool_key(f"{name}-{next(self.names)}")
         refused = check(self.tree, key, config=config)
@@ -136,17 +141,18 @@ class Pools(RuleBasedStateMachine):
     @rule(
         at=st.integers(0, 99), limit=limits, name=st.none() | st.sampled_from(NAMES),
         reservation=limits, percent=percents, share=shares, slack_percent=slack_percents,
+        within=own_rules,
     )  # fmt: skip
     def update(
         self, at: int, limit: Resources, name: str | None, reservation: Resources,
         percent: float | None, share: tuple[float, float, float, float],
-        slack_percent: float,
+        slack_percent: float, within: Within,
     ) -> None:  # fmt: skip
         key = self.pick(sorted(set(self.tree.pools) - {ROOT}), at)
         config = self.tree.pools[key].config
         config = msgspec.structs.replace(
             config, limit=limit, name=name or config.name, reservation=reservation,
-            controller_percent=percent, share=share, slack_percent=slack_percent,
+            controller_percent=percent, share=share, slack_percent=slack_percent, within=within,
         )  # fmt: skip
         self.put(key, Pool(config))
 

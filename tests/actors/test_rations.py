@@ -5,20 +5,23 @@ Must not journal: states are put into the tree by hand, as in `test_pool.py`.
 
 from __future__ import annotations
 
+import immutables
+import msgspec
 import pytest
 
-from peloton.actors.resources import UNIT
+from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.blockers import explained
 from peloton.actors.respool.copies import CopyPools, copy_pools
-from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.messages import ROOT, PoolConfig, Within
 from peloton.actors.respool.planning import NewLot, plan_lots
 from peloton.actors.respool.reclaims import PreemptionPolicy
-from peloton.actors.respool.state import Pool
+from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import At, Bits, Key
 from tests.actors.test_pool import A, B, admit, config, lot, put, root, tree
 
-WITHIN = PreemptionPolicy(within_reservation=True)
+WITHIN = PreemptionPolicy(within_reservation=Within.ALWAYS)
 
 # ---- controllers ----
 
@@ -106,6 +109,12 @@ def test_without_a_reservation_a_limit_for_controllers_admits_none() -> None:
 # ---- tasks that may not be preempted ----
 
 
+def with_memory(amount: int) -> Pool:
+    """A root that has so much of cpu and memory."""
+    capacity = Resources(cpu=amount * UNIT, memory=amount * UNIT)
+    return Pool(root().config, immutables.Map({Key("inventory/0"): InventorySum(1, capacity)}))
+
+
 def lending(policy: PreemptionPolicy = WITHIN) -> Tree:
     """A pool with 10 cpus reserved, which may use 50."""
     return tree(policy, a=config("a", reserved=10, limit=50))
@@ -138,12 +147,36 @@ def test_one_crowd_is_let_in_as_far_as_the_reservation_goes() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", [PreemptionPolicy(), PreemptionPolicy(enabled=False, within_reservation=True)]
+    ("policy", "own", "reserved", "admitted"),
+    [
+        (PreemptionPolicy(), Within.CLUSTER, 10, 10),
+        (PreemptionPolicy(), Within.CLUSTER, 0, 50),
+        (PreemptionPolicy(), Within.NEVER, 10, 50),
+        (PreemptionPolicy(), Within.ALWAYS, 0, 0),
+        (PreemptionPolicy(within_reservation=Within.NEVER), Within.CLUSTER, 10, 50),
+        (PreemptionPolicy(within_reservation=Within.NEVER), Within.RESERVED, 10, 10),
+        (PreemptionPolicy(enabled=False, within_reservation=Within.ALWAYS), Within.CLUSTER, 10, 50),
+        (PreemptionPolicy(enabled=False), Within.ALWAYS, 10, 10),
+    ],
 )
-def test_where_nothing_is_given_back_nothing_is_kept_apart(policy: PreemptionPolicy) -> None:
-    found = lending(policy)
+def test_a_pool_or_the_cluster_says_how_much_firm_tasks_may_hold(
+    policy: PreemptionPolicy, own: Within, reserved: float, admitted: int
+) -> None:
+    """Where nothing is given back nothing is kept apart, unless the pool says so itself."""
+    found = tree(policy, a=config("a", reserved=reserved, limit=50, within=own))
     put(found, "firm", lot(A, 60, preemptible=False))
-    assert admit(found) == [("firm", 50)]
+    assert sum(count for _, count in admit(found)) == admitted
+
+
+def test_kinds_that_are_not_reserved_are_lent_for_good() -> None:
+    """4 cpus are reserved and no memory: two such tasks of 2 cpus and 9 of memory run."""
+    reserved, limit = Resources(cpu=4 * UNIT), Resources(cpu=12 * UNIT, memory=90 * UNIT)
+    found = tree(a=PoolConfig("a", ROOT, reserved, limit))
+    found.put(ROOT, old=found.pools[ROOT], new=with_memory(100))
+    shape = LotShape(A, Resources(cpu=2 * UNIT, memory=9 * UNIT), preemptible=False)
+    put(found, "firm", msgspec.structs.replace(lot(A, 4), shape=shape))
+    assert admit(found) == [("firm", 2)]
+    assert "cpu requested 2, 0 of 4 free" in found.waits(Key("lot/firm")).because
 
 
 def test_more_than_the_reservation_is_never_admitted_and_says_so() -> None:

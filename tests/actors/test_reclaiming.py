@@ -26,7 +26,7 @@ from peloton.actors.respool.lot.messages import (
     Yielded,
 )
 from peloton.actors.respool.lot.state import last_tickets
-from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.messages import ROOT, PoolConfig, Within
 from peloton.actors.respool.node import KINDS
 from peloton.actors.respool.reclaiming import NO_GAIN, NONE_OVER, NOT_PREEMPTIBLE, reclaims
 from peloton.actors.respool.reclaims import ON_THE_WAY, PreemptionPolicy
@@ -37,7 +37,8 @@ from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message
 
 AFTER_S = 5.0
-POLICY = PreemptionPolicy(sustained_s=AFTER_S)
+POLICY = PreemptionPolicy(sustained_s=AFTER_S, within_reservation=Within.NEVER)
+"""Here pools lend to tasks that may not be preempted as well."""
 A, B, C = (Key(f"respool/{name}") for name in "abc")
 
 

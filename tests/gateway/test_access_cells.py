@@ -492,9 +492,7 @@ REQUESTS: dict[str, Made] = {
     f"{OUTPUTS}.HoldOutputs": lambda o, r, by: outputs_pb2.HoldOutputsRequest(
         job_id=o.job(r, by), for_s=1.0
     ),
-    f"{OUTPUTS}.ReadOutputs": lambda o, r, by: outputs_pb2.ReadOutputsRequest(
-        job_id=o.job(r, by)
-    ),
+    f"{OUTPUTS}.ReadOutputs": lambda o, r, by: outputs_pb2.ReadOutputsRequest(job_id=o.job(r, by)),
     f"{JOB_CACHE}.QueryJobCache": lambda o, r, by: jobmgrsvc.QueryJobCacheRequest(),
     "grpc.health.v1.Health.Check": lambda o, r, by: health_pb2.HealthCheckRequest(),
     "grpc.health.v1.Health.Watch": lambda o, r, by: health_pb2.HealthCheckRequest(),

@@ -262,7 +262,9 @@ def test_who_would_give_back_is_named(deployment: t.Deployment) -> None:
     assert (given.pool, given.job, given.instances) == ("/borrows", lent_id, CPUS // 2)
     assert (given.amount.cpu, found.admitted_later) == (CPUS // 2, CPUS // 2)
     assert found.preempts_after_s == 6000.0
-    waits = deployment.create(job_of(deployment, lender, CPUS))
+    wanted = job_of(deployment, lender, CPUS)
+    wanted.config.sla.preemptible = True
+    waits = deployment.create(wanted)
     deployment.until(lambda: count(deployment, waits, "PENDING") == CPUS)
     assert not planned(deployment, job_of(deployment, lender, 1)).given_back, "anyway, not for it"
     resources = t.pool_config("lends")

@@ -44,9 +44,13 @@ class Fleet:
 
         def settled() -> bool:
             members, daemons = self.world.ensemble.members, self.world.daemons
-            return bool(members) and not any(node.aside for node in members.values()) and all(
-                shard in daemons[ranked(shard, members)[0].partition(".")[0]].shards()
-                for shard in shards
+            return (
+                bool(members)
+                and not any(node.aside for node in members.values())
+                and all(
+                    shard in daemons[ranked(shard, members)[0].partition(".")[0]].shards()
+                    for shard in shards
+                )
             )
 
         self.world.run_until(settled, within_s=120)

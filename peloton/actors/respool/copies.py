@@ -11,6 +11,7 @@ from itertools import islice
 
 from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION
 from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import Within
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.releases import ReleaseSum
 from peloton.actors.respool.state import Pool
@@ -50,7 +51,8 @@ class PoolsCopy(Value, frozen=True, gc=False, array_like=True):
     since: float | None
     releases: tuple[CopiedRelease, ...]
     inside: tuple[tuple[str, float], ...] = ()
-    within_reservation: bool = False
+    always_within: bool = False  # the same as `within`, for daemons that do not know that
+    within: Within = Within.NEVER
 
 
 def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
@@ -69,7 +71,8 @@ def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
         since=noted.since,
         releases=tuple(CopiedRelease(key, *known) for key, known in noted.sums.items()),
         inside=policy.inside if at.level >= LEVEL_DISPLACEMENT else (),
-        within_reservation=policy.keeps_to_reservation,
+        always_within=policy.within == Within.ALWAYS,
+        within=policy.within,
     )
 
 
@@ -84,7 +87,7 @@ def fork(of: PoolsCopy) -> Tree:
         of.in_flight_max,
         of.evictions_max,
         of.window_s,
-        within_reservation=of.within_reservation,
+        within_reservation=Within.ALWAYS if of.always_within else of.within,
         inside=of.inside,
     )
     tree = Tree(policy)

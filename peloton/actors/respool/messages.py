@@ -5,6 +5,8 @@ None must concern tasks: lots receive those, and the tree is derived from the lo
 
 from __future__ import annotations
 
+import enum
+
 from peloton.actors.resources import Resources
 from peloton.placement.messages import GangRoomFound
 from peloton.runtime.vocabulary import Bits, Key, Latest, Message, Query, Value, key
@@ -15,6 +17,16 @@ LEVEL_LEDGER = 6
 """Feature level from which pools keep what they lent, hour by hour."""
 TREE_PARTITION = "tree"
 """All pools and lots of one tree share a shard."""
+
+
+class Within(enum.IntEnum):
+    """How far the tasks of a pool that may not be preempted keep to its reservation: not at all, in
+    the kinds of which it reserves any, or in all kinds. CLUSTER: as the cluster says."""
+
+    CLUSTER = 0
+    NEVER = 1
+    RESERVED = 2
+    ALWAYS = 3
 
 
 class PoolConfig(Value, frozen=True, gc=False, array_like=True):
@@ -30,6 +42,7 @@ class PoolConfig(Value, frozen=True, gc=False, array_like=True):
     slack_percent: float = 20.0
     raw: bytes = b""  # the config as the client wrote it, for reading back
     problem: str = ""  # an error in the config itself, found when it was translated
+    within: Within = Within.CLUSTER
 
 
 class PoolHour(Value, frozen=True, gc=False, array_like=True):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.messages import Within
 from peloton.actors.respool.moments import LaneMoments
 from peloton.actors.respool.proofs import PROVING
 from peloton.actors.respool.ranking import Ranking
@@ -29,10 +30,10 @@ class PreemptionPolicy(NamedTuple):
 
     `sustained_s`: how long somebody entitled has waited before others give back. `in_flight_max`:
     tasks of one pool that give back at a time. `evictions_max`: of one pool within `window_s`; what
-    exceeds it waits for the next window. `within_reservation`: tasks that may not be preempted are
-    admitted only within the reservation of their pool, so that no pool lends what it cannot get
-    back. `inside`: pools, by path, that end tasks of their own for others of a higher priority, and
-    for how many seconds a run is left alone.
+    exceeds it waits for the next window. `within_reservation`: how far tasks that may not be
+    preempted are admitted only within the reservation of a pool that does not say so itself, so
+    that no pool lends what it cannot get back. `inside`: pools, by path, that end tasks of their
+    own for others of a higher priority, and for how many seconds a run is left alone.
     """
 
     enabled: bool = True
@@ -40,7 +41,7 @@ class PreemptionPolicy(NamedTuple):
     in_flight_max: int = 10_000
     evictions_max: int = 100_000
     window_s: float = 3600.0
-    within_reservation: bool = False
+    within_reservation: Within = Within.RESERVED
     inside: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -49,9 +50,9 @@ class PreemptionPolicy(NamedTuple):
         return max(self.sustained_s, REST_S_MIN)
 
     @property
-    def keeps_to_reservation(self) -> bool:
-        """Whether that rule is in force: without preemption nothing is given back anyway."""
-        return self.enabled and self.within_reservation
+    def within(self) -> Within:
+        """The rule in force: without preemption nothing is given back anyway."""
+        return self.within_reservation if self.enabled else Within.NEVER
 
 
 class VictimRank(NamedTuple):

@@ -175,9 +175,7 @@ class Tree:
     def ration(self, pool: Key, of: Ration) -> Resources | None:
         """The most that such tasks of a pool may hold; None: as much as others."""
         known = self.pools.get(pool)
-        if known is None or (of == Ration.NON_PREEMPTIBLE and not self.policy.keeps_to_reservation):
-            return None
-        return ration(known.config, of)
+        return None if known is None else ration(known.config, of, within=self.policy.within)
 
     def ration_left(self, pool: Key, of: Ration) -> Resources | None:
         """What they may still take; negative if they hold more. None: no limit of their own."""
