@@ -53,6 +53,8 @@ class ClientAccess:
         self.setting = setting = settings.callers
         self._entries: list[ClusterEntry] = []
         self._token_file = token_file(settings) if setting.has_token else None
+        self.users: BasicUsers | None = None
+        """Those in force, where callers show passwords."""
         self._default_runs_all = False  # whether callers without a password may call everything
         self.authentication = self._authentication()
         self.notes = tuple(self._notes())
@@ -70,6 +72,7 @@ class ClientAccess:
         read the files anew."""
         self.authentication.replace(fresh.authentication)
         self._default_runs_all, self.notes = fresh._default_runs_all, fresh.notes
+        self.users = fresh.users
 
     @property
     def open_to(self) -> str:
@@ -92,7 +95,7 @@ class ClientAccess:
         tls = _read_tls(setting.tls) if setting.tls is not None else None
         if setting.has_passwords:
             assert setting.auth.file is not None
-            users = _checked(setting.auth.file)
+            self.users = users = _checked(setting.auth.file)
             self._default_runs_all = users.default is not None and users.default.role.accepts_all
             return Authentication.by_password(users, tls=tls)
         if setting.has_certificates:

@@ -324,6 +324,7 @@ class Daemon:
             locks.on_change(stop_placer(region.tell, lambda: placer.placer.key))
         if "jobmgr" in settings.roles:
             self._undo.append(furnish_notifier(settings, region, report=log_line).close)
+            self._listeners.furnish_rights(region)
             self._undo += begin_sweep(self._vault, region, report=log_line)
         if "hostmgr" not in settings.roles:
             return Backends((), self._root, locks=locks)

@@ -23,6 +23,7 @@ from peloton.actors.respool.lot import kind as lot
 from peloton.actors.respool.messages import Within
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.schedule import kind as schedule
+from peloton.actors.schedule.messages import RIGHTS_MESSAGES
 from peloton.actors.task import kind as task
 from peloton.placement.messages import PLACER_MESSAGES
 from peloton.runtime.vocabulary import Kind
@@ -34,6 +35,7 @@ SERVICE_MESSAGES = {
     "backend": BACKEND_MESSAGES,
     "link": LINK_MESSAGES,
     "notifier": NOTIFIER_MESSAGES,
+    "rights": RIGHTS_MESSAGES,
 }
 """Messages that ephemeral services receive from other daemons, by the prefix of their keys."""
 

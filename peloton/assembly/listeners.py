@@ -14,10 +14,12 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from peloton.actors.schedule.messages import AskRights
 from peloton.assembly import access, task_accounts, task_images, task_limits
 from peloton.assembly.access import ClientAccess
 from peloton.assembly.agent_files import far_files
 from peloton.assembly.dead_threads import DEAD_THREADS
+from peloton.assembly.owner_rights import OwnerRights, audit_entry
 from peloton.assembly.port_holder import port_holder
 from peloton.assembly.strategies import strategies_of
 from peloton.failures import CannotStart
@@ -100,6 +102,16 @@ class ClientListeners:
         if self._access is None:
             self._access = ClientAccess(self._settings, report=self._report)
         return self._access
+
+    def furnish_rights(self, region: Region) -> None:
+        """Say from now on what owners of schedules may do, as the files in force have it."""
+
+        def denied(asked: AskRights, why: str) -> None:
+            if self._audit is not None:
+                self._audit.add(audit_entry(asked, why))
+
+        judge = OwnerRights(self._permissions, lambda: self.access.users, denied=denied)
+        region.register_service(judge.key, judge, outward=True)
 
     def check(self) -> None:
         """Raise CannotStart if an address is busy now, or what says who may call is unusable."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton.gateway.unimplemented import SHORT
+from peloton.runtime.core.principal import PART_LENGTH_MAX
 
 RULE = re.compile(r"(?P<service>[A-Za-z0-9.]+):(?P<method>\*|[A-Za-z0-9]+\*?)")
 PATH = re.compile(r"/(?P<service>[A-Za-z0-9_.]+)/(?P<method>[A-Za-z0-9_]+)")
@@ -87,6 +88,7 @@ class BasicUsers:
     ) -> None:
         """`users` with the digests of their passwords, by name."""
         self._users = users
+        self._journaled = {name[:PART_LENGTH_MAX]: user for name, (user, _) in users.items()}
         self._roles = {user.role.name: user.role for user, _ in users.values()}
         if default is not None:
             self._roles[default.role.name] = default.role
@@ -97,6 +99,13 @@ class BasicUsers:
         """Whether users of this role may call `/SERVICE/METHOD`; no other form of a path."""
         parts = service_and_method(path)
         return parts is not None and self._roles[role].permits(*parts)
+
+    def named(self, name: str) -> User | None:
+        """The user who is called so now, the default user if it is empty; None: there is none.
+
+        `name` is one that was journaled, so of a longer one it is the beginning.
+        """
+        return self._journaled.get(name) if name else self.default
 
     def user(self, name: str | None, password: str | None) -> User | None:
         """Who this is; None for a wrong name or password, and where one of both is missing."""

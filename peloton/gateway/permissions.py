@@ -155,10 +155,13 @@ class Permissions:
 
     def rights(self, context: Any) -> Rights | None:
         """What the caller may do; None where that is everything."""
+        return self.rights_of(self.whose(context)) if self.restricts else None
+
+    def rights_of(self, principal: Principal) -> Rights | None:
+        """As `rights`, of somebody who need not call."""
         loaded = self._in_force()
         if loaded is None:
             return None
-        principal = self.whose(context)
         key = principal.name, principal.role, principal.how
         found = loaded.rights.get(key)
         if found is None:

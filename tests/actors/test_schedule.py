@@ -6,12 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.job.messages import MakeJob
-from peloton.actors.schedule.decide import due, next_moment
+from peloton.actors.schedule.decide import due, next_moment, told_rights
 from peloton.actors.schedule.facts import MomentCome
-from peloton.actors.schedule.messages import ScheduleSpec, schedule_key
-from peloton.actors.schedule.state import EVOLVE, Schedule
+from peloton.actors.schedule.goals import ASK_AGAIN_S, pursue
+from peloton.actors.schedule.messages import (
+    RIGHTS,
+    AskRights,
+    RightsTold,
+    ScheduleSpec,
+    schedule_key,
+)
+from peloton.actors.schedule.state import EVOLVE, RightsPending, Schedule
 from peloton.chaos.cluster.cluster import job_spec
-from peloton.runtime.vocabulary import At, Due
+from peloton.runtime.vocabulary import At, Decision, Due
 
 KEY = schedule_key("s")
 HOUR = 3600.0
@@ -23,8 +30,23 @@ def schedule(**fields: float) -> Schedule:
     return Schedule(KEY, spec, False, FIRST - 10, "me", FIRST, FIRST - 10)
 
 
+def at(now: float, notes: RightsPending | None = None) -> At:
+    return At(now=now, key=KEY, wall=now, notes=notes)
+
+
+def asks(decision: Decision | object) -> AskRights:
+    """The question, with nothing journaled before its answer."""
+    assert isinstance(decision, Decision) and not decision.facts
+    (send,) = decision.sends
+    assert send.to == RIGHTS and isinstance(send.message, AskRights)
+    return send.message
+
+
 def come(known: Schedule, now: float) -> MomentCome:
-    (fact,) = due(known, Due("x"), At(now=0.0, key=KEY, wall=now)).facts
+    decision = due(known, Due("x"), at(now))
+    if not decision.facts:
+        decision = told_rights(known, RightsTold(asks(decision), ""), at(now))
+    (fact,) = decision.facts
     assert isinstance(fact, MomentCome)
     return fact
 
@@ -52,8 +74,60 @@ def test_a_moment_that_is_too_late_makes_none() -> None:
 def test_the_job_of_the_moment_before_is_not_made_yet() -> None:
     known = schedule()
     first = come(known, FIRST)
-    decision = due(known, Due("x"), At(now=0.0, key=KEY, wall=FIRST))
+    asked = asks(due(known, Due("x"), at(FIRST)))
+    decision = told_rights(known, RightsTold(asked, ""), at(FIRST))
     assert [type(send.message) for send in decision.sends] == [MakeJob]
     making = EVOLVE[MomentCome](known, first)
     assert making is not None and next_moment(making) == (f"moment {FIRST + HOUR}", FIRST + HOUR)
     assert "is not made yet" in come(making, FIRST + HOUR).why
+
+
+def test_a_moment_whose_owner_may_not_makes_no_job() -> None:
+    known = schedule()
+    asked = asks(due(known, Due("x"), at(FIRST)))
+    assert (asked.owner, asked.pool_path, asked.moment) == ("me", "/p", FIRST)
+    decision = told_rights(known, RightsTold(asked, "me may not"), at(FIRST))
+    (fact,) = decision.facts
+    assert isinstance(fact, MomentCome) and not decision.sends
+    assert (fact.job, fact.why, fact.next_at) == ("", "me may not", FIRST + HOUR)
+    assert decision.because == "me may not", "the story tells it"
+    folded = EVOLVE[MomentCome](known, fact)
+    assert folded is not None and folded.skip is not None and folded.skip.why == "me may not"
+    assert asks(due(folded, Due("x"), at(FIRST + HOUR))).moment == FIRST + HOUR, "judged anew"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(schedule(), created_at=FIRST - 5),
+        replace(schedule(), created_by="you"),
+        replace(schedule(), next_at=FIRST + HOUR),
+        replace(schedule(), paused=True),
+    ],
+    ids=["another of the name", "of another owner", "another moment", "paused meanwhile"],
+)
+def test_an_answer_serves_no_other_question(other: Schedule) -> None:
+    asked = asks(due(schedule(), Due("x"), at(FIRST)))
+    assert told_rights(other, RightsTold(asked, ""), at(FIRST)) == Decision()
+
+
+def test_what_need_not_be_asked_is_not() -> None:
+    late = due(schedule(starting_deadline_s=60.0), Due("x"), at(FIRST + 61.0))
+    assert late.facts and not late.sends
+
+
+def test_a_question_without_an_answer_is_asked_again() -> None:
+    known = schedule()
+    notes = due(known, Due("x"), at(FIRST)).notes
+    assert isinstance(pursue(known, at(FIRST + 0.1, notes)), type(pursue(known, at(FIRST))))
+    again = pursue(known, at(FIRST + ASK_AGAIN_S, notes))
+    assert asks(again).moment == FIRST
+    answered = told_rights(known, RightsTold(asks(again), ""), at(FIRST + 6.0))
+    assert answered.facts and answered.notes == RightsPending()
+
+
+def test_a_question_is_not_asked_again_once_the_schedule_is_paused() -> None:
+    known = schedule()
+    notes = due(known, Due("x"), at(FIRST)).notes
+    paused = replace(known, paused=True)
+    assert pursue(paused, at(FIRST + ASK_AGAIN_S, notes)) == Decision(notes=RightsPending())

@@ -27,6 +27,7 @@ from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.assembly.kinds import kinds
 from peloton.assembly.lockdowns import GatedBackend, LockFollower, rest_goals, stop_placer
 from peloton.assembly.notifier import Notifier
+from peloton.assembly.owner_rights import OwnerRights
 from peloton.assembly.placer_service import PlacerService
 from peloton.assembly.readiness import Readiness
 from peloton.backends import simulated
@@ -34,6 +35,7 @@ from peloton.backends.port import Backend
 from peloton.gateway.authentication import Authentication
 from peloton.gateway.files_anywhere import FilePlaces
 from peloton.gateway.http import OPEN, HttpServer
+from peloton.gateway.permissions import Permissions
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc, plans_pb2_grpc
@@ -203,6 +205,8 @@ def running(
         root.opened.result(WAIT_S_MAX)
         region.register_service(notifier.key, notifier, outward=True)
         notifier.start(region.tell)
+        judge = OwnerRights(options.permissions or Permissions(), lambda: None, denied=print)
+        region.register_service(judge.key, judge, outward=True)
         locks.start()
         region.tell([Envelope(ROOT, OpenRoot())])
         region.tell([Envelope(inventory, OpenInventory()) for inventory in inventories])

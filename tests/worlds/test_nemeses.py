@@ -129,6 +129,8 @@ NOT_SENT = {
     **dict.fromkeys(
         [
             ("job", "MakeJob"),
+            ("rights", "AskRights"),
+            ("schedule", "RightsTold"),
             ("schedule", "JobIsMade"),
             ("schedule", "JobNotMade"),
             ("schedule", "AwaitNoted"),

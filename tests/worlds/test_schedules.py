@@ -234,3 +234,51 @@ def test_a_pause_does_not_follow_a_clock_that_is_set() -> None:
     set_clocks(cluster, -86_400.0)
     cluster.run_for(3600.0)
     assert cluster.job(within).summary.state == JobStates.KILLED
+
+
+def owner(cluster: CheckedCluster) -> str:
+    return view(cluster).summary.created_by
+
+
+def test_moments_whose_owner_has_lost_the_right_make_no_job() -> None:
+    cluster = cluster_of()
+    scheduled(cluster)
+    cluster.run_for(130.0)
+    made = view(cluster).summary.made
+    assert made == 2
+    cluster.listener.revoked.add(owner(cluster))
+    cluster.run_for(120.0)
+    found = view(cluster)
+    assert (found.summary.made, found.summary.skipped) == (made, 2) and not found.making
+    assert found.skip is not None and found.skip.why == "no rights any longer"
+    cluster.listener.revoked.clear()
+    cluster.run_for(120.0)
+    assert view(cluster).summary.made == len(jobs(cluster)) == made + 2
+    cluster.check_quiet()
+
+
+def test_answers_about_rights_may_be_lost() -> None:
+    cluster = cluster_of()
+    scheduled(cluster)
+    cluster.listener.lost_share = 0.7
+    cluster.run_for(600.0)
+    cluster.listener.lost_share = 0.0
+    cluster.run_for(20.0)
+    found = view(cluster)
+    assert found.summary.skipped == 0 and found.summary.made == len(jobs(cluster))
+    moments = [run.moment for run in found.runs]
+    assert moments[-1] - moments[0] == 60.0 * (len(moments) - 1) and len(moments) >= 9
+    assert any(jobs(cluster)[run.job] - run.moment >= 5.0 for run in found.runs), "none was lost"
+
+
+def test_a_daemon_that_dies_with_the_question_leaves_it_to_the_next() -> None:
+    cluster = cluster_of()
+    scheduled(cluster)
+    cluster.listener.lost_share = 1.0
+    cluster.run_for(max(60.0 - cluster.world.now % 60.0 + 0.2, 0.0))
+    assert view(cluster).summary.made == 0
+    cluster.crash_shard(NIGHTLY)
+    cluster.listener.lost_share = 0.0
+    cluster.run_until(lambda: view(cluster).summary.made == 1)
+    cluster.run_for(10.0)
+    assert len(jobs(cluster)) == 1 and view(cluster).summary.skipped == 0

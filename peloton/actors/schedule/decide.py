@@ -1,8 +1,10 @@
 """How a schedule decides commands of clients, its moments, and what its jobs tell it.
 
 Each moment makes one job: its id follows from schedule and moment, so a repeat finds it there.
-After a time without an owner only the last moment counts. Must not know more of a job than its
-answers say.
+After a time without an owner only the last moment counts. Before anything of a moment is journaled,
+the daemon says whether the creator of the schedule may still create such a job: an answer that is
+lost leaves nothing behind, and daemons of versions that did not ask read the same facts. Must not
+know more of a job than its answers say.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from peloton.actors.job.messages import (
     AwaitEnd,
@@ -27,7 +31,8 @@ from peloton.actors.mentions import job_mention
 from peloton.actors.schedule import facts as f
 from peloton.actors.schedule import messages as m
 from peloton.actors.schedule.cron import Moments
-from peloton.actors.schedule.state import EVOLVE, NO_JOB_YET, Schedule
+from peloton.actors.schedule.goals import ask, question
+from peloton.actors.schedule.state import EVOLVE, NO_JOB_YET, RightsPending, Schedule
 from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Fact, Key, Refused, Send
 
 EXISTS, NOT_FOUND, INVALID = "ALREADY_EXISTS", "NOT_FOUND", "INVALID_SCHEDULE"
@@ -78,13 +83,32 @@ def delete(schedule: Schedule, message: m.DeleteSchedule, at: At) -> Decision:
 
 
 def due(schedule: Schedule, message: Due, at: At) -> Decision:
-    """A moment has come, perhaps long ago: the last one makes a job, if it may."""
+    """A moment has come, perhaps long ago: the last one makes a job, if it and its owner may."""
+    why = _why_not(schedule, at.wall - _last_moment(schedule, at))
+    return _come(schedule, why, at) if why else ask(schedule, at)
+
+
+def told_rights(schedule: Schedule, message: m.RightsTold, at: At) -> Decision:
+    """The moment makes its job, or none if its owner may not."""
+    if schedule.paused or message.asked != question(schedule):
+        return Decision()
+    why = message.why or _why_not(schedule, at.wall - _last_moment(schedule, at))
+    return replace(_come(schedule, why, at), notes=RightsPending())
+
+
+def _come(schedule: Schedule, why: str, at: At) -> Decision:
+    """The last moment makes its job, or none where it says why."""
+    moment = _last_moment(schedule, at)
     moments = Moments(schedule.spec.cron, schedule.spec.zone)
-    moment = max(moments.last(at.wall) or 0.0, schedule.next_at)
     next_at = moments.after(max(moment, at.wall)) or 0.0
-    why = _why_not(schedule, at.wall - moment)
     job = NO_JOB_YET if why else _job_of(schedule, moment)
     return _decided(schedule, (f.MomentCome(moment, job, why, at.now, next_at),), because=why)
+
+
+def _last_moment(schedule: Schedule, at: At) -> float:
+    """Of those that have come; at least the next one, though the clock be set back meanwhile."""
+    moments = Moments(schedule.spec.cron, schedule.spec.zone)
+    return max(moments.last(at.wall) or 0.0, schedule.next_at)
 
 
 def _why_not(schedule: Schedule, late_s: float) -> str:
@@ -223,6 +247,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     JobNotMade: not_made,
     AwaitNoted: noted,
     EndTold: told,
+    m.RightsTold: told_rights,
     Due: due,
 }
 
@@ -234,5 +259,6 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     JobNotMade: _nothing,
     AwaitNoted: _nothing,
     EndTold: told_absent,
+    m.RightsTold: _nothing,
     Due: _nothing,
 }

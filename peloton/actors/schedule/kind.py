@@ -12,7 +12,7 @@ from peloton.actors.schedule.decide import (
     schedule_line,
 )
 from peloton.actors.schedule.facts import FACTS
-from peloton.actors.schedule.goals import pursue
+from peloton.actors.schedule.goals import pursue, recall_s
 from peloton.actors.schedule.state import EVOLVE, Schedule
 from peloton.runtime.vocabulary import OWN_STATE, Kind
 
@@ -31,6 +31,7 @@ KIND = Kind(
     partition=lambda key: key,
     owed=owed,
     moment=next_moment,
+    recall_s=recall_s,
     inspect={m.GetSchedule: get_schedule},
     depends=lambda query: OWN_STATE,
     view=schedule_line,

@@ -115,6 +115,29 @@ class ScheduleView(Value, frozen=True, gc=False, array_like=True):
     making: Key = Key("")
 
 
+class AskRights(Message, frozen=True, gc=False, array_like=True):
+    """Schedule to its daemon: may its owner still create jobs in its pool?
+
+    The answer names all of it: no answer serves another moment, nor a later schedule of the name.
+    """
+
+    schedule: Key
+    created_at: float
+    moment: float
+    owner: str  # the text of a principal
+    pool_path: str
+
+
+class RightsTold(Message, frozen=True, gc=False, array_like=True):
+    """Answer to `AskRights`: why not, or empty where the owner may."""
+
+    asked: AskRights
+    why: str
+
+
+RIGHTS = key("rights", "schedules")
+"""Each daemon with schedules has one of its own."""
+RIGHTS_MESSAGES: dict[int, type] = {1: AskRights}
 MESSAGES: dict[int, type] = {
     1: CreateSchedule,
     2: PauseSchedule,
@@ -123,6 +146,7 @@ MESSAGES: dict[int, type] = {
     5: JobNotMade,
     6: AwaitNoted,
     7: EndTold,
+    8: RightsTold,
 }
 QUERIES: dict[int, type] = {501: GetSchedule}
 ANSWERS: dict[int, type] = {1: ScheduleChanged, 501: ScheduleView, 502: ScheduleSummary}

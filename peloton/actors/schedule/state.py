@@ -25,6 +25,15 @@ replace = msgspec.structs.replace
 NO_JOB_YET = Key("")
 
 
+class RightsPending(Value, frozen=True, gc=False, array_like=True):
+    """Notes of a schedule whose moment waits for an answer about the rights of its owner.
+
+    The question is asked again at `again_at`, by the clock of the runtime; None: nothing waits.
+    """
+
+    again_at: float | None = None
+
+
 class Schedule(Value, frozen=True, gc=False, array_like=True):
     """One schedule. `next_at` is by the clock on the wall; `timed_from`, by that of the runtime, is
     when it was computed.

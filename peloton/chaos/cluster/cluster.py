@@ -24,6 +24,7 @@ from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
 from peloton.actors.respool.reclaims import PreemptionPolicy
+from peloton.actors.schedule.messages import RIGHTS
 from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
 from peloton.assembly.placer_service import PlacerService
 from peloton.chaos.cluster import view
@@ -32,7 +33,7 @@ from peloton.chaos.cluster.faulty_backend import FaultyBackend, MachineLink
 from peloton.chaos.cluster.feed_readers import FeedReader
 from peloton.chaos.cluster.history import Operation
 from peloton.chaos.cluster.levels import start_at
-from peloton.chaos.cluster.listener import Listener, SimulatedNotifier
+from peloton.chaos.cluster.listener import Listener, SimulatedNotifier, SimulatedRights
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
 from peloton.chaos.cluster.subscription import MACHINES_ENGINE, MACHINES_LINK, EngineLink, Master
 from peloton.runtime.core.envelope import Envelope
@@ -191,6 +192,7 @@ class SimulatedCluster:
             daemon.region.register_service("link", link, outward=True)
         notifier = SimulatedNotifier(self.listener, daemon)
         daemon.region.register_service(NOTIFIER, notifier, outward=True)
+        daemon.region.register_service(RIGHTS, SimulatedRights(self.listener), outward=True)
         if "placement" in daemon.roles:
             placer = self.placers[daemon.name] = PlacerService(self._inventories)
             daemon.region.register_service("placer", placer, role="placement")

@@ -1,7 +1,7 @@
-"""Who listens outside to ends of jobs, and the service of each daemon that tells them.
+"""Who listens outside to ends of jobs, and the services that tell them and answer schedules.
 
-Turns orders of jobs into what was told, after a delay, or loses them or their answers. It must not
-remember what it has told: a repeat is told again.
+Turns orders of jobs into what was told, after a delay, and questions about rights into answers, or
+loses them or their answers. It must not remember what it has told: a repeat is told again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from peloton.actors.job.messages import NOTIFIER, NoticeHandled, PostNotice
+from peloton.actors.schedule.messages import RIGHTS, AskRights, RightsTold
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import World
@@ -23,6 +24,14 @@ class Listener:
         self.world = world
         self.told: list[PostNotice] = []
         self.lost_share = 0.0
+        self.revoked: set[str] = set()
+        """Owners who may create no jobs."""
+
+    def answer(self, asked: AskRights) -> Iterable[Envelope]:
+        """What an owner of a schedule may do now."""
+        if not self._is_lost():
+            why = "no rights any longer" if asked.owner in self.revoked else ""
+            yield Envelope(asked.schedule, RightsTold(asked, why), sender=RIGHTS)
 
     def post(self, daemon: SimulatedDaemon, order: PostNotice) -> None:
         """An attempt of a daemon."""
@@ -62,3 +71,25 @@ class SimulatedNotifier:
 
     def rename(self, member: str, *, number: int, count: int) -> None:
         """Nothing to do: only jobs of this daemon know it."""
+
+
+class SimulatedRights:
+    """The service of one life of a daemon that schedules ask."""
+
+    own_thread = False
+    wake_at: float | None = None
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:  # noqa: ARG002
+        """Questions of schedules."""
+        for envelope in envelopes:
+            if isinstance(envelope.message, AskRights):
+                yield from self._listener.answer(envelope.message)
+
+    def reset(self) -> None:
+        """Nothing to reset: this service has no state."""
+
+    def rename(self, member: str, *, number: int, count: int) -> None:
+        """Nothing to do: only schedules of this daemon know it."""

@@ -1,0 +1,98 @@
+"""Says what the owner of a schedule may do now: an ephemeral service that schedules ask.
+
+Turns a principal that was journaled, by the users and rules in force at the moment, into why it may
+create no job in a pool. It must not keep an answer: the next moment is judged anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from peloton.actors.schedule.messages import RIGHTS, AskRights, RightsTold
+from peloton.gateway.access_table import SCHEDULES
+from peloton.gateway.audit import AuditEntry
+from peloton.gateway.basic_users import BasicUsers
+from peloton.gateway.guard import CallCode
+from peloton.gateway.permissions import Permissions
+from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.principal import BASIC, Principal, parse
+from peloton.settings.permissions_file import Permission
+
+CREATE = f"/{SCHEDULES}/CreateSchedule"
+MOMENT = f"{SCHEDULES}.moment"
+"""In the audit log: no method, as nobody called."""
+
+
+class OwnerRights:
+    """The ephemeral service behind `rights/schedules`."""
+
+    own_thread = False
+    key = RIGHTS
+    wake_at: float | None = None
+
+    def __init__(
+        self,
+        permissions: Permissions,
+        users: Callable[[], BasicUsers | None],
+        *,
+        denied: Callable[[AskRights, str], object],
+    ) -> None:
+        """`users` gives those in force, if there are any; `denied` takes what is not allowed."""
+        self._permissions = permissions
+        self._users = users
+        self._denied = denied
+
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:  # noqa: ARG002
+        """Questions in, each one's answer out."""
+        answers = []
+        for envelope in envelopes:
+            asked = envelope.message
+            if isinstance(asked, AskRights):
+                why = self.why_not(asked)
+                if why:
+                    self._denied(asked, why)
+                answers.append(Envelope(asked.schedule, RightsTold(asked, why), sender=self.key))
+        return answers
+
+    def reset(self) -> None:
+        """Nothing to reset: this service has no state."""
+
+    def rename(self, member: str, *, number: int, count: int) -> None:
+        """Nothing to do: only schedules of this daemon know it."""
+
+    def why_not(self, asked: AskRights) -> str:
+        """Why the owner may no longer create jobs in the pool; empty where they may."""
+        who, users = parse(asked.owner), self._users()
+        if who.how == BASIC and users is not None:
+            user = users.named(who.name)
+            if user is None:
+                return f"{_called(who)}, its owner, is no user any longer"
+            if not users.permits(user.role.name, CREATE):
+                return f"{_called(who)}, its owner, may no longer create schedules"
+            who = who._replace(role=user.role.name)
+        rights = self._permissions.rights_of(who)
+        if rights is None or rights.may(Permission.SUBMIT, asked.pool_path):
+            return ""
+        return f"{_called(who)}, its owner, may no longer create jobs in pool {asked.pool_path}"
+
+
+def audit_entry(asked: AskRights, why: str) -> AuditEntry:
+    """The line of a moment that made no job."""
+    schedule = asked.schedule.partition("/")[2]
+    return AuditEntry(
+        time.time(),
+        parse(asked.owner),
+        MOMENT,
+        {"schedule": schedule, "pool": asked.pool_path},
+        hidden=False,
+        code=CallCode.PERMISSION_DENIED.value[0],
+        details=why,
+        answer=None,
+        reads=None,
+    )
+
+
+def _called(who: Principal) -> str:
+    name = who.name or "a client that gave no name"
+    return name if who.authenticated else f"{name} (unverified)"
