@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from peloton.actors.task.messages import LEVEL_SERVICES
+from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
 from peloton.gateway.cluster_client import Code, Context, end
 from peloton.gateway.principals import principal_of
 from peloton.gateway.texts import derived
@@ -20,7 +20,7 @@ from peloton.runtime.core.replies import KEEP_S, SCOPE
 
 REQUEST_KEY = "peloton-request-key"
 REQUEST_KEY_LENGTH_MAX = 256
-LEVEL_CALLERS = LEVEL_SERVICES
+LEVEL_CALLERS = LEVEL_ADDING
 """Feature level from which a key is its client's: daemons of earlier versions know keys alone, and
 would not find what was asked under another one."""
 DRAWN_S = 600.0

@@ -392,6 +392,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     schemas: Mapping[type, int] = {}
     upcasters: Mapping[type, Mapping[int, Upcast]] = {}
     since: Mapping[type, int] = {}
+    level: int = 0  # the newest by which it decides otherwise, with no class or schema of it
     schemas_since: Mapping[type, Mapping[int, int]] = {}
     downcasters: Mapping[type, Mapping[int, Downcast]] = {}
     queries: Mapping[int, type] = {}  # numbered beside the messages, from 501 up

@@ -24,6 +24,7 @@ from peloton.actors.job.messages import (
 )
 from peloton.actors.job.slice import renewing
 from peloton.actors.job.slice.messages import Command, Override, TaskConfig
+from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.state import Job
@@ -37,7 +38,6 @@ from peloton.actors.job.workflow.messages import (
     WorkflowView,
 )
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.machines import FAILURE, Fate
@@ -50,8 +50,10 @@ COUNT = 6
 ROLLING, DONE = WorkflowStates.ROLLING_FORWARD, WorkflowStates.SUCCEEDED
 
 
-def cluster_of(fate: Callable[[str], Fate] = lambda run: FOR_EVER, seed: int = 0) -> CheckedCluster:
-    setup = ClusterSetup(fates=fate, level=LEVEL_SERVICES)
+def cluster_of(
+    fate: Callable[[str], Fate] = lambda run: FOR_EVER, seed: int = 0, level: int = LEVEL_ADDING
+) -> CheckedCluster:
+    setup = ClusterSetup(fates=fate, level=level)
     cluster = CheckedCluster(hosts=3, seed=seed, setup=setup)
     cluster.machines.start_s = 1.0  # else a whole workflow is one instant
     return cluster
@@ -801,7 +803,7 @@ def test_what_a_job_refuses_at_that_moment() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_hosts_wait_for_runs_in_place(restarts: bool) -> None:
-    setup = ClusterSetup(fates=lambda run: FOR_EVER, level=LEVEL_SERVICES)
+    setup = ClusterSetup(fates=lambda run: FOR_EVER, level=LEVEL_ADDING)
     cluster = CheckedCluster(hosts=12, seed=3, setup=setup)
     cluster.machines.start_s = 1.0
     spec = msgspec.structs.replace(service(), spread=True)
@@ -890,6 +892,26 @@ def test_a_creation_that_adds_nobody_is_stopped_and_goes_on() -> None:
     cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
     finished(cluster, job)
     assert cluster.counts(job) == {"RUNNING": COUNT}
+    quiet(cluster, job)
+
+
+@pytest.mark.parametrize("created", [False, True])
+def test_below_its_level_all_that_a_workflow_adds_end_with_their_job(created: bool) -> None:
+    """A job at a daemon of an earlier version waits for the ends of all."""
+    cluster, job = cluster_of(level=LEVEL_ADDING - 1), job_id("s")
+    paused = WorkflowOptions(batch=1, paused=True)
+    if created:
+        cluster.ask(job, CreateJob(service(8), options=paused))
+    else:
+        job = running(cluster)
+        cluster.ask(job, ReplaceJob(service(8), options=paused))
+    cluster.run_for(2.0)
+    if not created:  # else its slice has not told anything yet
+        assert cluster.counts(job) == {"RUNNING": COUNT, "INITIALIZED": 2}
+    assert len(cluster.instances(job, 8)) == 8
+    cluster.ask(job, StopJob())
+    killed(cluster, job)
+    assert cluster.counts(job) == {"KILLED": 8}
     quiet(cluster, job)
 
 

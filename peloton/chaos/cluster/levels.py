@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from peloton.actors.task.messages import LEVEL_CHANGES
+from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
+from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_SERVICES
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.ports import JournalRefused, Unreachable
 from peloton.runtime.shells.features import raise_level
@@ -20,6 +21,7 @@ from peloton.runtime.simulation.world import World
 
 RAISE = "raise level"
 RAISE_AGAIN_S = 1.0
+OLDER_SHARE = 0.25
 RAISED_UNTIL = 0.8
 """Raised within so much of a storm: what comes after it is to be played at the new level."""
 
@@ -53,6 +55,14 @@ def drawn(seed: int, *, storm_s: float) -> tuple[int, list[StormAction]]:
         return int(how), []
     at_s = round(chance.uniform(0.0, RAISED_UNTIL * storm_s), 3)
     return 0, [StormAction(at_s=at_s, name=RAISE)]
+
+
+def newest(seed: int, level: int) -> int:
+    """The level of a storm that needs this one: of those with services most are at the newest."""
+    if level != LEVEL_SERVICES:
+        return level
+    older = random.Random(f"{seed} older level").random() < OLDER_SHARE
+    return level if older else LEVEL_ADDING
 
 
 def _operator(world: World) -> FencedRows:

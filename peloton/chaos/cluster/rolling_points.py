@@ -13,13 +13,13 @@ from peloton.actors.job.messages import (
     ReplaceJob,
     RestartJob,
 )
+from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
 from peloton.actors.job.workflow.messages import (
     WorkflowOptions,
     WorkflowOrders,
     WorkflowStates,
     WorkflowTypes,
 )
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.chaos.cluster.aftermath import WantedJobs
 from peloton.chaos.cluster.cluster import ClusterSetup
 from peloton.chaos.cluster.machines import Fate
@@ -33,7 +33,7 @@ BATCH = WorkflowOptions(batch=1)
 class RollingHistory(ScriptedHistory):
     """The history of one service."""
 
-    setup = ClusterSetup(TINY, lambda run: Fate(None), level=LEVEL_SERVICES)
+    setup = ClusterSetup(TINY, lambda run: Fate(None), level=LEVEL_ADDING)
     wanted: WantedJobs = {}
 
     def scenes(self) -> None:

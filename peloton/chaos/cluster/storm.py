@@ -175,7 +175,7 @@ def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s) + parted(seed, storm_s=storm_s)
-    level = level if raised else _needed(actions, level)
+    level = level if raised else levels.newest(seed, _needed(actions, level))
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)

@@ -31,7 +31,8 @@ def known_level(kinds: Mapping[str, Kind]) -> int:
         for levels in kind.schemas_since.values()
         for level in levels.values()
     ]
-    return max([*classes, *schemas], default=0)
+    decided = [kind.level for kind in kinds.values()]
+    return max([*classes, *schemas, *decided], default=0)
 
 
 def check_schemas(kind: Kind) -> None:

@@ -45,6 +45,7 @@ from peloton.actors.job.slice.placing import (
     take_hosts,
 )
 from peloton.actors.job.slice.renewing import begun_rollout, due, told_at_once
+from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
 from peloton.actors.job.slice.volume_homes import leave, left_already
@@ -73,6 +74,7 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     if message.opening is None:
         return Decision(because="a goal without `opening` opens no slice")
     order = message.rollout
+    batched = order is not None and at.level >= LEVEL_ADDING
     limited = _metered(message) or order is not None or message.opening.hosts_of is not None
     opened = f.SliceOpened(message.job, message.number, message.opening, limited)
     rows, members = spec_rows(message.number, message.opening)
@@ -80,7 +82,7 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     new = Bits.span(0, message.opening.count)
     if opened.limited:
         # All others begin when the grant allows it, or a host joins: `goals.begin`.
-        adds = order is not None or message.opening.hosts_of is not None
+        adds = batched or message.opening.hosts_of is not None
         new = NO_MEMBERS if adds else _to_end(message, new)
     facts: tuple[Fact, ...] = (opened, _goal_fact(message))
     if order is not None:
@@ -92,7 +94,7 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     if message.number or message.version > 1 or opened.limited:
         # All its members are about to begin.
         starts = _fold(None, facts).starts if message.begins is not None else None
-        exist = message.opening.hosts_of is None and order is None
+        exist = message.opening.hosts_of is None and not batched
         first = (("INITIALIZED", message.opening.count),) if exist else ()
         counts = Tally(first, active=len(new), starts=starts)
         counted = counts if message.tallied else None
@@ -147,7 +149,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     sends = [_confirm(folded, message, at), *sends, *told_lots(slice_, folded)]
     if slice_.homes is not None:
         sends += _asked(slice_, facts)
-    waiting = folded.waiting if folded.rollout is None else folded.waiting - folded.unadded
+    waiting = folded.waiting - folded.unadded(at.level)
     ends = _to_end(message, waiting) if slice_.homes is None else NO_MEMBERS
     if ends:
         # Clients must see them end though they never began: they are created to be withdrawn.

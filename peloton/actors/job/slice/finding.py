@@ -105,7 +105,8 @@ def _by_state(slice_: Slice, query: FindInstances, at: At) -> Bits:
             # Those that are to run again are shown as not begun.
             found |= raw & ~slice_.held.raw
     if not query.states or INITIALIZED in query.states:
-        found |= wanted.raw & (slice_.waiting.raw & ~slice_.unadded.raw | slice_.held.raw)
+        unadded = slice_.unadded(at.level)
+        found |= wanted.raw & (slice_.waiting.raw & ~unadded.raw | slice_.held.raw)
     return Bits(found)
 
 

@@ -194,11 +194,11 @@ def begin(slice_: Slice, at: At) -> Decision | None:
     return Decision(facts=(begun,), sends=tuple(sends), because=because)
 
 
-def add_stopped(slice_: Slice) -> Decision | None:
+def add_stopped(slice_: Slice, at: At) -> Decision | None:
     """Create members that a workflow has come to and that are not to run: they end at once."""
     if not slice_.closed or slice_.homes is not None:
         return None
-    some = slice_.waiting - slice_.unadded
+    some = slice_.waiting - slice_.unadded(at.level)
     if slice_.goal in _WANTED:
         some = some & slice_.stopped
     if not some:
@@ -272,7 +272,7 @@ TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceStep]] = {
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
     """The next step towards the goal; a rollout, and what hosts ask for, go on whatever it is."""
     if slice_.rollout is not None and slice_.goal != TaskGoals.DELETED:
-        rolled = rollout_step(slice_, at) or add_stopped(slice_)
+        rolled = rollout_step(slice_, at) or add_stopped(slice_, at)
         if rolled is not None:
             return rolled
     if slice_.ends or slice_.wished:

@@ -40,7 +40,7 @@ from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.renewing import steady_in
-from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
+from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING, GetRollout, RolloutView
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import get_rollout, list_instances, report
 from peloton.actors.job.slice.volume_homes import list_homes
@@ -133,6 +133,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         answers=ANSWERS,
         lookup=LOOKUP,
         fresh=_fresh,
+        level=LEVEL_ADDING,
         since={
             **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
             m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
