@@ -20,7 +20,7 @@ from peloton.settings.access_files import ENTRIES, BadSecretFile, ClusterEntry
 
 ADDRESS = "127.0.0.1:5397"
 NOBODY_UID = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start it as another user")
+as_root = pytest.mark.needs_root("to start it as another user")
 
 
 def own_entry() -> ClusterEntry:

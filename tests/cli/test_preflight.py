@@ -474,7 +474,7 @@ def test_an_account_for_tasks_that_is_missing_is_named(tmp_path: Path) -> None:
         assert typed(*base, other, "--check").code == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs_root("to give a folder away")
 def test_a_folder_of_another_user_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     os.chown(tmp_path / "data", 65534, 65534)

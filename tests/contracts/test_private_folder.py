@@ -20,7 +20,7 @@ from peloton.runtime.adapters.private_folder import FolderOfAnother
 from peloton.settings.start_options import StartOptions
 
 NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+needs_root = pytest.mark.needs_root("to act as another user")
 HOLD = """
 import fcntl, os, sys
 os.setuid(int(sys.argv[2]))

@@ -7,7 +7,6 @@ example, a proto or the interpreter changes; a build that was cut short is no bu
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -18,9 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import platformdirs
-
-from tests.servers.cache import NotInstalled
+from tests.servers.cache import NotInstalled, locked
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "examples" / "clients"
@@ -49,11 +46,8 @@ BUILDS = {
 @contextlib.contextmanager
 def built(language: str) -> Iterator[Path]:
     """The folder of a built client, which no other test run changes meanwhile."""
-    cache = Path(platformdirs.user_cache_dir("peloton"))
-    cache.mkdir(parents=True, exist_ok=True)
-    folder = cache / f"client-{language}"
-    with (cache / f"client-{language}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(f"client-{language}") as cache:
+        folder = cache / f"client-{language}"
         stamp, digest = folder / "made-from", _digest(language)
         if not stamp.is_file() or stamp.read_text() != digest:
             _build(language, folder)

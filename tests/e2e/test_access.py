@@ -113,9 +113,13 @@ def test_the_socket_and_the_token_are_for_its_user_alone(cluster: c.Cluster) -> 
     assert raw_call(f"unix:{entry.socket}") is grpc.StatusCode.OK
     bearer = ("authorization", f"Bearer {token}")
     assert raw_call(cluster.address, bearer) is grpc.StatusCode.OK
-    if os.geteuid() == 0:  # only root can try it as another user
-        for path in (entry.socket, entry.token_file):
-            assert refused_to_another_user(path), path
+
+
+@pytest.mark.needs_root("to be another user")
+def test_another_user_gets_neither_socket_nor_token(cluster: c.Cluster) -> None:
+    entry = told(cluster.address)
+    for path in (entry.socket, entry.token_file):
+        assert refused_to_another_user(path), path
 
 
 def refused_to_another_user(path: str) -> bool:

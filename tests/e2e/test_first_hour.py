@@ -72,8 +72,12 @@ def test_an_interrupt_without_a_terminal_stops_the_job(cluster: c.Cluster) -> No
         run.send_signal(signal.SIGINT)
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 130, errors
-    found = json.loads(cluster.cli("-j", "job", "status", "stopped").stdout)
-    assert found["jobInfo"]["runtime"]["state"] == "KILLED"
+
+    def state() -> str:
+        found = json.loads(cluster.cli("-j", "job", "status", "stopped").stdout)
+        return str(found["jobInfo"]["runtime"]["state"])
+
+    c.wait_for(lambda: state() == "KILLED", "what was ordered to be done")
 
 
 def test_a_detached_job_goes_on(cluster: c.Cluster) -> None:

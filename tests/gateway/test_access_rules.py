@@ -314,7 +314,7 @@ def test_a_file_that_others_can_write_is_not_taken(tmp_path: Path, mode: int) ->
     assert rules.rights(None) is None and not rules.notes()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.needs_root("to give files away")
 def test_a_file_of_another_user_is_not_taken(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)

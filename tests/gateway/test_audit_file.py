@@ -210,7 +210,7 @@ def test_a_line_after_the_end_is_said(tmp_path: Path) -> None:
     assert [json.loads(one["line"])["objects"]["job"] for one in said] == ["late"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.needs_root("to give files away")
 def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / AUDIT_LOG).touch(0o600)
     os.chown(tmp_path / AUDIT_LOG, 12345, -1)

@@ -7,6 +7,7 @@ folder, which then appears with one rename.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
@@ -24,24 +26,42 @@ COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies
 JAVA_VERSION_MIN = 17
 PACKAGES = "openjdk-17-jre-headless maven"
 FETCH_TIMEOUT_S = 540
+CACHE_VARIABLE = "PELOTON_TESTS_CACHE"
+"""Where another account has filled the folder; this one only reads it."""
 
 
 class NotInstalled(Exception):
     """The machine lacks what a server takes; the text says what to install."""
 
 
+def cache_folder() -> Path:
+    """What is fetched and built once for a machine."""
+    return Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("peloton"))
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[Path]:
+    """The folder, while no other test run of this machine changes what is of this name."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    # Who may only read it can lock it as well.
+    fd = os.open(folder / f"{name}.lock", os.O_RDONLY | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(fd)
+
+
 def libraries() -> Path:
     """The folder of jars; the first call on a machine fetches them (half a minute)."""
     digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-    cache = Path(platformdirs.user_cache_dir("peloton"))
-    folder = cache / f"servers-{digest}"
+    folder = cache_folder() / f"servers-{digest}"
     if folder.is_dir():
         return folder
     print(f"fetching the libraries of ZooKeeper and Cassandra into {folder}", file=sys.stderr)
-    cache.mkdir(parents=True, exist_ok=True)
     # Of two test runs that begin at once the second waits, and mostly finds it done.
-    with (cache / "servers.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked("servers"):
         if not folder.is_dir():
             _fetch(folder)
     return folder

@@ -32,9 +32,7 @@ fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)
 print("leased", flush=True)
 sys.stdin.read()
 """
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can start a task as another account"
-)
+pytestmark = pytest.mark.needs_root("to start a task as another account")
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from peloton.backends.keeper_messages import (
 )
 from tests.backends.keeper.conftest import HOST, alive, keeper_pid, until
 
-NO_GROUPS = find_place("any").place is None
+GROUPS = find_place("any").place is not None
 WAITS = "echo mine > word; echo > ready; while :; do sleep 0.05; done"
 
 
@@ -184,7 +184,7 @@ def test_with_one_whose_time_is_over_ends_what_it_has_begun(alone: Alone, tmp_pa
     until(lambda: not alive(child), "what the check has begun to end")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="all checks here are those of an ordinary user")
+@pytest.mark.needs_root("to become an ordinary user for one check")
 def test_a_keeper_of_an_ordinary_user_checks(
     passable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +220,7 @@ def test_times_of_checks_that_have_ended_are_not_kept(
     os.waitpid(of.pids[0], 0)
 
 
-@pytest.mark.skipif(NO_GROUPS, reason="no control groups here")
+@pytest.mark.needs_root("to make control groups", possible=GROUPS)
 def test_it_is_in_the_control_group_of_its_run(daemon: Any) -> None:
     begun(daemon, limits=RunLimits("enforce", cpu=0.5, pids=64), memory_mb=64.0)
     command = "grep -c /r-0-1$ /proc/self/cgroup; (setsid grep -c /r-0-1$ /proc/self/cgroup) >&2"
@@ -228,7 +228,7 @@ def test_it_is_in_the_control_group_of_its_run(daemon: Any) -> None:
     assert found.ok and int(found.text) >= 1, "a child in a session of its own"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a task as another account")
+@pytest.mark.needs_root("to start a task as another account")
 def test_it_has_the_account_of_its_run(open_folder: Path, new_daemon: Any) -> None:
     daemon = new_daemon(open_folder)
     try:
@@ -239,7 +239,7 @@ def test_it_has_the_account_of_its_run(open_folder: Path, new_daemon: Any) -> No
         daemon.runs.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a task as another account")
+@pytest.mark.needs_root("to start a task as another account")
 def test_a_successor_checks_with_the_same_account_and_variables(
     open_folder: Path, new_daemon: Any
 ) -> None:

@@ -34,13 +34,16 @@ LIMITS = RunLimits("try", cpu=0.5, pids=64)
 LIVE = "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done"
 
 
+WITH_PODMAN = pytest.mark.needs_root("to run containers")
+
+
 @pytest.fixture(scope="module")
 def podman() -> Iterator[RealPodman | None]:
     with real_podman(IMAGE) as found:
         yield found
 
 
-@pytest.fixture(params=["fake", "podman"])
+@pytest.fixture(params=["fake", pytest.param("podman", marks=WITH_PODMAN)])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, podman: Any) -> Iterator[Path]:
     """Its program."""
     if request.param == "podman":
@@ -212,7 +215,7 @@ def test_a_sandbox_that_is_too_large_ends_its_container(contained: Any, engine: 
     assert (end.outcome, end.reason) == ("FAILED", kinds.DISK_LIMIT), end
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a task as another account")
+@pytest.mark.needs_root("to start a task as another account")
 def test_a_container_of_another_account_has_its_sandbox(
     open_folder: Path, new_daemon: Callable[..., Any], engine: Path, procs: Any
 ) -> None:

@@ -248,8 +248,9 @@ def test_a_process_of_another_namespace_gets_no_signal(tmp_path):
 UNIFIED = Path("/sys/fs/cgroup/unified") if Path("/sys/fs/cgroup/unified").is_dir() else None
 
 
-@pytest.mark.skipif(
-    UNIFIED is None or not os.access(UNIFIED, os.W_OK), reason="no version 2 to write to"
+@pytest.mark.needs_root(
+    "to write to control groups of version 2",
+    possible=UNIFIED is not None and os.access(UNIFIED, os.W_OK),
 )
 def test_real_groups_of_version_2_are_entered_killed_and_removed() -> None:
     assert UNIFIED is not None

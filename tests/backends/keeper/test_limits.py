@@ -21,7 +21,7 @@ from peloton.backends.keeper.groups import GroupPlace
 from peloton.backends.keeper_messages import KeeperRunsListed, RunLimits, RunStarted
 
 PLACE = find_place("any").place
-grouped = pytest.mark.skipif(PLACE is None, reason="no control groups here")
+grouped = pytest.mark.needs_root("to make control groups", possible=PLACE is not None)
 ENFORCED = RunLimits("enforce", cpu=0.5, pids=64)
 EATS = f"exec {sys.executable} -c 'x = bytearray(300 * 1024 * 1024)'"
 WAITS = "echo > ready; while :; do sleep 0.05; done"

@@ -37,7 +37,9 @@ LIVE = "trap 'exit 9' TERM; touch $PELOTON_CONTAINER_NAME.up; while :; do sleep 
 STUBBORN = "trap '' TERM; touch $PELOTON_CONTAINER_NAME.up; while :; do sleep 0.05; done"
 ACCOUNT = "games"
 ENFORCED = RunLimits("enforce", cpu=0.5, pids=64)
-grouped = pytest.mark.skipif(find_place("any").place is None, reason="no control groups here")
+grouped = pytest.mark.needs_root(
+    "to make control groups", possible=find_place("any").place is not None
+)
 
 
 def init(name: str, value: str, **more: Any) -> PodPart:
@@ -413,7 +415,7 @@ def test_memory_beyond_the_limit_ends_all_of_it(daemon: Any, folder: Path, procs
     procs.until(lambda: not procs.marked(folder), "all it started to be gone")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts programs as others")
+@pytest.mark.needs_root("to start programs as others")
 def test_containers_run_as_the_account_of_the_run(open_folder: Path, new_daemon: Any) -> None:
     daemon = new_daemon(open_folder)
     uid = pwd.getpwnam(ACCOUNT).pw_uid
@@ -431,7 +433,7 @@ def test_containers_run_as_the_account_of_the_run(open_folder: Path, new_daemon:
         daemon.runs.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts programs as others")
+@pytest.mark.needs_root("to start programs as others")
 def test_where_an_init_container_cannot_become_its_account_no_other_begins(tmp_path: Path) -> None:
     """Its process says so later, and the pod has failed by then."""
     box, status = tmp_path / "box", tmp_path / "status"

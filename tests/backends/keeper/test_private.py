@@ -14,7 +14,7 @@ from peloton.backends.keeper_calling import KeeperUnavailable, dial, start_keepe
 from peloton.backends.keeper_messages import KeeperDown
 
 NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+needs_root = pytest.mark.needs_root("to give a folder away")
 
 
 @pytest.fixture

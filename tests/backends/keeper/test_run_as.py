@@ -33,9 +33,7 @@ from peloton.runtime.far_files import NoFile
 
 KEEPER = Path(kinds.__file__).parent
 NOBODY = pwd.getpwnam("nobody")
-as_root = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can start a task as another account"
-)
+as_root = pytest.mark.needs_root("to start a task as another account")
 LIVE = "echo > ready; while :; do sleep 0.05; done"
 
 

@@ -97,6 +97,8 @@ def test_so_they_are_after_several_keepers(
     for _ in range(before):
         kill_keeper(folder, procs)
     daemon.launch("r-1-1", GATED.format(gate, 4))
+    # Before that is told its pid may not be noted yet, and its keeper's successor ends it.
+    daemon.log.next_report(RunStarted, run_id="r-1-1")
     procs.until(lambda: len(begun(gate)) == 2, "the second to have begun")
     os.kill(procs.keeper_pid(folder), signal.SIGKILL)
     (gate / "go").touch()
@@ -206,7 +208,9 @@ def test_a_supervisor_with_nothing_to_keep_ends_with_its_keeper(
 def test_a_keeper_of_the_version_of_its_daemon_begins_where_the_files_of_another_are_gone(
     daemon_of: Callable[..., Any], folder: Path, procs: Any, gate: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(PACKAGE, tmp_path / "before" / "keeper")
+    shutil.copytree(
+        PACKAGE, tmp_path / "before" / "keeper", ignore=shutil.ignore_patterns("__pycache__")
+    )
     command = [sys.executable, "-I", "-S", str(tmp_path / "before" / "keeper" / "__main__.py")]
     subprocess.run([*command, str(folder), "60"], check=True, stdin=subprocess.DEVNULL)
     daemon = daemon_of()

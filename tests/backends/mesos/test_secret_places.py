@@ -83,7 +83,7 @@ def test_a_run_that_no_place_is_to_be_had_for_is_over_and_that_is_all(tmp_path: 
     assert not os.listdir(tmp_path)
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+needs_root = pytest.mark.needs_root("to give a folder away")
 
 
 @pytest.mark.parametrize("what", ["file", "link", pytest.param("folder", marks=needs_root)])
