@@ -9,15 +9,23 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from peloton.chaos.nemesis.proxy import Door
-from peloton.runtime.adapters.zookeeper_connection import Lease, now_s
+from peloton.runtime.adapters.zookeeper_connection import Lease, Then, now_s
 from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
-from peloton.runtime.adapters.zookeeper_nodes import Paths
-from peloton.runtime.adapters.zookeeper_owners import NodeStatus, Writes
-from peloton.runtime.ports import MemberNode, NodeOutcome, Session, SessionState, ShardId
+from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths
+from peloton.runtime.adapters.zookeeper_owners import Leaders, NodeStatus, OnNodeStatus, Writes
+from peloton.runtime.ports import (
+    MemberNode,
+    MembershipView,
+    NodeOutcome,
+    Session,
+    SessionState,
+    ShardId,
+)
 from tests.adapters.zookeeper_bench import SHORT_SESSION_S, Bench
 from tests.contracts.memberships import (
     SHARD,
@@ -287,6 +295,54 @@ def test_whose_owner_node_an_operator_removed_leads_no_more(bench: Bench):
     wait(lambda: bench.operator.exists(bench.paths.owner(SHARD)))
     bench.operator.delete(bench.paths.owner(SHARD))
     wait(lambda: leader(bench) is None)
+
+
+class Folders:
+    """A connection on which every folder is made at once."""
+
+    def request(self, request: object, then: Then) -> None:
+        then(SimpleNamespace(exception=None))  # type: ignore[arg-type]
+
+
+class SlowWrites:
+    """Writes of leader nodes that arrive when told to; what is removed before them is not there."""
+
+    def __init__(self) -> None:
+        self.nodes: set[str] = set()
+        self.under_way: list[tuple[str, OnNodeStatus]] = []
+
+    def put(self, path: str, data: bytes, *, on_done: OnNodeStatus) -> None:
+        self.under_way.append((path, on_done))
+
+    def remove(self, path: str, on_done: OnNodeStatus) -> None:
+        self.nodes.discard(path)
+
+    def arrive(self) -> None:
+        while self.under_way:
+            path, on_done = self.under_way.pop(0)
+            self.nodes.add(path)
+            on_done(NodeStatus(ours=True))
+
+
+def test_a_leader_node_leaves_with_its_leader_whatever_is_under_way():
+    """To replace another's node takes several requests, and its leader may be none meanwhile."""
+    writes, paths = SlowWrites(), Paths("none")
+    led = ("jobmanager", Leader("west-1", "10.0.0.1", 5292, 5392))
+    leaders = Leaders(Folders(), writes=writes, paths=paths, roles={SHARD.group: led})  # type: ignore[arg-type]
+    node_of = {paths.leader("jobmanager")}
+    leaders.ours(SHARD, 1)
+    leaders.not_ours(SHARD)
+    writes.arrive()
+    assert writes.nodes == set(), "it was under way"
+    leaders.write_all()
+    writes.arrive()
+    assert writes.nodes == set(), "it is not written again after a reconnect"
+    leaders.ours(SHARD, 2)
+    writes.arrive()
+    leaders.seen(MembershipView("a.1", 1, {}, {}))
+    assert writes.nodes == node_of, "an older view says nothing"
+    leaders.seen(MembershipView("a.1", 2, {}, {SHARD: "b.1"}))
+    assert writes.nodes == set()
 
 
 # ---- whose root it is ----

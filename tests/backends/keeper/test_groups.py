@@ -7,6 +7,7 @@ machine of the tests (moving, killing, removing) is tried as well. Real limits: 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -404,6 +405,24 @@ def test_a_successor_removes_groups_without_a_run_and_knows_the_others(tmp_path)
     assert alive.grouped and heir.holds_memory(alive)
     left = {one.name for one in (tmp_path / "cgroup/user").glob("peloton-*/r-*")}
     assert left == {"r-0-1"}
+
+
+def test_a_successor_still_finds_what_is_killed_for_memory(tmp_path):
+    """Groups of version 1, of which the kernel kills one process only: nobody else looks."""
+    kernel = Kernel2((*FILES2, "memory.oom_control", "memory.max_usage_in_bytes"))
+    limits_on(tmp_path, kernel).enter(run_of("try"))
+    places = tmp_path / "keeper" / limits.PLACES
+    ((_, folders, controllers),) = json.loads(places.read_text())
+    places.write_text(json.dumps([[1, {"memory": next(iter(folders.values()))}, controllers]]))
+    heir = limits.Limits(str(tmp_path / "keeper"), disk=kernel)
+    runs = {"r-0-1": run_of("try")}
+    runs["r-0-1"].pid = int(NOBODY)
+    heir.recover(runs)
+    folder = next((tmp_path / "cgroup/user").glob("peloton-*/r-0-1"))
+    (folder / "memory.max_usage_in_bytes").write_text("1048576\n")
+    (folder / "memory.oom_control").write_text("oom_kill_disable 0\noom_kill 1\n")
+    assert heir.check(runs) == [runs["r-0-1"]]
+    assert runs["r-0-1"].over_reason == kinds.OOM
 
 
 def test_the_keeper_of_a_copied_folder_leaves_the_groups_of_the_original(tmp_path):
