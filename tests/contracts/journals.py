@@ -19,13 +19,14 @@ from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.core.statements import (
     Advance,
+    PartRow,
     Statement,
     StatementFailed,
     StatementReply,
     single_writes,
 )
 from peloton.runtime.ports import Claimed, Frame, Journal, ShardId, Work
-from peloton.runtime.simulation.cells import Partition
+from peloton.runtime.simulation.cells import Partition, PlainRow
 from peloton.runtime.simulation.memory_journal import (
     AnswerLost,
     MemoryJournal,
@@ -43,6 +44,8 @@ SHARD = ShardId("a", 0)
 SECOND = ShardId("a", 1)
 OTHER = ShardId("b", 0)
 ROUND = [SHARD, SECOND, OTHER]
+Stored = tuple[set[int], set[tuple[int, int]]]
+"""The positions of frames, and the checkpoints, by position and epoch."""
 
 
 def claim(journal: Journal, shard: ShardId = SHARD) -> Claimed:
@@ -109,12 +112,22 @@ class JournalRig:
         """Change a part of every checkpoint."""
         raise NotImplementedError
 
+    def stored(self) -> Stored:
+        """What the store has of a journal of one shard."""
+        raise NotImplementedError
+
     def close(self) -> None:
         for journal in self.journals:
             journal.close()
 
 
 class MemoryRig(JournalRig):
+    def stored(self) -> Stored:
+        files = [each for each in self.store.shards.values() if each.frames]
+        return {at for each in files for at in each.frames}, {
+            key for each in files for key in each.checkpoints
+        }
+
     def __init__(self) -> None:
         super().__init__()
         self.store = MemoryStore()
@@ -147,6 +160,11 @@ class MemoryRig(JournalRig):
 
 class RowsRig(JournalRig):
     fences_plain_rows = False
+
+    def stored(self) -> Stored:
+        frames = (key for rows in self.rows.journal.values() for key in rows)
+        parts = (key for key, rows in self.rows.checkpoint.items() if rows)
+        return {key[0] for key in frames}, {(key[1], key[2]) for key in parts}
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,6 +204,16 @@ class SimulatedRig(JournalRig):
 
     def _partitions(self, table: str) -> list[Partition]:
         return [where for where in self.store.cells.rows if where.table == table]
+
+    def stored(self) -> Stored:
+        found: tuple[list[PlainRow], list[PlainRow]] = ([], [])
+        for table, rows in zip(("journal", "checkpoint"), found, strict=True):
+            for where in self._partitions(table):
+                rows += [cell.row for cell in self.store.cells.rows[where].values()]
+        frames, parts = found
+        return {row.position for row in frames}, {
+            (row.position, row.epoch) for row in parts if isinstance(row, PartRow)
+        }
 
     def tamper(self, shard: ShardId, position: int) -> None:
         for where in self._partitions("journal"):
@@ -248,6 +276,13 @@ class SqliteRig(JournalRig):
         assert isinstance(journal, SqliteJournal) and journal._writer is not None
         journal._writer = FailingCommit(journal._writer, committed=done)  # type: ignore[assignment]
 
+    def stored(self) -> Stored:
+        with sqlite3.connect(self.path) as db:
+            frames = db.execute("SELECT position FROM journal").fetchall()
+            parts = db.execute("SELECT position, epoch FROM checkpoint").fetchall()
+        db.close()
+        return {position for (position,) in frames}, {*parts}
+
     def tamper(self, shard: ShardId, position: int) -> None:
         self._behind("UPDATE journal SET body = body || x'21' WHERE position = ?", position)
 
@@ -277,6 +312,11 @@ class CassandraRig(JournalRig):
 
     def _make(self, process: bytes) -> Journal:
         return FencedRows(PatientRows(self.connected), process=process)
+
+    def stored(self) -> Stored:
+        frames = self._behind("SELECT position FROM frames")
+        parts = self._behind("SELECT position, epoch FROM checkpoint")
+        return {position for (position,) in frames}, {(at, epoch) for at, epoch in parts}
 
     def tamper(self, shard: ShardId, position: int) -> None:
         for row in self._frames(shard, position):

@@ -9,6 +9,7 @@ import pytest
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.statements import Statement, StatementReply
 from peloton.runtime.ports import (
+    BUCKET_PARTS,
     FRAME_PART_BYTES_MAX,
     Answer,
     CheckpointPart,
@@ -507,6 +508,48 @@ def test_checkpoints_given_up_go_with_a_cut(rig: JournalRig) -> None:
     assert heir.sizes(SHARD).checkpoint_rows == 2
     claim(heir)
     assert list(heir.read_checkpoint(SHARD)) == [b"state 4"]
+
+
+def test_an_owner_never_gives_up_the_checkpoint_that_it_writes(rig: JournalRig) -> None:
+    """Only those of other epochs are taken for abandoned, whatever the owner has begun itself."""
+    journal = rig.open()
+    epoch = claim(journal).epoch
+    append(journal, epoch, 1, 2, 3)
+    move_floor(journal, epoch, 1)
+    parts = checkpoint(3, b"x", b"y")
+    assert one(journal, Work(SHARD, epoch, parts=parts[:1])) == Committed()
+    cut_all(journal, epoch, (3, epoch))
+    assert one(journal, Work(SHARD, epoch, parts=parts[1:], floor=Floor(3))) == Committed()
+    heir = rig.open()
+    claim(heir)
+    assert list(heir.read_checkpoint(SHARD)) == [b"x", b"y"]
+
+
+def test_a_cut_leaves_nothing_behind_what_it_cut(rig: JournalRig) -> None:
+    """Looked for in the store itself: the sizes that a journal says go by what it knows of."""
+    journal, many = rig.open(), [b"part"] * (BUCKET_PARTS + 8)
+    epoch = claim(journal).epoch
+    last, floors = rig.frames_of(4), [rig.frames_of(segments) for segments in (1.2, 2.4, 3.5)]
+    append(journal, epoch, 1, 2, 3)
+    unfinished = checkpoint(1, *many)[: BUCKET_PARTS + 2]
+    assert one(journal, Work(SHARD, epoch, parts=unfinished)) == Committed()
+    heir = rig.open()
+    abandoned, epoch = (1, epoch), claim(heir).epoch
+    assert len(tail(heir)) == 3
+    append(heir, epoch, 4)
+    given_up = checkpoint(3, *many)[: BUCKET_PARTS + 2]
+    assert one(heir, Work(SHARD, epoch, parts=given_up)) == Committed()
+    for before, position in zip((4, *floors), (*floors, last), strict=True):
+        append(heir, epoch, *range(before + 1, position + 1))
+        if position != last:
+            move_floor(heir, epoch, position, *many)
+            cut_all(heir, epoch, abandoned)
+    positions, checkpoints = rig.stored()
+    assert checkpoints == {(position, epoch) for position in floors[1:]}
+    needed = {*range(floors[1] + 1, last + 1)}
+    assert needed <= positions
+    assert len(positions - needed) <= rig.segment_frames, "whole segments may keep a rest"
+    assert not [one for one in positions if one <= floors[1] - rig.segment_frames]
 
 
 # ---- ended -----------------------------------------------------------------------------------
