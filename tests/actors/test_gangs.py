@@ -44,8 +44,11 @@ from peloton.actors.task.messages import (
     LEVEL_GANGS,
     AssignHosts,
     DropHold,
+    End,
+    Ended,
     Held,
     RunGone,
+    RunOutcome,
     RunRefused,
     SetTaskGoal,
     StartHeld,
@@ -227,8 +230,9 @@ def test_what_a_gang_may_be() -> None:
 class Stage:
     """A slice with a gang of three of five, its crowd, and hosts that answer as told."""
 
-    def __init__(self) -> None:
-        opening = m.SliceOpening("j", "n", POOL, 5, TaskConfig(resources=ONE), gang=3)
+    def __init__(self, *, together: bool = False) -> None:
+        config = TaskConfig(resources=ONE, max_failures=5 * together)
+        opening = m.SliceOpening("j", "n", POOL, 5, config, gang=3, gang_together=together)
         goal = m.SetSliceGoal(1, JOB, 0, TaskGoals.SUCCEEDED, Bits(), opening)
         self.crowd = Crowd(TASK, CROWD)
         self.notes: WishNotes | None = None
@@ -486,6 +490,24 @@ def test_who_is_stopped_is_not_waited_for() -> None:
     stage.hear(m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(2)))
     stage.settle()
     assert stage.states() == ["LAUNCHING", "LAUNCHING", "KILLING"]
+
+
+def test_a_restart_does_not_wait_for_members_that_are_to_stop() -> None:
+    """One of them ends for as long as its grace lasts, or its host is out of reach."""
+    stage = Stage(together=True)
+    stage.admit()
+    stage.propose()
+    for member in range(3):
+        stage.tell(member, Held(1))
+    stage.settle()
+    assert stage.complete == 1
+    stage.hear(m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(2)))
+    stage.settle()
+    for member, end in ((0, End.FAILED), (1, End.KILLED)):
+        stage.tell(member, Ended(1, RunOutcome(end)))
+        stage.settle()
+    assert stage.states()[2] == "KILLING"
+    assert [*stage.slice.forming] == [0, 1], "the others form anew meanwhile"
 
 
 def test_once_all_of_it_are_stopped_it_hides_no_time_of_the_others() -> None:

@@ -351,6 +351,25 @@ def test_a_pool_gives_no_more_at_once_than_it_may() -> None:
     assert world.serve(3600.0) == [("lent", 2)]
 
 
+def test_a_pool_gives_no_more_within_each_window_than_it_may() -> None:
+    """However many windows there were: demand that lasts takes all of one at its begin."""
+    window_s, most, gives = 50.0, 2, list[tuple[float, int]]()
+    policy = PreemptionPolicy(sustained_s=AFTER_S, evictions_max=most, window_s=window_s)
+    world = World(size_of(20), policy)
+    world.pool(A, size_of(5))
+    world.pool(B, size_of(15))
+    world.lot("lent", A, size_of(1), tasks=20)
+    world.settle()
+    world.lot("asks", B, size_of(1), tasks=15)
+    world.serve()
+    for _ in range(80):
+        gives += [(world.now, count) for _, count in world.serve(AFTER_S)]
+    for since, _ in gives:
+        within = sum(count for at, count in gives if since <= at < since + window_s)
+        assert within <= most, f"{within} within {window_s:g} s of {since:g}"
+    assert len({at for at, _ in gives}) == 8, "each window is used"
+
+
 def test_without_anybody_beyond_its_own_nobody_gives() -> None:
     world = World(size_of(10))
     world.pool(A, size_of(10))
