@@ -15,7 +15,7 @@ from tests.house.tree import ROOT, hold
 from tests.worlds.planted import PLANTED
 
 PAGE = ROOT / "docs" / "rules_and_faults.md"
-RULES = [*(f"R{n}" for n in range(1, 8)), "R8a", "R8b", "R8c", *(f"R{n}" for n in range(9, 38))]
+RULES = [*(f"R{n}" for n in range(1, 8)), "R8a", "R8b", "R8c", *(f"R{n}" for n in range(9, 40))]
 PROMISES = [f"P{n}" for n in range(1, 16)]
 FAULTS = [f"F{n}" for n in range(1, 50)]
 PLACE = re.compile(r"`((?:tests|peloton)/[\w/.-]+)(?:: (\w+))?`")

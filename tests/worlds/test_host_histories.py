@@ -13,7 +13,7 @@ import pytest
 
 from peloton.actors.host import facts as hf
 from peloton.actors.host.foreign_names import foreign_crowd, foreign_number
-from peloton.actors.host.hold_messages import HostHold
+from peloton.actors.host.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.respool import facts as pf
@@ -74,6 +74,14 @@ def set_ended(outcome: RunOutcome) -> Entry:
     return of(HOST, hf.SetEnded(FOREIGN, ONE, foreign_number("a"), outcome))
 
 
+def waits(member: int = 0, crowd: Key = TASK, until: float = 20.0) -> Entry:
+    hold = TaskHold(f"{crowd}-{member}", crowd, member, "slice/j/0", NEED, until)
+    return of(HOST, hf.TaskHeld(hold))
+
+
+OTHER = Key("task/k/0")
+CAME = of(HOST, accepted(), hf.TaskHoldsEnded((f"{TASK}-0",), "launched"))
+DRAINS = of(HOST, hf.MaintenanceStarted("x"))
 HOLDS: dict[str, list[Step]] = {
     "R22 is held, and again": [taken("a"), taken("b")],
     "R22 b ends, and": [taken("a"), over("b")],
@@ -84,6 +92,10 @@ HOLDS: dict[str, list[Step]] = {
     "R22 is launched on host/h0 without a hold": [*BEGUN, of(HOST, launch("a"))],
     "R22 is launched at 20.5 on a hold until": [taken("a"), over("a", launch("a", 20.5))],
     "R22 is launched at 1.0 on a hold until": [taken("a"), over("a", launch("b"))],
+    "R22 task/j/0 [0] gets host/h0, which waits for": [waits(1), of(HOST, accepted())],
+    "R22 task/k/0 [0] gets host/h0, which waits for": [waits(), of(HOST, accepted(OTHER))],
+    "R22 [0] gets host/h0, which waits for": [waits(), waits(1, OTHER), of(HOST, kept(OTHER))],
+    "R22 c1 holds host/h0, which waits for": [waits(), taken("a")],
     "R22 is still held": [taken("a"), HELD_S_MAX + 1.0],
     "R22 has not ended in the journal": BEGUN,
 }
@@ -92,6 +104,11 @@ HELD_WELL: dict[str, list[Step]] = {
     "another host": [taken("a"), of("host/h1", accepted()), over("a")],
     "launched, and lost": [*BEGUN, of(HOST, hf.HostLost("gone")), of(HOST, accepted())],
     "removed while it is held": [taken("a"), of(HOST, hf.HostRemoved("x")), HELD_S_MAX + 1.0],
+    "for a task that comes": [waits(), CAME, of(HOST, accepted(OTHER))],
+    "for two tasks": [waits(), waits(0, OTHER), of(HOST, accepted(OTHER)), CAME],
+    "for a task that came too late": [waits(until=0.5), of(HOST, accepted(OTHER))],
+    "for a task, while it drains": [waits(), DRAINS, of(HOST, accepted(OTHER))],
+    "for a task, and lost": [waits(), of(HOST, hf.HostLost("gone")), taken("a"), over("a")],
     "held for a while": [taken("a"), HELD_S_MAX - 1.0],
 }
 

@@ -1,4 +1,4 @@
-"""R23, R24, R25 and R29: a history that breaks the rule is reported, and its right twin is not.
+"""R23 to R25, R29 and R38: a history that breaks a rule is reported, and its right twin is not.
 
 Histories are written by hand. That storms find the same where it is planted into the program is in
 `test_planted.py`.
@@ -13,17 +13,19 @@ from peloton.actors.host import facts as hf
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import JobStates, Notice, PostNotice
+from peloton.actors.job.name import facts as nf
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.slice.messages import SliceOpening, Tally
 from peloton.actors.job.spec import Notify, Throttle
 from peloton.actors.schedule import facts as cf
-from peloton.actors.schedule.messages import ScheduleSpec
+from peloton.actors.schedule.messages import Overlaps, ScheduleSpec
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import TaskGoals
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, job_spec
 from peloton.chaos.cluster.ganging import GangCheck
 from peloton.chaos.cluster.job_ends import JobEnds
 from peloton.chaos.cluster.noticing import NoticeCheck
+from peloton.chaos.cluster.ordering import NameCheck
 from peloton.chaos.cluster.pacing import PaceCheck
 from peloton.chaos.cluster.scheduling import ScheduleCheck
 from peloton.runtime.core.codec import Entry
@@ -143,8 +145,8 @@ def test_ends_that_were_told_are_right(steps: list[Step], told: tuple[dict[str, 
 DUE = Key("schedule/s0")
 
 
-def scheduled(paused: bool = False) -> Entry:
-    spec = ScheduleSpec("* * * * *", "UTC", "/p", job_spec())
+def scheduled(paused: bool = False, overlap: Overlaps = Overlaps.SKIP) -> Entry:
+    spec = ScheduleSpec("* * * * *", "UTC", "/p", job_spec(), overlap=overlap)
     return of(DUE, cf.ScheduleMade(DUE, spec, paused, 0.0, "", 60.0))
 
 
@@ -157,6 +159,10 @@ def settled(job: str, *, is_made: bool) -> Entry:
 
 
 ONCE: list[Step] = [scheduled(), comes(60.0, JOB), made(), settled(JOB, is_made=True)]
+ENDED = of(JOB, jf.JobTallied(0, 1, Tally((("KILLED", 9),)), 1.0))
+RUNNING = of(JOB, jf.JobTallied(0, 1, Tally((("KILLED", 8), ("RUNNING", 1))), 1.0))
+NEXT: list[Step] = [comes(120.0, "job/k"), of("job/k", jf.JobMade(Key("job/k"), PACED, "/p", 0.0))]
+ALLOWED: list[Step] = [scheduled(overlap=Overlaps.ALLOW), *ONCE[1:]]
 PAUSED = of(DUE, cf.SchedulePaused(True, 1.0, 0.0))
 GOES_ON = of(DUE, cf.SchedulePaused(False, 1.0, 0.0))
 MOMENTS: dict[str, list[Step]] = {
@@ -169,12 +175,27 @@ MOMENTS: dict[str, list[Step]] = {
     "R25 was not to be made": [scheduled(), comes(60.0, JOB), settled("job/k", is_made=True)],
     "R25 and the job is not there": [scheduled(), comes(60.0, JOB), settled(JOB, is_made=True)],
     "R25 and the job is there": [*ONCE[:3], settled(JOB, is_made=False)],
+    "R25 schedule/s0 makes job/k, and job/j goes on": [*ONCE, RUNNING, *NEXT],
+    "R25 makes job/k, and job/j goes on": [
+        scheduled(overlap=Overlaps.REPLACE),
+        *ONCE[1:],
+        of(JOB, jf.StopOrdered(1.0)),
+        *NEXT,
+    ],
     "R25 is neither made nor refused": [scheduled(), comes(60.0, JOB), made()],
 }
 ON_TIME: dict[str, list[Step]] = {
     "made": [*ONCE, 90.0, comes(120.0, why="late")],
     "refused": [scheduled(), 90.0, comes(60.0, JOB), settled(JOB, is_made=False)],
     "another one": [*ONCE, 90.0, comes(180.0, "job/k"), settled("job/k", is_made=False)],
+    "the one before has ended": [*ONCE, ENDED, *NEXT, settled("job/k", is_made=True)],
+    "the one before is deleted": [
+        *ONCE,
+        of(JOB, jf.DeletionOrdered(1.0)),
+        *NEXT,
+        settled("job/k", is_made=True),
+    ],
+    "jobs may overlap": [*ALLOWED, RUNNING, *NEXT, settled("job/k", is_made=True)],
     "paused": [*ONCE, PAUSED],
     "made paused": [scheduled(paused=True)],
     "deleted": [scheduled(), comes(60.0, JOB), of(DUE, cf.ScheduleDeleted())],
@@ -197,8 +218,12 @@ CALM_WELL: dict[str, tuple[list[Step], list[Step]]] = {
 def timed(steps: list[Step], calm: list[Step] | None = None) -> None:
     """A history, and perhaps what happens in a calm after it."""
     cluster = small_cluster()
-    check = ScheduleCheck(cluster)
-    note(check, steps, cluster=cluster)
+    ends = JobEnds()
+    check = ScheduleCheck(cluster, ends)
+    for step in steps:
+        if isinstance(step, Entry):
+            note(ends, [step])
+        note(check, [step], cluster=cluster)
     check.step()
     check.quiet()
     if calm is not None:
@@ -228,6 +253,47 @@ def test_moments_that_come_once_are_right(name: str) -> None:
     timed(ON_TIME[name])
 
 
+# ---- R38 ----
+
+NAME = Key("name/p/j")
+CLAIMED, KEPT = of(NAME, nf.NameClaimed(JOB)), of(NAME, nf.NameKept(JOB, 0.0))
+FREE = of(NAME, nf.NameForgotten())
+OTHERS = of(NAME, nf.NameClaimed(Key("job/k")))
+NAMED: list[Step] = [made(), CLAIMED, RUNNING]
+TAKEN: dict[str, list[Step]] = {
+    "R38 name/p/j is free, and job/j": [*NAMED, FREE],
+    "R38 and job/j, which has it, is not gone": [*NAMED, of(JOB, jf.DeletionOrdered(1.0)), FREE],
+    "R38 name/p/j is kept for job/k, and job/j has it": [*NAMED, OTHERS],
+    "R38 and job/j has it": [*NAMED, of(NAME, nf.NameKept(Key("job/k"), 0.0))],
+}
+GIVEN_UP: dict[str, list[Step]] = {
+    "ended": [*NAMED, ENDED, FREE, OTHERS],
+    "gone": [*NAMED, of(JOB, jf.SliceVanished(0)), FREE, OTHERS],
+    "forgotten": [*NAMED, of(JOB, jf.JobForgotten()), FREE],
+    "nothing of it was there": [made(), CLAIMED, FREE],
+    "only kept": [made(), RUNNING, KEPT, FREE, OTHERS],
+    "kept, and then its own": [KEPT, *NAMED],
+}
+
+
+def named(steps: list[Step]) -> None:
+    ends = JobEnds()
+    note(ends, steps)
+    check = NameCheck(ends)
+    note(check, steps)
+    check.step()
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_a_name_that_is_free_too_early_is_found(text: str) -> None:
+    breaks(lambda: named(TAKEN[text]), text)
+
+
+@pytest.mark.parametrize("name", GIVEN_UP)
+def test_names_of_jobs_that_are_gone_are_free(name: str) -> None:
+    named(GIVEN_UP[name])
+
+
 # ---- R29 ----
 
 OPENED = of(
@@ -239,6 +305,8 @@ FORMED = of(SLICE, sf.GangFormed(Bits.of(0, 1)))
 GO = of(CROWD, tf.HeldLaunching(), members=3)
 LAUNCHING = of(CROWD, tf.TaskLaunching(), members=1)
 ASKING = of(CROWD, tf.TaskHolding(), members=3)
+TO_END = of(CROWD, tf.TaskGoalSet(TaskGoals.KILLED), members=2)
+TO_RUN = of(CROWD, tf.TaskGoalSet(TaskGoals.SUCCEEDED), members=2)
 ONE_STOPPED = of(SLICE, sf.SliceGoalSet(2, TaskGoals.RUNNING, Bits.of(1)))
 
 
@@ -263,6 +331,7 @@ PARTS: dict[str, list[Step]] = {
     "R29 members [0, 1] launch before": [OPENED, holds(0, 1), GO],
     "R29 launch before the gang is complete": [*WHOLE, FORMED, LAUNCHING],
     "R29 members [0, 1] are started": [OPENED, holds(0, 1), COMPLETE, starts(0, 1)],
+    "R29 members [1] launch, and are to end": [OPENED, holds(0, 1), COMPLETE, TO_END, GO],
     "R29 their gang has not said go": [*WHOLE[:-1], ASKING, starts(0)],
 }
 TOGETHER: dict[str, list[Step]] = {
@@ -270,6 +339,7 @@ TOGETHER: dict[str, list[Step]] = {
     "told in another order within the round": [OPENED, COMPLETE, starts(0, 1), GO, holds(0, 1)],
     "a member is stopped": [OPENED, ONE_STOPPED, holds(0), COMPLETE, LAUNCHING],
     "who is not of the gang": [OPENED, of(CROWD, tf.TaskLaunching(), members=4)],
+    "a member is to run after all": [OPENED, holds(0, 1), COMPLETE, TO_END, TO_RUN, GO],
     "alone after it was complete": [*WHOLE, LAUNCHING],
     "the slice is gone": [OPENED, of(SLICE, sf.SliceForgotten()), LAUNCHING],
 }

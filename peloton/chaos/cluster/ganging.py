@@ -1,4 +1,4 @@
-"""R29: no member of a gang starts before hosts hold room for all of them; and jobs with gangs.
+"""R29: no member of a gang starts before hosts hold room for all, or once it is to end.
 
 Turns an action of a plan into a job with a gang, and committed facts of slices, tasks and hosts
 into a `Contradiction` or nothing. That every gang runs in the end is R7. Must not use the code that
@@ -15,7 +15,7 @@ from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.task import facts as tf
-from peloton.actors.task.messages import LEVEL_GANGS, slice_of_crowd
+from peloton.actors.task.messages import LEVEL_GANGS, TaskGoals, slice_of_crowd
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
@@ -29,6 +29,7 @@ SHARE = 0.2
 ACTIONS = (1, 3)
 SIZES = (2, 3, 4)
 """Small enough for one host: pools shrink to that, and may stay so."""
+ENDING = (TaskGoals.KILLED, TaskGoals.DELETED)
 LEVEL = LEVEL_GANGS
 """Below it gangs are refused."""
 
@@ -41,6 +42,7 @@ class _GangSlice:
         self.stopped = 0
         self.held = 0  # by hosts, and not given back since
         self.told = 0  # members whose tasks have said go to their hosts
+        self.ending = 0  # members whose tasks are to end
 
     @property
     def waiting(self) -> int:
@@ -65,6 +67,7 @@ class GangCheck:
             tf.TaskLaunching: self._launches,
             tf.HeldLaunching: self._launches,
             tf.TaskHolding: self._asks,
+            tf.TaskGoalSet: self._aims,
             hf.RunsHeld: self._holds,
             hf.HeldReleased: self._gives_back,
             hf.HeldStarted: self._begins,
@@ -113,6 +116,10 @@ class GangCheck:
         of = self._slices.get(slice_of_crowd(entry.key))
         if of is None:
             return
+        ending = entry.members & of.ending
+        if ending:
+            text = f"members {[*Bits(ending)][:5]} launch, and are to end"
+            raise Contradiction(f"R29 {entry.key}: {text}")
         early = entry.members & of.waiting
         if early:
             text = f"members {[*Bits(early)][:5]} launch before the gang is complete"
@@ -124,6 +131,12 @@ class GangCheck:
         of = self._slices.get(slice_of_crowd(entry.key))
         if of is not None:
             of.told &= ~entry.members
+
+    def _aims(self, entry: Entry, fact: tf.TaskGoalSet) -> None:
+        of = self._slices.get(slice_of_crowd(entry.key))
+        if of is not None:
+            of.ending &= ~entry.members
+            of.ending |= entry.members if fact.goal in ENDING else 0
 
     def _holds(self, entry: Entry, fact: hf.RunsHeld) -> None:  # noqa: ARG002
         of = self._slices.get(slice_of_crowd(fact.crowd))

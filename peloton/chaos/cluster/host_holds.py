@@ -21,6 +21,8 @@ from peloton.actors.host.hold_messages import (
     KillForeign,
     LaunchForeign,
     ReleaseHold,
+    TaskHold,
+    comes_for,
 )
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import RunSpec
@@ -32,7 +34,7 @@ from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.simulation.storms import Storm
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.vocabulary import Bits, Key
 
 SHARE = 0.15
 ACTIONS = (2, 8)
@@ -51,10 +53,15 @@ class HoldCheck:
         self._holds: dict[Key, HostHold] = {}
         self._taken: dict[Key, float] = {}
         self._used: tuple[Entry, HostHold] | None = None
+        self._task_holds: dict[Key, dict[str, TaskHold]] = {}
+        self.for_tasks = 0  # runs accepted where a host was held for them
         self._running: dict[str, Key] = {}  # foreign runs that have not ended
         self.noted: dict[type, Callable[[Entry, Any], None]] = {
             hf.HoldTaken: self._takes,
             hf.HoldEnded: self._ends,
+            hf.TaskHeld: self._waits_for,
+            hf.TaskHoldsEnded: self._waits_no_more,
+            hf.MaintenanceStarted: self._waits_for_nobody,
             hf.RunsAccepted: self._accepts,
             hf.RunsHeld: self._accepts,
             hf.ProcessesEnded: self._processes_end,
@@ -74,6 +81,11 @@ class HoldCheck:
     def _takes(self, entry: Entry, fact: hf.HoldTaken) -> None:
         if entry.key in self._holds:
             raise Contradiction(f"R22 {entry.key} is held, and again: {fact.hold}")
+        since = fact.hold.until - fact.hold.seconds
+        tasks = [one.task for one in self._alive(entry.key, since)]
+        if tasks and not comes_for(self._hint(entry.key, fact.hold.name), tasks):
+            text = f"{fact.hold.holder} holds {entry.key}, which waits for {tasks[:3]}"
+            raise Contradiction(f"R22 {text}")
         self._holds[entry.key] = fact.hold
         self._taken[entry.key] = self._cluster.world.now
 
@@ -88,6 +100,7 @@ class HoldCheck:
             if entry.key in self._holds:
                 text = f"{fact.crowd} gets {entry.key}, which is held"
                 raise Contradiction(f"R22 {text}")
+            self._is_for(entry.key, fact)
             return
         used = self._used
         if used is None or used[0] is not entry:
@@ -99,6 +112,38 @@ class HoldCheck:
         self.launched += 1
         for run in names_of(fact.crowd, fact.members.raw, run=fact.run):
             self._running[run] = entry.key
+
+    def _is_for(self, host: Key, fact: hf.RunsAccepted | hf.RunsHeld) -> None:
+        """A host that waits for tasks takes no others."""
+        holds = self._alive(host, fact.at)
+        if not holds:
+            return
+        wanted = Bits.of(*sorted({one.member for one in holds if one.crowd == fact.crowd}))
+        if fact.members - wanted:
+            text = f"{fact.crowd} {[*fact.members - wanted][:5]} gets {host}, which waits for"
+            raise Contradiction(f"R22 {text} {[one.task for one in holds][:3]}")
+        self.for_tasks += 1
+
+    def _alive(self, host: Key, now: float) -> list[TaskHold]:
+        return [one for one in self._task_holds.get(host, {}).values() if now < one.until]
+
+    def _hint(self, host: Key, name: str) -> tuple[str, ...]:
+        """For which tasks a caller came; it is in no fact."""
+        for each in self._cluster.clients.requests:
+            asked = each.message
+            if isinstance(asked, HoldHost) and (asked.name, each.operation.job) == (name, host):
+                return asked.hint
+        return ()
+
+    def _waits_for(self, entry: Entry, fact: hf.TaskHeld) -> None:
+        self._task_holds.setdefault(entry.key, {})[fact.hold.task] = fact.hold
+
+    def _waits_no_more(self, entry: Entry, fact: hf.TaskHoldsEnded) -> None:
+        for task in fact.tasks:
+            self._task_holds.get(entry.key, {}).pop(task, None)
+
+    def _waits_for_nobody(self, entry: Entry, fact: Any) -> None:  # noqa: ARG002
+        self._task_holds.pop(entry.key, None)
 
     def _processes_end(self, entry: Entry, fact: hf.ProcessesEnded) -> None:
         for end in fact.ends:
@@ -124,6 +169,7 @@ class HoldCheck:
 
     def _is_lost(self, entry: Entry, fact: Any) -> None:  # noqa: ARG002
         self._holds.pop(entry.key, None)
+        self._waits_for_nobody(entry, fact)
         self._running = {run: host for run, host in self._running.items() if host != entry.key}
 
 

@@ -25,23 +25,36 @@ def end_counts(counts: Iterable[tuple[str, int]]) -> EndCounts:
 
 
 class JobEnds:
-    """All jobs. `ever`: each way in which one was seen to have ended; `last`: as it is now."""
+    """All jobs. `ever`: each way in which one was seen to have ended; `last`: as it is now;
+    `deleted`: those whose deletion was ordered."""
 
     def __init__(self) -> None:
         self.specs: dict[Key, JobSpec] = {}
         self.ever: dict[Key, dict[EndCounts, None]] = {}
         self.last: dict[Key, EndCounts] = {}
+        self.deleted: dict[Key, None] = {}
         self._tallies: dict[Key, dict[int, dict[str, int]]] = {}
         self.noted: dict[type, Callable[[Entry, Any], None]] = {
             jf.JobMade: self._made,
             jf.JobChanged: self._changed,
             jf.JobTallied: self._tallied,
+            jf.SliceVanished: self._vanished,
+            jf.DeletionOrdered: self._deletes,
             jf.JobForgotten: self._forgotten,
         }
+
+    def was_over(self, job: Key) -> bool:
+        """Whether it has ended once, is to be deleted, or is not there any more."""
+        return job in self.ever or job in self.deleted or job not in self.specs
+
+    def was_gone(self, job: Key) -> bool:
+        """Whether it has ended once, or none of its slices is left."""
+        return job in self.ever or not self._tallies.get(job)
 
     def _made(self, entry: Entry, fact: jf.JobMade) -> None:
         self.specs[entry.key], self._tallies[entry.key] = fact.spec, {}
         self.last.pop(entry.key, None)
+        self.deleted.pop(entry.key, None)
 
     def _changed(self, entry: Entry, fact: jf.JobChanged) -> None:
         self.specs[entry.key] = fact.spec
@@ -61,6 +74,13 @@ class JobEnds:
         else:
             self.last.pop(job, None)
 
+    def _vanished(self, entry: Entry, fact: jf.SliceVanished) -> None:
+        self._tallies.get(entry.key, {}).pop(fact.number, None)
+
+    def _deletes(self, entry: Entry, fact: jf.DeletionOrdered) -> None:  # noqa: ARG002
+        self.deleted[entry.key] = None
+
     def _forgotten(self, entry: Entry, fact: jf.JobForgotten) -> None:  # noqa: ARG002
         self.specs.pop(entry.key, None)
+        self._tallies.pop(entry.key, None)
         self.last.pop(entry.key, None)

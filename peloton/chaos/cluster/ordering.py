@@ -1,7 +1,8 @@
-"""What clients do in some storms: jobs that wait for others, have a deadline, or want their name.
+"""Jobs that wait for others, have a deadline, or want their name; and R38: whose a name is.
 
 Turns an action of a plan into operations of clients, like `workload.py`. Below the feature level of
-such jobs all are refused, which is an answer like any other. It must not judge a clock.
+such jobs all are refused, which is an answer like any other. Committed facts of names become a
+`Contradiction` or nothing. It must not judge a clock.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from peloton.actors.job.messages import CreateJob, GetJob, JobView, StartInstances
+from peloton.actors.job.name import facts as nf
 from peloton.actors.job.spec import After, Command, Deadline, JobSpec, TaskConfig
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.history import Asked
+from peloton.chaos.cluster.job_ends import JobEnds
 from peloton.chaos.cluster.workload import cluster_of, create_job
+from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.simulation.storms import Storm
@@ -28,6 +32,43 @@ ANSWER_S_MAX = 60.0
 NAMES = ("only", "lone")
 LABELS = {"after": "after", "deadline": "deadline", "unique": "name_unique"}
 """By these a client sees that a job may stop itself."""
+
+
+class NameCheck:
+    """A name is one job's, from its claim until that job has ended or all of it is gone."""
+
+    def __init__(self, ends: JobEnds) -> None:
+        self.checked = 0
+        self._ends = ends
+        self._holders: dict[Key, Key] = {}
+        self._freed: list[tuple[Key, Key]] = []  # since the last step
+        self.noted: dict[type, Callable[[Entry, Any], None]] = {
+            nf.NameKept: self._kept,
+            nf.NameClaimed: self._claimed,
+            nf.NameForgotten: self._forgotten,
+        }
+
+    def step(self) -> None:
+        """All frames of this instant are known. Raises `Contradiction`."""
+        for name, job in self._freed:
+            self.checked += 1
+            if not self._ends.was_gone(job):
+                raise Contradiction(f"R38 {name} is free, and {job}, which has it, is not gone")
+        self._freed.clear()
+
+    def _kept(self, entry: Entry, fact: nf.NameKept) -> None:
+        if entry.key in self._holders:
+            text = f"kept for {fact.job}, and {self._holders[entry.key]} has it"
+            raise Contradiction(f"R38 {entry.key} is {text}")
+
+    def _claimed(self, entry: Entry, fact: nf.NameClaimed) -> None:
+        self._kept(entry, nf.NameKept(fact.job, 0.0))
+        self._holders[entry.key] = fact.job
+
+    def _forgotten(self, entry: Entry, fact: nf.NameForgotten) -> None:  # noqa: ARG002
+        holder = self._holders.pop(entry.key, None)
+        if holder is not None:
+            self._freed.append((entry.key, holder))
 
 
 def create_after(storm: Storm, action: StormAction) -> None:

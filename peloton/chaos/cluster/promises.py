@@ -1,4 +1,4 @@
-"""What newer commands promise (R10, R22 to R31, R34, R37), each checked by a class of its own.
+"""What newer commands promise (R10, R22 to R32, R34, R37, R38), each checked by a class of its own.
 
 Turns a cluster into a `Contradiction` or nothing: each check says which facts it looks at, and is
 given these alone. It must not know what any of them means.
@@ -21,6 +21,7 @@ from peloton.chaos.cluster.host_pooling import PlaceCheck
 from peloton.chaos.cluster.job_ends import JobEnds
 from peloton.chaos.cluster.lending import LendingCheck
 from peloton.chaos.cluster.noticing import NoticeCheck
+from peloton.chaos.cluster.ordering import NameCheck
 from peloton.chaos.cluster.pacing import PaceCheck
 from peloton.chaos.cluster.quarantining import QuarantineCheck
 from peloton.chaos.cluster.queueing import QueueCheck
@@ -39,7 +40,8 @@ class PromiseChecks:
         self.ends = JobEnds()
         self.holds = HoldCheck(cluster)
         self.pace = PaceCheck()
-        self.schedules = ScheduleCheck(cluster)
+        self.schedules = ScheduleCheck(cluster, self.ends)
+        self.names = NameCheck(self.ends)
         self.places = PlaceCheck()
         self.lending = LendingCheck()
         self.quarantines = QuarantineCheck(cluster)
@@ -56,7 +58,7 @@ class PromiseChecks:
         self._noted: dict[type, list[Callable[[Entry, Any], None]]] = {}
         tables = (self.ends.noted, self.holds.noted, self.pace.noted, self.schedules.noted)
         later = self.quarantines.noted, self.lending.noted, self.gangs.noted, self.queues.noted
-        last = self.ranks.noted, self.floors.noted, self.steady.noted
+        last = self.ranks.noted, self.floors.noted, self.steady.noted, self.names.noted
         for noted in (*tables, self.places.noted, *later, *last):
             for fact, note in noted.items():
                 self._noted.setdefault(fact, []).append(note)
@@ -75,6 +77,7 @@ class PromiseChecks:
     def step(self) -> None:
         """Raises `Contradiction`."""
         self.schedules.step()
+        self.names.step()
         self.notices.step()
         self._pools()
 

@@ -1,9 +1,10 @@
-"""R25: each moment of a schedule makes one job at most, and none is lost; and such schedules.
+"""R25: each moment of a schedule makes one job at most, none is lost, and none comes too early.
 
 Turns actions of a plan into schedules that are due each minute, and committed facts into a
 `Contradiction` or nothing. After a time without an owner only the last moment counts, and a moment
 may make none where its schedule says why: so what may not be lost are the moments in a calm, and
-the jobs that a moment was to make. It must not compute when a moment is due as the schedule does.
+the jobs that a moment was to make. Where jobs may not overlap, the one before has ended, or is
+deleted, once the next one is there. It must not compute when a moment is due as the schedule does.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from peloton.actors.schedule.messages import (
 )
 from peloton.chaos.cluster.cluster import SimulatedCluster, job_spec
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
+from peloton.chaos.cluster.job_ends import JobEnds
 from peloton.chaos.cluster.workload import client_of, cluster_of
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.simulation.plan import StormAction
@@ -41,10 +43,14 @@ CALM_S = 90.0
 class ScheduleCheck:
     """The moments of each schedule, and the jobs they were to make."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: SimulatedCluster, ends: JobEnds) -> None:
         self.jobs: dict[Key, Key] = {}  # to be made, and by which schedule
         self._cluster = cluster
+        self._ends = ends
         self._made: dict[Key, None] = {}
+        self._alone: dict[Key, None] = {}  # schedules whose jobs may not overlap
+        self._before: dict[Key, Key] = {}  # the job that a schedule made last
+        self._new: dict[Key, None] = {}  # jobs made since the last step
         self._last: dict[Key, float] = {}  # the last moment of each that there is
         self._come: dict[Key, float] = {}  # when that came
         self._paused: dict[Key, None] = {}
@@ -78,6 +84,14 @@ class ScheduleCheck:
                 there = "there" if fact.job in self._made else "not there"
                 raise Contradiction(f"R25 {schedule}: {fact}, and the job is {there}")
         self._settled.clear()
+        for job in self._new:
+            schedule = self.jobs.get(job)
+            if schedule in self._alone:
+                before = self._before.get(schedule)
+                if before is not None and not self._ends.was_over(before):
+                    raise Contradiction(f"R25 {schedule} makes {job}, and {before} goes on")
+                self._before[schedule] = job
+        self._new.clear()
 
     def quiet(self) -> None:
         """Raises `Contradiction`."""
@@ -87,8 +101,11 @@ class ScheduleCheck:
     def _created(self, entry: Entry, fact: cf.ScheduleMade) -> None:
         self._last[entry.key], self._come[entry.key] = 0.0, self._cluster.world.now
         self._paused.pop(entry.key, None)
+        self._alone.pop(entry.key, None)
         if fact.paused:
             self._paused[entry.key] = None
+        if fact.spec.overlap != Overlaps.ALLOW:
+            self._alone[entry.key] = None
 
     def _pauses(self, entry: Entry, fact: cf.SchedulePaused) -> None:
         self._come[entry.key] = self._cluster.world.now
@@ -116,11 +133,12 @@ class ScheduleCheck:
         self._settled[entry.key] = fact
 
     def _deleted(self, entry: Entry, fact: cf.ScheduleDeleted) -> None:  # noqa: ARG002
-        for known in (self._last, self._come, self._open, self._paused):
+        for known in (self._last, self._come, self._open, self._paused, self._before):
             known.pop(entry.key, None)
 
     def _makes(self, entry: Entry, fact: jf.JobMade) -> None:  # noqa: ARG002
         self._made[entry.key] = None
+        self._new[entry.key] = None
 
 
 def create_schedule(storm: Storm, action: StormAction) -> None:
