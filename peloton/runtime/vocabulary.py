@@ -17,6 +17,7 @@ import msgspec
 
 Key = NewType("Key", str)
 """Name and address of an entity: `<kind>/<rest>`, such as `job/<uuid>`."""
+KEYS_KEPT_MAX = 16_384  # of each cache by key: what has left memory is pushed out by what comes
 
 
 def key(kind: str, *parts: object) -> Key:
@@ -24,7 +25,7 @@ def key(kind: str, *parts: object) -> Key:
     return Key("/".join((kind, *map(str, parts))))
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=KEYS_KEPT_MAX)
 def kind_of(name: Key) -> str:
     """The kind of a key. Cached, as it is called several times per turn."""
     return name.partition("/")[0]

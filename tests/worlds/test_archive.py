@@ -7,6 +7,9 @@ the gateway.
 from __future__ import annotations
 
 import random
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -226,3 +229,56 @@ def look(cluster: CheckedCluster, ended: dict[Key, float], *, deleted: dict[Key,
             del ended[job]
         elif view is not None:
             ended.pop(job, None)
+
+
+MANY = 60
+BOUNDED = ("story", "changes", "archive/", "idleness")
+"""Rings that fill up to a limit, the list of archived jobs, whose periods leave memory with time,
+and who was touched in the last minutes."""
+CONTAINERS = (dict, list, set, frozenset, tuple, deque)
+
+
+def sizes(core: Any) -> dict[str, int]:
+    """Of every container that is reachable from the core of a shard, by the way to it."""
+    found: dict[str, int] = {}
+    seen: set[int] = set()
+    ways = [("core", core)]
+    while ways:
+        way, at = ways.pop()
+        if id(at) in seen or any(name in way for name in BOUNDED):
+            continue
+        seen.add(id(at))
+        if isinstance(at, CONTAINERS):
+            found[way] = len(at)
+        ways += [(f"{way}{name}", each) for name, each in _parts(at)]
+    return found
+
+
+def _parts(at: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(at, dict):
+        yield from ((f"[{name}]", each) for name, each in at.items())
+    elif isinstance(at, CONTAINERS):
+        yield from ((f"[{number}]", each) for number, each in enumerate(at))
+    elif type(at).__module__.startswith("peloton.") and not isinstance(at, type):
+        names = {*getattr(at, "__dict__", ())}
+        for cls in type(at).__mro__:
+            slots = getattr(cls, "__slots__", ())
+            names |= {slots} if isinstance(slots, str) else {*slots}
+        yield from ((f".{name}", getattr(at, name)) for name in sorted(names) if hasattr(at, name))
+
+
+def test_archived_jobs_leave_nothing_in_memory() -> None:
+    cluster = cluster_of(1)
+    run_jobs(cluster, MANY)
+    cluster.run_for(30.0)
+    before = {shard: sizes(core) for shard, core in cluster.world.shards().items()}
+    assert sum(map(len, before.values())) > 100, "it walks over all that a shard has"
+    run_jobs(cluster, MANY)
+    cluster.run_for(30.0)
+    grown = [
+        f"{shard} {way}: {before[shard].get(way, 0)} -> {count}"
+        for shard, core in cluster.world.shards().items()
+        for way, count in sizes(core).items()
+        if count - before[shard].get(way, 0) >= MANY // 6
+    ]
+    assert not grown, grown

@@ -58,7 +58,7 @@ from peloton.actors.task.messages import (
     LEVEL_SERVICES,
     TaskGoals,
 )
-from peloton.runtime.vocabulary import WAITING, Key, Kind, Send
+from peloton.runtime.vocabulary import KEYS_KEPT_MAX, WAITING, Key, Kind, Send
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
@@ -79,8 +79,6 @@ ANSWERS: Mapping[int, type] = {
     586: VolumeLeft,
 }
 LOOKUP = frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.DropInstanceRunEvents, LeaveVolume))
-FOLLOWED_KEPT_MAX = 16_384
-"""Slices whose crowd's key is kept: each turn of a slice asks for it several times."""
 
 
 def _partition(key: Key) -> str:
@@ -95,7 +93,7 @@ def _ended(slice_: Slice, crowd: object) -> bool:
     return slice_.goal != TaskGoals.DELETED and slice_state_of(slice_, crowd) is SliceStates.ENDED
 
 
-@functools.lru_cache(maxsize=FOLLOWED_KEPT_MAX)
+@functools.lru_cache(maxsize=KEYS_KEPT_MAX)  # each turn of a slice asks for it several times
 def _follows(key: Key) -> Key:
     return Key("task" + key[len("slice") :])
 
