@@ -23,6 +23,8 @@ from peloton.runtime.vocabulary import Key
 
 HOLD_S_MAX = 300.0
 INSTANCES_MAX = 1000
+NAMES_MAX = 100
+"""Of files, in one call."""
 DATA_BYTES_MAX = 64 * 1024
 """Of a file that is in an answer; longer ones are named."""
 ANSWER_BYTES_MAX = 2 * 1024 * 1024
@@ -54,6 +56,10 @@ class Outputs:
         if not 0 <= sent.last - sent.first < INSTANCES_MAX:
             text = f"must be ≥ first and name {INSTANCES_MAX} instances at most, got {sent.last}"
             end(context, Code.INVALID_ARGUMENT, text=text, field="last")
+        for field, most in (("had", INSTANCES_MAX), ("names", NAMES_MAX)):
+            if len(getattr(sent, field)) > most:
+                text = f"at most {most}, got {len(getattr(sent, field))}"
+                end(context, Code.INVALID_ARGUMENT, text=text, field=field)
         job = self._job(sent.job_id, context)
         had = {number for one in sent.had for number in _within(one, sent)}
         views = self._cluster_client.instances(job, sent.first, context=context, stop=sent.last + 1)

@@ -469,6 +469,13 @@ def test_what_is_asked_of_outputs_has_limits(deployment: Deployment) -> None:
         sent = outputs_pb2.ReadOutputsRequest(job_id=job, first=first, last=last)
         code, text = refused(stub.ReadOutputs, sent)
         assert code.name == "INVALID_ARGUMENT" and text.startswith("last: must be ≥ first")
+    whole = outputs_pb2.Instances(first=0, last=999)
+    for field, sent in (
+        ("had", outputs_pb2.ReadOutputsRequest(job_id=job, had=[whole] * 1001)),
+        ("names", outputs_pb2.ReadOutputsRequest(job_id=job, names=["stdout"] * 101)),
+    ):
+        code, text = refused(stub.ReadOutputs, sent)
+        assert code.name == "INVALID_ARGUMENT" and text.startswith(f"{field}: at most 10")
     for for_s in (0.0, -1.0, HOLD_S_MAX + 1, float("nan")):
         code, text = refused(
             stub.HoldOutputs, outputs_pb2.HoldOutputsRequest(job_id=job, for_s=for_s)

@@ -46,6 +46,12 @@ class LeftRuns:
         if run.held:
             self._runs[run.pid, run.birth] = run
 
+    def untold(self) -> None:
+        """Nobody will tell them any more: they are watched as others are."""
+        for run in self._runs.values():
+            run.held = False
+        self._runs.clear()
+
     def ended(self, ends: Iterable[LeftEnd]) -> list[tuple[int, int]]:
         """How these processes ended was told; the next look at adopted runs ends those that had
         them. Returns what may be forgotten: the others a successor is to be told."""

@@ -20,6 +20,7 @@ from .engine import Place, RunUser
 from .identity import keeper_id
 from .kinds import KeeperRun, Record
 from .processes import SpawnFailed
+from .supervisor import say
 from .switching import SwitchFailed, hand_over, in_memory
 from .watchers import Watchers
 
@@ -140,7 +141,7 @@ class Containers:
         except FileNotFoundError:
             return  # no container was ever started
         except (OSError, ValueError, TypeError) as trouble:
-            print(f"containers that are left cannot be removed: {trouble}", flush=True)
+            say(f"containers that are left cannot be removed: {trouble}")
 
     def _told(self, run: KeeperRun, place: str, *, mode: str) -> Record:
         return {

@@ -159,7 +159,7 @@ def start_record(run: KeeperRun) -> Record:
         "is": "start", "run": run.run_id,
         "pid": run.pid, "birth": run.birth, "at": run.started_at,
     }  # fmt: skip
-    if run.due:
+    if run.due or run.pod:  # of a pod it counts from later on
         record["due"] = [run.due, run.max_running_s]
     if run.stop:
         record["stop"] = [*run.stop, run.late]

@@ -23,6 +23,7 @@ from .group_places import FoundPlace, NotLeft, find_place, prepare
 from .groups import MEMORY, ControlGroups, GroupLimits, GroupPlace, GroupUsage
 from .identity import keeper_id
 from .kinds import KeeperRun
+from .supervisor import say
 
 ENFORCE, TRY, OFF = "enforce", "try", "off"
 MODES = (ENFORCE, TRY, OFF)
@@ -100,7 +101,7 @@ class Limits:
         except FileNotFoundError:
             return []
         except (OSError, ValueError, LookupError, TypeError) as trouble:
-            print(f"the places of control groups cannot be read: {trouble}", flush=True)
+            say(f"the places of control groups cannot be read: {trouble}")
             return []
         return [
             place
@@ -314,7 +315,7 @@ class Limits:
         """Once: it may fail in every round."""
         if text != self._said:
             self._said = text
-            print(f"control group: {text}", flush=True)
+            say(f"control group: {text}")
 
 
 def _why(trouble: OSError) -> str:

@@ -23,6 +23,7 @@ from .limits import amount_of
 from .requests import BadRequest, EpochRefused
 from .runs import Runs
 from .supervised import Supervised, SupervisorGone
+from .supervisor import say
 from .wakeups import read_alarm, wake_on_signals
 
 SOCKET_NAME = "socket"
@@ -98,7 +99,8 @@ class Service:
             try:
                 below.take_place()
             except OSError as trouble:
-                print(f"nobody keeps the ends of runs any more: {trouble}", flush=True)
+                self._runs.left.untold()
+                say(f"nobody keeps the ends of runs any more: {trouble}")
 
     def _request_exit(self) -> None:
         """SIGTERM: exit as soon as no run is alive, and no sooner."""

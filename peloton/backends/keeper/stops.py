@@ -88,6 +88,7 @@ class Stops:
         if run.live and run.begun_at:
             run.due = begun + max_running_s if max_running_s else 0.0
             self._due_at(run.due, run.run_id)
+        if run.live:
             self._note(run)
 
     def resume(self, run: KeeperRun) -> None:

@@ -134,7 +134,7 @@ def begin(arguments: list[str], status_fd: int) -> None:
         words = b"".join(os.fsencode(word) + b"\0" for word in command)
         replace_file(supervisor.PROGRAM_FILE, words)
     except OSError as trouble:  # a full disk, say; then a successor is started as this one is
-        print(f"{supervisor.PROGRAM_FILE}: {trouble}", flush=True)
+        supervisor.say(f"{supervisor.PROGRAM_FILE}: {trouble}")
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

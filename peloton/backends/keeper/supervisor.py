@@ -85,8 +85,11 @@ class Supervisor:
     def _folder_gone(self) -> bool:
         """Nobody can be told any more, nor is there a journal: what is left is ended, as the keeper
         does it."""
-        if os.stat(".").st_nlink:
-            return False
+        try:
+            if os.stat(".").st_nlink:
+                return False
+        except OSError:
+            return False  # a disk that fails for a moment: it is asked again before the next start
         for pid in self._held:  # children, which nobody else reaps
             try:
                 os.killpg(pid, _signal.SIGKILL)
@@ -115,7 +118,7 @@ class Supervisor:
                 setsigdef=(_signal.SIGPIPE, _signal.SIGXFSZ),
             )  # fmt: skip
         except OSError as trouble:
-            _say(f"the keeper cannot be started: {trouble.strerror}")
+            say(f"the keeper cannot be started: {trouble.strerror}")
         os.close(down)
         os.close(up)
         os.set_inheritable(self._lock_fd, False)
@@ -166,10 +169,12 @@ class Supervisor:
                 del self._held[pid]
 
     def _answer(self, status: bytes) -> None:
-        """To who started us, once."""
+        """To who started us, once. Who has given up meanwhile reads nothing more."""
         if self._status_fd >= 0:
-            if status:
+            try:
                 os.write(self._status_fd, status)
+            except BrokenPipeError:
+                pass
             os.close(self._status_fd)
             self._status_fd = -1
 
@@ -202,7 +207,7 @@ class Supervisor:
             if pid == self._keeper:
                 self._keeper, self._code, self._held = 0, code, _children()
                 if code:
-                    _say(f"the keeper, process {pid}, has ended: status {code}")
+                    say(f"the keeper, process {pid}, has ended: status {code}")
             elif self._held.pop(pid, None) is not None or self._keeper:
                 cpu_s, peak_mb = used.ru_utime + used.ru_stime, used.ru_maxrss / _PEAK_PER_MB
                 at = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -243,10 +248,13 @@ def _wanted() -> list[str]:
         return []
 
 
-def _say(text: str) -> None:
-    """To the keeper's log."""
+def say(text: str) -> None:
+    """To the keeper's log, where its disk takes it: the codes of runs count more."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    os.write(1, f"{now} {text}\n".encode())
+    try:
+        os.write(1, f"{now} {text}\n".encode())
+    except OSError:
+        pass
 
 
 def main(arguments: list[str]) -> int:
@@ -255,8 +263,11 @@ def main(arguments: list[str]) -> int:
     for descriptor in (lock_fd, status_fd):
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
-    os.ftruncate(lock_fd, 0)
-    os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
+    try:
+        os.ftruncate(lock_fd, 0)
+        os.pwrite(lock_fd, b"%d\n" % os.getpid(), 0)
+    except OSError as trouble:  # a full disk, say: the lock holds all the same
+        say(f"the file of the supervisor: {trouble.strerror}")
     return Supervisor(lock_fd, status_fd, command=arguments[2:]).serve()
 
 

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,7 +24,9 @@ from peloton.backends.keeper.kept import KeepRules
 from peloton.backends.keeper.kinds import KeeperRun, Memory
 from peloton.backends.keeper.runs import Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
+from peloton.backends.keeper.service import Service
 from peloton.backends.keeper.stops import NOTICE, SAVED
+from peloton.backends.keeper.supervised import SupervisorGone
 
 HOST = "host-1"
 COMMAND = {"value": "x", "shell": True, "arguments": []}
@@ -36,6 +39,35 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
     yield made
     made.kill()
     made.wait()
+
+
+def test_where_nobody_takes_the_supervisors_place_runs_it_had_are_watched(
+    stranger: subprocess.Popen[bytes], runs_of: Callable[[Memory], Runs]
+) -> None:
+    """Its end would be waited for, for ever, of somebody who has ended."""
+
+    class Below:
+        descriptor = -1
+
+        def read(self) -> list[object]:
+            raise SupervisorGone
+
+        def forget(self, processes: object) -> None:
+            raise AssertionError("it has told nothing")
+
+        def take_place(self) -> None:
+            raise FileNotFoundError(2, "the interpreter was replaced")
+
+    runs = runs_of(memory_of(stranger.pid, birth_of(stranger.pid)))
+    run = runs.adopted["r-0-1"]
+    run.held = True
+    runs.left.add(run)
+    keeper = SimpleNamespace(_runs=runs, _selector=SimpleNamespace(unregister=lambda fd: None))
+    Service._hear_supervisor(keeper, Below())  # type: ignore[arg-type]
+    stranger.kill()
+    stranger.wait()
+    watch.check_adopted(runs)
+    assert run.end is not None and run.end["outcome"] == kinds.LOST
 
 
 def signalled_by(runs: Runs) -> list[int]:

@@ -191,6 +191,38 @@ def test_another_limit_counts_from_the_start(
     assert daemon.end("r-1-1").reason == "killed", "the limit was taken away"
 
 
+def test_of_a_pod_a_successor_knows_that_its_limit_was_taken_away(
+    daemon: Any, folder: Path, procs: Any
+) -> None:
+    pod = RunPod((PodPart("web", LONG),), 60.0)
+    daemon.launch("r-0-1", "", pod=pod, max_running_s=1.5, grace_s=60.0)
+    daemon.log.next_report(RunStarted)
+    daemon.runs.limit(HOST, ["r-0-1"], max_running_s=0.0)
+    daemon.runs.list(HOST)
+    daemon.log.next_report(KeeperRunsListed)
+    os.kill(procs.keeper_pid(folder), signal.SIGKILL)
+    limit_at = since_boot() + 2.0
+    procs.until(lambda: since_boot() > limit_at, "its time would be over")
+    daemon.runs.kill(HOST, "r-0-1", grace_s=60.0)
+    assert daemon.end("r-0-1").reason == "killed"
+
+
+def test_and_what_limit_it_was_given_before_it_had_begun(
+    daemon: Any, folder: Path, procs: Any
+) -> None:
+    waits = "echo > waits; until [ -e go ]; do sleep 0.02; done"
+    parts = (PodPart("first", waits, init=True), PodPart("web", LONG))
+    daemon.launch("r-0-1", "", pod=RunPod(parts, 60.0), max_running_s=600.0, grace_s=60.0)
+    procs.until((daemon.sandbox("r-0-1") / "waits").exists, "the first to run")
+    daemon.runs.limit(HOST, ["r-0-1"], max_running_s=0.5)
+    daemon.runs.list(HOST)
+    daemon.log.next_report(KeeperRunsListed)
+    os.kill(procs.keeper_pid(folder), signal.SIGKILL)
+    (daemon.sandbox("r-0-1") / "go").touch()
+    procs.until(lambda: ends(daemon), "its end")
+    assert ends(daemon)[0].message == f"{LATE} 0.5 s"
+
+
 def test_a_pod_has_its_time_from_the_start_of_its_containers(daemon: Any, procs: Any) -> None:
     """Not while its init containers run, which takes longer here; as its daemon counts."""
     waits = "echo > waits; until [ -e go ]; do sleep 0.02; done"

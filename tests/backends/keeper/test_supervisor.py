@@ -106,6 +106,34 @@ def test_so_they_are_after_several_keepers(
     assert [found[run].exit_code for run in ("r-0-1", "r-1-1")] == [3, 4]
 
 
+def test_a_full_disk_of_its_log_takes_no_exit_code_along(
+    daemon_of: Callable[..., Any], folder: Path, procs: Any, gate: Path
+) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / "keeper.log").unlink(missing_ok=True)
+    (folder / "keeper.log").symlink_to("/dev/full")
+    daemon = daemon_of()
+    begin(daemon, gate, procs, {"r-0-1": 3})
+    kill_keeper(folder, procs)
+    (gate / "go").touch()
+    assert ends(daemon, procs, ["r-0-1"])["r-0-1"].exit_code == 3
+
+
+def test_what_it_cannot_write_ends_no_supervisor(tmp_path: Path) -> None:
+    """Neither its log nor the file with its number; and nobody reads its answer any more."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "r+b", buffering=0) as full:
+        words = [sys.executable, "-I", "-S", str(PACKAGE / "supervisor.py")]
+        done = subprocess.run(
+            [*words, str(full.fileno()), str(writer), "/bin/sh", "-c", "echo 0 >&$3; exit 7", "x"],
+            pass_fds=(full.fileno(), writer), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE,
+            timeout=60, check=False,
+        )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (7, b"")
+
+
 @pytest.fixture
 def without_keeper(folder: Path, procs: Any) -> Callable[[], Any]:
     """A context that kills the keeper, and lets none begin meanwhile."""
