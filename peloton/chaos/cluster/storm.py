@@ -18,6 +18,7 @@ from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.hold_messages import LEVEL_HOLDS
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
+from peloton.actors.respool.messages import Within
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import LEVEL_SLACK, SLICE_SIZE
 from peloton.chaos.cluster import (
@@ -284,6 +285,8 @@ class StormRun:
             preemption=PreemptionPolicy(
                 sustained_s=lending.GIVEN_BACK_AFTER_S,
                 inside=displacing.ALLOWED if plan.seed % 2 else (),
+                # Else a firm job of a pool that reserves less waits for ever, as it is told.
+                within_reservation=Within.NEVER,
             ),
         )
         self.cluster = SimulatedCluster(
