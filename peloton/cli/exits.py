@@ -1,6 +1,7 @@
 """Exit codes: what a script learns from a command that ended.
 
-1 to 63 belong to the tasks whose code is handed on; the tool's own begin at 64. Must not print.
+1 to 63 belong to the tasks whose code is handed on; the tool's own begin at 64. `run` hands on any
+code of its command, and has one for all that went wrong without it. Must not print.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ PLAN_PREEMPTS = 82
 DIFFERS = 83
 WAIT_OVER = 124
 NO_EXIT_CODE = 125
+RUN_FAILED = 125
 INTERRUPTED = 130
 
 # The first match counts: subclasses come before their base classes.
@@ -55,3 +57,10 @@ def of_job(state: str, code: int, *, raw: bool = False) -> int:
     if state != "FAILED":
         return NO_EXIT_CODE
     return min(code, 255 if raw else TASK_MAX) if code > 0 else SOME_FAILED
+
+
+def of_run(state: str, code: int) -> int:
+    """What `run` of one command exits with: the code of that, or that it has none."""
+    if state == "SUCCEEDED":
+        return OK
+    return min(code, 255) if state == "FAILED" and code > 0 else RUN_FAILED

@@ -101,44 +101,55 @@ def job_ids(typed: Sequence[str]) -> tuple[str, ...]:
 
 def run_cli(group: click.Group, args: Sequence[str] | None = None) -> int:
     """Runs one command line; the exit code. Failures are printed on stderr, each in one line."""
+    settings: CliSettings = group.context_settings["obj"]
+    settings.own_failure = None
     try:
         code = invoke(group, sys.argv[1:] if args is None else list(args))
         if sys.stdout is not None:  # a program may be started without one
             sys.stdout.flush()
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except click.UsageError as error:
-        error.show()
-        return exits.USAGE
-    except click.ClickException as error:
-        error.show()
-        return exits.SERVER_ERROR
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return exits.INTERRUPTED
-    except PelotonError as error:
-        click.echo(escaped(str(error)), err=True)
-        if error.kind == NO_CONNECTION:
-            click.echo(whether_it_runs(group), err=True)
-        return exits.of_error(error)
     except BrokenPipeError:
         # The reader had enough (`| head`). What Python still wants to flush would fail as well.
         discard_stdout()
         return exits.OK
-    except OSError as error:
+    except FAILURES as error:
+        code = failure(group, error)
+        return code if settings.own_failure is None else settings.own_failure
+    return code if isinstance(code, int) else exits.OK
+
+
+FAILURES = (click.ClickException, PelotonError, OSError, RecursionError, UnicodeEncodeError)
+"""What `failure` has a line for; all else is a bug, and a traceback."""
+
+
+def failure(group: click.Group, error: Exception) -> int:
+    """Say what was in the way, in one line; the exit code."""
+    if isinstance(error, click.ClickException):
+        error.show()
+        return exits.USAGE if isinstance(error, click.UsageError) else exits.SERVER_ERROR
+    if isinstance(error, PelotonError):
+        click.echo(escaped(str(error)), err=True)
+        if error.kind == NO_CONNECTION:
+            click.echo(whether_it_runs(group), err=True)
+        return exits.of_error(error)
+    if isinstance(error, OSError):
         # A full disk behind `>`, a file that vanished: the world's fault, in one line.
         discard_stdout()
         where = f"{error.filename}: " if error.filename is not None else ""
         click.echo(escaped(f"{NAME}: {where}{error.strerror or error}"), err=True)
         return exits.SERVER_ERROR
-    except RecursionError:
-        click.echo(f"{NAME}: the input is nested too deep", err=True)
-        return exits.BAD_SPEC
-    except UnicodeEncodeError as error:
+    if isinstance(error, UnicodeEncodeError):
         # An argument that is not UTF-8: Python keeps its bytes, but they cannot be sent.
         click.echo(f"{NAME}: {error.object!a} is not valid UTF-8", err=True)
         return exits.USAGE
-    return code if isinstance(code, int) else exits.OK
+    if isinstance(error, RecursionError):
+        click.echo(f"{NAME}: the input is nested too deep", err=True)
+        return exits.BAD_SPEC
+    raise error
 
 
 def discard_stdout() -> None:

@@ -43,6 +43,8 @@ class CliSettings:
     """Makes ids of what was typed for jobs."""
     without_cluster: str = ""
     """What else this command can do where no cluster answers."""
+    own_failure: int | None = None
+    """The exit code of every failure of the tool itself, where all others may be a program's."""
 
     def take(self, name: str, value: Any, *, typed: bool) -> None:
         if typed and name in REPEATED:

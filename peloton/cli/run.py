@@ -21,13 +21,24 @@ if TYPE_CHECKING:
     from peloton.sdk.client import Client
 
 
-@click.command(cls=batch.BatchCommand)
+class RunCommand(batch.BatchCommand):
+    """All codes but one may be the command's, so that one is of all our failures."""
+
+    def make_context(self, *args: Any, parent: click.Context | None = None, **rest: Any) -> Any:
+        if parent is not None:
+            parent.ensure_object(CliSettings).own_failure = exits.RUN_FAILED
+        return super().make_context(*args, parent=parent, **rest)
+
+
+@click.command(cls=RunCommand)
 @batch.batch_options
 @click.option(
     "--instances", "-n", type=click.IntRange(1, batch.INSTANCES_MAX), default=1, show_default=True,
     help="How many times; PELOTON_INSTANCE_ID says which one it is.",
 )  # fmt: skip
-@click.option("--raw-exit", is_flag=True, help="Exit with the command's code even where above 62.")
+@click.option(
+    "--raw-exit", is_flag=True, help="Of several instances: exit with the code even where above 62."
+)
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
 def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
     """Run COMMAND as a job: its output is printed as it comes, its exit code is handed on.
@@ -44,9 +55,10 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
     peloton run --local -- ./once.sh
 
     \b
-    Exits with the code of the command, as `peloton wait` does (see its help), and with
-      74    all succeeded, and output is gone that was to be printed
-      125   the job was killed, by somebody else
+    Exits with the code of the command (128 + the number of the signal that ended it), of several
+    instances as `peloton wait` does (see its help), and with
+      125   the command has no code: it was killed by somebody else, could not be started, or
+            something else went wrong, which stderr says; or output is gone that was to be printed
       130   it was interrupted here, and stopped
     """
     if batch.is_shell_text(words[0]):
@@ -87,8 +99,11 @@ def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
         explain(peloton, job, ended=ended, local=options["local"])
     if gone:
         hint(gone)
-    code = exits.of_job(ended.state, ended.exit_code, raw=options["raw_exit"])
-    return exits.OUTPUT_GONE if gone and code == exits.OK else code
+    if spec["instanceCount"] == 1:
+        code = exits.of_run(ended.state, ended.exit_code)
+    else:
+        code = exits.of_job(ended.state, ended.exit_code, raw=options["raw_exit"])
+    return exits.RUN_FAILED if gone and code == exits.OK else code
 
 
 def followed(peloton: Client, job: str, *, instances: int, options: Any) -> tuple[Any, str]:

@@ -74,10 +74,10 @@ def test_an_option_is_named_as_it_was_typed(peloton: Terminal) -> None:
     for label, option in (("throttle", "throttle"), ("name_unique", "unique")):
         peloton.cluster.invalid_config = f"labels[0]: peloton.{label}: wrong"
         refused = peloton("run", "--pool", "/hello", "--", "ls")
-        assert refused.code == 65 and f"--{option}: wrong" in refused.err
+        assert refused.code == 125 and f"--{option}: wrong" in refused.err
         assert "labels" not in refused.err
     refused = peloton("run", "--pool", "/hello", "--after", "hullo", "--", "ls")
-    assert refused.code == 66 and "--after: hullo: job not found" in refused.err
+    assert refused.code == 125 and "--after: hullo: job not found" in refused.err
 
 
 def test_a_mistyped_resource_is_no_missing_one(peloton: Terminal, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_options_behind_a_file_count_and_behind_a_command_are_refused(
         assert refused.code == 64 and "--cpus stands behind the command" in refused.err
     assert yaml.safe_load(peloton(*words, "prog", "--cpus", "{}", ":::", "1", "2").out)
     refused = peloton("run", "--pool", "/hello", "--dry-run", "sleep 1; ls", "--raw-exit")
-    assert refused.code == 64 and "--raw-exit stands behind the command" in refused.err
+    assert refused.code == 125 and "--raw-exit stands behind the command" in refused.err
     own = peloton("run", "--pool", "/hello", "--dry-run", "prog", "--name", "x")
     assert "prog --name x" in own.out
 
@@ -122,6 +122,33 @@ def test_a_run_is_summed_up_as_data(peloton: Terminal) -> None:
     peloton.cluster.waits = [ops.WaitJobResponse(state="FAILED", done=True, exit_code=5)]
     ran = peloton("run", "--pool", "/hello", "-n", "2", "-o", "json", "--", "ls")
     assert ran.code == 5 and yaml.safe_load(ran.out)["exit_code"] == 5
+
+
+@pytest.mark.parametrize(
+    ("state", "server", "code"),
+    [
+        ("SUCCEEDED", 0, 0),
+        ("FAILED", 3, 3),
+        ("FAILED", 64, 64),
+        ("FAILED", 127, 127),
+        ("FAILED", 137, 137),
+        ("FAILED", 255, 255),
+        ("FAILED", 0, 125),
+        ("KILLED", 0, 125),
+    ],
+)
+def test_one_run_hands_on_any_code_of_its_command(
+    peloton: Terminal, state: str, server: int, code: int
+) -> None:
+    peloton.cluster.waits = [ops.WaitJobResponse(state=state, done=True, exit_code=server)]
+    assert peloton("run", "--pool", "/hello", "--", "ls").code == code
+
+
+@pytest.mark.parametrize("words", [("--pool", "/none", "--", "ls"), ("--cpus", "many", "ls"), ()])
+def test_what_is_not_of_the_command_has_one_code(peloton: Terminal, words: tuple[str, ...]) -> None:
+    printed = peloton("run", *words)
+    assert (printed.code, bool(printed.err)) == (125, True)
+    assert peloton("respool", "update").code == 64, "of others it is their own again"
 
 
 @pytest.mark.parametrize("folder", ["/a", "/it's a folder", "/x;y && z"])
@@ -192,7 +219,7 @@ def test_a_dry_run_prints_the_job_and_creates_none(peloton: Terminal, tmp_path: 
     assert yaml.safe_load(done.out)["instanceCount"] == 3
     ran = peloton("run", "--cpus", "2", "--env", "A=1", "--dry-run", "--", "echo", "a b")
     shown = yaml.safe_load(peloton("run", "--pool", "/hello", "--dry-run", "--", "ls").out)
-    assert ran.code == 66  # the fake has no pool /default, whose limits are asked for
+    assert ran.code == 125  # the fake has no pool /default, whose limits are asked for
     assert shown["defaultConfig"]["command"]["value"].endswith(" || exit; ls")
     assert peloton("job", "create", "/nowhere", str(file), "--dry-run").code == 66
     assert not peloton.cluster.called("Create")

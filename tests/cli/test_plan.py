@@ -199,7 +199,7 @@ def test_without_the_default_pool_it_is_said_how_to_make_it(
     spec = tmp_path / "job.yaml"
     spec.write_text("name: a\ninstancecount: 1\ndefaultconfig: {command: {value: 'true'}}\n")
     printed = peloton(*words, *([str(spec)] if words[0] == "plan" else []))
-    assert printed.code == 66
+    assert printed.code == (125 if words[0] == "run" else 66)
     assert printed.err == (
         "resource pool not found: /default; `peloton --api "
         f"{peloton.address} respool create /default FILE` makes it: with `name: default` alone in "
