@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from peloton.actors.host.containers import Container
 from peloton.actors.job.messages import MakeJob
-from peloton.actors.schedule.decide import due, next_moment, told_rights
+from peloton.actors.job.slice.task_config import Override, TaskConfig
+from peloton.actors.schedule.decide import due, next_moment, owed, told_rights
 from peloton.actors.schedule.facts import MomentCome
 from peloton.actors.schedule.goals import ASK_AGAIN_S, pursue
 from peloton.actors.schedule.messages import (
@@ -80,6 +82,29 @@ def test_the_job_of_the_moment_before_is_not_made_yet() -> None:
     making = EVOLVE[MomentCome](known, first)
     assert making is not None and next_moment(making) == (f"moment {FIRST + HOUR}", FIRST + HOUR)
     assert "is not made yet" in come(making, FIRST + HOUR).why
+
+
+def test_the_tasks_of_a_moment_know_it() -> None:
+    """However late they are made; in the config of an instance and in containers, too, and not
+    where they say another one themselves."""
+    given = job_spec(1)
+    command = given.default.command
+    assert command is not None
+    own = replace(command, environment=(("PELOTON_SCHEDULED_TIME", "mine"),))
+    pod = TaskConfig(containers=(Container("a", "true"), Container("b", "true")))
+    some = (Override(1, TaskConfig(command=command)), Override(2, pod))
+    spec = replace(schedule().spec, overrides=((0, (*some, Override(3, TaskConfig(command=own)))),))
+    known = replace(schedule(), spec=spec)
+    making = EVOLVE[MomentCome](known, come(known, FIRST + 5 * HOUR + 7.5))
+    assert making is not None
+    (send,) = owed(making)
+    assert isinstance(send.message, MakeJob)
+    when = ("PELOTON_SCHEDULED_TIME", "2027-01-15T13:00:00Z")
+    found = send.message.spec.default.command
+    assert found is not None and found.environment == (*command.environment, when)
+    ((_, (first, second, third)),) = send.message.overrides
+    assert first.config.command == found and third.config.command == own
+    assert [each.environment for each in second.config.containers] == [(when,), (when,)]
 
 
 def test_a_moment_whose_owner_may_not_makes_no_job() -> None:

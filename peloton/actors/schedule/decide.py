@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -37,6 +38,8 @@ from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Fact, Key, Ref
 
 EXISTS, NOT_FOUND, INVALID = "ALREADY_EXISTS", "NOT_FOUND", "INVALID_SCHEDULE"
 OLDER_LEVEL = "OLDER_LEVEL"
+SCHEDULED_TIME = "PELOTON_SCHEDULED_TIME"
+"""The variable that says to a job's tasks which moment it was made for, however late it runs."""
 
 
 def create_first(message: m.CreateSchedule, at: At) -> Decision:
@@ -175,9 +178,26 @@ def owed(schedule: Schedule) -> tuple[Send, ...]:
         sends.append(Send(schedule.active, AwaitEnd()))
     if schedule.making and not schedule.stops:
         spec = schedule.spec
-        make = MakeJob(spec.job, spec.overrides, spec.pool_path, schedule.created_by)
+        time = _time_text(schedule.moment)
+        job = replace(spec.job, default=spec.job.default.with_variable(SCHEDULED_TIME, time))
+        overrides = tuple(
+            (
+                number,
+                tuple(
+                    replace(one, config=one.config.with_variable(SCHEDULED_TIME, time))
+                    for one in some
+                ),
+            )
+            for number, some in spec.overrides
+        )
+        make = MakeJob(job, overrides, spec.pool_path, schedule.created_by)
         sends.append(Send(schedule.making, make))
     return tuple(sends)
+
+
+def _time_text(moment: float) -> str:
+    """A moment as RFC 3339 writes it, in UTC: moments are whole seconds."""
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def next_moment(schedule: Schedule) -> tuple[str, float] | None:

@@ -30,6 +30,9 @@ class Command(Value, frozen=True, gc=False, array_like=True):
     uris: tuple[Uri, ...] = ()
 
 
+Pairs = tuple[tuple[str, str], ...]
+
+
 class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     """The config of an instance, or the default of all. None and empty mean "not given".
     `controller` and `revocable` have no such value: an instance's own config always decides
@@ -73,11 +76,28 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
         return msgspec.structs.replace(self, resources=self.resources.revocable())
 
 
+    def with_variable(self, name: str, value: str) -> TaskConfig:
+        """The same with a variable in the environment of its command and containers, where they do
+        not set it themselves."""
+        command, one = self.command, (name, value)
+        if command is not None:
+            command = msgspec.structs.replace(command, environment=_added(command.environment, one))
+        containers = tuple(
+            msgspec.structs.replace(each, environment=_added(each.environment, one))
+            for each in self.containers
+        )
+        return msgspec.structs.replace(self, command=command, containers=containers)
+
+
 class Override(Value, frozen=True, gc=False, array_like=True):
     """One instance's own config."""
 
     instance: int
     config: TaskConfig
+
+
+def _added(environment: Pairs, one: tuple[str, str]) -> Pairs:
+    return environment if one[0] in dict(environment) else (*environment, one)
 
 
 def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
