@@ -7,11 +7,22 @@ For people only: what programs read (JSON, YAML, files, the wire) stays exact. P
 from __future__ import annotations
 
 
+SAID_MAX = 4_000
+"""Characters of one message."""
+
+
 def escaped(text: str) -> str:
     """One line that looks as it is: each character that is not printable as its escape."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def cut(text: str, most: int = SAID_MAX) -> str:
+    """A text, or the beginning and the end of a long one: it may repeat a whole file."""
+    half = most // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]} ({left_out} characters left out) {text[-half:]}" if left_out > 0 else text
 
 
 def escaped_lines(text: str) -> str:

@@ -1,4 +1,5 @@
-"""Amounts of memory and disk as people type them: `4g`, `512m`, `1.5GiB`; a bare number is MB.
+"""Amounts of memory and disk as people type them: `4g`, `512m`, `1.5GiB`, `268435456b`; a bare
+number is MB.
 
 Must not know what they are for.
 """
@@ -10,8 +11,8 @@ import re
 
 import click
 
-UNITS_MB = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024.0}
-SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+UNITS_MB = {"": 1.0, "b": 1 / 1024**2, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024.0}
+SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(?:([kmgt]?)(?:(?<=[kmgt])i?b)?|(b))", re.IGNORECASE)
 
 
 def megabytes(value: str | float) -> float:
@@ -21,7 +22,7 @@ def megabytes(value: str | float) -> float:
     found = SIZE.fullmatch(value.strip())
     if found is None:
         raise click.BadParameter(f"{value!r} is no size, such as 512m or 4g")
-    return float(found[1]) * UNITS_MB[found[2].lower()]
+    return float(found[1]) * UNITS_MB[(found[2] or found[3] or "").lower()]
 
 
 def quantity(value: str | float) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 from peloton.cli.job_rows import COUNTED_STATES, time_of, wide_labels
 from peloton.cli.output import OutputForms
-from peloton.cli.task_texts import next_attempt, run_time, termination
+from peloton.cli.task_texts import health, next_attempt, run_time, termination
 
 JOBS_HEADER = (
     "ID", "Name", "Owner", "State", "Creation Time", "Total", "Running", "Succeeded", "Failed",
@@ -119,7 +119,7 @@ def container_of(status: Any) -> Any:
 
 
 def health_of(status: Any) -> str:
-    return enum_text(container_of(status).healthy, "state")
+    return health(enum_text(container_of(status).healthy, "state"))
 
 
 def _reason_of(status: Any) -> str:
@@ -197,7 +197,7 @@ def event_row(event: Any) -> Sequence[object]:
         event.desired_state,
         event.version.value,
         event.desired_version.value,
-        event.healthy,
+        health(event.healthy),
         event.hostname,
         event.message,
         event.reason,

@@ -35,7 +35,7 @@ def row(info: Any) -> Sequence[object]:
         info.instanceId,
         info.config.name,
         enum_name(runtime, "state"),
-        enum_name(runtime, "healthy"),
+        health(enum_name(runtime, "healthy")),
         time_of(runtime.startTime),
         run_time(runtime.startTime, runtime.completionTime, now=datetime.now(UTC)),
         runtime.host,
@@ -43,6 +43,11 @@ def row(info: Any) -> Sequence[object]:
         next_attempt(runtime.throttleReason, runtime.nextAttemptTime) or runtime.reason,
         termination(runtime),
     )
+
+
+def health(name: str) -> str:
+    """A state of health; empty of a run that has none, such as one of a batch job."""
+    return "" if name.endswith("INVALID") else name
 
 
 def next_attempt(reason: str, at: str) -> str:
@@ -117,7 +122,7 @@ def event_row(event: Any) -> Sequence[object]:
         event.goalState,
         event.configVersion,
         event.desiredConfigVersion,
-        event.healthy,
+        health(event.healthy),
         event.hostname,
         event.message,
         event.reason,

@@ -99,3 +99,15 @@ def test_the_command_prints_a_line_for_each_mistake_that_names_the_file(tmp_path
                 assert all("x.yaml" in line for line in lines), printed.err
 
         each()
+
+
+@pytest.mark.parametrize(
+    "text", ["just text " * 300_000, f"name: {'x' * 500_000}\ninstanceCount: {'y' * 500_000}\n"]
+)
+def test_a_wrong_file_is_not_repeated_whole(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with terminal() as peloton:
+        printed = peloton("job", "create", "/hello", str(path))
+    assert printed.code == 65 and len(printed.err) < 10_000
+    assert str(path) in printed.err and "characters left out" in printed.err

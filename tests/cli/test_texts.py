@@ -17,7 +17,7 @@ import yaml
 
 from peloton.api.v0.job.job_pb2 import JobInfo
 from peloton.api.v0.peloton_pb2 import JobID
-from peloton.api.v0.task.task_pb2 import PodEvent
+from peloton.api.v0.task.task_pb2 import INVALID, PodEvent
 from peloton.cli import follow
 from peloton.cli.values import spans_text
 from peloton.ops.v1 import ops_pb2 as ops
@@ -329,6 +329,7 @@ def test_task_list_and_get(peloton: Terminal) -> None:
     waiting.reason = "no host fits: 8 cpus wanted,\n4 free at most"
     failed.terminationStatus.reason = 2
     failed.terminationStatus.exit_code = 3
+    failed.healthy = INVALID
     rows = [cells(line) for line in peloton.lines("task", "list", JOB)]
     assert rows[0] == [
         "Instance", "Name", "State", "Healthy", "Start Time", "Run Time", "Host", "Message",
@@ -341,7 +342,7 @@ def test_task_list_and_get(peloton: Terminal) -> None:
     assert rows[2][2:9] == [
         "PENDING", "DISABLED", "--", "", "", "", "no host fits: 8 cpus wanted,\\n4 free at most",
     ]  # fmt: skip
-    assert rows[3][9] == "FAILED: exit code 3"
+    assert (rows[3][3], rows[3][9]) == ("", "FAILED: exit code 3"), "a batch task has no health"
     assert len(peloton.lines("task", "list", JOB, "-r", "1:")) == 3
     assert peloton.lines("task", "list", JOB, "-r", ":2", "--output", "name") == [
         f"{JOB}-0",
