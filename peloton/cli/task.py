@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,9 +33,13 @@ from peloton.cli.values import (
 from peloton.cli.watching import watched
 from peloton.sdk.errors import NotFound
 
+if TYPE_CHECKING:
+    from peloton.sdk.client import Client
+
 InstanceRange = tuple[int, int]
 INSTANCE = click.IntRange(min=0, max=2**32 - 1)
 
+RUNS_BACK = re.compile(r"-\d+", re.ASCII)
 RUN_ID = re.compile(r"-\d+-\d+$", re.ASCII)
 HERE = __name__
 task = LazyGroup(
@@ -110,14 +114,24 @@ def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
         hint(f"{answer.pagination.total} instances match; go on with --offset {seen}")
 
 
-@click.command(cls=PelotonCommand)
+class LogsCommand(PelotonCommand):
+    """A command that takes `-1` behind its instance, which is no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        typed = [f"--back={word[1:]}" if RUNS_BACK.fullmatch(word) else word for word in args]
+        return super().parse_args(ctx, typed)
+
+
+@click.command(cls=LogsCommand)
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
-@click.argument("run", metavar="[TASKID]", default="")
+@click.argument("run", metavar="[TASKID | -N]", default="")
+@click.option("--back", type=LIMIT, hidden=True)
 @click.option("-f", "--filename", default="stdout", show_default=True)
 @click.option("--follow", is_flag=True, help="Go on until the run has ended, or Ctrl-C.")
-def logs(job: str, instance: int, run: str, **how: Any) -> None:
-    """Print a file of the sandbox of one INSTANCE of JOB: of its newest run, or of the run TASKID.
+def logs(job: str, instance: int, run: str, back: int | None, **how: Any) -> None:
+    """Print a file of the sandbox of one INSTANCE of JOB: of its newest run, of the run TASKID, or
+    of the one so many before the newest (-1, -2).
 
     The files of runs that have ended are kept for a while, those of the jobs that ended last for
     longest; `peloton task get JOB INSTANCE` lists the runs and their ids. With --follow, a file
@@ -127,11 +141,14 @@ def logs(job: str, instance: int, run: str, **how: Any) -> None:
     peloton task logs JOB 0
     peloton task logs JOB 0 -f stderr
     peloton task logs JOB 0 JOB-0-1
+    peloton task logs JOB 0 -1 -f stderr
     peloton task logs JOB 0 --follow
     """
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=instance):
         follows = how["follow"]
         read = peloton.tasks.follow if follows else peloton.tasks.logs
+        if back is not None:
+            run = _run_before(peloton, job, instance, back=back)
         try:
             with peloton.outputs.held(job) if follows else nullcontext():
                 for piece in read(job, instance, run=run, filename=how["filename"]):
@@ -143,6 +160,16 @@ def logs(job: str, instance: int, run: str, **how: Any) -> None:
                 error.args = (f"{error}; a file of that name: `-f {run}`",)
             raise
     sys.stdout.buffer.flush()
+
+
+def _run_before(peloton: Client, job: str, instance: int, *, back: int) -> str:
+    """The id of a run before the newest: runs are counted from 1."""
+    newest = peloton.tasks.get(job, instance).result.runtime.mesosTaskId.value
+    task, _, number = newest.rpartition("-")
+    if int(number) <= back:
+        had = "one run" if number == "1" else f"{number} runs"
+        raise NotFound(f"instance {instance} of job {job} has had {had}: there is no {back} before")
+    return f"{task}-{int(number) - back}"
 
 
 @click.command(cls=PelotonCommand)

@@ -567,6 +567,19 @@ def test_logs_of_a_run_that_never_was(peloton: Terminal) -> None:
     assert "-f" not in peloton("task", "logs", JOB, "0", f"{JOB}-0-9").err
 
 
+def test_logs_of_the_run_before(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    newest = peloton.cluster.tasks[JOB][0].runtime.mesosTaskId
+    newest.value = f"{JOB}-0-12"
+    peloton("task", "logs", JOB, "0", "-1", "-f", "stderr")
+    peloton("task", "logs", "-2", JOB, "0")
+    asked = [call.request.taskId for call in peloton.cluster.called("BrowseSandbox")]
+    assert asked == [f"{JOB}-0-11", f"{JOB}-0-10"]
+    newest.value = f"{JOB}-0-1"
+    printed = peloton("task", "logs", JOB, "0", "-1")
+    assert printed.code == 66 and "has had one run: there is no 1 before" in printed.err
+
+
 def test_who_wants_data_gets_no_hints(peloton: Terminal, spec: Path) -> None:
     assert peloton("job", "create", "/hello", str(spec), "--output", "name").err == ""
 
