@@ -157,6 +157,15 @@ def typed_names(names: Sequence[str], *, ids: Sequence[str] = ()) -> Iterator[No
 class Globals(click.Command):
     """A command that takes the global flags as well. They are shown at the root only."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Where `-o` is an offset, as in the original, a form of the output is meant as one."""
+        if any({"-o", "--offset"} <= {*one.opts} for one in super().get_params(ctx)):
+            args = [
+                "--output" if word == "-o" and following in OUTPUTS else word
+                for word, following in zip(args, [*args[1:], ""], strict=False)
+            ]
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Jobs may be named wherever an argument is called `job` or `jobs`; commands get ids."""
         for name in ("job", "jobs"):

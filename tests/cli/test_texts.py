@@ -567,6 +567,18 @@ def test_logs_of_a_run_that_never_was(peloton: Terminal) -> None:
     assert "-f" not in peloton("task", "logs", JOB, "0", f"{JOB}-0-9").err
 
 
+@pytest.mark.parametrize("words", [("job", "query"), ("task", "query", JOB)])
+def test_an_offset_and_a_form_are_told_apart_by_their_value(
+    peloton: Terminal, words: tuple[str, ...]
+) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    assert isinstance(json.loads(peloton(*words, "-o", "json").out), dict)
+    peloton(*words, "-o", "2", "-o", "yaml")
+    assert peloton.cluster.called("Query")[-1].request.spec.pagination.offset == 2
+    printed = peloton(*words, "-o", "jsonn")
+    assert printed.code == 64 and "jsonn" in printed.err
+
+
 def test_logs_of_the_run_before(peloton: Terminal) -> None:
     peloton.cluster.add_job("RUNNING", "RUNNING")
     newest = peloton.cluster.tasks[JOB][0].runtime.mesosTaskId
