@@ -6,7 +6,6 @@ For people only: what programs read (JSON, YAML, files, the wire) stays exact. P
 
 from __future__ import annotations
 
-
 SAID_MAX = 4_000
 """Characters of one message."""
 
@@ -18,11 +17,13 @@ def escaped(text: str) -> str:
     return "".join(char if char.isprintable() else _escape(char) for char in text)
 
 
-def cut(text: str, most: int = SAID_MAX) -> str:
+def shortened(text: str, most: int = SAID_MAX) -> str:
     """A text, or the beginning and the end of a long one: it may repeat a whole file."""
     half = most // 2
     left_out = len(text) - 2 * half
-    return f"{text[:half]} ({left_out} characters left out) {text[-half:]}" if left_out > 0 else text
+    if left_out <= 0:
+        return text
+    return f"{text[:half]} ({left_out} characters left out) {text[-half:]}"
 
 
 def escaped_lines(text: str) -> str:

@@ -29,7 +29,7 @@ from peloton.assembly.folders import (
     witness_options,
 )
 from peloton.assembly.kinds import kinds_of
-from peloton.assembly.listeners import ClientListeners, with_chosen_ports
+from peloton.assembly.listeners import ChosenPorts, ClientListeners
 from peloton.assembly.lockdowns import LockFollower, rest_goals, stop_placer
 from peloton.assembly.make_backend import make_backends
 from peloton.assembly.notifier import furnish_notifier
@@ -94,10 +94,11 @@ class Daemon:
         options: StartOptions = STANDARD_START,
         outside: ExternalServices | None = None,
     ) -> None:
-        self._settings = settings if settings.alone else with_chosen_ports(settings)
+        ports = ChosenPorts(settings)
+        self._settings = ports.settings
         self._options = options
         self._outside = outside
-        self._undo: list[Callable[[], object]] = []
+        self._undo: list[Callable[[], object]] = [ports.close]
         self._refused: Future[str] | None = None
         """Done with the reason when ZooKeeper belongs to another cluster."""
         self._journal_text = "journal"

@@ -245,12 +245,35 @@ class ClientListeners:
         return (*self.access.notes, *self._tasks, *others, *audit, *outside, *full)
 
 
-def with_chosen_ports(settings: DaemonSettings) -> DaemonSettings:
-    """The settings with ports that are free now where they say 0.
+class ChosenPorts:
+    """Settings with ports that were free where they say 0, and are nobody else's until `close`.
 
     In a fleet the addresses are published to clients before anything listens there.
     """
-    return settings.with_doors(_with_port(settings.grpc), _with_port(settings.http))
+
+    def __init__(self, settings: DaemonSettings) -> None:
+        self._held: list[socket.socket] = []
+        self.settings = settings
+        if not settings.alone:
+            grpc, http = self._chosen(settings.grpc), self._chosen(settings.http)
+            self.settings = settings.with_doors(grpc, http)
+
+    def close(self) -> None:
+        """Give the ports back that nobody listens at."""
+        for held in self._held:
+            held.close()
+
+    def _chosen(self, address: Address) -> str:
+        if address.port:
+            return str(address)
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        held = socket.socket(family, socket.SOCK_STREAM)
+        self._held.append(held)
+        # A socket that is bound and does not listen keeps the kernel from giving the port to
+        # others, and leaves it to who asks for it by number with this option, as servers do.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind((address.host, 0))
+        return str(Address(address.host, held.getsockname()[1]))
 
 
 def why_not(address: Address) -> str:
@@ -282,12 +305,3 @@ def _refuse_foreign(folder: Path) -> None:
     if found.st_uid != os.geteuid():
         owner = private_folder.user_name(found.st_uid)
         raise OSError(errno.EPERM, f"it belongs to user {owner}", str(folder))
-
-
-def _with_port(address: Address) -> str:
-    if address.port:
-        return str(address)
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((address.host, 0))
-        return str(Address(address.host, probe.getsockname()[1]))

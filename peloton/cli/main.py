@@ -17,7 +17,7 @@ from peloton import __version__
 from peloton.cli import exits
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import CliSettings
-from peloton.printable import cut, escaped
+from peloton.printable import escaped, shortened
 from peloton.sdk.addresses import PORT, with_port
 from peloton.sdk.errors import NO_CONNECTION, PelotonError
 
@@ -132,7 +132,7 @@ def failure(group: click.Group, error: Exception) -> int:
         error.show()
         return exits.USAGE if isinstance(error, click.UsageError) else exits.SERVER_ERROR
     if isinstance(error, PelotonError):
-        click.echo(escaped(cut(str(error))), err=True)
+        click.echo(escaped(shortened(str(error))), err=True)
         if error.kind == NO_CONNECTION:
             click.echo(whether_it_runs(group), err=True)
         return exits.of_error(error)

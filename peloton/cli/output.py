@@ -17,7 +17,7 @@ import click
 
 from peloton.cli import table
 from peloton.cli.options import CliSettings
-from peloton.printable import cut, escaped
+from peloton.printable import escaped, shortened
 
 RowSource = Callable[[], Iterable[Sequence[object]]]
 
@@ -123,7 +123,7 @@ def as_yaml(data: Any) -> str:
 
 
 def hint(text: str) -> None:
-    click.echo(escaped(cut(text)), err=True)
+    click.echo(escaped(shortened(text)), err=True)
 
 
 def command(*args: str) -> str:

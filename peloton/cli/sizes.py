@@ -1,7 +1,6 @@
-"""Amounts of memory and disk as people type them: `4g`, `512m`, `1.5GiB`, `268435456b`; a bare
-number is MB.
+"""Amounts of memory and disk as people type them, such as `4g`, `1.5GiB` or `268435456b`.
 
-Must not know what they are for.
+A bare number is MB. Must not know what they are for.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def logs(job: str, instance: int, run: str, back: int | None, **how: Any) -> Non
         follows = how["follow"]
         read = peloton.tasks.follow if follows else peloton.tasks.logs
         if back is not None:
-            run = _run_before(peloton, job, instance, back=back)
+            run = _run_before(peloton, job, instance=instance, back=back)
         try:
             with peloton.outputs.held(job) if follows else nullcontext():
                 for piece in read(job, instance, run=run, filename=how["filename"]):
@@ -162,7 +162,7 @@ def logs(job: str, instance: int, run: str, back: int | None, **how: Any) -> Non
     sys.stdout.buffer.flush()
 
 
-def _run_before(peloton: Client, job: str, instance: int, *, back: int) -> str:
+def _run_before(peloton: Client, job: str, *, instance: int, back: int) -> str:
     """The id of a run before the newest: runs are counted from 1."""
     newest = peloton.tasks.get(job, instance).result.runtime.mesosTaskId.value
     task, _, number = newest.rpartition("-")

@@ -7,6 +7,7 @@ fleet survives is tested elsewhere.
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ import yaml
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.assembly.daemon import Daemon, ExternalServices
+from peloton.assembly.listeners import ChosenPorts
 from peloton.assembly.readiness import Readiness
 from peloton.failures import CannotStart, ClusterFailed
 from peloton.runtime.adapters.fenced_rows import FencedRows
@@ -32,7 +34,7 @@ from peloton.runtime.core.statements import Statement, StatementFailed, Statemen
 from peloton.runtime.ports import Sizes
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import key
-from peloton.settings.daemon import DaemonSettings, parse
+from peloton.settings.daemon import DaemonSettings, Listen, parse
 from tests.adapters.local_membership import LocalMembership, Service
 from tests.adapters.pems import Authority
 from tests.channels import channel_to
@@ -440,3 +442,17 @@ def test_an_audit_folder_that_is_a_link_prevents_the_start(tmp_path: Path) -> No
     with pytest.raises(CannotStart, match=r"access.audit_folder: .*/logs: it is a symbolic link"):
         Daemon(msgspec.structs.replace(setting, access=access), failed=lambda: None)
     assert not [*(tmp_path / "target").iterdir()]
+
+
+def test_a_chosen_port_is_nobody_elses_before_the_daemon_listens(tmp_path: Path) -> None:
+    with contextlib.closing(Fleet()) as fleet:
+        settings = fleet.start("one")._settings
+    everywhere = dict.fromkeys(("exchange", "grpc", "http"), "127.0.0.1:0")
+    chosen = ChosenPorts(
+        msgspec.structs.replace(settings, listen=msgspec.convert(everywhere, Listen))
+    )
+    at = chosen.settings.http
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((at.host, at.port))
+    with socket.create_server((at.host, at.port)):  # as a server does
+        chosen.close()

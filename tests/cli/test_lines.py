@@ -45,7 +45,15 @@ def test_the_words_are_parted_at_the_colons() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "mb"),
-    [("512", 512), ("512m", 512), ("4g", 4096), ("1.5GiB", 1536), ("2T", 2 << 20), ("1024kb", 1), ("268435456b", 256)],
+    [
+        ("512", 512),
+        ("512m", 512),
+        ("4g", 4096),
+        ("1.5GiB", 1536),
+        ("2T", 2 << 20),
+        ("1024kb", 1),
+        ("268435456b", 256),
+    ],
 )
 def test_sizes(typed: str, mb: float) -> None:
     assert megabytes(typed) == mb

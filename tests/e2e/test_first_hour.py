@@ -185,7 +185,7 @@ def test_without_a_cluster_the_ways_to_one_are_named() -> None:
         [*PELOTON, "--api", "127.0.0.1:1", "run", "--", "true"],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert done.returncode == 69
+    assert done.returncode == 125
     assert "peloton minicluster" in done.stderr and "--local" in done.stderr
 
 

@@ -138,6 +138,8 @@ def test_it_gets_to_what_it_needs_below_a_closed_folder_and_to_nothing_else(
     closed = top / "closed"
     (closed / "shown").mkdir(parents=True)
     (closed / "shown" / "file").write_text("seen\n")
+    for each in (top, closed / "shown", closed / "shown" / "file"):
+        each.chmod(0o755)  # whatever the umask
     (closed / "secret").write_text("unseen\n")
     closed.chmod(0o700)
     words = [sys.executable, "-c", READS, str(top)]

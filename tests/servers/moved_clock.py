@@ -24,6 +24,7 @@ OWN = (
     "peloton.gateway.schedules",
     "peloton.gateway.service_changes",
     "peloton.gateway.stateless_query",
+    "peloton.assembly.owner_rights",
     "peloton.backends.health_loop",
     "peloton.backends.keeper_folder",
 )

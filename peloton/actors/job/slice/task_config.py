@@ -75,7 +75,6 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
             return self
         return msgspec.structs.replace(self, resources=self.resources.revocable())
 
-
     def with_variable(self, name: str, value: str) -> TaskConfig:
         """The same with a variable in the environment of its command and containers, where they do
         not set it themselves."""
