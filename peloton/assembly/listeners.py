@@ -11,7 +11,7 @@ import functools
 import os
 import socket
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from peloton.actors.schedule.messages import AskRights
@@ -74,7 +74,7 @@ class ClientListeners:
         """What is locked down; set before anything listens."""
         self.vault: SecretVault | None = None
         """Secrets of jobs, if there can be any; set before anything listens."""
-        self._places: Sequence[Places] = ()
+        self._places: list[Places] = []
         self.backend_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
         """The troubles of a backend outside; set before anything listens."""
         self.reload_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
@@ -137,6 +137,7 @@ class ClientListeners:
             )
         except OSError as error:
             raise CannotStart(f"{self._names.http}: {wanted}: {error.strerror}") from error
+        self._places.append(server.places)
         self._stop_http.append(server.close)
         return server.address
 
@@ -173,7 +174,7 @@ class ClientListeners:
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
-        self._places = server.places
+        self._places += server.places
         served = [Address(one.host, port) for one, port in zip(addresses, ports, strict=False)]
         allowed.publish(served)
         server.start(broken=broken)

@@ -112,10 +112,12 @@ class CoreCall:
         def received(event: Any) -> None:
             data: bytes | None = event.batch_operations[0].message()
             with Guard(self.end, self.method):
-                if self.intake.arrived(self, len(data or b""), now_s=time.monotonic()):
+                size = len(data or b"")
+                why = self.intake.arrived(self, size, who=self.principal, now_s=time.monotonic())
+                if not why:
                     then(data)
                 else:
-                    self.end(RESOURCE_EXHAUSTED, self.intake.refusal)
+                    self.end(RESOURCE_EXHAUSTED, why)
             self._completed()
 
         def start() -> bool:
@@ -126,7 +128,7 @@ class CoreCall:
             return False
 
         self._unread = then
-        self.intake.begin(self, start, now_s=time.monotonic())
+        self.intake.begin(self, start, who=self.principal, now_s=time.monotonic())
 
     def keep(self) -> None:
         """What was received is used until `let_go`, even if the call ends before."""

@@ -5,7 +5,9 @@ answers only those who call it by a name of loopback: a web page that makes its 
 could else read every sandbox through its visitor's browser.
 
 Health, version and metrics are open to every user of the machine. Files are sent to those who show
-the token of the daemon, or a link of BrowseSandbox (`file_links.py`).
+the token of the daemon, or a link of BrowseSandbox (`file_links.py`). Who shows the token is one
+caller, and who shows a link is one with all others of that address, which a link does not tell
+apart.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import re
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,12 +29,19 @@ from peloton.gateway.endpoints import endpoints_json
 from peloton.gateway.file_links import FileLinks
 from peloton.gateway.files_anywhere import FilePlaces, FilesAnywhere
 from peloton.gateway.guard import Guard
-from peloton.gateway.http_transport import BoundedServer, BoundedServer6, LimitedHandler
+from peloton.gateway.http_transport import (
+    FILES_MAX,
+    BoundedServer,
+    BoundedServer6,
+    LimitedHandler,
+)
 from peloton.gateway.metrics import metrics_text
+from peloton.gateway.principals import Places
 from peloton.gateway.sandboxes import SandboxFiles
 from peloton.gateway.waiting_hosts import waiting_hosts
 from peloton.printable import escaped
 from peloton.runtime.core.condition import Condition, NotReadyReason
+from peloton.runtime.core.principal import NONE, TOKEN, Principal
 from peloton.runtime.far_files import FilesAway, FilesRemoved, NoFile
 from peloton.settings.config import Address, is_loopback
 
@@ -49,6 +59,10 @@ TEXT, BINARY, JSON = "text/plain; charset=utf-8", "application/octet-stream", "a
 Notes: TypeAlias = Callable[[], tuple[NotReadyReason, ...]]
 
 
+class TooManyFiles(Exception):
+    """A caller has as many connections for files as are left for all others, or there are none."""
+
+
 class HttpAccess(NamedTuple):
     """Who gets files: everybody, if nothing is here."""
 
@@ -57,6 +71,7 @@ class HttpAccess(NamedTuple):
 
 
 OPEN = HttpAccess()
+HOLDER = Principal("who has the token of this daemon", TOKEN)
 
 
 class HttpServer:
@@ -80,7 +95,10 @@ class HttpServer:
         class Bound(HttpHandler):
             pass
 
+        self.places = Places("HTTP connections for files")
+        """Of which each caller has a share."""
         Bound.cluster, Bound.boxes, Bound.access = cluster, boxes, access
+        Bound.places, Bound.lock = self.places, threading.Lock()
         Bound.notes = staticmethod(notes)
         kind = BoundedServer6 if ":" in address.host else BoundedServer
         self._server = kind((address.host, address.port), Bound)
@@ -106,6 +124,8 @@ class HttpHandler(LimitedHandler):
     cluster: ClusterPort
     boxes: FilesAnywhere
     access: HttpAccess
+    places: Places
+    lock: threading.Lock
     notes: Notes
     _begun = False  # whether an answer is under way
 
@@ -123,6 +143,8 @@ class HttpHandler(LimitedHandler):
                 self._no_file(HTTPStatus.GONE, escaped(str(removed)))
             except NoFile:
                 self._no_file(HTTPStatus.NOT_FOUND, "no such file")
+            except TooManyFiles as full:
+                self._send_text(HTTPStatus.TOO_MANY_REQUESTS, f"{full}\n")
             except FilesAway as away:
                 self._no_file(HTTPStatus.BAD_GATEWAY, escaped(str(away)))
             except OSError:
@@ -202,12 +224,30 @@ class HttpHandler(LimitedHandler):
         """Answer for a file or folder, if the client may have it."""
         links = self.access.links
         signed = links.opened(wanted) if links is not None else None
-        if signed is not None:
-            answer(signed.path, signed.proof)
-        elif links is None or self.access.knows(self.headers.get("Authorization", "")):
-            answer(wanted, "")
-        else:
+        knows = self.access.knows(self.headers.get("Authorization", ""))
+        if signed is None and links is not None and not knows:
             self._send_text(HTTPStatus.FORBIDDEN, NO_LINK)
+            return
+        with self._place(knows=knows):
+            if signed is not None:
+                answer(signed.path, signed.proof)
+            else:
+                answer(wanted, "")
+
+    @contextmanager
+    def _place(self, *, knows: bool) -> Iterator[None]:
+        """One of the connections for files. Raises TooManyFiles."""
+        who = HOLDER if knows else Principal("", NONE, self.client_address[0])
+        with self.lock:
+            # The token of the daemon opens everything.
+            why = self.places.take(who, lambda: knows, most=FILES_MAX)
+        if why:
+            raise TooManyFiles(why)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.places.leave(who)
 
     def _browse(self, path: str, proof: str) -> None:
         found = [{**row, "path": f"{proof}{row['path']}"} for row in self.boxes.rows(path)]

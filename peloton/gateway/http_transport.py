@@ -22,6 +22,8 @@ import structlog
 
 CONNECTIONS_MAX = 64
 """Each has a thread. When all are taken, the one that has sent no request for longest is closed."""
+FILES_MAX = 56
+"""Of these so many may send files, whatever there is to send: health finds the others."""
 HEAD_S_MAX = 10.0
 """How long a request may take to arrive, from the beginning of its connection."""
 HEAD_BYTES_MAX = 16 * 1024

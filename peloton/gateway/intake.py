@@ -8,7 +8,9 @@ read at once; one that comes later is there once its turn comes.
 
 Reads that find no room in the budget take turns in the *lane*: a few places besides it, which a
 read must leave after a moment if others wait. So small requests pass while large ones, or such as
-never come, take all the room. It must not know a call: a call is whatever the caller keeps it by.
+never come, take all the room. Callers share the budget by `Places`, those that wait for the lane
+take turns, and of too many those of the caller with the most are refused. It must not know a call:
+a call is whatever the caller keeps it by.
 
 Small messages that have arrived are not counted: the number of calls bounds them.
 """
@@ -17,7 +19,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
+from itertools import islice, takewhile
 from typing import NamedTuple
+
+from peloton.gateway.principals import CallersInTurn, Places
+from peloton.runtime.core.principal import Principal
 
 SMALL_BYTES_MAX = 16 * 1024
 """A message up to this size is not counted."""
@@ -49,9 +55,10 @@ class RefusedRead(NamedTuple):
     text: str
 
 
-class _Waiting(NamedTuple):
-    start: Callable[[], bool]
+class _Read(NamedTuple):
+    who: Principal
     begun_s: float
+    start: Callable[[], bool]
 
 
 class Intake:
@@ -64,11 +71,18 @@ class Intake:
         self._arrived_max = bytes_max + message_bytes_max if bytes_max else 0
         self._pace = pace
         # Reads and when they began. Only of those that wait there may be many: oldest first.
-        self._counted: dict[Hashable, float] = {}  # as the longest message, in the budget
-        self._lane: dict[Hashable, float] = {}
-        self._waiting: dict[Hashable, _Waiting] = {}
-        self._held: dict[Hashable, int] = {}
+        self._counted: dict[Hashable, _Read] = {}  # as the longest message, in the budget
+        self._lane: dict[Hashable, _Read] = {}
+        self._waiting: dict[Hashable, _Read] = {}
+        # The same; the newest of a caller first: its client is the likeliest to wait.
+        self._turns: CallersInTurn[Hashable] = CallersInTurn(newest=True)
+        self._held: dict[Hashable, tuple[Principal, int]] = {}
         self._bytes = 0
+        self._reads = Places("reads of requests")
+        self.held = Places("bytes of large requests in work")
+        """Of which each caller has a share."""
+        self.administers: Callable[[Hashable], bool] = lambda call: True
+        """Whether a call may have what is kept for administrators; set before the first read."""
         self._lock = threading.Lock()
 
     def for_open_calls(self) -> Intake:
@@ -87,50 +101,51 @@ class Intake:
             return f"requests in flight take all places, or hold more than {SMALL_BYTES_MAX} bytes"
         return f"requests in flight hold {self._bytes_max} bytes already, over all calls: try again"
 
-    def begin(self, call: Hashable, start: Callable[[], bool], *, now_s: float) -> None:
-        """A call wants to read; it has one read at a time.
+    def begin(
+        self, call: Hashable, start: Callable[[], bool], *, who: Principal, now_s: float
+    ) -> None:
+        """A call of `who` wants to read; it has one read at a time.
 
         `start` starts it, now or on another thread when there is room; False if the call is over.
         """
         with self._lock:
-            others = self._waiting or self._lane
-            at_once = not others and self._has_room()  # the usual case
-            if at_once:
-                self._count(call, now_s)
-            else:
-                self._waiting[call] = _Waiting(start, now_s)
+            read = _Read(who, now_s, start)
+            # The usual case; others that wait have no room in the budget, or in their share of it.
+            at_once = self._count(call, read)
+            if not at_once:
+                self._waiting[call] = read
+                self._turns.add(who, call)
         if not at_once:
             self._start_waiting(now_s)
         elif not start():
             with self._lock:
                 self._forget_read(call)
 
-    def arrived(self, call: Hashable, size: int, *, now_s: float) -> bool:
-        """A read has ended with so many bytes; whether there is room for them."""
+    def arrived(self, call: Hashable, size: int, *, who: Principal, now_s: float) -> str:
+        """A read has ended with so many bytes; why there is no room for them, "" where there is."""
         with self._lock:
             self._forget_read(call)
-            fits = size <= SMALL_BYTES_MAX
-            if not fits:
-                cost = HELD_TWICE * size
-                fits = self._bytes + cost <= self._arrived_max
-                if fits:
-                    self._held[call] = self._held.get(call, 0) + cost
-                    self._bytes += cost
+            why = self._hold(call, HELD_TWICE * size, who=who) if size > SMALL_BYTES_MAX else ""
             others = bool(self._waiting or self._lane)
         if others:
             self._start_waiting(now_s)
-        return fits
+        return why
 
     def leave(self, call: Hashable) -> bool:
         """The call is over; whether its read was not started, and never will be."""
         with self._lock:
-            return self._waiting.pop(call, None) is not None
+            waited = call in self._waiting
+            if waited:
+                self._forget_waiting(call)
+            return waited
 
     def release(self, call: Hashable, now_s: float) -> None:
         """Nothing of the call is held any more."""
         with self._lock:
-            held = self._held.pop(call, 0)
-            self._bytes -= held
+            who, held = self._held.pop(call, (None, 0))
+            if who is not None:
+                self._bytes -= held
+                self.held.leave(who, held)
         if held:
             self._start_waiting(now_s)
 
@@ -141,20 +156,19 @@ class Intake:
             return None
         with self._lock:
             if not self._waiting and not self._lane:  # the usual case
-                begun = min(self._counted.values(), default=None)
+                begun = min((one.begun_s for one in self._counted.values()), default=None)
                 return None if begun is None else begun + self._pace.read_s_max
             if len(self._waiting) > self._pace.waiting:
                 return 0.0
-            begun_s = [*self._counted.values(), *self._lane.values()]
-            for waiting in self._waiting.values():
-                begun_s.append(waiting.begun_s)
-                break
-            look_s = min(begun_s, default=None)
+            first = islice(self._waiting.values(), 1)
+            reads = (*self._counted.values(), *self._lane.values(), *first)
+            look_s = min((one.begun_s for one in reads), default=None)
             if look_s is None:
                 return None
             look_s += self._pace.read_s_max
             if self._lane and self._waiting:
-                look_s = min(look_s, min(self._lane.values()) + self._pace.lane_s)
+                lane_s = min(one.begun_s for one in self._lane.values())
+                look_s = min(look_s, lane_s + self._pace.lane_s)
             return look_s
 
     def refused(self, now_s: float) -> list[RefusedRead]:
@@ -162,14 +176,16 @@ class Intake:
         late_s = now_s - self._pace.read_s_max
         none_came = f"no request came within {self._pace.read_s_max:g} s"
         with self._lock:
-            too_many, waited = len(self._waiting) - self._pace.waiting, list[Hashable]()
-            for call, one in self._waiting.items():
-                if one.begun_s > late_s and len(waited) >= too_many:
-                    break
-                waited.append(call)
-            late = [*_begun_until(self._counted, late_s), *_begun_until(self._lane, late_s)]
+            waiting = self._waiting.items()
+            waited = [call for call, _ in takewhile(lambda one: one[1].begun_s <= late_s, waiting)]
             for call in waited:
-                del self._waiting[call]
+                self._forget_waiting(call)
+            while (too_many := len(self._waiting) - self._pace.waiting) > 0:
+                greedy = [*islice(self._turns.oldest_of_most(), too_many)]
+                for call in greedy:
+                    self._forget_waiting(call)
+                waited += greedy
+            late = [*_begun_until(self._counted, late_s), *_begun_until(self._lane, late_s)]
             for call in late:
                 self._forget_read(call)
             leaving = _begun_until(self._lane, now_s - self._pace.lane_s)[: len(self._waiting)]
@@ -182,42 +198,58 @@ class Intake:
     # ---- inside ----
 
     def _start_waiting(self, now_s: float) -> None:
-        """Start what there is room for, the newest first: its client is the likeliest to wait."""
+        """Start what there is room for, one of each caller in turn."""
         while True:
             with self._lock:
                 self._fill_budget()
-                has_room = self._has_room()
-                if not self._waiting or not (has_room or len(self._lane) < self._pace.lane):
+                if not self._waiting or len(self._lane) >= self._pace.lane:
                     return
-                call, waiting = self._waiting.popitem()
-                if has_room:
-                    self._count(call, now_s)
-                else:
-                    self._lane[call] = now_s
-            if not waiting.start():
+                call = self._turns.next()
+                read = self._waiting.pop(call)._replace(begun_s=now_s)
+                if not self._count(call, read):
+                    self._lane[call] = read
+            if not read.start():
                 with self._lock:
                     self._forget_read(call)
 
     def _fill_budget(self) -> None:
         """Reads of the lane move to where there is room for them by now."""
-        while self._lane and self._has_room():
-            call = next(iter(self._lane))
-            self._count(call, self._lane.pop(call))
+        for call, read in [*self._lane.items()]:
+            if self._count(call, read):
+                del self._lane[call]
 
-    def _count(self, call: Hashable, begun_s: float) -> None:
-        """In the budget, until the read ends."""
-        self._counted[call] = begun_s
+    def _count(self, call: Hashable, read: _Read) -> bool:
+        """In the budget until the read ends, if it and the share of the caller have room."""
+        if self._bytes + self._message_bytes_max > self._bytes_max:
+            return False
+        most = self._bytes_max // self._message_bytes_max
+        if self._reads.take(read.who, lambda: self.administers(call), most=most):
+            return False
+        self._counted[call] = read
         self._bytes += self._message_bytes_max
+        return True
 
-    def _has_room(self) -> bool:
-        return self._bytes + self._message_bytes_max <= self._bytes_max
+    def _hold(self, call: Hashable, cost: int, *, who: Principal) -> str:
+        if self._bytes + cost > self._arrived_max:
+            return self.refusal
+        most = self._arrived_max
+        why = self.held.take(who, lambda: self.administers(call), most=most, count=cost)
+        if not why:
+            self._held[call] = who, self._held.get(call, (who, 0))[1] + cost
+            self._bytes += cost
+        return why
 
     def _forget_read(self, call: Hashable) -> None:
         self._lane.pop(call, None)
-        if self._counted.pop(call, None) is not None:
+        read = self._counted.pop(call, None)
+        if read is not None:
             self._bytes -= self._message_bytes_max
+            self._reads.leave(read.who)
+
+    def _forget_waiting(self, call: Hashable) -> None:
+        self._turns.remove(self._waiting.pop(call).who, call)
 
 
-def _begun_until(reads: dict[Hashable, float], until_s: float) -> list[Hashable]:
+def _begun_until(reads: dict[Hashable, _Read], until_s: float) -> list[Hashable]:
     """Those of a few reads that began by then."""
-    return [call for call, begun_s in reads.items() if begun_s <= until_s]
+    return [call for call, read in reads.items() if read.begun_s <= until_s]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NoReturn
@@ -26,15 +27,19 @@ from peloton.gateway.job_create import Creation
 from peloton.gateway.permissions import Rights
 from peloton.gateway.planned_job import PlannedJob
 from peloton.gateway.pool_accounts import account_of
+from peloton.gateway.principals import CallersInTurn
 from peloton.gateway.translate_pool import to_pool
 from peloton.ops.v1 import plans_pb2 as wire
 from peloton.placement.planning import HostsNow, plan_hosts
+from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key, Refused, Unavailable
 from peloton.settings.permissions_file import Permission
 
 LOTS_MAX = 20_000
 """Lots that are copied for a plan: about a second of the thread that makes it."""
 HOSTS_SHOWN_MAX = 100
+PLANS_MAX = 20
+"""Calls for plans: one is made, the others hold a thread each and wait for their turn."""
 PLANNED = Key("respool/planned")
 """A pool that is not there yet."""
 
@@ -42,14 +47,18 @@ PLANNED = Key("respool/planned")
 class Plans:
     """The calls; one method for each, named as on the wire.
 
-    One plan at a time: each is much work for one thread, and the daemon has others to do.
+    One plan at a time: each is much work for one thread, and the daemon has others to do. Callers
+    take turns, so that nobody waits for more than one plan of each other caller.
     `scarce_gpu`: hosts with gpus are kept for tasks that ask for one, as placers do it.
     """
 
     def __init__(self, cluster_client: ClusterClient, *, scarce_gpu: bool = False) -> None:
         self._cluster_client = cluster_client
         self._scarce_gpu = scarce_gpu
-        self._busy = Lock()
+        self._places = cluster_client.shared("plans")
+        self._made: Future[None] | None = None  # the turn of the plan that is being made
+        self._turns: CallersInTurn[Future[None]] = CallersInTurn()
+        self._lock = Lock()
 
     def PlanJob(self, sent: wire.PlanJobRequest, context: Context) -> Any:
         """What would become of a job that is created now."""
@@ -175,13 +184,32 @@ class Plans:
 
     @contextmanager
     def _alone(self, context: Context) -> Iterator[None]:
-        if not self._busy.acquire(blocking=False):
-            text = "another plan is being made: try again"
-            end(context, Code.RESOURCE_EXHAUSTED, text=text, retry_s=RETRY_S)
+        """Wait for a turn. Ends the call of who has as many plans as are left for all others."""
+        who, turn = self._cluster_client.permissions.whose(context), Future[None]()
+        with self._lock:
+            self._cluster_client.place_for(self._places, context, most=PLANS_MAX)
+            if self._made is None:
+                self._made = turn
+                turn.set_result(None)
+            else:
+                self._turns.add(who, turn)
         try:
+            self._cluster_client.wait(turn, context, of="the plans before this one")
             yield
         finally:
-            self._busy.release()
+            self._pass_on(turn, who)
+
+    def _pass_on(self, turn: Future[None], who: Principal) -> None:
+        """A call for a plan has ended, perhaps before its turn."""
+        with self._lock:
+            self._places.leave(who)
+            if self._made is not turn:
+                self._turns.remove(who, turn)
+                return
+            self._made = following = self._turns.next() if self._turns else None
+        # One whose client has left passes its turn on itself.
+        if following is not None and following.set_running_or_notify_cancel():
+            following.set_result(None)
 
 
 def _no_pool() -> Refused:

@@ -8,8 +8,8 @@ unverified.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import unquote
 
 from peloton.runtime.core.principal import NONE, UNVERIFIED, Principal
@@ -22,6 +22,7 @@ CALLER_LENGTH_MAX = 128
 RESERVED_PART = 20
 """One of so many places is for administrators only."""
 NAMED_MAX = 3
+Each = TypeVar("Each", bound=Hashable)
 
 
 class Caller(Protocol):
@@ -45,7 +46,7 @@ def claimed(metadata: Mapping[str, Any], host: str) -> Principal:
 
 
 class Places:
-    """Places that all callers share, such as those of open streams.
+    """Places that all callers share, such as those of open streams, or bytes.
 
     One caller may take as many as are left for all others: alone half of them, and beside others
     less, so that whoever comes next finds some. Its methods are called on one thread, or under one
@@ -55,30 +56,35 @@ class Places:
     def __init__(self, what: str) -> None:
         """`what`: such as "streams"."""
         self.what = what
+        """Places taken are told as so many of these."""
         self.taken = 0
         self._most = 0
         self._held: Counter[str] = Counter()
 
-    def take(self, who: Principal, administers: Callable[[], bool], *, most: int) -> str:
-        """Take one of so many places; why that may not be, and "" where it was done."""
-        self._most, name, kept = most, _shared_by(who), most // RESERVED_PART
+    def take(
+        self, who: Principal, administers: Callable[[], bool], *, most: int, count: int = 1
+    ) -> str:
+        """Take `count` of so many places; why that may not be, and "" where it was done."""
+        self._most, name, kept = most, shared_by(who), most // RESERVED_PART
         own, left = self._held[name], most - self.taken
         # Asked for only where it matters: a right has to be looked up.
-        if left - kept <= own < left and not administers():
+        if left - kept < own + count <= left and not administers():
             left -= kept
-        if left <= 0:
-            return f"{most} {self.what} are open already, over all callers"
-        if own >= left:
-            return f"{name} has {own} of {most} {self.what}, as many as are left for all others"
-        self._held[name] = own + 1
-        self.taken += 1
+        if left < count:
+            asked = "" if count == 1 else f": {name} has {own}, and asks for {count}"
+            return f"{self.taken} of {most} {self.what} are taken already, over all callers{asked}"
+        if own + count > left:
+            asked = "as many as are left for all others" if count == 1 else f"and asks for {count}"
+            return f"{name} has {own} of {most} {self.what}, {asked}"
+        self._held[name] = own + count
+        self.taken += count
         return ""
 
-    def leave(self, who: Principal) -> None:
-        """Give one back."""
-        name = _shared_by(who)
-        self.taken -= 1
-        self._held[name] -= 1
+    def leave(self, who: Principal, count: int = 1) -> None:
+        """Give so many back."""
+        name = shared_by(who)
+        self.taken -= count
+        self._held[name] -= count
         if not self._held[name]:
             del self._held[name]
 
@@ -93,7 +99,47 @@ class Places:
         return ""
 
 
-def _shared_by(who: Principal) -> str:
+class CallersInTurn(Generic[Each]):
+    """What waits, by caller: one of each caller in turn, however many one of them has.
+
+    Its methods are called under one lock.
+    """
+
+    def __init__(self, *, newest: bool = False) -> None:
+        """`newest`: of one caller the newest comes first, and else the oldest."""
+        self._newest = newest
+        self._of: dict[str, dict[Each, None]] = {}  # the caller whose turn is next first
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def add(self, who: Principal, each: Each) -> None:
+        """It waits, as one of this caller's."""
+        self._of.setdefault(shared_by(who), {})[each] = None
+
+    def remove(self, who: Principal, each: Each) -> None:
+        """It waits no more."""
+        name = shared_by(who)
+        del self._of[name][each]
+        if not self._of[name]:
+            del self._of[name]
+
+    def next(self) -> Each:
+        """What comes next, which waits no more; its caller's next turn comes after all others'."""
+        name = next(iter(self._of))
+        waiting = self._of.pop(name)
+        each = waiting.popitem()[0] if self._newest else next(iter(waiting))
+        waiting.pop(each, None)
+        if waiting:
+            self._of[name] = waiting
+        return each
+
+    def oldest_of_most(self) -> Iterator[Each]:
+        """All of the caller who has most, the oldest first. Changes nothing."""
+        return iter(max(self._of.values(), key=len, default={}))
+
+
+def shared_by(who: Principal) -> str:
     """Callers of one name are one; those who prove nothing are one by their address."""
     return who.name if who.authenticated else f"somebody at {who.peer or 'this machine'}"
 

@@ -174,7 +174,7 @@ def _share(server: Server, cluster_client: ClusterClient) -> None:
     """Let callers have the places of this server, with some kept for administrators."""
     rights = cluster_client.permissions.rights
     server.administers = lambda context: rights(context) is None
-    cluster_client.places.append(server.calls)
+    cluster_client.places += server.places
     server.places = cluster_client.places
 
 

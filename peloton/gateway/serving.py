@@ -84,7 +84,7 @@ class Server:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
         self.calls = Places("calls that wait")
         """Those that need a thread of the pool, or wait for a `Later`."""
-        self.places: Sequence[Places] = (self.calls,)
+        self.places: Sequence[Places] = (self.calls, intake.held)
         """All that its callers share a limited number of."""
         self.administers: Callable[[CallContext], bool] = lambda context: True
         """Whether a caller may have the places that are kept for administrators."""
@@ -100,6 +100,7 @@ class Server:
         self._gates_at: dict[str, MethodGate | None] = {}
         self._refusals: Mapping[str, str] = {}
         most = LONG_CALLS_MAX + 2 * CALLS_MAX
+        intake.administers = lambda call: self.administers(CallContext(call))
         self._open_intake = intake.for_open_calls()
         self._core = CoreServer(
             options, self._begin, calls_max=most, intake=intake, open_intake=self._open_intake

@@ -107,9 +107,9 @@ class CountedIntake(Intake):
 
     reads = 0
 
-    def begin(self, call: Any, start: Callable[[], bool], *, now_s: float) -> None:
+    def begin(self, call: Any, start: Callable[[], bool], *, who: Principal, now_s: float) -> None:
         self.reads += 1
-        super().begin(call, start, now_s=now_s)
+        super().begin(call, start, who=who, now_s=now_s)
 
 
 @contextlib.contextmanager

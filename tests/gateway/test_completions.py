@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import queue
 import threading
 import time
@@ -16,6 +17,7 @@ import pytest
 
 from peloton.gateway.completions import CoreCall, CoreServer
 from peloton.gateway.intake import Intake, IntakePace
+from peloton.runtime.core.principal import BASIC, Principal
 from tests.gateway.fleet_fixture import WAIT_S_MAX
 
 CODE = grpc.StatusCode
@@ -414,6 +416,7 @@ def test_messages_beyond_the_bytes_in_flight_are_refused(served: Served) -> None
     for _ in range(2):
         asked = served.unary.future(bytes(90_000))
         call = served.next()
+        call.principal = Principal(f"user-{len(kept)}", BASIC)
         assert got(call.read) == bytes(90_000)
         kept.append((asked, call))
     refused = served.unary.future(bytes(90_000))
@@ -443,11 +446,15 @@ PATIENT = IntakePace(lane=1, lane_s=WAIT_S_MAX, read_s_max=WAIT_S_MAX)
 
 
 class Reading:
-    """A server that answers each call with its request, and streams that hold requests back."""
+    """A server that answers each call with its request, and streams that hold requests back.
+
+    Each call is that of another caller.
+    """
 
     def __init__(self, pace: IntakePace) -> None:
         self.intake = Intake(message_bytes_max=100_000, bytes_max=400_000, pace=pace)
         self.begun: queue.Queue[CoreCall] = queue.Queue()
+        self.numbers = itertools.count()
         self.server = CoreServer(OPTIONS, self._begin, calls_max=100, intake=self.intake)
         self.port = self.server.listen("127.0.0.1:0")
         self.server.start()
@@ -455,6 +462,7 @@ class Reading:
         self.quick = self.channel.unary_unary(PATH)
 
     def _begin(self, call: CoreCall) -> None:
+        call.principal = Principal(f"user-{next(self.numbers)}", BASIC)
         call.read(lambda data: call.end(message=data))
         self.begun.put(call)
 

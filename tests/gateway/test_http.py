@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from peloton.gateway import http as gateway_http
 from peloton.gateway import http_transport
 from peloton.gateway.files_anywhere import FilePlaces
-from peloton.gateway.http import OPEN, HttpServer
+from peloton.gateway.http import OPEN, HttpAccess, HttpServer
 from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.listing import Listed, ListViews
 from peloton.runtime.core.retention import HeldEnded
@@ -189,6 +190,29 @@ def test_connections_that_are_all_at_work_are_not_closed(
     for link in loading:
         assert len(received(link)) > FILE_BYTES
     until(lambda: served.bounded.open_connections == 0)
+
+
+def test_downloads_of_one_caller_leave_others_some(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_http, "FILES_MAX", 4)
+    knows = DOWNLOAD[:-2] + b"Authorization: Bearer right\r\n\r\n"
+    served.bounded.RequestHandlerClass.access = HttpAccess(  # type: ignore[attr-defined]
+        None, lambda authorization: authorization == "Bearer right"
+    )
+    loading = [served.connect(DOWNLOAD) for _ in range(2)]
+    for link in loading:
+        assert link.recv(12) == b"HTTP/1.0 200"
+    refused = served.answer(DOWNLOAD)
+    text = b"somebody at 127.0.0.1 has 2 of 4 HTTP connections for files"
+    assert refused.startswith(b"HTTP/1.0 429 ") and text in refused
+    assert served.server.places.note().endswith("somebody at 127.0.0.1 has 2")
+    loading.append(served.connect(knows))
+    assert loading[-1].recv(12) == b"HTTP/1.0 200"
+    assert served.is_well()
+    for link in loading:
+        assert len(received(link)) > FILE_BYTES
+    until(lambda: not served.server.places.taken)
 
 
 def test_a_client_that_does_not_read_is_cut_off(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,14 @@ from hypothesis import strategies as st
 
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as watch_svc
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
+from peloton.gateway import plans as gateway_plans
 from peloton.gateway import watch
-from peloton.gateway.principals import RESERVED_PART, Places
+from peloton.gateway.calls import CallContext
+from peloton.gateway.cluster_client import ClusterClient
+from peloton.gateway.guard import CallCode, CallEnded
+from peloton.gateway.intake import Intake, IntakePace
+from peloton.gateway.plans import Plans
+from peloton.gateway.principals import RESERVED_PART, CallersInTurn, Places
 from peloton.gateway.server import ServerOptions
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
@@ -151,3 +160,172 @@ def test_streams_of_one_caller_leave_others_some(tmp_path: Path, twenty: int, op
         assert len(opened(ROLES["administrator"])) - 1 == 1
         for stream in (*greedy[:-1], *other[:-1]):
             stream.cancel()
+
+
+def test_bytes_are_shared_as_places_are_and_a_refusal_says_how_many_were_asked_for() -> None:
+    places = Places("bytes")
+    assert not places.take(ANN, lambda: False, most=MOST, count=30)
+    assert places.take(ANN, lambda: False, most=MOST, count=40) == (
+        f"ann has 30 of {MOST} bytes, and asks for 40"
+    )
+    assert not places.take(BOB, lambda: False, most=MOST, count=30)
+    assert "over all callers: dan has 0, and asks for 40" in places.take(
+        Principal("dan", BASIC), lambda: False, most=MOST, count=40
+    )
+    assert not places.take(ROOT, lambda: True, most=MOST, count=40)
+    for who, count in ((ANN, 30), (BOB, 30), (ROOT, 40)):
+        places.leave(who, count)
+    assert places.taken == 0 and places.note() == ""
+
+
+@pytest.mark.parametrize(
+    ("newest", "order"), [(False, "a1 b1 c1 a2 c2 a3"), (True, "a3 b1 c2 a2 c1 a1")]
+)
+def test_callers_take_turns_however_many_one_of_them_waits_for(newest: bool, order: str) -> None:
+    turns: CallersInTurn[str] = CallersInTurn(newest=newest)
+    for each in ("a1", "a2", "a3", "b1", "c1", "c2", "x1"):
+        turns.add(Principal(each[0], BASIC), each)
+    turns.remove(Principal("x", BASIC), "x1")
+    assert [*turns.oldest_of_most()] == ["a1", "a2", "a3"]
+    assert [turns.next() for _ in range(6)] == order.split()
+    assert not turns
+
+
+class Reads:
+    """Reads of an intake for three messages of 100,000 bytes, by callers; none of them ends."""
+
+    def __init__(self, pace: IntakePace) -> None:
+        self.intake = Intake(message_bytes_max=100_000, bytes_max=300_000, pace=pace)
+        self.begun: list[str] = []
+
+    def begin(self, call: str, who: Principal, now_s: float = 0.0) -> None:
+        def start() -> bool:
+            self.begun.append(call)
+            return True
+
+        self.intake.begin(call, start, who=who, now_s=now_s)
+
+
+def test_requests_of_one_caller_that_never_come_leave_others_room_and_turns() -> None:
+    reads = Reads(IntakePace(lane=1, lane_s=0.5, read_s_max=60.0, waiting=100))
+    for number in range(90):
+        reads.begin(f"ann-{number}", ANN)
+    assert reads.begun == ["ann-0", "ann-1", "ann-2"], "two in the budget, one in the lane"
+    reads.begin("bob-0", BOB)
+    assert reads.begun[-1] == "bob-0", "the third of the budget is left to others"
+    reads.begin("bob-1", BOB)
+    for number in range(90, 110):
+        reads.begin(f"ann-{number}", ANN)
+    refused = reads.intake.refused(0.6)
+    assert {each.call for each in refused if str(each.call).startswith("bob")} == set()
+    assert [each.call for each in reads.intake.refused(1.2)] == [reads.begun[4]]
+    assert "bob-1" in reads.begun[:6], "at most one of each other caller comes before"
+
+
+def test_large_requests_of_one_caller_in_work_leave_others_room() -> None:
+    intake = Reads(IntakePace()).intake
+    for number in range(2):
+        assert not intake.arrived(f"ann-{number}", 50_000, who=ANN, now_s=0.0)
+    assert intake.arrived("ann-2", 50_000, who=ANN, now_s=0.0) == (
+        "ann has 200000 of 400000 bytes of large requests in work, and asks for 100000"
+    )
+    assert "ann has 200000" in intake.held.note()
+    assert not intake.arrived("ann-3", 1000, who=ANN, now_s=0.0)
+    assert not intake.arrived("bob-0", 50_000, who=BOB, now_s=0.0)
+    for call in ("ann-0", "ann-1", "bob-0"):
+        intake.release(call, 0.0)
+    assert intake.held.taken == intake.bytes_counted == 0
+
+
+def until(holds: Callable[[], object]) -> None:
+    late_s = time.monotonic() + WAIT_S_MAX
+    while not holds():
+        assert time.monotonic() < late_s
+        threading.Event().wait(0.005)
+
+
+class CallBy(CallContext):
+    """A call of somebody, that has no deadline."""
+
+    def __init__(self, who: Principal) -> None:
+        super().__init__()
+        self.who = who
+
+    @property
+    def principal(self) -> Principal:
+        return self.who
+
+
+@pytest.fixture
+def plans() -> Plans:
+    """Plans without a cluster, of callers who all may do everything."""
+    cluster: Any = None
+    return Plans(ClusterClient(cluster))
+
+
+def test_plans_are_made_one_at_a_time_and_callers_take_turns(plans: Plans) -> None:
+    made: list[str] = []
+
+    def plan(who: Principal) -> None:
+        with plans._alone(CallBy(who)):
+            made.append(who.name)
+
+    with ThreadPoolExecutor(4) as pool:
+        with plans._alone(CallBy(ANN)):
+            asked = []
+            for who in (ANN, ANN, ANN, BOB):
+                waiting = plans._places.taken
+                asked.append(pool.submit(plan, who))
+                until(lambda waiting=waiting: plans._places.taken > waiting)
+            assert not made
+        for each in asked:
+            each.result(WAIT_S_MAX)
+    assert sorted(made) == ["ann", "ann", "ann", "bob"]
+    assert "bob" in made[:2], "after one of the other caller's at most"
+    assert plans._places.taken == 0 and plans._made is None
+
+
+class Leaves(CallBy):
+    """Its client leaves while it waits, and is found to have left once the turn has come."""
+
+    def __init__(self, who: Principal) -> None:
+        super().__init__(who)
+        self.begun, self.told = threading.Event(), threading.Event()
+
+    def await_answer(self, future: Future[Any], wait_s: float) -> Any:
+        future.cancel()
+        self.begun.set()
+        assert self.told.wait(WAIT_S_MAX)
+        raise CallEnded(CallCode.CANCELLED, "the client left")
+
+
+def test_a_plan_whose_client_left_passes_its_turn_on(plans: Plans) -> None:
+    def plan(call: CallBy) -> None:
+        with plans._alone(call):
+            pass
+
+    leaves = Leaves(ANN)
+    with ThreadPoolExecutor(2) as pool:
+        with plans._alone(CallBy(ROOT)):
+            left = pool.submit(plan, leaves)
+            assert leaves.begun.wait(WAIT_S_MAX)
+            asked = pool.submit(plan, CallBy(BOB))
+            until(lambda: plans._places.taken == 3)
+        leaves.told.set()
+        with pytest.raises(CallEnded, match="left"):
+            left.result(WAIT_S_MAX)
+        asked.result(WAIT_S_MAX)
+    assert plans._places.taken == 0 and plans._made is None
+
+
+def test_who_has_as_many_plans_as_are_left_is_refused_at_once(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_plans, "PLANS_MAX", 2)
+    with (
+        plans._alone(CallBy(ANN)),
+        pytest.raises(CallEnded, match="ann has 1 of 2 plans, as many as are left"),
+        plans._alone(CallBy(ANN)),
+    ):
+        raise AssertionError
+    assert plans._places.taken == 0
