@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.output import command, hint
-from peloton.sdk.errors import PelotonError
+from peloton.sdk.errors import CanNeverRun, PelotonError
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -47,12 +47,16 @@ def attend(
     """Wait for the end of the job. `seen` is told about every second how far it is.
 
     Inside of `asking` the terminal is ours: a bar would be painted over the question. Raises
-    Detached or StoppedHere.
+    Detached or StoppedHere, and CanNeverRun of `seen`, once the job is stopped.
     """
     with signals_interrupt():
         while True:
             try:
                 return peloton.ops.wait(job, silent=hint, seen=seen)
+            except CanNeverRun:
+                with asking():
+                    stop(peloton, job)
+                raise
             except KeyboardInterrupt as interrupted:
                 asked = not interrupted.args and sys.stdin.isatty() and sys.stderr.isatty()
                 with asking():

@@ -146,6 +146,10 @@ def batch_options(function: F) -> F:
                 "where the cluster is on this machine and has no hosts of Mesos; else a sandbox]",
             ),
             *WAITS,
+            click.option(
+                "--wait-for-hosts", is_flag=True,
+                help="Wait also where it can never run on the hosts, and below the limits, of now.",
+            ),
             click.option("--detach", is_flag=True, help="Print the id of the job, and return."),
             click.option("--dry-run", is_flag=True, help="Print the job as YAML; create nothing."),
             click.option(

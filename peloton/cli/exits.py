@@ -39,6 +39,7 @@ BY_ERROR: list[tuple[type[errors.PelotonError], int]] = [
     (errors.ServiceUnavailable, UNAVAILABLE),
     # Not 69, which means that a later call may succeed.
     (errors.Unsupported, SERVER_ERROR),
+    (errors.CanNeverRun, PLAN_NEVER),
     (errors.PelotonError, SERVER_ERROR),
 ]
 

@@ -41,6 +41,7 @@ from peloton.cli.outputs import (
 from peloton.cli.progress import progress
 from peloton.cli.session import pool_typed
 from peloton.cli.values import SPEC_FILE
+from peloton.cli.waiting import WhyWaiting
 from peloton.sdk.errors import BadSpec, Conflict
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
       0         all succeeded
       1         some failed
       74        all succeeded, and output is gone that was to be printed or written
+      81        it can never run as the hosts are, and was stopped
       64 to 77  the command itself went wrong, see `peloton wait --help`
       125       the job was killed, by somebody else
       130       it was interrupted here, and stopped
@@ -291,6 +293,7 @@ def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
         Collected(peloton, job, count=count, sink=sink, in_order=options["keep_order"])
         for sink in sinks(spec, options)
     ]
+    waiting = WhyWaiting(peloton, job, waits_for_hosts=options["wait_for_hosts"])
     try:
         with peloton.outputs.held(job), progress(count) as shown:
 
@@ -300,6 +303,7 @@ def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
                     if one.is_behind(over):
                         with shown.paused():
                             one.step(over)
+                waiting.seen(ended, paused=shown.paused)
                 shown.seen(ended.state, ended.counts)
 
             ended = attend.attend(

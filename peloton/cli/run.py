@@ -45,8 +45,9 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
 
     One word is a text for the shell, several are the program and its arguments. Ctrl-C asks whether
     to stop the job or to detach; without a terminal it stops the job. Of several instances each is
-    printed when it has ended, its lines behind its number. While none has begun, a terminal is told
-    why. The command's stdin is empty: what it is to read comes by a file or a variable.
+    printed when it has ended, its lines behind its number. While none has begun, stderr is told
+    why: a terminal soon, all else each minute; what can never run is stopped, and is an error.
+    The command's stdin is empty: what it is to read comes by a file or a variable.
 
     \b
     peloton run -- python train.py --seed 1
@@ -58,7 +59,8 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
     Exits with the code of the command (128 + the number of the signal that ended it), of several
     instances as `peloton wait` does (see its help), and with
       125   the command has no code: it was killed by somebody else, could not be started, or
-            something else went wrong, which stderr says; or output is gone that was to be printed
+            something else went wrong, which stderr says; or it can never run as the hosts
+            are; or output is gone that was to be printed
       130   it was interrupted here, and stopped
     """
     if batch.is_shell_text(words[0]):
@@ -111,7 +113,7 @@ def followed(peloton: Client, job: str, *, instances: int, options: Any) -> tupl
     from peloton.cli.outputs import Collected, Live, Printed, ended_of, gone_text
     from peloton.cli.waiting import WhyWaiting
 
-    waiting = WhyWaiting(peloton, job)
+    waiting = WhyWaiting(peloton, job, waits_for_hosts=options["wait_for_hosts"])
     can_detach = not options["local"]
     with peloton.outputs.held(job):
         if instances == 1:

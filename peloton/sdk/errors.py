@@ -88,6 +88,10 @@ class TryLater(PelotonError):
     """The cluster refused because of a limit or a lock; a later call may succeed."""
 
 
+class CanNeverRun(PelotonError):
+    """The job is more than any host, or the limit of its pool, as these are: waiting is in vain."""
+
+
 class Unsupported(PelotonError):
     """This server, or this client, does not have that call."""
 

@@ -38,7 +38,7 @@ def test_a_reason_is_said_once_and_again_when_it_changes(
     peloton.cluster.add_job("PENDING", "PENDING")
     clock = Clock()
     with Client(peloton.address) as client:
-        one = waiting.WhyWaiting(client, JOB, now_s=clock, shown=True)
+        one = waiting.WhyWaiting(client, JOB, waits_for_hosts=False, now_s=clock, shown=True)
 
         def after(seconds: float, now: WaitResult = PENDING) -> str:
             clock.now_s += seconds
@@ -48,13 +48,14 @@ def test_a_reason_is_said_once_and_again_when_it_changes(
         because(peloton, "no host is up", "other")
         assert after(2.9) == "", "most jobs begin sooner"
         assert after(0.2) == f"job {JOB} waits: no host is up\n"
-        assert after(60.0) == "", "it is the same"
+        assert after(57.0) == "", "it is the same"
+        assert after(3.0) == f"job {JOB} waits: no host is up\n", "still so after a minute"
         because(peloton, "position 7 of 9")
         assert after(60.0) == f"job {JOB} waits: position 7 of 9\n"
         because(peloton, "position 6 of 8")
-        assert after(60.0) == "", "only its numbers are others"
+        assert after(59.0) == "", "only its numbers are others"
         because(peloton)
-        assert after(60.0) == "", "nothing holds it up"
+        assert after(60.0) == f"job {JOB} waits: position 7 of 9\n", "the last that is known"
         because(peloton, "no host is up")
         assert after(60.0, RUNNING) == "", "it has begun"
         asked = len(peloton.cluster.called("Why"))
@@ -63,7 +64,57 @@ def test_a_reason_is_said_once_and_again_when_it_changes(
             after(1.0)
         assert len(peloton.cluster.called("Why")) <= asked + 2, "not each second"
         peloton.cluster.jobs.clear()  # what cannot be asked ends nothing
-        assert after(60.0) == ""
+        assert after(30.0) == ""
+
+
+def never_fits(peloton: Terminal) -> None:
+    blocker = ops.Blocker(code="can-never-run", never=True, proof="the largest has 2000 MB")
+    reason = ops.Reason(state="PENDING", text="no host has 4000 MB", blockers=[blocker])
+    peloton.cluster.reasons[:] = [reason]
+    peloton.cluster.add_job("PENDING", "PENDING")
+
+
+def test_the_stderr_of_a_command_is_told_each_minute(
+    peloton: Terminal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peloton.cluster.add_job("PENDING", "PENDING")
+    because(peloton, "no host is up")
+    clock, said = Clock(), []
+    with Client(peloton.address) as client:
+        one = waiting.WhyWaiting(client, JOB, waits_for_hosts=False, now_s=clock, shown=False)
+        for at in range(601):
+            clock.now_s = float(at)
+            one.seen(PENDING)
+            said += [at] if capsys.readouterr().err else []
+    assert said == [60 * minute for minute in range(1, 11)]
+    assert len(peloton.cluster.called("Why")) < 60, "not each second"
+
+
+@pytest.mark.parametrize(("words", "code"), [(("run", "-n", "2"), 125), (("map",), 81)])
+def test_what_can_never_run_is_said_at_once_and_stopped(
+    peloton: Terminal, words: tuple[str, ...], code: int
+) -> None:
+    never_fits(peloton)
+    peloton.cluster.waits = [
+        ops.WaitJobResponse(state="PENDING", counts={"PENDING": 1}),
+        ops.WaitJobResponse(state="KILLED", done=True, counts={"KILLED": 1}),
+    ]
+    behind = ("true",) if words[0] == "run" else ("echo", ":::", "1")
+    printed = peloton(*words, "--pool", "/hello", *behind)
+    assert printed.code == code and "can never run as things are: no host has" in printed.err
+    assert len(peloton.cluster.called("Stop") or peloton.cluster.called("Update")) >= 1
+
+
+def test_who_waits_for_hosts_is_told_once_that_it_is_in_vain(peloton: Terminal) -> None:
+    never_fits(peloton)
+    peloton.cluster.waits = [
+        ops.WaitJobResponse(state="PENDING", counts={"PENDING": 1}),
+        ops.WaitJobResponse(state="PENDING", counts={"PENDING": 1}),
+        ops.WaitJobResponse(state="SUCCEEDED", done=True),
+    ]
+    printed = peloton("run", "--wait-for-hosts", "-n", "2", "--pool", "/hello", "true")
+    assert printed.code == 0
+    assert printed.err.count(f"job {JOB} waits: no host has 4000 MB") == 1
 
 
 @pytest.mark.parametrize("instances", ["1", "2"])
