@@ -29,6 +29,7 @@ ATTEMPTS_MAX = 100
 INSTANCES_MAX = 100_000
 LOCAL_HOSTS = ("localhost", "127.", "::1", "[::1]")
 WAIT_LABEL = re.compile(r"labels(?:\[\d+\])?: peloton\.([a-z_]+): ", re.ASCII)
+STATE_WORD = re.compile(r"succeeded|failed|killed|ended", re.ASCII | re.IGNORECASE)
 WAIT_OPTIONS = {"name_unique": "unique"}
 """Options whose label has another name."""
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,7 +69,7 @@ def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, s
 
     found = {}
     if options["after"]:
-        parts = [one.partition(":") for one in options["after"]]
+        parts = [after_parts(one) for one in options["after"]]
         ids = [id_of(peloton, job) for job, _, _ in parts]
         for one in ids:
             if not is_id(one):
@@ -84,6 +85,15 @@ def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, s
     if options["notify"]:
         found["notify"] = options["notify"]
     return [{"key": f"peloton.{key}", "value": value} for key, value in found.items()]
+
+
+def after_parts(typed: str) -> tuple[str, str, str]:
+    """The job, the colon and the state; of a name with colons only a known word is the state."""
+    from peloton.cli.names import is_id
+
+    job, colon, end = typed.rpartition(":")
+    has_state = is_id(job) or (job and STATE_WORD.fullmatch(end))
+    return (job, colon, end) if has_state else (typed, "", "")
 
 
 class BatchCommand(OwnCommand):

@@ -284,6 +284,16 @@ def test_what_a_job_waits_for_becomes_labels(peloton: Terminal) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [("FLOW:ALIGN (1)", ""), ("FLOW:ALIGN (1):FAILED", ":FAILED"), (f"{JOB}:typo", ":typo")],
+)
+def test_a_name_with_colons_is_waited_for(peloton: Terminal, given: str, end: str) -> None:
+    peloton.cluster.add_job("RUNNING", name="FLOW:ALIGN (1)")
+    ran = peloton("run", "--pool", "/hello", "--after", given, "--dry-run", "--", "ls")
+    assert yaml.safe_load(ran.out)["labels"] == [{"key": "peloton.after", "value": f"{JOB}{end}"}]
+
+
 def test_where_an_end_is_told_becomes_a_label(peloton: Terminal) -> None:
     words = ["--notify", "https://example.com/x FAILED", "--cpus", "1", "--mem", "1g"]
     ran = peloton("run", "--pool", "/hello", *words, "--dry-run", "--", "ls")
