@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from peloton.cli.output import hint
-from peloton.sdk.errors import BadSpec
+from peloton.sdk.errors import BadSpec, PelotonError
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -106,6 +106,20 @@ def with_default_resource(peloton: Client, pool: str, *, spec: dict[str, Any]) -
         f"{resource['cpuLimit']:g} cpu and {resource['memLimitMb']:g} MB of memory"
     )
     return with_resource(spec, resource) or spec
+
+
+def warn_of_constraints(peloton: Client, pool: str, *, spec: dict[str, Any]) -> None:
+    """Say which constraints of the spec no host meets; a spec without any is not asked for."""
+    if all(field(config, "constraint")[1] is None for _, config in configs(spec)):
+        return
+    try:
+        waits = peloton.plans.job(pool, spec).waits
+    except PelotonError as error:
+        hint(f"whether any host meets the constraint is not known: {error}")
+        return
+    for one in waits:
+        if one.never:
+            hint(f"warning: {one.instances} can never run as things are: {one.text}")
 
 
 def as_sent(spec: dict[str, Any]) -> Any:

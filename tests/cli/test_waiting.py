@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pty
 from contextlib import redirect_stderr
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +139,16 @@ def test_run_says_why_it_waits_where_somebody_looks(
         code = run_cli(root(PROCESSES), ["--api", peloton.address, "-t", "60s", *words])
         said = read.read(65536).decode()
     assert (code, f"job {JOB} waits: no host is up" in said) == (125, True), said
+
+
+def test_a_constraint_that_no_host_meets_is_warned_of(peloton: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    text = "no host fits: no host matches zone=mars"
+    peloton.cluster.planned_job.waits.add(instances=1, never=True, text=text)
+    one = "labelConstraint: {kind: HOST, condition: CONDITION_EQUAL, requirement: 1}"
+    constraint = f"constraint: {{type: LABEL_CONSTRAINT, {one}}}, "
+    for more in (constraint, ""):
+        config = f"{{{more}command: {{value: ls}}, resource: {{cpuLimit: 1}}}}"
+        file.write_text(f"name: a\ninstanceCount: 1\ndefaultConfig: {config}\n")
+        done = peloton("job", "create", "/hello", str(file))
+        assert (done.code, text in done.err) == (0, bool(more)), done.err
