@@ -53,6 +53,7 @@ class Supervisor:
             _signal.signal(number, lambda *_: None)
         _signal.signal(_signal.SIGTERM, self._pass_on)
         self._keeper, self._code = 0, 0
+        self._leaves = False  # a keeper is to end once no run is alive
         self._down = self._up = -1
         self._unsent, self._begun = bytearray(), b""
         self._status: int | None = None
@@ -62,7 +63,10 @@ class Supervisor:
         self._ends: dict[tuple[int, int], bytes] = {}
 
     def _pass_on(self, *_: object) -> None:
-        if self._keeper:
+        """Now, or as soon as there is a keeper that takes it: before it is ready it would only die;
+        and to the next one, where it is killed before its runs have ended."""
+        self._leaves = True
+        if self._keeper and self._status == _READY_STATUS:
             os.kill(self._keeper, _signal.SIGTERM)
 
     def serve(self) -> int:
@@ -163,6 +167,8 @@ class Supervisor:
             if b" " not in line:
                 self._status = int(line)
                 self._answer(bytes([self._status]))
+                if self._leaves:
+                    self._pass_on()
                 continue
             pid, birth = map(int, line.split())
             if self._ends.pop((pid, birth), None) is None and self._held.get(pid) == birth:

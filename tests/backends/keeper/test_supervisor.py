@@ -164,6 +164,30 @@ def test_an_end_while_no_keeper_can_begin_is_kept_until_one_does(
     assert found["r-0-1"].cpu_s > 0 and found["r-0-1"].peak_mb > 0
 
 
+def test_a_supervisor_told_to_leave_while_no_keeper_lives_leaves_once_its_runs_have_ended(
+    daemon: Any, folder: Path, procs: Any, gate: Path, without_keeper: Callable[[], Any]
+) -> None:
+    begin(daemon, gate, procs, {"r-0-1": 6})
+    supervisor = procs.supervisor_pid(folder)
+    with without_keeper():
+        os.kill(supervisor, signal.SIGTERM)
+    (gate / "go").touch()
+    assert ends(daemon, procs, ["r-0-1"])["r-0-1"].exit_code == 6
+    procs.until(lambda: not procs.alive(supervisor), "it is gone")
+
+
+def test_so_it_does_where_the_keeper_that_was_told_is_killed(
+    daemon: Any, folder: Path, procs: Any, gate: Path
+) -> None:
+    begin(daemon, gate, procs, {"r-0-1": 6})
+    supervisor = procs.supervisor_pid(folder)
+    os.kill(supervisor, signal.SIGTERM)
+    kill_keeper(folder, procs)
+    (gate / "go").touch()
+    assert ends(daemon, procs, ["r-0-1"])["r-0-1"].exit_code == 6
+    procs.until(lambda: not procs.alive(supervisor), "it is gone")
+
+
 def test_a_keeper_takes_the_place_of_a_supervisor_that_was_killed(
     daemon: Any, folder: Path, procs: Any, gate: Path
 ) -> None:
