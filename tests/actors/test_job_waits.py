@@ -1,4 +1,7 @@
-"""A job that others wait for: it is not forgotten before they know. Must not open a slice."""
+"""A job that others wait for: it is not forgotten before they know. And whose a name is.
+
+Must not open a slice.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,19 @@ import msgspec
 
 from peloton.actors.job import messages as m
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.name.decide import RESERVATION_S
+from peloton.actors.job.name import facts as f
+from peloton.actors.job.name import messages as names
+from peloton.actors.job.name.decide import RESERVATION_S, cancel, free
 from peloton.actors.job.name.kind import KIND as NAME
 from peloton.actors.job.name.messages import LEVEL_ARRAYS, ReserveName
+from peloton.actors.job.name.state import Name
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import Key, Message
+from peloton.runtime.vocabulary import SENDER, Key, Message, Send
 from tests.actors.test_job import AT, made
 
 WAITER = Key("job/w")
+HOLDER, OTHER = Key("job/holder"), Key("job/other")
 NAMED = msgspec.structs.replace(AT, level=LEVEL_ARRAYS)
 
 
@@ -49,3 +56,20 @@ def test_a_reservation_that_follows_another_has_its_own_time() -> None:
     second = take_turn(NAME, first, message=ReserveName(Key("job/x")), at=late).state
     assert second.holder == "job/x" and NAME.deadline(second)[1] == RESERVATION_S
     assert NAME.deadline(second)[0] != NAME.deadline(first)[0]
+
+
+def test_only_the_job_that_has_a_name_frees_it_and_others_are_answered_alike() -> None:
+    for name in (Name(HOLDER, True), Name(HOLDER, kept_at=1.0)):
+        for job, facts in ((OTHER, ()), (HOLDER, (f.NameForgotten(),))):
+            found = free(name, names.FreeName(job), NAMED)
+            assert found.facts == facts
+            assert found.sends == (Send(SENDER, names.NameFreed()),)
+
+
+def test_only_its_job_cancels_a_reservation_and_a_claimed_name_is_none() -> None:
+    for name, job, facts in (
+        (Name(HOLDER, kept_at=1.0), HOLDER, (f.NameForgotten(),)),
+        (Name(HOLDER, kept_at=1.0), OTHER, ()),
+        (Name(HOLDER, True), HOLDER, ()),
+    ):
+        assert cancel(name, names.CancelReservation(job), NAMED).facts == facts
