@@ -92,11 +92,11 @@ def root(processes: Mapping[str, LazyCommand]) -> click.Group:
     return click.version_option(__version__, message="%(prog)s %(version)s")(group)
 
 
-def job_ids(typed: Sequence[str]) -> tuple[str, ...]:
+def job_ids(typed: Sequence[str], *, changes: bool, latest: bool) -> tuple[str, ...]:
     """The ids of the jobs that were typed. What it needs is loaded where a command names a job."""
     from peloton.cli import names
 
-    return names.job_ids(typed)
+    return names.job_ids(typed, changes=changes, latest=latest)
 
 
 def run_cli(group: click.Group, args: Sequence[str] | None = None) -> int:

@@ -1,7 +1,9 @@
 """Jobs as people name them: by id, by name, or by the beginning of an id.
 
 Turns what was typed where an id stands into an id. What nothing is found for stays as it is, so
-that the server's own answer is given. Must not choose among several: it lists them.
+that the server's own answer is given. Of several jobs of a name the newest that is active is meant,
+else the newest, and `NAME~1` is the one before it. Must not choose for a command that changes
+something where several are active: it lists them. A beginning of an id has to be one job's alone.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from peloton.cli.job_rows import time_of
+from peloton.cli.output import hint
 from peloton.cli.session import connected
 from peloton.sdk.errors import BadSpec, NotFound, Unsupported
 
@@ -22,12 +25,21 @@ PREFIX = re.compile(r"[0-9a-f-]{4,35}", re.ASCII | re.IGNORECASE)
 JOBS_MAX = 10_000
 """The newest jobs, among which the beginning of an id is searched."""
 SHOWN_MAX = 10
+BEFORE = re.compile(r"(.+)~(\d{1,4})", re.ASCII)
+"""`NAME~K`: the job so many before the newest of the name."""
 JOB_KINDS = ("job", "task", "slice", "lot")
 """Actors whose keys begin with a job."""
 
 
+JobIds = tuple[str, ...]
+
+
 class AmbiguousName(BadSpec):
     """Several jobs are meant by what was typed."""
+
+
+class TooFarBack(NotFound):
+    """There are fewer jobs of a name than what was typed counts back."""
 
 
 def is_id(text: str) -> bool:
@@ -35,20 +47,26 @@ def is_id(text: str) -> bool:
     return ID.fullmatch(text) is not None
 
 
-def job_ids(typed: Sequence[str]) -> tuple[str, ...]:
-    """The ids of jobs that were typed by id, name or beginning of the id."""
+def job_ids(typed: Sequence[str], *, changes: bool, latest: bool) -> JobIds:
+    """The ids of jobs that were typed by id, name or beginning of the id, for a command that
+    `changes` them; `latest`: the newest of each name is meant."""
     if all(is_id(one) for one in typed):
         return tuple(typed)  # without a connection
     with connected() as peloton:
-        return tuple(id_of(peloton, one) for one in typed)
+        return tuple(id_of(peloton, one, changes=changes, latest=latest) for one in typed)
 
 
-def id_of(peloton: Client, typed: str) -> str:
+def id_of(peloton: Client, typed: str, *, changes: bool = True, latest: bool = False) -> str:
     """The id of the job with this id, name, or beginning of the id."""
     if not typed or is_id(typed):
         return typed
     try:
-        found = named(peloton, typed) or beginning(peloton, typed)
+        found = named(peloton, typed)
+        if found:
+            return _meant(typed, found, changes=changes, latest=latest)
+        found = _before(peloton, typed) or beginning(peloton, typed)
+    except TooFarBack:
+        raise
     except (NotFound, Unsupported):
         return typed
     if len(found) > 1:
@@ -56,17 +74,47 @@ def id_of(peloton: Client, typed: str) -> str:
     return str(found[0].id.value) if found else typed
 
 
+def _meant(typed: str, found: Sequence[Any], *, changes: bool, latest: bool) -> str:
+    """Which of the jobs of a name; a note says so where there are several."""
+    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
+
+    newest = sorted(found, key=lambda one: one.runtime.creationTime, reverse=True)
+    active = [one for one in newest if state_name_of(one) not in TERMINAL_STATES]
+    if latest:
+        active = newest[:1]
+    elif changes and len(active) > 1:
+        text = several(typed, newest)
+        raise AmbiguousName(f"{text}; --latest is the newest, {typed}~1 the one before")
+    one = (active or newest)[0]
+    if len(found) > 1:
+        which = "the newest that is active" if active and not latest else "the newest"
+        hint(f"{len(found)} jobs are called {typed}: {one.id.value} is meant, {which}")
+    return str(one.id.value)
+
+
+def _before(peloton: Client, typed: str) -> list[Any]:
+    """The job that `NAME~K` means; none where it is something else."""
+    parts = BEFORE.fullmatch(typed)
+    if parts is None:
+        return []
+    found = named(peloton, parts[1])
+    newest = sorted(found, key=lambda one: one.runtime.creationTime, reverse=True)
+    if found and int(parts[2]) >= len(found):
+        raise TooFarBack(f"{typed}: {len(found)} jobs are called {parts[1]}")
+    return newest[int(parts[2]) :][:1]
+
+
 def key_of(peloton: Client, typed: str) -> str:
     """The key of an actor, with the id of the job that it names; a key without a kind is a job."""
     kind, slash, rest = typed.partition("/")
     if not slash:
-        return f"job/{id_of(peloton, typed)}"
+        return f"job/{id_of(peloton, typed, changes=False)}"
     if kind not in JOB_KINDS:
         return typed
     if kind == "job":
-        return f"job/{id_of(peloton, rest)}"
+        return f"job/{id_of(peloton, rest, changes=False)}"
     job, slash, rest = rest.partition("/")
-    return f"{kind}/{id_of(peloton, job)}{slash}{rest}"
+    return f"{kind}/{id_of(peloton, job, changes=False)}{slash}{rest}"
 
 
 def named(peloton: Client, typed: str) -> list[Any]:

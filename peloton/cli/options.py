@@ -7,10 +7,10 @@ wins. Must not open a connection: a flag only fills the settings.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import click
 from click.core import ParameterSource
@@ -31,6 +31,13 @@ REPEATED = {
 }  # fmt: skip
 
 
+class FindsJobs(Protocol):
+    """Makes ids of what was typed for jobs, for a command that `changes` them; `latest`: the
+    newest of each name is meant."""
+
+    def __call__(self, typed: Sequence[str], *, changes: bool, latest: bool) -> tuple[str, ...]: ...
+
+
 @dataclass
 class CliSettings:
     """The values of the flags and their sources: a typed flag outranks a default."""
@@ -39,7 +46,7 @@ class CliSettings:
     typed: dict[str, str] = field(default_factory=dict)
     stdin: str | None = None
     """The text that was read there as a file."""
-    job_ids: Callable[[Sequence[str]], tuple[str, ...]] = tuple
+    job_ids: FindsJobs | None = None
     """Makes ids of what was typed for jobs."""
     without_cluster: str = ""
     """What else this command can do where no cluster answers."""
@@ -91,6 +98,11 @@ class GlobalFlag(click.Option):
             typed = source is ParameterSource.COMMANDLINE
             ctx.ensure_object(CliSettings).take(str(self.name), value, typed=typed)
         return value
+
+
+LATEST = GlobalFlag(
+    "--latest", is_flag=True, help="Where several jobs of a name are active: the newest."
+)
 
 
 def of_the_connection(*, hidden: bool) -> list[click.Option]:
@@ -157,6 +169,9 @@ def typed_names(names: Sequence[str], *, ids: Sequence[str] = ()) -> Iterator[No
 class Globals(click.Command):
     """A command that takes the global flags as well. They are shown at the root only."""
 
+    changes = False
+    """Whether it changes something without a `--dry-run`."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Where `-o` is an offset, as in the original, a form of the output is meant as one."""
         if any({"-o", "--offset"} <= {*one.opts} for one in super().get_params(ctx)):
@@ -181,7 +196,16 @@ class Globals(click.Command):
 
     def job_ids(self, ctx: click.Context, typed: Sequence[str]) -> tuple[str, ...]:
         """The ids of the jobs that were typed."""
-        return ctx.ensure_object(CliSettings).job_ids(typed)
+        settings = ctx.ensure_object(CliSettings)
+        assert settings.job_ids is not None
+        latest = bool(settings.values.get("latest"))
+        return settings.job_ids(typed, changes=self.changes_jobs, latest=latest)
+
+    @property
+    def changes_jobs(self) -> bool:
+        """Whether it changes the jobs that it names."""
+        names = {one.name for one in self.params}
+        return bool(names & {"job", "jobs"}) and (self.changes or "dry_run" in names)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         root = ctx.parent is None
@@ -190,6 +214,7 @@ class Globals(click.Command):
         is_taken = any("-o" in one.opts for one in own)
         return [
             *own,
+            *([LATEST] if self.changes_jobs else []),
             *of_the_connection(hidden=not root),
             *of_the_output(hidden=not root, short=not is_taken),
         ]
@@ -197,6 +222,12 @@ class Globals(click.Command):
 
 class PelotonCommand(Globals):
     """A command of the original's."""
+
+
+class ChangingCommand(PelotonCommand):
+    """One that changes a job and has no `--dry-run`."""
+
+    changes = True
 
 
 class OwnCommand(Globals):

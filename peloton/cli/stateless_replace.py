@@ -13,7 +13,7 @@ import click
 
 from peloton.cli import exits, workflow_wait
 from peloton.cli.dry_run import dry_run_option, would
-from peloton.cli.options import PelotonCommand
+from peloton.cli.options import ChangingCommand, PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.secret_options import secret_options, secrets_given
 from peloton.cli.session import connected, refusal_texts, spec_in
@@ -45,7 +45,7 @@ def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=ChangingCommand)
 @click.argument("job")
 @click.argument("spec", type=SPEC_FILE)
 @click.argument("batch", metavar="BATCH-SIZE", type=COUNT)
@@ -117,7 +117,7 @@ def replace_diff(job: str, spec: str, respool: str, version: str) -> None:
     show(OutputForms(answer, default="json", names=lambda: [job]))
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=ChangingCommand)
 @click.argument("job")
 @click.argument("batch", metavar="BATCH-SIZE", type=COUNT)
 @click.argument("version", metavar="ENTITYVERSION")

@@ -12,7 +12,7 @@ import click
 
 from peloton.cli import job_checks, names, workflow_wait
 from peloton.cli.lazy import LazyCommand, LazyGroup
-from peloton.cli.options import PelotonCommand
+from peloton.cli.options import ChangingCommand, PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.values import COUNT, SPEC_FILE, healthy_option, opaque_option
@@ -86,7 +86,7 @@ def view(answer: Any, infos: Iterable[Any]) -> OutputForms:
     )
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=ChangingCommand)
 @click.argument("job")
 @click.argument("config", type=SPEC_FILE)
 @click.argument("batch", metavar="BATCH-SIZE", type=COUNT)

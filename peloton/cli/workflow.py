@@ -12,7 +12,7 @@ import click
 from peloton.cli import exits, table, workflow_wait
 from peloton.cli.job_rows import time_of
 from peloton.cli.lazy import LazyCommand, LazyGroup
-from peloton.cli.options import OwnCommand, PelotonCommand
+from peloton.cli.options import ChangingCommand, OwnCommand, PelotonCommand
 from peloton.cli.output import OutputForms, as_yaml, hint, plain, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
@@ -46,7 +46,7 @@ def order(verb: str, job: str, *, said: str, **how: Any) -> None:
         hint(f"warning: it was over, and stays so: {workflow_wait.text_of(before)}")
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=ChangingCommand)
 @click.argument("job")
 @click.argument("version", metavar=VERSION, default="")
 @opaque_option
@@ -59,7 +59,7 @@ def pause(job: str, version: str, opaque: str) -> None:
     order("pause", job, said="paused", version=version, opaque=opaque)
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=ChangingCommand)
 @click.argument("job")
 @click.argument("version", metavar=VERSION, default="")
 @opaque_option
@@ -68,7 +68,7 @@ def resume(job: str, version: str, opaque: str) -> None:
     order("resume", job, said="resumed", version=version, opaque=opaque)
 
 
-@click.command(cls=PelotonCommand)
+@click.command(cls=ChangingCommand)
 @click.argument("job")
 @click.argument("version", metavar=VERSION, default="")
 @opaque_option

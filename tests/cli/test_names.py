@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import click
 import grpc
 import pytest
 import yaml
@@ -14,6 +15,7 @@ from peloton.__main__ import PROCESSES
 from peloton.api.v0.job import job_pb2
 from peloton.cli.failed import short
 from peloton.cli.main import root
+from peloton.cli.options import Globals
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import ops as sdk_ops
 from peloton.sdk.yaml_text import load_yaml
@@ -39,11 +41,80 @@ def test_a_job_is_named_by_name_or_by_the_beginning_of_its_id(peloton: Terminal,
 
 
 def test_several_that_match_are_listed_and_none_is_chosen(peloton: Terminal) -> None:
+    """Of active jobs of a name by what changes them; of beginnings of ids by all."""
     twin(peloton, "hello_world")
     for word in ("hello_world", "5e3c"):
         refused = peloton("job", "delete", word)
         assert refused.code == 65 and JOB in refused.err and OTHER in refused.err
+    assert (
+        "--latest is the newest, hello_world~1 the one before"
+        in peloton("job", "delete", "hello_world").err
+    )
     assert not peloton.cluster.called("Delete")
+    assert peloton("job", "get", "5e3c").code == 65
+
+
+def test_of_several_jobs_of_a_name_the_newest_that_is_active_is_read(peloton: Terminal) -> None:
+    twin(peloton, "hello_world")
+    older, newer = peloton.cluster.jobs[JOB].runtime, peloton.cluster.jobs[OTHER].runtime
+    newer.creationTime = "2026-11-22T05:00:00Z"
+
+    def meant(*words: str) -> str:
+        return peloton(*words, "-o", "name").out.strip()
+
+    read = ("job", "get", "hello_world")
+    assert peloton(*read, "-o", "name") == Printed(
+        0,
+        f"{OTHER}\n",
+        f"2 jobs are called hello_world: {OTHER} is meant, the newest that is active\n",
+    )
+    assert (meant("job", "get", "hello_world~0"), meant("job", "get", "hello_world~1")) == (
+        OTHER, JOB,
+    )  # fmt: skip
+    gone = peloton("job", "get", "hello_world~2")
+    assert gone.code == 66 and "2 jobs are called hello_world" in gone.err
+    newer.state = job_pb2.SUCCEEDED
+    assert meant(*read) == JOB, "it is active, though older"
+    older.state = job_pb2.KILLED
+    assert meant(*read) == OTHER
+    assert "the newest\n" in peloton(*read).err
+
+
+def test_what_changes_a_job_takes_the_only_one_that_is_active_or_the_one_that_is_said(
+    peloton: Terminal,
+) -> None:
+    twin(peloton, "hello_world")
+    peloton.cluster.jobs[OTHER].runtime.creationTime = "2026-11-22T05:00:00Z"
+    stop = ("job", "stop", "--dry-run")
+    assert peloton(*stop, "hello_world").code == 65
+    assert OTHER in peloton(*stop, "hello_world", "--latest").out
+    assert JOB in peloton(*stop, "hello_world~1").out
+    peloton.cluster.jobs[OTHER].runtime.state = job_pb2.FAILED
+    assert JOB in peloton(*stop, "hello_world").out
+    assert peloton("job", "get", "hello_world", "--latest").code == 64, "it reads"
+
+
+def test_commands_that_change_jobs_are_known_as_such() -> None:
+    group = root(PROCESSES)
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+
+    def walk(some: click.Group, context: click.Context, path: tuple[str, ...]) -> None:
+        for name in some.list_commands(context):
+            command = some.get_command(context, name)
+            if isinstance(command, click.Group):
+                walk(command, click.Context(command, parent=context), (*path, name))
+            elif isinstance(command, Globals):
+                named = {one.name for one in command.params} & {"job", "jobs"}
+                if named:
+                    found[command.changes_jobs].add(" ".join((*path, name)))
+
+    walk(group, click.Context(group), ())
+    verbs = {
+        "update", "refresh", "stop", "replace", "rollback", "restart", "start", "delete", "pause",
+        "resume", "abort", "rolling-restart", "rolling-start", "rolling-stop", "create",
+    }  # fmt: skip
+    assert {one.split()[-1] for one in found[True]} == verbs
+    assert not {one.split()[-1] for one in found[False]} & verbs
 
 
 def test_what_nothing_is_found_for_goes_to_the_server_as_it_is(peloton: Terminal) -> None:
