@@ -31,10 +31,16 @@ class LazyGroup(Globals, click.Group):
     """A group over a table of entries."""
 
     def __init__(
-        self, *args: Any, table: Mapping[str, LazyCommand] | None = None, **rest: Any
+        self,
+        *args: Any,
+        table: Mapping[str, LazyCommand] | None = None,
+        meant: Mapping[str, str] | None = None,
+        **rest: Any,
     ) -> None:
+        """`meant`: commands by what others call them."""
         super().__init__(*args, **rest)
         self.table = dict(table or {})
+        self._meant = dict(meant or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
@@ -52,7 +58,8 @@ class LazyGroup(Globals, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.table and not args[0].startswith("-"):
-            ctx.fail(no_such(args[0], [n for n, e in self.table.items() if not e.hidden]))
+            names = [name for name, entry in self.table.items() if not entry.hidden]
+            ctx.fail(no_such(args[0], names, meant=self._meant.get(args[0])))
         return super().resolve_command(ctx, args)
 
 
@@ -66,7 +73,7 @@ def load(entry: LazyCommand, name: str) -> click.Command:
     return command
 
 
-def no_such(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    meant = f", did you mean {near[0]}?" if near else "."
-    return f"no such command: {name}{meant} There are {', '.join(names)}"
+def no_such(name: str, names: list[str], *, meant: str | None = None) -> str:
+    near = [meant] if meant else difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    said = f", did you mean {near[0]}?" if near else "."
+    return f"no such command: {name}{said} There are {', '.join(names)}"

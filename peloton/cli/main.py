@@ -25,6 +25,12 @@ NOUNS: dict[str, LazyCommand] = {
     "run": LazyCommand("peloton.cli.run:run", "Run a command as a job: its output, its exit code."),
     "map": LazyCommand("peloton.cli.map_:map_", "Run many commands as one job, with progress."),
     "cron": LazyCommand("peloton.cli.cron:cron", "Schedules: jobs at moments of a clock."),
+    "ps": LazyCommand("peloton.cli.job_query:query", "List the jobs that match, as `job query`."),
+    "logs": LazyCommand("peloton.cli.job_watch:logs", "What a job prints, as `job logs`."),
+    "kill": LazyCommand("peloton.cli.job_stop:stop", "Stop a job, as `job stop`."),
+    "ls": LazyCommand("peloton.cli.job_query:query", "As `ps`.", hidden=True),
+    "cancel": LazyCommand("peloton.cli.job_stop:stop", "As `kill`.", hidden=True),
+    "version": LazyCommand("peloton.cli.main:version", "The version, as --version.", hidden=True),
     "respool": LazyCommand(
         "peloton.cli.respool:respool", "Resource pools: create, update, dump, delete."
     ),
@@ -62,6 +68,7 @@ NOUNS: dict[str, LazyCommand] = {
 }
 
 NAME = "peloton"
+VERSION_TEXT = "%(prog)s %(version)s"
 # How a shell asks what could come next: eval "$(_PELOTON_COMPLETE=bash_source peloton)"
 COMPLETE = "_PELOTON_COMPLETE"
 EPILOG = """\b
@@ -76,11 +83,31 @@ Examples:
 """
 
 
+MEANT = {
+    "submit": "job create", "apply": "job create", "sbatch": "job create", "qsub": "job create",
+    "describe": "job get", "get": "job get", "show": "job get", "status": "job status",
+    "list": "ps", "jobs": "ps", "squeue": "ps", "qstat": "ps", "queue": "ps",
+    "stop": "kill", "scancel": "kill", "qdel": "kill", "delete": "job delete", "rm": "job delete",
+    "srun": "run", "exec": "run", "queues": "pool", "pools": "pool", "quota": "pool",
+    "nodes": "host", "hosts": "host", "sinfo": "host", "node": "host", "drain": "host maintenance",
+    "events": "story", "rollback": "job stateless rollback", "schedule": "cron",
+    "scale": "job stateless replace", "tail": "logs", "log": "logs", "explain": "why",
+}  # fmt: skip
+"""What others call our commands: a word of Slurm, Kubernetes, Nomad or a person."""
+
+
+@click.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(VERSION_TEXT % {"prog": NAME, "version": __version__})
+
+
 def root(processes: Mapping[str, LazyCommand]) -> click.Group:
     """The whole program; `processes` are the commands that are not calls to a cluster."""
     group = LazyGroup(
         name=NAME,
         table=dict(processes) | NOUNS,
+        meant=MEANT,
         help="One scheduler for batch jobs and services.",
         epilog=EPILOG,
         context_settings={
@@ -89,7 +116,7 @@ def root(processes: Mapping[str, LazyCommand]) -> click.Group:
         },
         no_args_is_help=True,
     )
-    return click.version_option(__version__, message="%(prog)s %(version)s")(group)
+    return click.version_option(__version__, message=VERSION_TEXT)(group)
 
 
 def job_ids(typed: Sequence[str], *, changes: bool, latest: bool) -> tuple[str, ...]:

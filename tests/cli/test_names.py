@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete
 from peloton.__main__ import PROCESSES
 from peloton.api.v0.job import job_pb2
 from peloton.cli.failed import short
-from peloton.cli.main import root
+from peloton.cli.main import MEANT, root
 from peloton.cli.options import Globals
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import ops as sdk_ops
@@ -94,6 +94,26 @@ def test_what_changes_a_job_takes_the_only_one_that_is_active_or_the_one_that_is
     assert peloton("job", "get", "hello_world", "--latest").code == 64, "it reads"
 
 
+@pytest.mark.parametrize("word", ["ps", "ls"])
+def test_everyday_verbs_are_there(peloton: Terminal, word: str) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    assert peloton(word, "-o", "name") == Printed(0, f"{JOB}\n", "")
+    for stop in ("kill", "cancel"):
+        assert "would" in peloton(stop, "hello_world", "--dry-run").out
+    assert peloton("version").out == peloton("--version").out != ""
+
+
+def test_what_others_call_a_command_names_it(peloton: Terminal) -> None:
+    group = root(PROCESSES)
+    for word, ours in MEANT.items():
+        assert f"did you mean {ours}?" in peloton(word).err
+        found: click.Command | None = group
+        for name in ours.split():
+            assert isinstance(found, click.Group)
+            found = found.get_command(click.Context(found), name)
+        assert found is not None, ours
+
+
 def test_commands_that_change_jobs_are_known_as_such() -> None:
     group = root(PROCESSES)
     found: dict[bool, set[str]] = {True: set(), False: set()}
@@ -111,7 +131,8 @@ def test_commands_that_change_jobs_are_known_as_such() -> None:
     walk(group, click.Context(group), ())
     verbs = {
         "update", "refresh", "stop", "replace", "rollback", "restart", "start", "delete", "pause",
-        "resume", "abort", "rolling-restart", "rolling-start", "rolling-stop", "create",
+        "resume", "abort", "rolling-restart", "rolling-start", "rolling-stop", "create", "kill",
+        "cancel",
     }  # fmt: skip
     assert {one.split()[-1] for one in found[True]} == verbs
     assert not {one.split()[-1] for one in found[False]} & verbs
