@@ -45,8 +45,10 @@ MANNER = ProcessTexts("peloton thing", "leaving", failed=7, left=1, left_text="s
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    """The runner's own signals."""
+    """The runner's own signals. SIGHUP counts here: processes inherit that it is ignored, also
+    from whoever runs the tests by nohup."""
     before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for one, handler in before.items():
         signal.signal(one, handler)
