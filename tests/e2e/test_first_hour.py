@@ -122,18 +122,6 @@ def test_map_takes_a_file(cluster: c.Cluster, tmp_path: Path) -> None:
     assert cluster.cli("map", str(tmp_path / "none"), check=False).returncode == 64
 
 
-def test_several_jobs_of_a_name_are_listed_and_none_is_chosen(cluster: c.Cluster) -> None:
-    jobs = [
-        cluster.cli("run", "--detach", "--name", "twins", "--", "true").stdout.strip()
-        for _ in range(2)
-    ]
-    refused = cluster.cli("job", "delete", "twins", check=False)
-    assert refused.returncode == 65
-    assert all(job in refused.stderr for job in jobs)
-    unknown = cluster.cli("why", "no-job-of-this-name", check=False)
-    assert unknown.returncode == 66
-
-
 def test_the_default_pool_is_made_once_and_follows_the_cluster(tmp_path: Path) -> None:
     def limits() -> dict[str, float]:
         with cluster.client() as client:

@@ -511,9 +511,7 @@ def fountain() -> Iterator[tuple[Server, ops_pb2_grpc.OpsStub]]:
     server.stop(0).wait(WAIT_S_MAX)
 
 
-def test_a_slow_reader_is_cut_off_by_name(
-    fountain: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slow_reader_is_cut_off_by_name(fountain: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     server, stub = fountain
     quick = stub.Watch(ops.WatchRequest(pool="x"), timeout=WAIT_S_MAX)
     for _ in range(20):
@@ -530,9 +528,6 @@ def test_a_slow_reader_is_cut_off_by_name(
             pass
     assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
     assert "slow reader unverified:sloth@127.0.0.1/tool (ipv4:127.0.0.1:" in caught.value.details()
-    said: list[str] = []  # the line comes behind the end of the call
-    # To which of both it goes is what the last test of this process has set.
-    until(lambda: said.append("".join(capsys.readouterr())) or "sloth" in "".join(said))
 
 
 def test_a_cancelled_stream_leaves_no_traceback(
