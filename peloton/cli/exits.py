@@ -26,7 +26,6 @@ PLAN_PREEMPTS = 82
 DIFFERS = 83
 WAIT_OVER = 124
 NO_EXIT_CODE = 125
-RUN_FAILED = 125
 INTERRUPTED = 130
 
 # The first match counts: subclasses come before their base classes.
@@ -64,4 +63,4 @@ def of_run(state: str, code: int) -> int:
     """What `run` of one command exits with: the code of that, or that it has none."""
     if state == "SUCCEEDED":
         return OK
-    return min(code, 255) if state == "FAILED" and code > 0 else RUN_FAILED
+    return min(code, 255) if state == "FAILED" and code > 0 else NO_EXIT_CODE

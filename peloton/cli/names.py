@@ -78,14 +78,13 @@ def _meant(typed: str, found: Sequence[Any], *, changes: bool, latest: bool) -> 
     """Which of the jobs of a name; a note says so where there are several."""
     from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
 
-    newest = sorted(found, key=lambda one: one.runtime.creationTime, reverse=True)
-    active = [one for one in newest if state_name_of(one) not in TERMINAL_STATES]
+    active = [one for one in found if state_name_of(one) not in TERMINAL_STATES]
     if latest:
-        active = newest[:1]
+        active = [*found[:1]]
     elif changes and len(active) > 1:
-        text = several(typed, newest)
+        text = several(typed, found)
         raise AmbiguousName(f"{text}; --latest is the newest, {typed}~1 the one before")
-    one = (active or newest)[0]
+    one = (active or found)[0]
     if len(found) > 1:
         which = "the newest that is active" if active and not latest else "the newest"
         hint(f"{len(found)} jobs are called {typed}: {one.id.value} is meant, {which}")
@@ -98,10 +97,9 @@ def _before(peloton: Client, typed: str) -> list[Any]:
     if parts is None:
         return []
     found = named(peloton, parts[1])
-    newest = sorted(found, key=lambda one: one.runtime.creationTime, reverse=True)
     if found and int(parts[2]) >= len(found):
         raise TooFarBack(f"{typed}: {len(found)} jobs are called {parts[1]}")
-    return newest[int(parts[2]) :][:1]
+    return found[int(parts[2]) :][:1]
 
 
 def key_of(peloton: Client, typed: str) -> str:
@@ -118,8 +116,9 @@ def key_of(peloton: Client, typed: str) -> str:
 
 
 def named(peloton: Client, typed: str) -> list[Any]:
-    """The jobs of exactly this name."""
-    return [one for one in with_name_like(peloton, typed) if one.name == typed]
+    """The jobs of exactly this name, the newest first."""
+    found = [one for one in with_name_like(peloton, typed) if one.name == typed]
+    return sorted(found, key=lambda one: one.runtime.creationTime, reverse=True)
 
 
 def with_name_like(peloton: Client, part: str) -> Sequence[Any]:

@@ -26,7 +26,7 @@ class RunCommand(batch.BatchCommand):
 
     def make_context(self, *args: Any, parent: click.Context | None = None, **rest: Any) -> Any:
         if parent is not None:
-            parent.ensure_object(CliSettings).own_failure = exits.RUN_FAILED
+            parent.ensure_object(CliSettings).own_failure = exits.NO_EXIT_CODE
         return super().make_context(*args, parent=parent, **rest)
 
 
@@ -105,7 +105,7 @@ def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
         code = exits.of_run(ended.state, ended.exit_code)
     else:
         code = exits.of_job(ended.state, ended.exit_code, raw=options["raw_exit"])
-    return exits.RUN_FAILED if gone and code == exits.OK else code
+    return exits.NO_EXIT_CODE if gone and code == exits.OK else code
 
 
 def followed(peloton: Client, job: str, *, instances: int, options: Any) -> tuple[Any, str]:

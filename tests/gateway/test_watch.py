@@ -15,6 +15,7 @@ import grpc
 import pytest
 from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
+from structlog.testing import capture_logs
 
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
@@ -519,15 +520,19 @@ def test_a_slow_reader_is_cut_off_by_name(fountain: Any, monkeypatch: pytest.Mon
     quick.cancel()
     monkeypatch.setattr(long_calls, "WRITE_S_MAX", 0.2)
     metadata = [("peloton-user", "sloth"), ("rpc-caller", "tool")]
-    slow = stub.Watch(ops.WatchRequest(pool="x"), metadata=metadata, timeout=WAIT_S_MAX)
-    slow.initial_metadata()  # it has begun, and reads no message
-    # The slow one takes no place, though it has read nothing.
-    until(lambda: not server._core.open_calls)
-    with pytest.raises(grpc.RpcError) as caught:
-        for _ in slow:
-            pass
-    assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
-    assert "slow reader unverified:sloth@127.0.0.1/tool (ipv4:127.0.0.1:" in caught.value.details()
+    with capture_logs() as logged:
+        slow = stub.Watch(ops.WatchRequest(pool="x"), metadata=metadata, timeout=WAIT_S_MAX)
+        slow.initial_metadata()  # it has begun, and reads no message
+        # The slow one takes no place, though it has read nothing.
+        until(lambda: not server._core.open_calls)
+        with pytest.raises(grpc.RpcError) as caught:
+            for _ in slow:
+                pass
+        assert caught.value.code() == CODE.RESOURCE_EXHAUSTED
+        assert "slow reader unverified:sloth@127.0.0.1/tool (ipv4:127.0.0.1:" in str(
+            caught.value.details()
+        )
+        until(lambda: any("sloth" in line.get("who", "") for line in logged))  # the log names it
 
 
 def test_a_cancelled_stream_leaves_no_traceback(
