@@ -22,6 +22,9 @@ class Answers:
 
     def __init__(self, master: Master, broken: Callable[[str], None]) -> None:
         self._master, self._broken = master, broken
+        self._begun: Amounts = Counter()
+        """What the executors take that the call at hand begins, which its framework may not have
+        reckoned with: it has not heard yet that they had ended."""
 
     def call(self, call: Json) -> None:
         """A call of the framework that is subscribed."""
@@ -46,6 +49,7 @@ class Answers:
         there: Amounts = Counter()
         for offer in found:
             there.update(offer.amounts if offer is not None else {})
+        self._begun.clear()
         valid = None not in found
         agents = {offer.agent for offer in found if offer is not None}
         each = master.agents.get(next(iter(agents), ""))
@@ -103,7 +107,7 @@ class Answers:
         if known is not None and known != executor:
             self._broken(f"the executor {name} is described in two ways")
         need = amounts_of([entry for info in infos for entry in info["resources"]])
-        if not fits(need, there):
+        if not fits(need, there + self._begun):
             self._broken(f"{need} is launched on offers of {there}")
         if known is None:
             need.update(amounts_of(executor.get("resources", ())))
@@ -129,7 +133,9 @@ class Answers:
     ) -> None:
         name = executor["executor_id"]["value"]
         if name not in at.executors:
-            there.subtract(amounts_of(executor.get("resources", ())))
+            takes = amounts_of(executor.get("resources", ()))
+            there.subtract(takes)
+            self._begun.update(takes)
             at.executors[name] = executor
         for info in infos:
             need = amounts_of(info["resources"])
