@@ -60,7 +60,8 @@ class LocalCluster:
         with open(self._errors, "wb") as errors:
             # A session of its own: Ctrl-C goes to the command only, which stops the cluster.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "peloton", *words],
+                # -P: no module of the user's folder.
+                [sys.executable, "-P", "-m", "peloton", *words],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
                 text=True, start_new_session=True,
             )  # fmt: skip

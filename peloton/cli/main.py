@@ -16,7 +16,7 @@ import click
 from peloton import __version__
 from peloton.cli import exits
 from peloton.cli.lazy import LazyCommand, LazyGroup
-from peloton.cli.options import CliSettings
+from peloton.cli.options import PROGRAM, CliSettings, program
 from peloton.printable import escaped, shortened
 from peloton.sdk.addresses import PORT, with_port
 from peloton.sdk.errors import NO_CONNECTION, PelotonError
@@ -67,7 +67,6 @@ NOUNS: dict[str, LazyCommand] = {
     "jobmgr": LazyCommand("peloton.cli.internals:jobmgr", "Jobs by exact name and labels."),
 }
 
-NAME = "peloton"
 VERSION_TEXT = "%(prog)s %(version)s"
 # How a shell asks what could come next: eval "$(_PELOTON_COMPLETE=bash_source peloton)"
 COMPLETE = "_PELOTON_COMPLETE"
@@ -99,13 +98,13 @@ MEANT = {
 @click.command()
 def version() -> None:
     """Print the version."""
-    click.echo(VERSION_TEXT % {"prog": NAME, "version": __version__})
+    click.echo(VERSION_TEXT % {"prog": PROGRAM, "version": __version__})
 
 
 def root(processes: Mapping[str, LazyCommand]) -> click.Group:
     """The whole program; `processes` are the commands that are not calls to a cluster."""
     group = LazyGroup(
-        name=NAME,
+        name=PROGRAM,
         table=dict(processes) | NOUNS,
         meant=MEANT,
         help="One scheduler for batch jobs and services.",
@@ -167,14 +166,14 @@ def failure(group: click.Group, error: Exception) -> int:
         # A full disk behind `>`, a file that vanished: the world's fault, in one line.
         discard_stdout()
         where = f"{error.filename}: " if error.filename is not None else ""
-        click.echo(escaped(f"{NAME}: {where}{error.strerror or error}"), err=True)
+        click.echo(escaped(f"{PROGRAM}: {where}{error.strerror or error}"), err=True)
         return exits.SERVER_ERROR
     if isinstance(error, UnicodeEncodeError):
         # An argument that is not UTF-8: Python keeps its bytes, but they cannot be sent.
-        click.echo(f"{NAME}: {error.object!a} is not valid UTF-8", err=True)
+        click.echo(f"{PROGRAM}: {error.object!a} is not valid UTF-8", err=True)
         return exits.USAGE
     if isinstance(error, RecursionError):
-        click.echo(f"{NAME}: the input is nested too deep", err=True)
+        click.echo(f"{PROGRAM}: the input is nested too deep", err=True)
         return exits.BAD_SPEC
     raise error
 
@@ -195,10 +194,11 @@ def whether_it_runs(group: click.Group) -> str:
     if typed:
         with contextlib.suppress(ValueError):
             typed = with_port(typed.strip(), PORT)
-    starter = shlex.join(["peloton", "minicluster", *(["--grpc", typed] if typed else [])])
+    address = ["--grpc", typed] if typed else []
     return (
-        f"is it running? `{starter}` starts one here, `{NAME} daemon --config FILE` one "
-        f"of your settings{settings.without_cluster}"
+        f"is it running? `{shlex.join([*program(), 'minicluster', *address])}` starts one here, "
+        f"`{shlex.join([*program(), 'daemon', '--config', 'FILE'])}` one of your settings"
+        f"{settings.without_cluster}"
     )
 
 
@@ -208,6 +208,6 @@ def invoke(group: click.Group, args: list[str]) -> object:
     if shell:
         from click.shell_completion import shell_complete
 
-        return shell_complete(group, {}, NAME, COMPLETE, shell)
-    with group.make_context(NAME, args) as context:
+        return shell_complete(group, {}, PROGRAM, COMPLETE, shell)
+    with group.make_context(PROGRAM, args) as context:
         return group.invoke(context)

@@ -6,7 +6,10 @@ wins. Must not open a connection: a flag only fills the settings.
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +21,7 @@ from click.core import ParameterSource
 from peloton.cli.values import timeout
 from peloton.sdk.errors import NotFound
 
+PROGRAM = "peloton"
 API = "127.0.0.1:5397"
 OUTPUTS = ("table", "wide", "json", "yaml", "name")
 # The flags that select the cluster: a proposed command repeats those typed now. What
@@ -67,7 +71,7 @@ class CliSettings:
     def command(self, *args: str) -> str:
         """A command line for the same cluster, to be typed next."""
         flags = [part for pair in self.typed.items() for part in pair]
-        return shlex.join(["peloton", *flags, *args])
+        return shlex.join([*program(), *flags, *args])
 
     @property
     def is_address_chosen(self) -> bool:
@@ -80,6 +84,20 @@ class CliSettings:
     def roles(self) -> dict[str, str]:
         found = {role: self.values.get(role) for role in ("jobmgr", "resmgr", "hostmgr")}
         return {role: address for role, address in found.items() if address}
+
+
+def program(typed: str | None = None, executable: str = sys.executable) -> list[str]:
+    """The words that start this program: its name, or how it was started where PATH does not lead
+    to it. `typed` is the first word of the command line, `executable` that of Python."""
+    typed = sys.argv[0] if typed is None else typed
+    as_module = typed.endswith(f"/{PROGRAM}/__main__.py")
+    if not as_module and not typed.endswith(f"/{PROGRAM}"):  # a part of another program
+        return [PROGRAM]
+    ours = os.path.join(os.path.dirname(executable), PROGRAM) if as_module else typed
+    found = shutil.which(PROGRAM)
+    if found is not None and os.path.realpath(found) == os.path.realpath(ours):
+        return [PROGRAM]
+    return [executable, "-m", PROGRAM] if as_module else [typed]
 
 
 FORMS = "How to print the answer. Default: what the command always prints, mostly a table."

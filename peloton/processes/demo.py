@@ -87,6 +87,8 @@ class Demo:
                 print("\nStopping the cluster and all it started …", flush=True)
             if not cluster.stop():
                 raise DemoFailed("the cluster did not stop in time, and was killed")
+        print("\nThe same by hand is in README.md, `First run`. To type `peloton` alone:")
+        print(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH", flush=True)
         return 0
 
     def leave(self, number: int, frame: FrameType | None) -> None:
@@ -138,7 +140,7 @@ def _show(address: str, *args: str) -> str:
 
 
 def _run(address: str, *args: str) -> str:
-    command = [sys.executable, "-m", "peloton", "--api", address, *args]
+    command = [sys.executable, "-P", "-m", "peloton", "--api", address, *args]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_MAX_S)
     except subprocess.TimeoutExpired:

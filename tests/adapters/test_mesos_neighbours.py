@@ -71,7 +71,8 @@ def test_each_framework_gets_its_share(tmp_path: Path, monkeypatch: pytest.Monke
     mesos_home.needed_home()
     gate, theirs = tmp_path / "gate", tmp_path / "theirs"
     with on_mesos(tmp_path, monkeypatch) as mesos:
-        said("respool", "create", "/HelloWorldPool", "examples/hello_world_pool.yaml")
+        (tmp_path / "pool.yaml").write_text("name: HelloWorldPool\n")  # all that the hosts have
+        said("respool", "create", "/HelloWorldPool", str(tmp_path / "pool.yaml"))
         need = {"cpulimit": 0.5, "memlimitmb": 32, "disklimitmb": 10}
         file = job_file(tmp_path, until_there(gate), instancecount=RUNS, task={"resource": need})
         other = Neighbour(mesos.leader().port, framework())

@@ -6,14 +6,18 @@ Must not test commands; `respool dump` stands for all.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 import grpc
 import pytest
 
+from peloton import __version__
 from peloton.__main__ import PROCESSES
 from peloton.cli.main import root, run_cli
+from peloton.cli.options import program
 from peloton.cli.values import INSTANCE_MAX, duration, from_to, labels, words
 from peloton.settings.config import loopback
 from tests.cli.terminal import Terminal, typed
@@ -234,3 +238,34 @@ def test_credentials_that_go_together_are_given_together(
     printed = peloton(*words, "job", "query")
     assert printed.code == 64 and words[-2] in printed.err, printed.err
     assert not peloton.cluster.calls
+
+
+def test_a_line_to_type_next_begins_as_this_one_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that is not on PATH cannot be typed by its name."""
+    ours, other = tmp_path / "ours" / "peloton", tmp_path / "other" / "peloton"
+    for file in (ours, other):
+        file.parent.mkdir()
+        file.touch(0o755)
+    python = str(ours.with_name("python"))
+    module = [python, "-m", "peloton"]
+    for path, script, as_module in (
+        ("/nowhere", [str(ours)], module),
+        (ours.parent, ["peloton"], ["peloton"]),
+        (other.parent, [str(ours)], module),
+    ):
+        monkeypatch.setenv("PATH", str(path))
+        assert program(str(ours)) == script
+        assert program("/lib/peloton/__main__.py", python) == as_module
+        assert program("/usr/bin/pytest") == ["peloton"]
+
+
+def test_a_folder_named_as_the_package_hides_it_from_no_program(tmp_path: Path) -> None:
+    """A clone in the home directory, and a program beside it."""
+    (tmp_path / "peloton" / "docs").mkdir(parents=True)
+    (tmp_path / "sample.py").write_text("import peloton.sdk\nprint(peloton.__version__)\n")
+    done = subprocess.run(
+        [sys.executable, "sample.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == (f"{__version__}\n", "")

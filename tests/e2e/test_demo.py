@@ -33,6 +33,11 @@ def test_hello_world() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "HelloWorld: 10 of 10 SUCCEEDED" in done.stdout
+    line = done.stdout.splitlines()[-1]
+    found = subprocess.run(
+        ["sh", "-c", f"{line}; command -v peloton"], capture_output=True, text=True, timeout=60
+    )
+    assert found.stdout.strip() == str(Path(sys.executable).with_name("peloton"))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,17 @@ PREFIX = ".venv/bin/peloton "
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[c.Cluster]:
     example = c.EXAMPLES / "minicluster.yaml"
     with c.running(tmp_path_factory.mktemp("words"), "--cluster", str(example)) as running:
+        running.cli("respool", "create", POOL, str(c.EXAMPLES / "hello_world_pool.yaml"))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[c.Cluster]:
+    """As little as a machine has on which the README is tried."""
+    folder = tmp_path_factory.mktemp("small")
+    hosts = folder / "hosts.yaml"
+    hosts.write_text("hosts: [{name: one, cpus: 1, memory_mb: 512, disk_mb: 2000}]\n")
+    with c.running(folder, "--cluster", str(hosts)) as running:
         yield running
 
 
@@ -36,31 +47,34 @@ def typed() -> list[list[str]]:
     return [shlex.split(line) for line in ours if not line.startswith("minicluster")]
 
 
-def submit(cluster: c.Cluster, name: str) -> str:
-    done = cluster.cli("--output", "name", "job", "create", POOL, str(c.EXAMPLES / name))
+def submit(cluster: c.Cluster, name: str, pool: str = POOL) -> str:
+    done = cluster.cli("--output", "name", "job", "create", pool, str(c.EXAMPLES / name))
     return done.stdout.strip()
 
 
-def test_the_readme(cluster: c.Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_readme(small: c.Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(c.ROOT)
     # A home where the folder of this cluster is the one that commands take by themselves.
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     default_data_dir().parent.mkdir(parents=True)
-    default_data_dir().symlink_to(cluster.folder / "data")
+    default_data_dir().symlink_to(small.folder / "data")
     commands = typed()
     assert len(commands) >= 3
     for words in commands:
-        cluster.cli(*map(os.path.expanduser, words))
+        small.cli(*map(os.path.expanduser, words))
     assert (tmp_path / "peloton-restored" / "journal.sqlite").is_file()
 
 
-def test_the_python_of_the_readme(cluster: c.Cluster) -> None:
+def test_the_python_of_the_readme(small: c.Cluster, tmp_path: Path) -> None:
+    """Saved beside a clone, whose folder has the name of the package."""
     text = (c.ROOT / "README.md").read_text()
     (program,) = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    (tmp_path / "sample.py").write_text(program)
+    (tmp_path / "peloton" / "docs").mkdir(parents=True)
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
-        env=os.environ | {"PELOTON_API": cluster.address},
+        [sys.executable, tmp_path / "sample.py"], capture_output=True, text=True, timeout=120,
+        env=os.environ | {"PELOTON_API": small.address},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("0 ")
@@ -119,7 +133,7 @@ def test_never_more_than_two_at_a_time(cluster: c.Cluster) -> None:
 
 
 def test_too_big_says_why(cluster: c.Cluster) -> None:
-    job = submit(cluster, "too_big.yaml")
+    job = submit(cluster, "too_big.yaml", pool="/default")
     lacks = "3 of 3 hosts lack cpu (requested 8, the largest host has 4): it can never fit"
     c.wait_for(lambda: lacks in cluster.cli("why", job).stdout, "a look at all hosts")
     c.wait_for(lambda: lacks in cluster.cli("task", "get", job, "0").stdout, "the task to know")

@@ -78,11 +78,11 @@ def test_three_ways_to_write_a_job_mean_the_same() -> None:
     assert go.instanceConfig[0].healthCheck.initialIntervalSecs == 8
 
 
-def test_the_example_of_a_pool_fits_three_small_hosts() -> None:
-    """A cluster of another backend than the minicluster's may have little disk."""
+def test_the_example_of_a_pool_fits_any_machine() -> None:
+    """The first thing that is tried with a file, on a cluster that has just been started."""
     pool = specs.parse(ResourcePoolConfig, (EXAMPLES / "hello_world_pool.yaml").read_text())
     limits = {one.kind: one.limit for one in pool.resources}
-    least = {"cpu": 3 * 4.0, "memory": 3 * 2048.0, "disk": 3 * 4096.0, "gpu": 0.0}
+    least = {"cpu": 1.0, "memory": 256.0, "disk": 1024.0, "gpu": 0.0}
     assert all(limits[kind] <= least[kind] for kind in limits), limits
 
 
