@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from peloton.cli.options import API, CliSettings, OwnCommand
-from peloton.cli.output import command
+from peloton.cli.output import command, hint
 from peloton.cli.session import connected
 from peloton.cli.sizes import megabytes, quantity
 from peloton.sdk.addresses import addresses_of
@@ -142,6 +142,13 @@ def batch_options(function: F) -> F:
                 help="A variable; `K` alone takes its value from here. Repeatable.",
             ),
             click.option(
+                "--env-all", is_flag=True,
+                help="Take every variable along, where the run is on this machine; whoever may "
+                "see the job sees them.  [default: PATH, VIRTUAL_ENV, CONDA_*, LD_LIBRARY_PATH, "
+                "PYTHONPATH and the locale]",
+            ),
+            click.option("--clean-env", is_flag=True, help="Take none along but those of --env."),
+            click.option(
                 "--retries", type=click.IntRange(0, ATTEMPTS_MAX - 1), default=0,
                 help="Further attempts of one that fails.",
             ),
@@ -172,12 +179,17 @@ def batch_options(function: F) -> F:
     return function
 
 
-def spec_of(peloton: Client, options: Mapping[str, Any], *, name: str, instances: int) -> Any:
-    """The job without its commands."""
+def spec_of(
+    peloton: Client, options: Mapping[str, Any], *, name: str, instances: int, here: bool
+) -> Any:
+    """The job without its commands. `here`: its hosts are this machine."""
     most = options["max_parallel"]
     # The server refuses more than there are instances.
     sla = {"maximumRunningInstances": min(most, instances)} if most else {}
     config: dict[str, Any] = {"resource": resource_of(peloton, options)}
+    found = surroundings(options, here=here)
+    if found:
+        config["environment"] = {"variables": pairs_of(found)}
     if options["retries"]:
         config["restartPolicy"] = {"maxFailures": options["retries"] + 1}
     labels = wait_labels(peloton, options)
@@ -220,7 +232,33 @@ def variables(given: Sequence[str]) -> list[dict[str, str]]:
         if name in found:
             raise click.BadParameter(f"{name} is given twice", param_hint="--env")
         found[name] = value if equals else os.environ[name]
+    return pairs_of(found)
+
+
+def pairs_of(found: Mapping[str, str]) -> list[dict[str, str]]:
+    """Variables as the config of a task has them."""
     return [{"name": name, "value": value} for name, value in found.items()]
+
+
+def surroundings(options: Mapping[str, Any], *, here: bool) -> dict[str, str]:
+    """The variables that are taken along; says what cannot be."""
+    every = options["env_all"]
+    if every and options["clean_env"]:
+        raise click.UsageError("--env-all and --clean-env: name one of them")
+    if options["clean_env"]:
+        return {}
+    from peloton.sdk.surroundings import missed, taken
+
+    if here:
+        return taken(os.environ, every=every)
+    given = {one.partition("=")[0] for one in options["environment"]}
+    names = [name for name in missed(os.environ, every=every) if name not in given]
+    if names:
+        hint(
+            f"not taken along, as the hosts may be other machines: {', '.join(names)}; --env NAME "
+            "takes one, --clean-env says that none is needed"
+        )
+    return {}
 
 
 def shell_command(text: str, options: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
@@ -234,12 +272,17 @@ def shell_command(text: str, options: Mapping[str, Any], *, folder: str) -> dict
     return found
 
 
-def folder_of(peloton: Client, wanted: str | None) -> str:
-    """Empty: the sandbox. The hosts of Mesos may be other machines than that of the daemon."""
+def runs_here(peloton: Client) -> bool:
+    """Whether the hosts are this machine: those of Mesos may be others than that of the daemon."""
     from peloton.sdk.defaults import has_mesos
 
+    return is_here() and not has_mesos(peloton)
+
+
+def folder_of(wanted: str | None, *, here: bool) -> str:
+    """Where to run; empty: in the sandbox."""
     if wanted is None:
-        return os.getcwd() if is_here() and not has_mesos(peloton) else ""
+        return os.getcwd() if here else ""
     if wanted == ".":
         return ""
     return str(Path(wanted).expanduser().absolute())

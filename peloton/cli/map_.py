@@ -199,8 +199,9 @@ def lines_of(name: str) -> list[str]:
 def spec_of(peloton: Client, commands: Sequence[str], *, options: dict[str, Any]) -> Any:
     """The job of these commands; what all have in common stands in its default config."""
     name = commands[0].split()[0] if len(set(first_words(commands))) == 1 else NAME_DEFAULT
-    spec = batch.spec_of(peloton, options, name=Path(name).name, instances=len(commands))
-    folder = batch.folder_of(peloton, options["workdir"])
+    here, count = batch.runs_here(peloton), len(commands)
+    spec = batch.spec_of(peloton, options, name=Path(name).name, instances=count, here=here)
+    folder = batch.folder_of(options["workdir"], here=here)
     if len(set(commands)) == 1:
         spec["defaultConfig"]["command"] = batch.shell_command(commands[0], options, folder=folder)
         return spec

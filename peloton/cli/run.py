@@ -72,9 +72,10 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
         raise click.UsageError("--local ends with this command, so there is nothing to detach from")
     with batch.client(options) as peloton, pool_typed(options["pool"]):
         name = Path(shlex.split(text)[0] if len(words) > 1 else text.split()[0]).name
-        spec = batch.spec_of(peloton, options, name=name, instances=instances)
+        here = batch.runs_here(peloton)
+        spec = batch.spec_of(peloton, options, name=name, instances=instances, here=here)
         spec["defaultConfig"]["command"] = batch.shell_command(
-            text, options, folder=batch.folder_of(peloton, options["workdir"])
+            text, options, folder=batch.folder_of(options["workdir"], here=here)
         )
         if options["dry_run"]:
             click.echo(as_yaml({"pool": options["pool"], **spec}), nl=False)

@@ -35,9 +35,11 @@ from peloton.placement.conditions import leaves
 from peloton.placement.messages import Constraint, Label
 
 PORT_MAX = 65_535
-RAW_BYTES_MAX = 64 * 1024
+RAW_BYTES_MAX = 192 * 1024
 """Largest config of one instance, and the largest default: every host keeps one for each run that
-it is about to start."""
+it is about to start. Larger texts travel as files of the job."""
+ARGUMENT_BYTES_MAX = 128 * 1024 - 1
+"""Of one argument or variable of a program: the kernel starts none with a longer one."""
 CONDITIONS_MAX = 100
 """Conditions of one constraint: a host evaluates them for each instance that it is to run."""
 MAX_RUNNING_LABEL = "peloton.task.max_running_time_s"
@@ -80,6 +82,8 @@ def to_config(
     if policy != task.PreemptionPolicy.TYPE_INVALID:
         preemptible = policy == task.PreemptionPolicy.TYPE_PREEMPTIBLE
     containers = _containers(sent, field, by=by)
+    if containers and sent.environment.variables:
+        raise BadConfig(f"{field}.environment", f"variables of several containers {LATER}")
     return TaskConfig(
         name=sent.name,
         resources=resources if sent.HasField("resource") else None,
@@ -101,6 +105,7 @@ def to_config(
         containers=containers,
         check=check,
         volume=_volume(sent.volume, f"{field}.volume") if sent.HasField("volume") else None,
+        environment=_variables(sent.environment, f"{field}.environment"),
     )
 
 
@@ -244,24 +249,41 @@ def _command(sent: mesos.CommandInfo, within: str, *, by: RunAs) -> Command:
     by.check(sent.user, f"{field}.user")
     if not sent.shell and not sent.value:
         raise BadConfig(f"{field}.value", f"a command that is the image's own {LATER}")
-    variables = []
-    for at, variable in enumerate(sent.environment.variables):
-        where = f"{field}.environment.variables[{at}]"
-        if variable.type == mesos.Environment.Variable.SECRET:
-            raise BadConfig(where, f"a secret {LATER}")
-        if not variable.name or "=" in variable.name:
-            raise BadConfig(f"{where}.name", f"{variable.name!r} is not a valid variable name")
-        variables.append((variable.name, variable.value))
-    texts = [sent.value, sent.user, *sent.arguments, *(text for pair in variables for text in pair)]
-    if any("\0" in text for text in texts):
-        # No program can be started with one, so every attempt would fail.
-        raise BadConfig(field, "must not contain a NUL character")
-    arguments, environment = tuple(sent.arguments), tuple(variables)
+    environment = _variables(sent.environment, f"{field}.environment")
+    for name in ("value", "user"):
+        _check_text(getattr(sent, name), f"{field}.{name}")
+    for at, text in enumerate(sent.arguments):
+        _check_text(text, f"{field}.arguments[{at}]")
+    arguments = tuple(sent.arguments)
     try:
         uris = uris_of(sent)
     except BadUri as bad:
         raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
     return Command(sent.value, sent.shell, arguments, environment, sent.user, by.caller, uris)
+
+
+def _variables(sent: mesos.Environment, field: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for at, variable in enumerate(sent.variables):
+        where = f"{field}.variables[{at}]"
+        if variable.type == mesos.Environment.Variable.SECRET:
+            raise BadConfig(where, f"a secret {LATER}")
+        if not variable.name or "=" in variable.name:
+            raise BadConfig(f"{where}.name", f"{variable.name!r} is not a valid variable name")
+        _check_text(f"{variable.name}={variable.value}", where)
+        found.append((variable.name, variable.value))
+    return tuple(found)
+
+
+def _check_text(text: str, field: str) -> None:
+    """Refuse what no program can be started with: every attempt would fail."""
+    if "\0" in text:
+        raise BadConfig(field, "must not contain a NUL character")
+    if len(text) > ARGUMENT_BYTES_MAX // 4:  # no character has more bytes
+        size_bytes = len(text.encode())
+        if size_bytes > ARGUMENT_BYTES_MAX:
+            limit = f"{size_bytes} bytes, the kernel's limit of one argument is"
+            raise BadConfig(field, f"{limit} {ARGUMENT_BYTES_MAX}")
 
 
 def _ports(sent: task.TaskConfig, field: str) -> tuple[Port, ...]:

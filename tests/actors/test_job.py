@@ -131,6 +131,13 @@ def test_a_config_wins_field_by_field() -> None:
     assert effective(default, None) is default
 
 
+def test_variables_of_the_default_are_those_of_every_command() -> None:
+    default = TaskConfig(command=Command("d"), environment=(("A", "1"), ("B", "1")))
+    own = TaskConfig(command=Command("o", environment=(("B", "2"), ("C", "2"))))
+    assert effective(default, own).variables == (("A", "1"), ("B", "2"), ("C", "2"))
+    assert effective(default, TaskConfig(environment=(("D", "3"),))).variables == (("D", "3"),)
+
+
 def test_flags_that_are_always_given_come_from_the_instance() -> None:
     default = TaskConfig(controller=True, revocable=True)
     assert not effective(default, TaskConfig()).controller

@@ -39,6 +39,33 @@ def test_run_is_as_if_typed_here(cluster: c.Cluster, tmp_path: Path) -> None:
     assert cluster.cli("run", "kill -9 $$", check=False).returncode == 137
 
 
+def test_a_command_finds_what_its_caller_does(
+    cluster: c.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a virtual environment that was activated, for one command and for many."""
+    program = tmp_path / "bin" / "only-here"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "$1 $OWN $OTHER"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("OTHER", "other")
+    assert cluster.cli("run", "--env", "OWN=own", "--", "only-here", "a").stdout == "a own \n"
+    assert cluster.cli("run", "--env-all", "--", "only-here", "a").stdout == "a  other\n"
+    assert cluster.cli("run", "--clean-env", "only-here a", check=False).returncode == 127
+    small = ("--cpus", "0.1", "--mem", "10m", "--keep-order")
+    done = cluster.cli("map", *small, "--env", "OWN=own", "only-here {}", ":::", "1", "2")
+    assert done.stdout == "1 own \n2 own \n"
+    both = cluster.cli("run", "--env-all", "--clean-env", "true", check=False)
+    assert both.returncode == 125 and "name one of them" in both.stderr
+
+
+def test_the_longest_text_that_a_program_may_be_given(cluster: c.Cluster) -> None:
+    done = cluster.cli("run", "--workdir", ".", "echo " + "x" * (131_071 - 5))
+    assert len(done.stdout) == 131_071 - 4
+    refused = cluster.cli("run", "--workdir", ".", "echo " + "x" * 131_071, check=False)
+    assert refused.returncode == 125 and "the kernel's limit" in refused.stderr
+
+
 def test_who_stops_reading_is_told_that_the_job_goes_on(cluster: c.Cluster) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -175,7 +175,7 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("volume", lambda config: config.defaultConfig.volume.SetInParent(),
      "config.defaultConfig.volume.sizeMB: must be at least 1"),
     ("NUL", default("command.value", "a\0b"),
-     "config.defaultConfig.command: must not contain a NUL"),
+     "config.defaultConfig.command.value: must not contain a NUL"),
     ("files", lambda config: config.defaultConfig.command.uris.add(value="http://x"),
      "config.defaultConfig.command.uris"),
     ("own files", lambda config: config.instanceConfig[1].command.uris.add(value="http://x"),
@@ -220,6 +220,12 @@ CONFIGS: list[tuple[str, Change, str]] = [
      "cannot submit jobs to the `root` resource pool"),
     ("missing pool", field("respoolID.value", "nothing"), "resource pool not found"),
     ("strange pool", field("respoolID.value", "a/b/../c"), "resource pool not found"),
+    ("a text that no program can be given", default("command.value", "ü" * 65_536),
+     "config.defaultConfig.command.value: 131072 bytes, the kernel's limit of one argument is "
+     "131071"),
+    ("a variable that none can have", own(0, environment={"variables": [
+        {"name": "A", "value": "x" * 131_070}]}),
+     "config.instanceConfig[0].environment.variables[0]: 131072 bytes, the kernel's limit"),
     ("large", default("command.value", "x" * 2_000_000), "bytes, the limit is"),
 ]  # fmt: skip
 

@@ -61,10 +61,10 @@ SAMPLES: dict[str, Any] = {
     }},
     "preemptionPolicy": {"killOnPreempt": True},
     "healthCheck": {"enabled": True, "type": "HTTP", "httpCheck": {"port": 80}},
+    "environment": {"variables": [{"name": "A", "value": "b"}]},
     "executor": {"executorId": {"value": "e"}}, "volume": {"containerPath": "x", "sizeMB": 1},
     "cpuLimit": 1, "memLimitMb": 1, "diskLimitMb": 1, "gpuLimit": 1, "fdLimit": 1,
     "shell": True, "arguments": ["a"], "uris": [{"value": "http://x"}],
-    "environment": {"variables": [{"name": "A", "value": "b"}]},
 }  # fmt: skip
 JOB_KEYS = [(title, key, verdict) for title in PLACES for key, verdict in SECTIONS[title].items()]
 

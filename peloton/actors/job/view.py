@@ -70,7 +70,7 @@ def _text_of(default: TaskConfig) -> str:
     found = [default.name, default.image, *_pairs(default.labels)]
     command = default.command
     if command is not None:
-        found += [command.value, *command.arguments, command.user, *_pairs(command.environment)]
+        found += [command.value, *command.arguments, command.user, *_pairs(default.variables)]
     for port in default.ports:
         found += [port.name, port.env]
     return "\n".join(found)[:TEXT_LENGTH_MAX].lower()

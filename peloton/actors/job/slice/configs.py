@@ -132,7 +132,7 @@ def _row(opening: SliceOpening, *, config: TaskConfig, lots: LotKeys, gang: bool
         value=command.value,
         shell=command.shell,
         arguments=command.arguments,
-        environment=command.environment,
+        environment=config.variables,
         ports=config.ports,
         kill_grace_s=_grace_s(config),
         image=config.image,

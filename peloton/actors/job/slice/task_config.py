@@ -61,6 +61,13 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     check: HealthCheck | None = None  # None of one that is switched off: `health_check` is set
     secrets: tuple[SecretRef, ...] = ()  # an instance's own config has those of the default
     volume: VolumeConfig | None = None
+    environment: Pairs = ()  # variables of the command, whose own win
+
+    @property
+    def variables(self) -> Pairs:
+        """All that the command is to have."""
+        own = self.command.environment if self.command is not None else ()
+        return tuple((dict(self.environment) | dict(own)).items()) if self.environment else own
 
     @property
     def has_executor(self) -> bool:
@@ -127,6 +134,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         check=own.check if own.health_check or own.containers else default.check,
         secrets=own.secrets or default.secrets,
         volume=own.volume if own.volume is not None else default.volume,
+        environment=own.environment or default.environment,
     )
 
 
