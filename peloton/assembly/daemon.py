@@ -28,6 +28,7 @@ from peloton.assembly.folders import (
     take_data_folder,
     witness_options,
 )
+from peloton.assembly.job_file_sweep import begin_sweeps
 from peloton.assembly.kinds import kinds_of
 from peloton.assembly.listeners import ChosenPorts, ClientListeners
 from peloton.assembly.lockdowns import LockFollower, rest_goals, stop_placer
@@ -36,7 +37,6 @@ from peloton.assembly.notifier import furnish_notifier
 from peloton.assembly.placer_service import placer_service
 from peloton.assembly.process_log import log_line
 from peloton.assembly.reloading import Reloading
-from peloton.assembly.secret_sweep import begin_sweep
 from peloton.assembly.secrets import keys_of, open_vault
 from peloton.assembly.servers import open_cassandra, open_zookeeper
 from peloton.assembly.task_accounts import check_accounts
@@ -326,7 +326,7 @@ class Daemon:
         if "jobmgr" in settings.roles:
             self._undo.append(furnish_notifier(settings, region, report=log_line).close)
             self._listeners.furnish_rights(region)
-            self._undo += begin_sweep(self._vault, region, report=log_line)
+            self._undo += begin_sweeps(self._vault, self._listeners.files, region=region)
         if "hostmgr" not in settings.roles:
             return Backends((), self._root, locks=locks)
         obeyed = self._root.epoch_obeyed

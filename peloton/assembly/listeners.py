@@ -22,6 +22,7 @@ from peloton.assembly.dead_threads import DEAD_THREADS
 from peloton.assembly.owner_rights import OwnerRights, audit_entry
 from peloton.assembly.port_holder import port_holder
 from peloton.assembly.strategies import strategies_of
+from peloton.backends.job_files import JobFileFolder
 from peloton.failures import CannotStart
 from peloton.gateway.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.files_anywhere import FilePlaces
@@ -200,7 +201,14 @@ class ClientListeners:
             far_files=self._far_files,
             outside=self._settings.backend.mesos is not None,
             hold=self.hold,
+            files=self.files,
         )
+
+    @functools.cached_property
+    def files(self) -> JobFileFolder | None:
+        """Those that come with jobs: where our keeper is, their tasks find them."""
+        process = self._settings.backend.process
+        return JobFileFolder(process.folder) if process is not None else None
 
     @functools.cached_property
     def _far_files(self) -> tuple[FarFiles, ...]:

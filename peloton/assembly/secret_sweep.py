@@ -8,30 +8,23 @@ way; nor the secrets of a job about which nobody answers.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import TimeoutError as TimesUp
-from typing import Any
 
-from peloton.actors.job.messages import GetJob, JobView, job_key
-from peloton.runtime.ports import BadSeal, SealedSecret, Unreachable
+from peloton.actors.job.messages import JobView
+from peloton.assembly.sweep import YOUNG_S, Sweep
+from peloton.runtime.ports import BadSeal, SealedSecret
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.secret_vault import SecretVault
-from peloton.runtime.vocabulary import Absent
 
-FIRST_S, EVERY_S = 60.0, 3600.0
-"""After the start, and between two sweeps."""
-YOUNG_S = 900.0
-ASK_S_MAX = 15.0
-PAUSE_S = 0.01
-"""Between two jobs: it has time."""
 PAGE_JOBS = 500
 _MICROSECONDS = 1_000_000
 
 
-class SecretSweep:
-    """Of one daemon, from `start` until `stop`. `report` takes lines for people."""
+class SecretSweep(Sweep):
+    """Of the secrets of one store."""
+
+    what = "secrets"
 
     def __init__(
         self,
@@ -41,30 +34,10 @@ class SecretSweep:
         report: Callable[[str], object],
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(region, report=report, clock=clock)
         self._vault = vault
-        self._region = region
-        self._report = report
-        self._clock = clock
-        self._leaving = threading.Event()
         self._unreadable: set[str] = set()
         self._anew = 0
-
-    def start(self) -> None:
-        """Begin."""
-        threading.Thread(target=self._run, name="secret-sweep", daemon=True).start()
-
-    def stop(self) -> None:
-        """Sweep no more."""
-        self._leaving.set()
-
-    def _run(self) -> None:
-        pause_s = FIRST_S
-        while not self._leaving.wait(pause_s):
-            pause_s = EVERY_S
-            try:
-                self.sweep()
-            except Unreachable as error:
-                self._report(f"warning: the sweep of secrets stopped: {error}")
 
     def sweep(self) -> None:
         """Look at every job that has secrets, once. Raises Unreachable."""
@@ -72,7 +45,7 @@ class SecretSweep:
         last, store = "", self._vault.store
         while page := store.jobs(last, most=PAGE_JOBS):
             for job in page:
-                if self._leaving.wait(PAUSE_S):
+                if not self._goes_on():
                     return
                 self._look_at(job)
             last = page[-1]
@@ -96,13 +69,10 @@ class SecretSweep:
 
     def _named(self, job: str) -> bool | None:
         """Whether there is such a job, which has secrets; None if nobody answers."""
-        try:
-            found: Any = self._region.ask(job_key(job), GetJob()).result(ASK_S_MAX)
-        except TimesUp:
-            return None
+        found = self._asked(job)
         if isinstance(found, JobView):
             return bool(found.spec.default.secrets)
-        return False if isinstance(found, Absent) else None
+        return None if found is None else False
 
     def _seal_anew(self, row: SealedSecret) -> None:
         sealing = self._vault.sealing
@@ -116,14 +86,3 @@ class SecretSweep:
         # The same value at the same place: whoever reads it meanwhile has one of the two.
         self._vault.store.put([sealing.seal(row.job, row.id, made=row.made, data=data)])
         self._anew += 1
-
-
-def begin_sweep(
-    vault: SecretVault | None, region: Region, *, report: Callable[[str], object]
-) -> list[Callable[[], object]]:
-    """Sweep from now on, if there are secrets; what ends it."""
-    if vault is None:
-        return []
-    sweep = SecretSweep(vault, region, report=report)
-    sweep.start()
-    return [sweep.stop]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,6 +33,10 @@ WAIT_LABEL = re.compile(r"labels(?:\[\d+\])?: peloton\.([a-z_]+): ", re.ASCII)
 STATE_WORD = re.compile(r"succeeded|failed|killed|ended", re.ASCII | re.IGNORECASE)
 WAIT_OPTIONS = {"name_unique": "unique"}
 """Options whose label has another name."""
+SCRIPT_BYTES_MAX = 4 * 1024 * 1024
+SCRIPT, FILES_OF = "script", "PELOTON_FILES_OF"
+"""The name of a script among the files of its job, and the variable that names another job, whose
+files those of this one are."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -61,6 +66,21 @@ WAITS = (
     ),
 )  # fmt: skip
 """What a job may want of others; labels of the job say it."""
+
+
+ALONG = (
+    click.option(
+        "--env", "-E", "environment", multiple=True, metavar="K=V",
+        help="A variable; `K` alone takes its value from here. Repeatable.",
+    ),
+    click.option(
+        "--env-all", is_flag=True,
+        help="Take every variable along, where the run is on this machine; whoever may see the job "
+        "sees them.  [default: PATH, VIRTUAL_ENV, CONDA_*, LD_LIBRARY_PATH, PYTHONPATH, locale]",
+    ),
+    click.option("--clean-env", is_flag=True, help="Take none along but those of --env."),
+)  # fmt: skip
+"""What a command gets of the surroundings of its caller."""
 
 
 def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -137,17 +157,7 @@ def batch_options(function: F) -> F:
             click.option(
                 "--pool", default=POOL, show_default=True, metavar="PATH", help="Resource pool."
             ),
-            click.option(
-                "--env", "-E", "environment", multiple=True, metavar="K=V",
-                help="A variable; `K` alone takes its value from here. Repeatable.",
-            ),
-            click.option(
-                "--env-all", is_flag=True,
-                help="Take every variable along, where the run is on this machine; whoever may "
-                "see the job sees them.  [default: PATH, VIRTUAL_ENV, CONDA_*, LD_LIBRARY_PATH, "
-                "PYTHONPATH and the locale]",
-            ),
-            click.option("--clean-env", is_flag=True, help="Take none along but those of --env."),
+            *ALONG,
             click.option(
                 "--retries", type=click.IntRange(0, ATTEMPTS_MAX - 1), default=0,
                 help="Further attempts of one that fails.",
@@ -272,6 +282,24 @@ def shell_command(text: str, options: Mapping[str, Any], *, folder: str) -> dict
     return found
 
 
+def script_of(file: str) -> bytes:
+    """What is in a file, or on stdin. Raises BadSpec, OSError."""
+    with sys.stdin.buffer if file == "-" else open(file, "rb") as opened:
+        data = opened.read(SCRIPT_BYTES_MAX + 1)
+    if not data.strip():
+        raise BadSpec(f"{file}: the script is empty")
+    if len(data) > SCRIPT_BYTES_MAX:
+        raise BadSpec(f"{file}: a script has at most {SCRIPT_BYTES_MAX} bytes")
+    return data
+
+
+def file_command(name: str, data: bytes, *, arguments: Sequence[str] = ()) -> str:
+    """The text by which a shell becomes a file of its job: by its first line, or as a shell's."""
+    program = "exec" if data.startswith(b"#!") else "exec sh"
+    path = f'"$PELOTON_KEEPER/files/${{{FILES_OF}:-$PELOTON_JOB_ID}}/{name}"'
+    return " ".join([program, path, *map(shlex.quote, arguments)])
+
+
 def runs_here(peloton: Client) -> bool:
     """Whether the hosts are this machine: those of Mesos may be others than that of the daemon."""
     from peloton.sdk.defaults import has_mesos
@@ -303,7 +331,8 @@ def create(peloton: Client, spec: Any, *, options: Mapping[str, Any]) -> str:
     if not spec["defaultConfig"].get("command") and not spec.get("instanceConfig"):
         raise BadSpec("there is no command")
     try:
-        made: str = peloton.jobs.create(options["pool"], spec).jobId.value
+        files = options.get("files") or {}
+        made: str = peloton.jobs.create_with(files, options["pool"], config=spec).jobId.value
     except BadSpec as error:
         error.args = (by_option(str(error)),)
         raise

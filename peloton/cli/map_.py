@@ -48,9 +48,12 @@ if TYPE_CHECKING:
     from peloton.sdk.client import Client
 
 FAILED_SHOWN_MAX = 20
+COMMAND_BYTES_MAX, COMMAND_BYTES_MEAN = 64 * 1024, 1200
 NAME_DEFAULT = "map"
 FAILED_STATES = ("FAILED", "LOST", "KILLED")
 PAGE = 1000
+ROOM_BYTES = PAGE * COMMAND_BYTES_MEAN
+"""What the configs of so many instances, which are kept together, have room for."""
 RETRY_NAME = re.compile(r"-retry-\d+\Z", re.ASCII)
 MANY, MANY_TIMEOUT_S = 5000, 120.0
 """A call that creates so many own configs may take longer than the usual time of a call."""
@@ -114,9 +117,10 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
     seq 500 | peloton map --cpus 0.5 'python train.py --seed {}'
     peloton map --retry-failed JOB
 
-    Options come before a TEMPLATE. At most 100,000 commands, on average about 1,200 bytes each. The
-    outputs of each are printed when it has ended, and kept for that. Ctrl-C asks whether to stop
-    the job or to detach; without a terminal it stops the job.
+    Options come before a TEMPLATE. At most 100,000 commands; where they have more than 1,200 bytes
+    on average, and from 64 KiB on, long ones travel as files: at most 1,000. The outputs of each
+    are printed when it has ended, and kept for that. Ctrl-C asks whether to stop the job or to
+    detach; without a terminal it stops the job.
 
     With --results a folder N appears once it is complete. A DIR with results is refused, but for
     --retry-failed, which replaces those of what runs again: N is the number it had at first.
@@ -202,14 +206,29 @@ def spec_of(peloton: Client, commands: Sequence[str], *, options: dict[str, Any]
     here, count = batch.runs_here(peloton), len(commands)
     spec = batch.spec_of(peloton, options, name=Path(name).name, instances=count, here=here)
     folder = batch.folder_of(options["workdir"], here=here)
-    if len(set(commands)) == 1:
+    long = long_ones(commands)
+    options["files"] = {str(number): commands[number].encode() for number in long}
+    if len(set(commands)) == 1 and not long:
         spec["defaultConfig"]["command"] = batch.shell_command(commands[0], options, folder=folder)
         return spec
+    texts = [
+        batch.file_command(str(number), b"") if number in long else text
+        for number, text in enumerate(commands)
+    ]
     spec["instanceConfig"] = {
         number: {"command": batch.shell_command(text, options, folder=folder)}
-        for number, text in enumerate(commands)
+        for number, text in enumerate(texts)
     }
     return spec
+
+
+def long_ones(commands: Sequence[str]) -> set[int]:
+    """The numbers of the commands that travel as files: what is too long for a program to be
+    given, and all above the average that there is room for, where some are too long together."""
+    sizes = [len(text.encode()) for text in commands]
+    together = max(sum(sizes[at : at + PAGE]) for at in range(0, len(sizes), PAGE))
+    most = COMMAND_BYTES_MAX if together <= ROOM_BYTES else COMMAND_BYTES_MEAN
+    return {number for number, size in enumerate(sizes) if size > most}
 
 
 def first_words(commands: Iterable[str]) -> Iterable[str]:
@@ -248,6 +267,11 @@ def failed_again(peloton: Client, job: str) -> tuple[Any, str]:
         at: {"command": found[number]["command"], "labels": origin(found[number], number)}
         for at, number in enumerate(sorted(found))
     }
+    if any(batch.FILES_OF in one["command"].get("value", "") for one in found.values()):
+        default = spec.setdefault("defaultConfig", {}).setdefault("environment", {})
+        known = default.setdefault("variables", [])
+        if not any(one["name"] == batch.FILES_OF for one in known):
+            known.append({"name": batch.FILES_OF, "value": job})
     return spec, pool
 
 

@@ -16,6 +16,7 @@ from peloton.cli.ops import ended_answer
 from peloton.cli.options import CliSettings
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
 from peloton.cli.session import pool_typed
+from peloton.cli.values import SPEC_FILE
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -39,8 +40,13 @@ class RunCommand(batch.BatchCommand):
 @click.option(
     "--raw-exit", is_flag=True, help="Of several instances: exit with the code even where above 62."
 )
-@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
-def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
+@click.option(
+    "--script", type=SPEC_FILE, metavar="FILE",
+    help="Run this file (`-`: stdin) as it is now, by its first line or as a shell's; behind `--` "
+    "stand its arguments. At most 4 MB.",
+)  # fmt: skip
+@click.argument("words", nargs=-1, metavar="-- COMMAND...", type=click.UNPROCESSED)
+def run(words: tuple[str, ...], instances: int, script: str | None, **options: Any) -> int:
     """Run COMMAND as a job: its output is printed as it comes, its exit code is handed on.
 
     One word is a text for the shell, several are the program and its arguments. Ctrl-C asks whether
@@ -54,6 +60,7 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
     peloton run --cpus 2 --mem 4g --retries 2 -- make test
     peloton run -n 4 'echo I am $PELOTON_INSTANCE_ID'
     peloton run --local -- ./once.sh
+    peloton run --script train.sh -- --seed 1
 
     \b
     Exits with the code of the command (128 + the number of the signal that ended it), of several
@@ -63,15 +70,10 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
             are; or output is gone that was to be printed
       130   it was interrupted here, and stopped
     """
-    if batch.is_shell_text(words[0]):
-        batch.refuse_misplaced(words[1:])
-    text = words[0] if len(words) == 1 else shlex.join(words)
-    if not text.strip():
-        raise click.UsageError("the command is empty")
     if options["local"] and options["detach"]:
         raise click.UsageError("--local ends with this command, so there is nothing to detach from")
+    text, name = of_script(script, words, options=options) if script else of_words(words)
     with batch.client(options) as peloton, pool_typed(options["pool"]):
-        name = Path(shlex.split(text)[0] if len(words) > 1 else text.split()[0]).name
         here = batch.runs_here(peloton)
         spec = batch.spec_of(peloton, options, name=name, instances=instances, here=here)
         spec["defaultConfig"]["command"] = batch.shell_command(
@@ -81,6 +83,26 @@ def run(words: tuple[str, ...], instances: int, **options: Any) -> int:
             click.echo(as_yaml({"pool": options["pool"], **spec}), nl=False)
             return exits.OK
         return submitted(peloton, spec, options=options)
+
+
+def of_words(words: tuple[str, ...]) -> tuple[str, str]:
+    """The shell's text, and the name of its program. Raises UsageError."""
+    if not words:
+        raise click.UsageError("there is no command, and no --script")
+    if batch.is_shell_text(words[0]):
+        batch.refuse_misplaced(words[1:])
+    text = words[0] if len(words) == 1 else shlex.join(words)
+    if not text.strip():
+        raise click.UsageError("the command is empty")
+    return text, Path(shlex.split(text)[0] if len(words) > 1 else text.split()[0]).name
+
+
+def of_script(file: str, arguments: tuple[str, ...], *, options: Any) -> tuple[str, str]:
+    """The same of a file, which travels with the job."""
+    data = batch.script_of(file)
+    options["files"] = {batch.SCRIPT: data}
+    name = batch.SCRIPT if file == "-" else Path(file).name
+    return batch.file_command(batch.SCRIPT, data, arguments=arguments), name
 
 
 def submitted(peloton: Client, spec: Any, *, options: Any) -> int:

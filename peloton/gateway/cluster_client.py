@@ -42,6 +42,7 @@ from peloton.gateway.principals import Places
 from peloton.gateway.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.listing import Best, Listed, ListViews
+from peloton.runtime.job_files import JobFileStore
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.runtime.vocabulary import (
     DeadLettered,
@@ -112,9 +113,8 @@ class ClusterClient:
         self.strategies = strategies
         self.secrets: SecretVault | None = None
         """Those of jobs, if there can be any; set before anything is served."""
-        self.on_mesos = False
-        """Whether the hosts are those of Mesos, which do more for tasks; set before anything is
-        served."""
+        self.files: JobFileStore | None = None  # of jobs; the same, where we are beside the hosts
+        self.on_mesos = False  # whether hosts are those of Mesos, which do more for tasks; the same
         self.permissions = permissions if permissions is not None else Permissions()
         self.places: list[Places] = []
         """What callers share a limited number of."""

@@ -7,8 +7,9 @@ pool, config. It must not leave half a job behind for a request that is invalid.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
@@ -32,17 +33,60 @@ from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig, SecretVolume
 from peloton.gateway.uri_checks import refuse_uris
 from peloton.runtime.core.principal import creator_in
+from peloton.runtime.job_files import OtherFiles, problem_of
 from peloton.runtime.vocabulary import Key, Refused
 
 WHOLE_BYTES_MAX = 2 * 1024 * 1024
 """Own configs that may travel with the command itself; larger ones are sent slice by slice."""
 
+NO_FILES = (
+    "this daemon is not beside the hosts, which may be other machines: files of jobs do not get "
+    "there yet"
+)
 NO_POOL_NAMED = "resource pool ID is null"
 ROOT_NAMED = "cannot submit jobs to the `root` resource pool"
 UNKNOWN_POOL = "resource pool not found"
 POOL_OF_POOLS = "cannot submit jobs to a non leaf resource pool"
 
 Error = job.CreateResponse.Error
+
+
+class FilesOfCall:
+    """The files that come with a job; without any it does nothing."""
+
+    def __init__(
+        self, cluster_client: ClusterClient, files: Mapping[str, bytes], *, context: Context
+    ) -> None:
+        self._store = cluster_client.files
+        self._files = files
+        self._context = context
+        self._made = ""
+
+    def end_unless_good(self) -> None:
+        """End the call where there can be no such files."""
+        if not self._files:
+            return
+        why = problem_of(self._files) if self._store is not None else NO_FILES
+        if why:
+            end(self._context, Code.INVALID_ARGUMENT, text=why, field="files")
+
+    def store(self, job_id: str) -> None:
+        """Keep them, before the job is there; ends the call if that cannot be done."""
+        if not self._files or self._store is None:
+            return
+        try:
+            self._made = job_id if self._store.put(job_id, self._files) else ""
+        except OtherFiles as error:
+            end(self._context, Code.ALREADY_EXISTS, text=str(error), field="files")
+        except OSError as error:
+            text = f"they cannot be stored: {error.strerror}"
+            end(self._context, Code.UNAVAILABLE, text=text, field="files")
+
+    def withdraw(self) -> None:
+        """There is no such job."""
+        if self._made and self._store is not None:
+            with contextlib.suppress(OSError):  # the sweep finds them
+                self._store.remove(self._made)
 
 
 class CreationWorkflow(NamedTuple):
@@ -77,6 +121,7 @@ class Creation:
             masked(sent, cluster_client.secrets), context, level=cluster_client.level
         )
         self._secrets = SecretsOfCall(cluster_client, context)
+        self._files = FilesOfCall(cluster_client, dict(sent.files), context=context)
         self._id = ""
         self._drawn = not sent.id.value and self._request is None
 
@@ -107,7 +152,7 @@ class Creation:
 
     def at_once(self) -> bytes | Later | None:
         """As `answer`, without waiting; None where more than one answer has to be waited for."""
-        if self._sent.secrets or self._before() is not None:
+        if self._sent.secrets or self._sent.files or self._before() is not None:
             return None
         pools = self._cluster_client.cluster.read(ROOT, self._pool_query())
         if not isinstance(pools, tuple):
@@ -131,6 +176,7 @@ class Creation:
         """Give the job its id, or refuse the request."""
         sent = self._sent
         self._secrets.end_unless_enabled(sent.secrets)
+        self._files.end_unless_good()
         found = self._choose_id()
         if found is None:
             text = "JobID must be valid UUID"
@@ -226,6 +272,7 @@ class Creation:
 
     def _sent_whole(self, wanted: ParsedJob, pool: PoolView) -> job.CreateResponse:
         self._secrets.store()
+        self._files.store(self._id)
         key, pieces = job_key(self._id), 0
         if wanted.size_bytes() > WHOLE_BYTES_MAX:
             refused = self._send_pieces(key, wanted)
@@ -271,6 +318,8 @@ class Creation:
 
     def _refused(self, refused: Refused) -> job.CreateResponse:
         self._secrets.withdraw()
+        if self._request is None:  # else they may be those of an earlier copy
+            self._files.withdraw()
         if refused.code == "INVALID_CONFIG":
             return self._invalid(f"{refused.field}: {refused.text}")
         if refused.code == "ALREADY_EXISTS":

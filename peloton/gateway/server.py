@@ -74,6 +74,7 @@ from peloton.gateway.update_service import UpdateService
 from peloton.gateway.volumes import VolumeService
 from peloton.ops.v1 import endpoints_pb2, ops_pb2, outputs_pb2, plans_pb2, schedules_pb2
 from peloton.runtime.far_files import FarFiles
+from peloton.runtime.job_files import JobFileStore
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from peloton.settings.notify import NO_URLS, AllowedUrls
@@ -114,6 +115,7 @@ class ServerOptions(NamedTuple):
     far_files: Sequence[FarFiles] = ()
     outside: bool = False
     hold: Holds = lambda job, for_s: False
+    files: JobFileStore | None = None
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -140,7 +142,7 @@ def build_server(
         strategies=options.strategies,
         images_run=options.images_run,
     )
-    cluster_client.secrets = options.secrets
+    cluster_client.secrets, cluster_client.files = options.secrets, options.files
     cluster_client.on_mesos = options.outside
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)

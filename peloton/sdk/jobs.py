@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,11 +109,24 @@ class Jobs:
 
         The answer holds the id. Repeating the call with the same `request_key` makes no second job.
         """
-        message = built(config)
-        message.respoolID.value = self._pools.lookup(pool)
-        request = job.CreateRequest(config=message, secrets=secrets)
+        request = job.CreateRequest(secrets=secrets)
         if wanted_id:
             request.id.value = wanted_id
+        return self._created(request, pool, config=config, request_key=request_key)
+
+    def create_with(
+        self, files: Mapping[str, bytes], pool: str, *, config: Any, request_key: str | None = None
+    ) -> job.CreateResponse:
+        """As `create`; the tasks find each of `files`, by its name, as
+        `$PELOTON_KEEPER/files/$PELOTON_JOB_ID/NAME`. They have 32 MiB in all, at most."""
+        request = job.CreateRequest(files=files)
+        return self._created(request, pool, config=config, request_key=request_key)
+
+    def _created(
+        self, request: job.CreateRequest, pool: str, *, config: Any, request_key: str | None
+    ) -> job.CreateResponse:
+        request.config.CopyFrom(built(config))
+        request.config.respoolID.value = self._pools.lookup(pool)
         with specs.spelled_as(config):
             answer = self._wire.call(method("Create"), request, how=keyed(request_key))
             return translate.inside(answer)

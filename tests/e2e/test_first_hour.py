@@ -10,9 +10,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from peloton.sdk.errors import AlreadyExists, BadSpec
 from tests.e2e import cluster as c
 
 PELOTON = [sys.executable, "-m", "peloton"]
@@ -64,6 +66,56 @@ def test_the_longest_text_that_a_program_may_be_given(cluster: c.Cluster) -> Non
     assert len(done.stdout) == 131_071 - 4
     refused = cluster.cli("run", "--workdir", ".", "echo " + "x" * 131_071, check=False)
     assert refused.returncode == 125 and "the kernel's limit" in refused.stderr
+
+
+def test_a_script_travels_as_it_is(cluster: c.Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "train"
+    long = "x" * 3_900_000
+    script.write_text(f"#!{sys.executable}\nimport sys\nprint(len('{long}'), sys.argv[1:])\n")
+    words = ("run", "--script", str(script), "--", "a b", "--seed")
+    assert cluster.cli(*words).stdout == "3900000 ['a b', '--seed']\n"
+    script.write_text("echo $0 is of sh; exit 7")
+    job = cluster.cli("run", "--detach", "--name", "scripted", "--script", str(script))
+    script.write_text("echo changed")
+    assert cluster.cli("wait", "scripted", check=False).returncode == 7
+    assert "is of sh" in cluster.cli("task", "logs", job.stdout.strip(), "0").stdout
+    script.write_text("x" * 4_200_000)
+    refused = cluster.cli("run", "--script", str(script), check=False)
+    assert refused.returncode == 125 and "at most 4194304 bytes" in refused.stderr
+    nothing = cluster.cli("run", check=False)
+    assert nothing.returncode == 125 and "no command" in nothing.stderr
+
+
+def test_the_files_of_a_job_come_once(cluster: c.Cluster) -> None:
+    spec = c.job(1, 'cat "$PELOTON_KEEPER/files/$PELOTON_JOB_ID/a"')
+    with cluster.client() as client:
+        key: dict[str, Any] = {"config": spec, "request_key": "the same"}
+        job = client.jobs.create_with({"a": b"first"}, "/default", **key).jobId.value
+        assert client.jobs.create_with({"a": b"first"}, "/default", **key).jobId.value == job
+        with pytest.raises(AlreadyExists, match="other files"):
+            client.jobs.create_with({"a": b"second"}, "/default", **key)
+        with pytest.raises(BadSpec, match="is no name of letters"):
+            client.jobs.create_with({"../a": b"x"}, "/default", config=spec)
+        assert c.ended(client, job)[0] == "SUCCEEDED"
+    assert cluster.cli("task", "logs", job, "0").stdout == "first"
+    assert [one.name for one in (cluster.folder / "data/keeper/files").iterdir()].count(job) == 1
+
+
+def test_long_lines_of_map_travel_as_files_and_run_again(
+    cluster: c.Cluster, tmp_path: Path
+) -> None:
+    file, mended = tmp_path / "commands", tmp_path / "mended"
+    long = f"test -e {mended} || exit 4; : {'x' * 200_000}; echo long; pwd"
+    file.write_text(f"echo short\n{long}\n")
+    small = ("--cpus", "0.1", "--mem", "20m", "--workdir", str(tmp_path))
+    done = cluster.cli("map", *small, "--name", "long", str(file), check=False)
+    assert (done.returncode, done.stdout) == (1, "short\n"), done.stderr
+    mended.touch()
+    again = cluster.cli("map", "--retry-failed", "long")
+    assert again.stdout == f"long\n{tmp_path}\n"
+    file.write_text("".join(f"echo {number}; : {'y' * 9000}\n" for number in range(500)))
+    many = cluster.cli("map", *small, "--keep-order", str(file))
+    assert many.stdout.split() == [*map(str, range(500))]
 
 
 def test_who_stops_reading_is_told_that_the_job_goes_on(cluster: c.Cluster) -> None:

@@ -299,6 +299,15 @@ def test_more_bytes_than_a_server_takes(deployment: Deployment) -> None:
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+def test_files_that_no_host_could_find(deployment: Deployment) -> None:
+    request = deployment.request(1)
+    request.files["script"] = b"#!/bin/sh"
+    with pytest.raises(grpc.RpcError) as caught:
+        deployment.jobs.Create(request)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "files: this daemon is not beside the hosts" in caught.value.details()
+
+
 def test_own_configs_that_no_entry_could_hold(deployment: Deployment) -> None:
     request = deployment.request(1000)
     for instance in range(1000):

@@ -12,7 +12,9 @@ HERE = {
     "LD_LIBRARY_PATH": "/cuda", "PYTHONPATH": "/src", "LC_ALL": "C.UTF-8",
 }  # fmt: skip
 OTHERS = {"HOME": "/home/a", "TOKEN": "t", "LANG": "", "PYTHONHASHSEED": "0"}
-OF_THE_SHELL = {"PWD": "/", "_": "/bin/x", "SHLVL": "2", "PELOTON_RUN_ID": "r", "MESOS_SANDBOX": "/s"}
+OF_THE_SHELL = {
+    "PWD": "/", "_": "/bin/x", "SHLVL": "2", "PELOTON_RUN_ID": "r", "MESOS_SANDBOX": "/s",
+}  # fmt: skip
 
 
 def test_what_programs_are_found_by_is_taken() -> None:

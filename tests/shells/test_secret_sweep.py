@@ -1,8 +1,10 @@
-"""The sweep of secrets over a store in memory and a cluster that answers by a table."""
+"""The sweeps of secrets and of files, over a cluster that answers by a table."""
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,10 @@ from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.assembly import secret_sweep
-from peloton.assembly.secret_sweep import YOUNG_S, SecretSweep
+from peloton.assembly.job_file_sweep import KEPT_S, JobFileSweep
+from peloton.assembly.secret_sweep import SecretSweep
+from peloton.assembly.sweep import YOUNG_S
+from peloton.backends.job_files import JobFileFolder
 from peloton.runtime.adapters.secret_sealing import AesSealing
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.runtime.simulation.memory_secrets import MemorySecrets
@@ -22,11 +27,11 @@ OLD, NEW = b"o" * 32, b"n" * 32
 NOW = 1_000_000.0
 
 
-def view(*secrets: str) -> JobView:
+def view(*secrets: str, ended: float = 0.0) -> JobView:
     refs = tuple(SecretRef(one, one) for one in secrets)
     spec = JobSpec("j", "me", Key("respool/p"), 1, TaskConfig(secrets=refs))
     job, pool = Key("job/a"), Key("respool/p")
-    times = (1.0, 0.0, 0.0, 1.0)
+    times = (1.0, 0.0, ended, 1.0)
     summary = JobSummary(job, "j", "me", JobStates.RUNNING, 1, pool, "/p", *times, (), "BATCH", ())
     return JobView(summary, spec, JobGoals.SUCCEEDED, 1, 1, "", version=EntityVersion(1, 1, 1))
 
@@ -94,3 +99,19 @@ def test_a_key_that_is_gone_is_said_once_a_sweep_and_its_rows_stay(store):
     (said,) = swept(store, Cluster(kept=view("s")), NEW)
     assert "not in the key file" in said
     assert vault(store, OLD).read("kept", ["s"]) == {"s": b"v"}
+
+
+def test_files_stay_as_long_as_a_run_may_need_them(tmp_path: Path) -> None:
+    files = JobFileFolder(tmp_path)
+    old = NOW - YOUNG_S - 1
+    answers = {
+        "gone": Absent(Key("job/gone")), "runs": view(), "silent": Unavailable("moving"),
+        "ended": view(ended=NOW - KEPT_S), "just": view(ended=NOW - KEPT_S + 1),
+        "new": Absent(Key("job/new")),
+    }  # fmt: skip
+    for job in answers:
+        files.put(job, {"script": b"x"})
+        os.utime(tmp_path / "files" / job, (0.0, NOW if job == "new" else old))
+    cluster: Any = Cluster(**answers)
+    JobFileSweep(files, cluster, report=print, clock=lambda: NOW).sweep()
+    assert sorted(files.made()) == ["just", "new", "runs", "silent"]

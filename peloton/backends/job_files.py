@@ -1,0 +1,96 @@
+"""Files that come with jobs, in the keeper's folder: scripts too long for a config.
+
+Turns the files of a job into a folder that its tasks find as `$PELOTON_KEEPER/files/JOB`, whole or
+not at all. They are there before the job is, and no keeper knows of them. Must not decide how long
+they are kept, nor change a file that a run may be reading.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from peloton.backends.keeper.disk import sync_folder, write_all
+from peloton.runtime.job_files import OtherFiles
+
+FOLDER = "files"
+FREE_BYTES_MIN = 256 * 1024 * 1024
+"""What stays free on the disk: the journal may be on the same."""
+_DRAFT = "."
+_PASSED, _RUN = 0o711, 0o755
+"""Tasks may run as other accounts; who may not pass the folders above finds nothing here."""
+
+
+class JobFileFolder:
+    """Those of the jobs of one keeper, whose folder this is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / FOLDER
+
+    def put(self, job: str, files: Mapping[str, bytes]) -> bool:
+        """Keep the files of a job, by name; False where they were there. Raises OtherFiles,
+        OSError."""
+        if self._have(job, files):
+            return False
+        self._folder.mkdir(mode=_PASSED, exist_ok=True)
+        size_bytes = sum(map(len, files.values()))
+        if shutil.disk_usage(self._folder).free < size_bytes + FREE_BYTES_MIN:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
+        draft = tempfile.mkdtemp(prefix=_DRAFT, dir=self._folder)
+        try:
+            for name, data in files.items():
+                _write(os.path.join(draft, name), data)
+            os.chmod(draft, _PASSED)
+            sync_folder(draft)
+            os.rename(draft, self._folder / job)
+        except OSError as error:
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another copy of the request
+                return self.put(job, files)
+            raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        sync_folder(str(self._folder))
+        return True
+
+    def remove(self, job: str) -> None:
+        """Remove those of a job, if there are any. Raises OSError."""
+        gone = tempfile.mkdtemp(prefix=_DRAFT, dir=self._folder)
+        try:
+            os.rename(self._folder / job, gone)  # whole or not at all, as they came
+        except FileNotFoundError:
+            pass
+        finally:
+            shutil.rmtree(gone)
+
+    def made(self) -> dict[str, float]:
+        """When those of each job came, in seconds since the epoch; what a crash left half done is
+        of jobs that nobody knows. Raises OSError."""
+        try:
+            with os.scandir(self._folder) as found:
+                return {one.name: one.stat().st_mtime for one in found}
+        except FileNotFoundError:
+            return {}
+
+    def _have(self, job: str, files: Mapping[str, bytes]) -> bool:
+        folder = self._folder / job
+        if not folder.is_dir():
+            return False
+        if {*os.listdir(folder)} != {*files} or any(
+            (folder / name).read_bytes() != data for name, data in files.items()
+        ):
+            raise OtherFiles(f"there are other files of job {job}")
+        return True
+
+
+def _write(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _RUN)
+    try:
+        write_all(fd, data)
+        os.fchmod(fd, _RUN)  # whatever the umask of a daemon
+        os.fsync(fd)
+    finally:
+        os.close(fd)

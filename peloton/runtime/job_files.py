@@ -1,0 +1,46 @@
+"""The port to files that come with jobs: what may come, and who keeps it where tasks find it.
+
+Must not know where that is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+FILE_BYTES_MAX, FILES_BYTES_MAX = 4 * 1024 * 1024, 32 * 1024 * 1024
+"""Of one file, and of all that come with a job."""
+FILES_MAX = 1000
+"""Of a job: each is made safe on the disk by itself."""
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+
+class OtherFiles(Exception):
+    """There are files of this job already, and they are not the same."""
+
+
+class JobFileStore(Protocol):
+    """Where tasks find the files of their job."""
+
+    def put(self, job: str, files: Mapping[str, bytes]) -> bool:
+        """Keep the files of a job, by name; False where they were there. Raises OtherFiles,
+        OSError."""
+
+    def remove(self, job: str) -> None:
+        """Remove those of a job, if there are any. Raises OSError."""
+
+
+def problem_of(files: Mapping[str, bytes]) -> str:
+    """What is wrong with the files of a request; empty if nothing is."""
+    if len(files) > FILES_MAX:
+        return f"{len(files)} files, the limit is {FILES_MAX}"
+    for name, data in files.items():
+        if not NAME.fullmatch(name):
+            return f"{name[:100]!r} is no name of letters, digits and . _ -"
+        if len(data) > FILE_BYTES_MAX:
+            return f"{name} has {len(data)} bytes, the limit is {FILE_BYTES_MAX}"
+    size_bytes = sum(map(len, files.values()))
+    if size_bytes > FILES_BYTES_MAX:
+        return f"{size_bytes} bytes in all, the limit is {FILES_BYTES_MAX}"
+    return ""

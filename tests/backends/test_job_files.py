@@ -1,0 +1,62 @@
+"""Files that come with jobs: whole or not at all, and never changed under a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from peloton.backends.job_files import JobFileFolder
+from peloton.runtime.job_files import FILE_BYTES_MAX, FILES_MAX, OtherFiles, problem_of
+
+FILES = {"script": b"#!/bin/sh\n", "7": b"echo 7"}
+
+
+def test_a_job_has_its_files_or_none(tmp_path: Path) -> None:
+    files = JobFileFolder(tmp_path)
+    assert files.made() == {}
+    assert files.put("a", FILES)
+    assert not files.put("a", FILES), "another copy of the request"
+    found = {one.name: one.read_bytes() for one in (tmp_path / "files" / "a").iterdir()}
+    assert found == FILES
+    assert os.access(tmp_path / "files" / "a" / "script", os.X_OK)
+    assert [*files.made()] == ["a"]
+    with pytest.raises(OtherFiles):
+        files.put("a", {"script": b"other"})
+    assert (tmp_path / "files" / "a" / "script").read_bytes() == FILES["script"]
+
+
+def test_one_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    files = JobFileFolder(tmp_path)
+    with pytest.raises(OSError):
+        files.put("a", {"good": b"", "x" * 300: b""})
+    assert files.made() == {}
+
+
+def test_what_is_removed_is_gone_and_nothing_else(tmp_path: Path) -> None:
+    files = JobFileFolder(tmp_path)
+    for job in ("a", "b"):
+        files.put(job, FILES)
+    for _ in range(2):
+        files.remove("a")
+        assert [*files.made()] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"../a": b""}, "'../a' is no name"),
+        ({".a": b""}, "'.a' is no name"),
+        ({"": b""}, "'' is no name"),
+        ({"a": bytes(FILE_BYTES_MAX + 1)}, "a has 4194305 bytes, the limit is 4194304"),
+        (dict.fromkeys(map(str, range(9)), bytes(FILE_BYTES_MAX)), "bytes in all, the limit is"),
+        (dict.fromkeys(map(str, range(FILES_MAX + 1)), b""), "1001 files, the limit is 1000"),
+    ],
+)
+def test_what_may_not_come_is_named(files: dict[str, bytes], said: str) -> None:
+    assert said in problem_of(files)
+
+
+def test_all_else_may_come() -> None:
+    assert problem_of(dict.fromkeys(map(str, range(8)), bytes(FILE_BYTES_MAX))) == ""
