@@ -8,10 +8,11 @@ ResourcePoolInfo. It must not check a pool against the tree.
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from typing import TypeVar
 
 from peloton.actors.resources import SLACK, BadAmount, Resources, amount, millionths
-from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView, Within, pool_key
+from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView, Queueing, Within, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.gateway.texts import client_name
@@ -19,10 +20,13 @@ from peloton.gateway.translate_task import BadConfig
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key
 
+Named = TypeVar("Named")
+
 POOL_KINDS = Resources.KINDS[:SLACK]
 """Those of which clients know; slack is no kind, but a part of the use of each."""
 SLACK_PERCENT = 20.0
 WITHIN = {"" if each == Within.CLUSTER else each.name.lower(): each for each in Within}
+QUEUES = {"": Queueing.BEST_EFFORT, "best-effort": Queueing.BEST_EFFORT, "strict": Queueing.STRICT}
 
 
 def to_pool(sent: respool.ResourcePoolConfig) -> PoolConfig:
@@ -71,15 +75,16 @@ def _checked(sent: respool.ResourcePoolConfig) -> PoolConfig:
         controller_percent=_percent(sent, "controllerLimit"),
         slack_percent=SLACK_PERCENT if (p := _percent(sent, "slackLimit")) is None else p,
         raw=sent.SerializeToString(deterministic=True),
-        within=_within(sent.withinReservation),
+        within=_one_of(WITHIN, "withinReservation", text=sent.withinReservation),
+        queueing=_one_of(QUEUES, "queue", text=sent.queue),
     )
 
 
-def _within(text: str) -> Within:
-    found = WITHIN.get(text)
+def _one_of(names: Mapping[str, Named], field: str, *, text: str) -> Named:
+    found = names.get(text)
     if found is None:
-        names = ", ".join(repr(name) for name in WITHIN if name)
-        raise BadConfig("config.withinReservation", f"must be one of {names}, got {text!r}")
+        known = ", ".join(repr(name) for name in names if name)
+        raise BadConfig(f"config.{field}", f"must be one of {known}, got {text!r}")
     return found
 
 

@@ -14,12 +14,13 @@ from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.lanes import is_slack, lane_of, pool_of_lane
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT, Within
+from peloton.actors.respool.messages import ROOT, Queueing, Within
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Bits, Key
 from tests.actors.divide import Claim, divide
 
 SLACK = 4
+HEAD_KEPT_AFTER_S = 300.0
 
 
 class Reference:
@@ -32,6 +33,7 @@ class Reference:
         self.pending: list[Key] = []
         self.skipped: set[Key] = set()  # lots that were found never to fit, as things are
         self.rounded_up: set[Key] = set()
+        self.headed: dict[Key, tuple[Key, float]] = {}  # the first of a lane, and since when
 
     def put(self, key: Key, *, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
         if key.startswith("respool/"):
@@ -47,6 +49,7 @@ class Reference:
         elif not waits and pool in self.pending:
             self.pending.remove(pool)
             self.rounded_up.discard(pool)
+            self.headed.pop(pool, None)
         if old is not None and new is not None and new.admitted - old.admitted:
             self._admitted(pool)
 
@@ -172,12 +175,12 @@ class Reference:
             for test, most in found
         ]
 
-    def admissions(self) -> list[tuple[Key, Bits]]:
-        """A head that does not fit blocks those behind it; one that never can blocks nobody, nor
-        does one that only a room of its own excludes."""
+    def admissions(self, now: float) -> list[tuple[Key, Bits]]:
+        """Those behind a head that does not fit pass it where they may; one that never can blocks
+        nobody, nor does one that only a room of its own excludes."""
         use = {key: self.use(key) for key in self.pools}
         while True:
-            found, again = self._whole(use)
+            found, again = self._whole(use, now)
             if found or not again:
                 break
         return found or self._parts(use)
@@ -187,7 +190,16 @@ class Reference:
         entitled = entitlements(self, self.skipped)
         return {key: entitled[key] - use[key] for key in self.pools}
 
-    def _whole(self, use: dict[Key, Resources]) -> tuple[list[tuple[Key, Bits]], bool]:
+    def _barred(self, lane: Key, head: Key, lacked: set[str], now: float) -> set[str] | None:
+        """The kinds of which those behind a head may need nothing; None: nobody passes it."""
+        config = self.pools[pool_of_lane(lane)].config
+        if not lacked or config.queueing == Queueing.STRICT:
+            return None
+        first, since = self.headed.get(lane, (head, now))
+        self.headed[lane] = head, since if first == head else now
+        return lacked if now - self.headed[lane][1] >= HEAD_KEPT_AFTER_S else set()
+
+    def _whole(self, use: dict[Key, Resources], now: float) -> tuple[list[tuple[Key, Bits]], bool]:
         """Those that fit, and whether a lot was found out never to fit."""
         found: list[tuple[Key, Bits]] = []
         taken: dict[Key, Resources] = {}
@@ -199,9 +211,16 @@ class Reference:
             taken_apart = [Resources() for _ in rooms_apart]
             aside = asides.get(pool, Resources()) if on_slack else Resources()
             slack = self.slack_room(pool)
+            head: Key | None = None
+            unfit: set[Resources] = set()
+            barred: set[str] | None = set()
             for key in self.order(lane) if aside is not None else ():
                 lot = self.lots[key]
                 need = lot.shape.resources
+                if head is not None and (key in self.skipped or need in unfit):
+                    continue
+                if barred is None or any(getattr(need, kind) for kind in barred):
+                    continue
                 rooms = [
                     self.limit(above) - use[above] - taken.get(above, Resources()) - aside
                     for above in self.up(pool)
@@ -222,19 +241,26 @@ class Reference:
                     self.skipped.add(key)
                     entitled = self._spare(use)
                     continue
+                if not count:
+                    unfit.add(need)
+                    if head is None:
+                        head = key
+                        free = [self.limit(at) - use[at] - aside for at in self.up(pool)]
+                        free += [entitled[pool] - aside, *([self.slack_room(pool)] * on_slack)]
+                        lacked = {kind for room in free for kind in need.short_of(room)}
+                        barred = self._barred(lane, key, lacked, now)
+                        asides.setdefault(pool, _kept(need) if lacked else None)
+                    continue
+                if head is None:
+                    self.headed.pop(lane, None)
                 members = lot.waiting.lowest(count)
                 slack = slack - need.times(len(members))
                 for at in mine:
                     taken_apart[at] = taken_apart[at] + need.times(len(members))
-                if members:
-                    found.append((key, members))
+                found.append((key, members))
                 for above in self.up(pool):
                     taken[above] = taken.get(above, Resources()) + need.times(len(members))
-                if not members and not on_slack:
-                    fits = all(need.within(self.limit(at) - use[at]) for at in self.up(pool))
-                    fits = fits and need.within(entitled[pool])
-                    asides.setdefault(pool, None if fits else _kept(need))
-                if members and not on_slack:
+                if not on_slack:
                     asides[pool] = None
                 if members != lot.waiting:
                     break

@@ -36,7 +36,7 @@ from peloton.actors.respool.lot.messages import (
     ReleaseTicket,
     Yielded,
 )
-from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.messages import ROOT, PoolConfig, Queueing
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.kind import KIND as TASK
@@ -70,12 +70,13 @@ ONE = Resources(UNIT)
 class Town:
     """A tree with one pool, and the lots of jobs in it."""
 
-    def __init__(self, cpus: int) -> None:
+    def __init__(self, cpus: int, queueing: Queueing = Queueing.BEST_EFFORT) -> None:
         self.tree = Tree()
         sums = immutables.Map({Key("inventory/0"): InventorySum(1, Resources(100 * UNIT))})
         root = Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums)
         self.tree.put(ROOT, old=None, new=root)
-        self.tree.put(POOL, old=None, new=Pool(PoolConfig("p", ROOT, Resources(), ONE.times(cpus))))
+        config = PoolConfig("p", ROOT, Resources(), ONE.times(cpus), queueing=queueing)
+        self.tree.put(POOL, old=None, new=Pool(config))
 
     def say(self, lot: str, message: Any, *members: int, now: float = 1.0) -> None:
         """One turn of a lot."""
@@ -116,7 +117,7 @@ def test_a_gang_of_two_lots_is_admitted_once_all_have_come() -> None:
 
 
 def test_one_that_does_not_fit_is_not_admitted_in_part_and_keeps_its_place() -> None:
-    town = Town(5)
+    town = Town(5, Queueing.STRICT)
     town.ask("a/0/0", 0, 1, terms=None)
     assert town.admit() == [("a/0/0", [0, 1])]
     town.ask("g/0/0", *range(4), terms=terms(*range(4)))

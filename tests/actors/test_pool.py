@@ -16,7 +16,7 @@ from peloton.actors.respool.admission import LOTS_PER_PASS_MAX, admissions
 from peloton.actors.respool.kind import KIND
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.messages import ROOT, PoolConfig, Queueing
 from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.rules import check, check_delete, check_forced
@@ -460,7 +460,7 @@ def test_the_limit_of_a_pool_above_counts_too() -> None:
 @pytest.mark.parametrize("shrinks", [A, ROOT])
 def test_a_head_that_a_lower_limit_rules_out_blocks_nobody(shrinks: Key) -> None:
     """It waited for its own pool's limit when one further up fell below what it needs."""
-    found = tree(a=config("a", limit=6), a1=config("a1", A, limit=3))
+    found = tree(a=config("a", limit=6), a1=config("a1", A, limit=3, queueing=Queueing.STRICT))
     put(found, "held", lot(A1, admitted=1))
     put(found, "big", too_big(A1, 3))
     put(found, "small", lot(A1, 1, arrived=3.0))

@@ -20,7 +20,7 @@ from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.lanes import lanes_of
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT, PoolConfig, Within, pool_key
+from peloton.actors.respool.messages import ROOT, PoolConfig, Queueing, Within, pool_key
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.rules import check, check_delete
 from peloton.actors.respool.state import InventorySum, Pool
@@ -54,6 +54,7 @@ shares = st.sampled_from(
 )
 rules = st.sampled_from([Within.NEVER, Within.RESERVED, Within.ALWAYS])
 own_rules = st.sampled_from([Within.CLUSTER, Within.CLUSTER, *Within])
+queueings = st.sampled_from([*Queueing])
 statics = st.sampled_from([(False,) * 4, (False,) * 4, (True, False, False, False)])
 
 
@@ -73,6 +74,7 @@ class Pools(RuleBasedStateMachine):
         self.sums, self.reasons = ConservationCheck(), ExplanationCheck()
         self.clock = itertools.count(1)
         self.names = itertools.count()
+        self.now = 0.0
         self.capacity(capacity)
         wide = Resources(6 * UNIT, 6 * UNIT, 0, 2 * UNIT)
         for number, (name, parent) in enumerate(BEGIN):
@@ -96,7 +98,7 @@ class Pools(RuleBasedStateMachine):
     @rule(
         at=st.integers(0, 99), name=st.sampled_from(NAMES), limit=limits, reservation=limits,
         percent=percents, share=shares, static=statics, slack_percent=slack_percents,
-        within=own_rules,
+        within=own_rules, queueing=queueings,
     )  # fmt: skip
     def create(
         self,
@@ -109,6 +111,7 @@ class Pools(RuleBasedStateMachine):
         static: tuple[bool, bool, bool, bool],
         slack_percent: float,
         within: Within,
+        queueing: Queueing,
     ) -> None:
         """Some pools may not be; a forced one breaks rules of names and sums."""
         if len(self.tree.pools) > 10:
@@ -124,6 +127,7 @@ class Pools(RuleBasedStateMachine):
             controller_percent=percent,
             slack_percent=slack_percent,
             within=within,
+            queueing=queueing,
         )
         key = pool_key(f"{name}-{next(self.names)}")
         refused = check(self.tree, key, config=config)
@@ -204,12 +208,15 @@ class Pools(RuleBasedStateMachine):
             lot.shape, lot.arrived, waiting=lot.waiting - gone, admitted=lot.admitted - gone
         ))  # fmt: skip
 
-    @rule(lost=st.sampled_from([False, False, True]))
-    def admit(self, lost: bool) -> None:
+    @rule(
+        lost=st.sampled_from([False, False, True]), later=st.sampled_from([0.0, 1.0, 299.0, 301.0])
+    )
+    def admit(self, lost: bool, later: float) -> None:
         """The root admits; those of the last lot that it admits may have left in the same frame."""
+        self.now += later
         self.reference.skipped = self.skipped()
-        found = admissions(self.tree)
-        assert [tuple(each) for each in found] == self.reference.admissions()
+        found = admissions(self.tree, now=self.now)
+        assert [tuple(each) for each in found] == self.reference.admissions(self.now)
         for number, (key, members) in enumerate(found, start=1):
             lot = self.tree.lots[key]
             came = Bits() if lost and number == len(found) else members
@@ -290,10 +297,10 @@ class Pools(RuleBasedStateMachine):
         if not hasattr(self, "tree"):
             return
         self.reference.skipped = self.skipped()
-        while self.reference.admissions():
-            self.admit(lost=False)
+        while self.reference.admissions(self.now):
+            self.admit(lost=False, later=0.0)
             self.reference.skipped = self.skipped()
-        assert admissions(self.tree) == []
+        assert admissions(self.tree, now=self.now) == []
         for key in list(self.tree.lots):
             self.put(key, None)
         assert not self.tree.pending

@@ -38,8 +38,14 @@ def test_an_end_costs_as_much_however_many_wait(more: float) -> None:
     assert large <= 1.5 * small, (small, large)
 
 
-@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 9)), max_size=60), st.integers(0, 9))
-def test_the_first_rank_is_that_of_a_walk(changes: list[tuple[int, int]], most: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 9)), max_size=60),
+    st.integers(0, 9),
+    st.integers(-1, 41),
+)
+def test_the_first_rank_is_that_of_a_walk(
+    changes: list[tuple[int, int]], most: int, start: int
+) -> None:
     ranks: FirstRank[tuple[int]] = FirstRank(block_max=4)
     known: dict[tuple[int], int] = {}
     for number, amount in changes:
@@ -51,7 +57,8 @@ def test_the_first_rank_is_that_of_a_walk(changes: list[tuple[int, int]], most: 
             known[rank] = amount
             ranks.put(rank, amount)
         assert len(ranks) == len(known)
-        assert ranks.first(most) == min(
-            (each for each, its in known.items() if its <= most), default=None
-        )
+        fit = [each for each, its in known.items() if its <= most]
+        assert ranks.first(most) == min(fit, default=None)
+        later = [each for each in fit if each >= (start,)]
+        assert ranks.first(most, start=(start,)) == min(later, default=None)
         assert all(ranks.amount(each) == its for each, its in known.items())

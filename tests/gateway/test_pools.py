@@ -60,6 +60,8 @@ CONFIGS: list[tuple[str, Change, str]] = [
      "config.slackLimit.maxPercent: must be ≥ 0, got nan"),
     ("no such rule", lambda c: setattr(c, "withinReservation", "sometimes"),
      "config.withinReservation: must be one of 'never', 'reserved', 'always', got 'sometimes'"),
+    ("no such queue", lambda c: setattr(c, "queue", "fifo"),
+     "config.queue: must be one of 'best-effort', 'strict', got 'fifo'"),
 ]  # fmt: skip
 
 
@@ -94,6 +96,7 @@ def test_a_pool_is_read_back_with_every_kind(deployment: Deployment) -> None:
     config.resources.add(kind="cpu", reservation=0.5, limit=1.5, share=2, type=respool.STATIC)
     config.slackLimit.maxPercent = 33.0
     config.withinReservation = "never"
+    config.queue = "strict"
     created = deployment.pools.CreateResourcePool(respool.CreateRequest(config=config)).result.value
     info = get(deployment, created).poolinfo
     assert [one.kind for one in info.config.resources] == ["cpu", "memory", "disk", "gpu"]
@@ -101,7 +104,7 @@ def test_a_pool_is_read_back_with_every_kind(deployment: Deployment) -> None:
     assert (info.config.resources[1].limit, info.config.resources[1].share) == (0.0, 1.0)
     assert info.config.policy == respool.PriorityFIFO
     assert (info.config.owningTeam, info.config.slackLimit.maxPercent) == ("o", 33.0)
-    assert info.config.withinReservation == "never"
+    assert (info.config.withinReservation, info.config.queue) == ("never", "strict")
     assert (info.path.value, info.parent.value, info.id.value) == ("/read", "root", created)
     assert [(use.kind, use.allocation, use.slack) for use in info.usage] == [
         (kind, 0.0, 0.0) for kind in ("cpu", "memory", "disk", "gpu")

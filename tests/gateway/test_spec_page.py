@@ -104,7 +104,7 @@ def test_the_keys_of_a_pool_are_taken() -> None:
         "name": "p", "policy": "PriorityFIFO", "resources": [resource], "owningTeam": "o",
         "ldapGroups": ["g"], "description": "d", "controllerLimit": {"maxPercent": 5},
         "slackLimit": {"maxPercent": 5}, "changeLog": {}, "parent": {"value": "root"},
-        "withinReservation": "always",
+        "withinReservation": "always", "queue": "strict",
     }  # fmt: skip
     assert {*whole} == {*SECTIONS["Resource pool"]}
     assert {*resource} == {*SECTIONS["`resources` of a pool"]}

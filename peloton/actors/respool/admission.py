@@ -1,10 +1,14 @@
 """Which tickets are admitted next: by priority, then arrival, as far as limits and shares allow.
 
 Turns a tree into admissions. The head of each pool's queue is admitted as far as it fits into the
-limits on its way to the root and into the entitlement of its pool. One that does not fit blocks
-those behind it (FIFO), unless it can never fit under the limits: then it is skipped until a limit
-changes, for waiting would never admit it. A task whose ration is used up (of controllers, or of
-tasks that may not be preempted) is skipped until another one of it ends.
+limits on its way to the root and into the entitlement of its pool. While it does not fit, those
+behind it that do pass it, except where the pool is strict, or ends tasks of its own for its head.
+Once a head has waited for `HEAD_KEPT_AFTER_S`, only those pass it that need nothing of what it
+lacks: that is kept for it.
+
+One that can never fit under the limits is skipped until a limit changes, for waiting would never
+admit it. A task whose ration is used up (of controllers, or of tasks that may not be preempted) is
+skipped until another one of it ends.
 
 Tasks on slack have a lane of their own (`lanes`). Its turn comes after all others, and it leaves to
 the first of the others of its pool what that needs of memory, disk and gpus.
@@ -17,16 +21,25 @@ that is derived from the lots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from peloton.actors.resources import COUNT_MAX, EPSILON, Resources
 from peloton.actors.respool.gangs import QueuedUnit
+from peloton.actors.respool.head_waits import (
+    Taken,
+    block,
+    bottleneck,
+    lacked_kind,
+    lacked_rooms,
+    lacked_slack,
+    spare_entitlement,
+)
 from peloton.actors.respool.lanes import is_slack, pool_of_lane, slack_lane
-from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.messages import ROOT, Queueing
 from peloton.actors.respool.node import ZERO
+from peloton.actors.respool.queue import QueuePosition
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Bits, Key
@@ -34,9 +47,10 @@ from peloton.runtime.vocabulary import Bits, Key
 LOTS_PER_PASS_MAX = 256
 """What is found in one turn: others have theirs before the next."""
 
-Taken = Mapping[Key, Resources]
-"""What this pass has admitted already, by pool, with the pools above it."""
-
+HEAD_KEPT_AFTER_S = 300.0
+PASSING_MAX = 500
+"""Lots behind a head that does not fit that are looked at in one turn of a lane."""
+NO_KINDS: frozenset[int] = frozenset()
 
 PendingLane = tuple[int, Key, PoolResource | tuple[()]]
 """A lane by its number: one that changed, or the first of those blocked on a resource. It may be
@@ -50,8 +64,11 @@ class AdmissionBatch(NamedTuple):
     members: Bits
 
 
-def admissions(tree: Tree, heads: int = COUNT_MAX) -> list[AdmissionBatch]:
-    """What every pool can admit now. It changes nothing, so a second call returns the same.
+def admissions(
+    tree: Tree, heads: int = COUNT_MAX, *, now: float | None = 0.0
+) -> list[AdmissionBatch]:
+    """What every pool can admit now. It admits nobody, so a second call returns the same. Without
+    the time nobody passes a head, as it depends on how long that has waited.
 
     Once so many heads were looked at, the rest is left to the next call: then `waiting.unfinished`.
     """
@@ -64,8 +81,8 @@ def admissions(tree: Tree, heads: int = COUNT_MAX) -> list[AdmissionBatch]:
             if looks == heads:
                 tree.waiting.unfinished = True
                 break
-            admit = _admit_on_slack if is_slack(lane) else _admit
-            found += admit(tree, lane, taken=taken, most=LOTS_PER_PASS_MAX - len(found))
+            most = LOTS_PER_PASS_MAX - len(found)
+            found += _admit(tree, lane, taken=taken, most=most, now=now)
             if len(found) >= LOTS_PER_PASS_MAX:
                 break
         # A lot that was skipped needs nothing any more, which may entitle other pools.
@@ -101,7 +118,7 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
             tree, pool, need=need, taken=_with_aside(tree, lane, taken=taken)
         ):
             continue  # only this pass has taken the room
-        elif not _is_part(need, _spare(tree, lane, taken={})) or (
+        elif not _is_part(need, spare_entitlement(tree, lane, taken={})) or (
             by_slack and not need.within(tree.slack_room(pool))
         ):
             waiting.recheck(lane)
@@ -139,7 +156,7 @@ def is_still_entitled(tree: Tree, lane: Key) -> bool:
     """Whether a lane whose head waits is entitled to what that needs: others may need more since
     it began to."""
     need = tree.waiting.head(lane)
-    return need is not None and need.within(_spare(tree, lane, taken={}))
+    return need is not None and need.within(spare_entitlement(tree, lane, taken={}))
 
 
 def count_fitting(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:
@@ -147,7 +164,7 @@ def count_fitting(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> in
     count = _count_within_limits(tree, pool, need=need, taken=taken)
     if not count or tree.is_ample(pool):
         return count
-    return min(count, need.fits(_spare(tree, pool, taken=taken)))
+    return min(count, need.fits(spare_entitlement(tree, pool, taken=taken)))
 
 
 def _count_within_limits(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:
@@ -160,13 +177,6 @@ def _count_within_limits(tree: Tree, pool: Key, *, need: Resources, taken: Taken
     return count
 
 
-def _spare(tree: Tree, lane: Key, *, taken: Taken) -> Resources:
-    """What a lane of a pool is entitled to beyond what the pool uses."""
-    pool = pool_of_lane(lane)
-    spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
-    return spare - taken[pool] if pool in taken else spare
-
-
 def _with_aside(tree: Tree, lane: Key, *, taken: Taken) -> Taken:
     """What is taken for a lane: what another lane of its pool has set aside, too."""
     aside = tree.set_aside(lane)
@@ -176,15 +186,9 @@ def _with_aside(tree: Tree, lane: Key, *, taken: Taken) -> Taken:
     return {**taken, **{each: taken.get(each, ZERO) + aside for each in above}}
 
 
-def _lacked(need: Resources, spare: Resources) -> int | None:
-    """A kind of which a pool is entitled to less than a task needs: best to nothing."""
-    lacked = [Resources.KINDS.index(kind) for kind in need.short_of(spare)]
-    return min(lacked, key=lambda kind: spare.amounts()[kind] >= EPSILON, default=None)
-
-
 def _is_part(need: Resources, spare: Resources) -> bool:
     """Whether a pool is entitled to a part of each kind that it lacks for a task."""
-    lacked = _lacked(need, spare)
+    lacked = lacked_kind(need, spare)
     return lacked is not None and spare.amounts()[lacked] >= EPSILON
 
 
@@ -253,17 +257,23 @@ def _batches(tree: Tree, lots: tuple[Key, ...]) -> list[AdmissionBatch]:
 
 
 def _admit(
-    tree: Tree, pool: Key, *, taken: dict[Key, Resources], most: int
+    tree: Tree, lane: Key, *, taken: dict[Key, Resources], most: int, now: float | None
 ) -> list[AdmissionBatch]:
+    pool, by_slack = pool_of_lane(lane), is_slack(lane)
+    if by_slack and pool in tree.waiting.changed:
+        return []  # what the others of the pool need next is not known before they have their turn
     found: list[AdmissionBatch] = []
-    head: Resources | None = None
-    rationed = [ZERO, ZERO, ZERO]
-    for key in tree.queues[pool].eligible() if pool in tree.pools else ():
-        lot: Lot = tree.lots[key]
-        unit = tree.unit(key)
-        need, gang = unit.need, unit.lots
-        count = count_fitting(tree, pool, need=need, taken=taken)
-        count = min(count, 1) if gang else count
+    unfit: dict[Resources, None] = {}  # what does not fit, of the head first
+    barred: frozenset[int] | None = NO_KINDS
+    rationed, came, queue, behind = [ZERO, ZERO, ZERO], ZERO, tree.queues[lane], 0
+    for position in queue.positions() if pool in tree.pools else ():
+        key, need = position.lot, position.need
+        behind += bool(unfit)
+        if behind > PASSING_MAX or barred is None or len(unfit) == len(queue.needs):
+            break
+        if need in unfit or any(need.amounts()[kind] for kind in barred):
+            continue
+        waiting, unit = tree.lots[key].waiting, tree.unit(key)
         short = short_ration(tree, pool, unit=unit)
         if short is not None:
             tree.skip(key, short)
@@ -271,28 +281,69 @@ def _admit(
         fitting = fitting_rations(tree, pool, unit=unit, rationed=rationed)
         if not fitting:
             continue  # only this pass has taken it: the next one decides
-        count = min(count, fitting)
+        count = count_fitting(tree, pool, need=need, taken=_with_aside(tree, lane, taken=taken))
+        count = min(count, fitting, 1 if unit.lots else len(waiting))
+        count = min(count, need.fits(tree.slack_room(pool) - came)) if by_slack else count
         if not count:
-            too_low = _bottleneck(tree, pool, need=need, of=tree.limit)
+            too_low = _too_low(tree, lane, need=need)
             if too_low is not None:
                 tree.skip(key, too_low)
                 continue
-            head = need
-            break
-        count = count if gang else min(count, len(lot.waiting))
-        found += _batches(tree, gang) if gang else [AdmissionBatch(key, lot.waiting.lowest(count))]
+            unfit[need] = None
+            if len(unfit) == 1:
+                barred = _barred(tree, lane, head=position, now=now)
+            continue
+        if not unfit:
+            tree.waiting.began(lane)
+        lots = unit.lots
+        found += _batches(tree, lots) if lots else [AdmissionBatch(key, waiting.lowest(count))]
         for each, part in unit.rationed:
             rationed[each] = rationed[each] + part.times(count)
+        came = came + need.times(count)
         for above in tree.up(pool):
             taken[above] = taken.get(above, Resources()) + need.times(count)
-        if (not gang and count < len(lot.waiting)) or len(found) >= most:
+        if (not lots and count < len(waiting)) or len(found) >= most:
             break
-    if not found:
-        _block(tree, pool, head=head)
-    if not found and head is None:
-        tree.restore_rationed(pool)  # somebody else may fit in place of those that were looked at
-    tree.waiting.recheck(slack_lane(pool))
+    _looked(tree, lane, found=bool(found), unfit=unfit, barred=barred)
     return found
+
+
+def _looked(
+    tree: Tree,
+    lane: Key,
+    *,
+    found: bool,
+    unfit: dict[Resources, None],
+    barred: frozenset[int] | None,
+) -> None:
+    """A lane has had its turn."""
+    if found:
+        tree.waiting.recheck(lane)
+    elif unfit:
+        block(tree, lane, unfit=[*unfit], head_only=barred is None, whole_head=bool(barred))
+    else:
+        tree.waiting.settle(lane)
+        if not is_slack(lane):
+            # Somebody else may fit in place of those that were looked at.
+            tree.restore_rationed(lane)
+    if not is_slack(lane):
+        tree.waiting.recheck(slack_lane(lane))
+
+
+def _barred(
+    tree: Tree, lane: Key, *, head: QueuePosition, now: float | None
+) -> frozenset[int] | None:
+    """The kinds of which those behind a head that does not fit may need nothing; None: nobody
+    passes it."""
+    pool = pool_of_lane(lane)
+    strict = tree.pools[pool].config.queueing == Queueing.STRICT or tree.ends_own(pool)
+    if strict or now is None:
+        return None
+    lacked = lacked_rooms(tree, lane, need=head.need)
+    if not lacked:
+        return None  # only this pass has taken what it needs
+    since = tree.waiting.headed(lane, head.lot, now)
+    return NO_KINDS if now - since < HEAD_KEPT_AFTER_S else frozenset(r.kind for r in lacked)
 
 
 def short_ration(tree: Tree, pool: Key, *, unit: QueuedUnit) -> PoolResource | None:
@@ -315,82 +366,10 @@ def fitting_rations(tree: Tree, pool: Key, *, unit: QueuedUnit, rationed: list[R
     return count
 
 
-def _admit_on_slack(
-    tree: Tree, lane: Key, *, taken: dict[Key, Resources], most: int
-) -> list[AdmissionBatch]:
-    """As `_admit`, for tasks on slack; a part of the reservation of their pool is their limit."""
-    found: list[AdmissionBatch] = []
-    head: Resources | None = None
-    pool, came = pool_of_lane(lane), Resources()
-    if pool in tree.waiting.changed:
-        return []  # what the others of the pool need next is not known before they have their turn
-    for key in tree.queues[lane].eligible() if pool in tree.pools else ():
-        waiting, need = tree.lots[key].waiting, tree.unit(key).need
-        before = _with_aside(tree, lane, taken=taken)
-        count = count_fitting(tree, pool, need=need, taken=before)
-        count = min(count, need.fits(tree.slack_room(pool) - came), len(waiting))
-        if not count:
-            too_low = _bottleneck(tree, pool, need=need, of=tree.limit) or _of_slack(
-                pool, need=need, room=tree.slack_limit(pool)
-            )
-            if too_low is not None:
-                tree.skip(key, too_low)
-                continue
-            head = need
-            break
-        found.append(AdmissionBatch(key, waiting.lowest(count)))
-        came = came + need.times(count)
-        for above in tree.up(pool):
-            taken[above] = taken.get(above, Resources()) + need.times(count)
-        if count < len(waiting) or len(found) >= most:
-            break
-    if not found:
-        _block(tree, lane, head=head)
-    return found
-
-
-def _of_slack(pool: Key, *, need: Resources, room: Resources) -> PoolResource | None:
-    """What tasks on slack lack of the room that their pool has for them."""
-    for kind in need.short_of(room):
-        return PoolResource(pool, Resources.KINDS.index(kind), slack=True)
-    return None
-
-
-def _block(tree: Tree, lane: Key, *, head: Resources | None) -> None:
-    """Nothing was admitted: note what the head waits for, if there is one."""
-    pool, waiting = pool_of_lane(lane), tree.waiting
-    if head is None:
-        waiting.settle(lane)
-        return
-    of_slack = _of_slack(pool, need=head, room=tree.slack_room(pool)) if is_slack(lane) else None
-    if of_slack is not None:
-        waiting.block(lane, resource=of_slack, need=head)
-        return
-    aside = tree.set_aside(lane)
-    resource = _bottleneck(tree, pool, need=head + aside, of=tree.available)
-    spare = _spare(tree, lane, taken={})
-    short = _lacked(head, spare)
-    if short is None:
-        # What only this pass has taken is no reason to block: that lot may have left by now.
-        if resource is not None:
-            set_aside, entitled = aside.amounts()[resource.kind], aside == ZERO
-            waiting.block(lane, resource=resource, need=head, entitled=entitled, aside=set_aside)
-        return
-    kind, part = short, spare.amounts()[short] >= EPSILON
-    tree.lack(lane, need=head, kind=kind, part=part)
-    if not part:
-        resource = PoolResource(pool, kind, entitled=True)
-    if resource is not None:
-        waiting.block(lane, resource=resource, need=head, aside=aside.amounts()[resource.kind])
-    else:
-        waiting.wait_with_part(lane, need=head)
-
-
-def _bottleneck(
-    tree: Tree, pool: Key, *, need: Resources, of: Callable[[Key], Resources]
-) -> PoolResource | None:
-    """The first resource on the way to the root of which `of(pool)` is less than `need`."""
-    for above in tree.up(pool):
-        for kind in need.short_of(of(above)):
-            return PoolResource(above, Resources.KINDS.index(kind))
-    return None
+def _too_low(tree: Tree, lane: Key, *, need: Resources) -> PoolResource | None:
+    """The first limit under which one can never be admitted."""
+    pool = pool_of_lane(lane)
+    found = bottleneck(tree, pool, need=need, of=tree.limit)
+    if found is not None or not is_slack(lane):
+        return found
+    return lacked_slack(pool, need=need, room=tree.slack_limit(pool))

@@ -7,6 +7,7 @@ number of blocks, however many ranks there are. Must not know what a rank or an 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from itertools import islice
 from typing import Generic
 
 from peloton.actors.respool.ranking import Rank
@@ -54,11 +55,17 @@ class FirstRank(Generic[Rank]):
         if amount == self._leasts[at]:
             self._leasts[at] = self._least(block)
 
-    def first(self, most: int) -> Rank | None:
-        """The lowest rank whose amount is at most `most`."""
-        for at, least in enumerate(self._leasts):
-            if least <= most:
-                return next(rank for rank in self._blocks[at] if self._amounts[rank] <= most)
+    def first(self, most: int, *, start: Rank | None = None) -> Rank | None:
+        """The lowest rank, from `start` on, whose amount is at most `most`."""
+        begin = 0 if start is None else bisect_left(self._lasts, start)
+        for at in range(begin, len(self._blocks)):
+            if self._leasts[at] > most:
+                continue
+            block = self._blocks[at]
+            low = bisect_left(block, start) if start is not None and at == begin else 0
+            for rank in islice(block, low, None):
+                if self._amounts[rank] <= most:
+                    return rank
         return None
 
     def amount(self, rank: Rank) -> int:

@@ -72,7 +72,7 @@ def _with_hours(at: At, step: Decision | Rest) -> Decision | Rest:
 
 
 def _admit(at: At) -> Decision | Rest:
-    found = admissions(at.index, HEADS_PER_TURN_MAX)
+    found = admissions(at.index, HEADS_PER_TURN_MAX, now=at.now)
     if not found and at.index.waiting.unfinished:
         return Decision(sends=(AGAIN,))
     if not found:

@@ -29,6 +29,14 @@ class Within(enum.IntEnum):
     ALWAYS = 3
 
 
+class Queueing(enum.IntEnum):
+    """What comes of those behind the first of a queue while that cannot begin: they pass it where
+    they fit, or wait."""
+
+    BEST_EFFORT = 0
+    STRICT = 1
+
+
 class PoolConfig(Value, frozen=True, gc=False, array_like=True):
     """The config of a pool. A kind that is not given has reservation 0 and limit 0."""
 
@@ -43,6 +51,7 @@ class PoolConfig(Value, frozen=True, gc=False, array_like=True):
     raw: bytes = b""  # the config as the client wrote it, for reading back
     problem: str = ""  # an error in the config itself, found when it was translated
     within: Within = Within.CLUSTER
+    queueing: Queueing = Queueing.BEST_EFFORT
 
 
 class PoolHour(Value, frozen=True, gc=False, array_like=True):

@@ -29,7 +29,7 @@ NO_SLACK_LIMIT = Resources(slack=MILLIONTHS_MAX)
 
 
 class Lacking(NamedTuple):
-    """The entitlement to one kind at which the head of a pool is no longer blocked by it."""
+    """The entitlement to one kind at which somebody in a lane is no longer blocked by it."""
 
     kind: int
     wanted: int
@@ -76,7 +76,7 @@ class Node:
         self.slack_limit = ZERO  # the most that these may use
         self.terms = NO_TERMS  # what its config says, by kind
         self.claims: list[KindClaim | None] = [None for _ in KINDS]  # what its parent was told
-        self.lacking: dict[Key, Lacking] = {}  # by lane: the entitlement its head waits for
+        self.lacking: dict[Key, tuple[Lacking, ...]] = {}  # by lane: the entitlement it waits for
         self.divisions: tuple[Division, ...] = ()  # by kind, once it has had a child
 
     def lineage(self) -> Iterator[Node]:
@@ -104,8 +104,8 @@ class Node:
 
     def wanted(self, kind: int) -> int | None:
         """The least entitlement that is enough for a head that lacks it, here or below."""
-        lacking = self.lacking.values()
-        found = min((each.wanted for each in lacking if each.kind == kind), default=None)
+        lacking = [each for lane in self.lacking.values() for each in lane if each.kind == kind]
+        found = min((each.wanted for each in lacking), default=None)
         if self.divisions and self.divisions[kind].waiters.order:
             division = self.divisions[kind]
             below = division.wanted(division.waiters.order[0][0])

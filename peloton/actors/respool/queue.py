@@ -12,6 +12,7 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
+from peloton.actors.resources import Resources
 from peloton.actors.respool.ranking import Ranking
 from peloton.runtime.vocabulary import Key
 
@@ -25,12 +26,15 @@ class QueuePosition(NamedTuple):
     falling_priority: int  # the negative of the priority
     arrived: float
     lot: Key
+    need: Resources = Resources()  # of what is admitted at once; no two positions differ in it only
 
 
 class Queue:
     """The lots of one pool that have waiting members."""
 
     def __init__(self) -> None:
+        self.needs: dict[Resources, int] = {}
+        """What eligible lots need, and how many of them."""
         # Positions of the eligible lots, weighted by how many members wait in each.
         self._ranking: Ranking[QueuePosition] = Ranking()
         self._positions: dict[Key, QueuePosition] = {}  # the same by lot
@@ -38,9 +42,18 @@ class Queue:
         self._skipped_ranking: Ranking[QueuePosition] = Ranking()
         self._skipped: dict[Key, QueuePosition] = {}
 
-    def put(self, key: Key, *, priority: int, arrived: float, waiting: int = 1) -> None:
-        """Members of a lot wait; if some did before, it keeps its position."""
-        position = QueuePosition(-priority, arrived, key)
+    def put(
+        self,
+        key: Key,
+        *,
+        priority: int,
+        arrived: float,
+        waiting: int = 1,
+        need: Resources = Resources(),  # noqa: B008
+    ) -> None:
+        """Members of a lot wait, each or all at once for `need`; if some did before, it keeps its
+        position."""
+        position = QueuePosition(-priority, arrived, key, need)
         known = self._positions.get(key)
         if known is None and self._skipped.get(key) == position:
             self._skipped_ranking.put(position, waiting)
@@ -48,6 +61,7 @@ class Queue:
         if known != position:
             self.drop(key)
             self._positions[key] = position
+            self._count(need, 1)
         self._ranking.put(position, waiting)
 
     def drop(self, key: Key) -> None:
@@ -55,6 +69,7 @@ class Queue:
         position = self._positions.pop(key, None)
         if position is not None:
             self._ranking.drop(position)
+            self._count(position.need, -1)
         position = self._skipped.pop(key, None)
         if position is not None:
             self._skipped_ranking.drop(position)
@@ -65,6 +80,7 @@ class Queue:
         self._skipped[key] = position
         self._skipped_ranking.put(position, self._ranking.weight(position))
         self._ranking.drop(position)
+        self._count(position.need, -1)
         return position
 
     def is_skipped(self, key: Key) -> bool:
@@ -80,13 +96,25 @@ class Queue:
         position = self._positions[key] = self._skipped.pop(key)
         self._ranking.put(position, self._skipped_ranking.weight(position))
         self._skipped_ranking.drop(position)
+        self._count(position.need, 1)
 
-    def eligible(self) -> Iterator[Key]:
-        """The lots that are not skipped, in order and lazily: the cost is what is read.
+    def _count(self, need: Resources, more: int) -> None:
+        count = self.needs.get(need, 0) + more
+        if count:
+            self.needs[need] = count
+        else:
+            del self.needs[need]
+
+    def positions(self) -> Iterator[QueuePosition]:
+        """Those of the lots that are not skipped, in order and lazily: the cost is what is read.
 
         The reader may skip the lot that was just returned.
         """
-        return (position.lot for position in _walk(self._ranking))
+        return _walk(self._ranking)
+
+    def eligible(self) -> Iterator[Key]:
+        """These lots."""
+        return (position.lot for position in self.positions())
 
     def before(self, key: Key) -> int:
         """How many members wait in eligible lots before this one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from typing import Any, Generic, TypeVar
 
-Rank = TypeVar("Rank", bound=tuple[Any, ...])
+Rank = TypeVar("Rank", bound=int | tuple[Any, ...])
 """Comparable values, no two of them equal."""
 
 BLOCK_MAX = 512

@@ -57,9 +57,9 @@ class Sharing:
         self._lacking.pop(node.key, None)
         self.touch(parent)
 
-    def block(self, node: Node, lane: Key, *, kind: int, enough: int) -> None:
-        """The head of a lane of a pool lacks entitlement to a kind, until it is `enough`."""
-        node.lacking[lane] = Lacking(kind, enough)
+    def block(self, node: Node, lane: Key, *, enough: tuple[Lacking, ...]) -> None:
+        """Who waits in a lane of a pool lacks entitlement, until one of these is `enough`."""
+        node.lacking[lane] = enough
         self._lacking[node.key] = self._blocked[node.key] = node
         self._changed = True
 
@@ -172,7 +172,7 @@ def _wake(root: Node, kind: int, *, found: dict[Key, Node]) -> None:
     open_nodes = [(root, root.limit.amounts()[kind])]
     while open_nodes:
         node, entitled = open_nodes.pop()
-        if any(each.enough(kind, entitled) for each in node.lacking.values()):
+        if any(each.enough(kind, entitled) for lane in node.lacking.values() for each in lane):
             found[node.key] = node
         if node.divisions:
             division = node.divisions[kind]

@@ -11,7 +11,7 @@ may unblock; no other pool is checked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from peloton.actors.resources import EPSILON, Resources
@@ -29,6 +29,7 @@ from peloton.actors.respool.node import (
     MILLIONTHS_MAX,
     NO_TERMS,
     ZERO,
+    Lacking,
     Node,
     limit_of,
     parent_of,
@@ -285,16 +286,17 @@ class Tree:
         self._skipped.put(position, resource=resource, amount=need.amounts()[resource.kind])
         self._claim_all(key, lot.shape.pool)
 
-    def lack(self, lane: Key, *, need: Resources, kind: int, part: bool) -> None:
-        """The head of a lane lacks entitlement to a kind: check it again once there is enough.
-
-        `part`: it has some; else some is enough, for a task may be rounded up.
-        """
+    def lack(self, lane: Key, more: Mapping[int, int]) -> None:
+        """A lane lacks entitlement: check it again once its pool may use so much more of a kind."""
         node = self._nodes[pool_of_lane(lane)]
-        whole = need.amounts()[kind] + 1 - EPSILON
-        more = whole if part else min(whole, EPSILON)
-        more += self.set_aside(lane).amounts()[kind]
-        self._sharing.block(node, lane, kind=kind, enough=node.use.amounts()[kind] + more)
+        used, aside = node.use.amounts(), self.set_aside(lane).amounts()
+        enough = (Lacking(kind, used[kind] + aside[kind] + some) for kind, some in more.items())
+        self._sharing.block(node, lane, enough=tuple(enough))
+
+    def ends_own(self, pool: Key) -> bool:
+        """Whether a pool ends tasks of its own for the first that waits there."""
+        inside = self.displacements.min_run_s
+        return bool(inside) and self.path(pool) in inside
 
     def settle(self) -> bool:
         """Let all changes reach the entitlements; whether there are heads to be checked again."""
@@ -495,7 +497,8 @@ class Tree:
                 self._queue_gang(gang, queue, pool=lane)
         if new is not None and new.waiting and not (gang is not None and new.forming):
             shape, waiting = new.shape, len(new.waiting)
-            queue.put(key, priority=shape.priority, arrived=new.arrived, waiting=waiting)
+            priority, need = shape.priority, shape.resources
+            queue.put(key, priority=priority, arrived=new.arrived, waiting=waiting, need=need)
         elif gang is None or gang.head is None or gang.head.key != key:
             queue.drop(key)
         if not queue.is_skipped(key):
@@ -517,7 +520,10 @@ class Tree:
         gang.head = head
         if head is not None:
             priority = self.lots[head.key].shape.priority
-            queue.put(head.key, priority=priority, arrived=head.arrived, waiting=head.waiting)
+            queue.put(
+                head.key, priority=priority, arrived=head.arrived, waiting=head.waiting,
+                need=head.unit.need,
+            )  # fmt: skip
         for lot in gang.lots:
             self._claim(lot, pool)
 

@@ -8,8 +8,9 @@ what fits: the caller, which knows the tree, does.
 A pool that waits is in one of four states:
 
 - changed: something of its own has changed, so it has to be checked;
-- blocked: its head lacks one kind in one pool on its path to the root, or entitlement. As long as
-  no more of that is available, no change elsewhere can admit its head;
+- blocked: its head lacks one kind in one pool on its path to the root, or entitlement, and so does
+  each of those that may pass it. As long as no more of that is available, no change elsewhere can
+  admit any of them;
 - with a part: there is room for its head, to a part of which the pool is entitled;
 - neither: it does not exist, or all its lots are skipped. Only a change of its own helps.
 """
@@ -21,7 +22,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from peloton.actors.resources import Resources
-from peloton.actors.respool.first_fit import FirstFit
+from peloton.actors.respool.first_rank import FirstRank
 from peloton.actors.respool.lanes import is_slack, pool_of_lane, slack_lane
 from peloton.actors.respool.rations import Ration
 from peloton.runtime.vocabulary import Key
@@ -43,38 +44,46 @@ class PoolResource(NamedTuple):
 
 
 class Thresholds:
-    """Items by number, each with a resource and the amount of it that the item needs."""
+    """Items by number, each with resources and the amount of each that is enough for the item."""
 
     def __init__(self) -> None:
-        self._searches: dict[PoolResource, FirstFit] = {}
-        self._resources: dict[Key, tuple[PoolResource, int]] = {}
+        self._searches: dict[PoolResource, FirstRank[int]] = {}
+        self._resources: dict[Key, dict[PoolResource, int]] = {}
+        self._numbers: dict[Key, int] = {}
         self._items: dict[int, Key] = {}
 
     def put(self, item: Key, number: int, *, resource: PoolResource, amount: int) -> None:
-        """Add an item, which must not be held yet; no two items may have the same number."""
+        """Add an item, or another resource of one, of which the lesser amount counts; no two items
+        may have the same number."""
+        known = self._resources.setdefault(item, {})
         search = self._searches.get(resource)
         if search is None:
-            search = self._searches[resource] = FirstFit()
+            search = self._searches[resource] = FirstRank()
+        if resource in known:
+            if known[resource] <= amount:
+                return
+            search.drop(number)
         search.put(number, amount)
-        self._resources[item] = resource, number
+        known[resource] = amount
+        self._numbers[item] = number
         self._items[number] = item
 
     def drop(self, item: Key) -> None:
         """Remove an item, if it is held."""
-        known = self._resources.pop(item, None)
-        if known is None:
+        number = self._numbers.pop(item, None)
+        if number is None:
             return
-        resource, number = known
         del self._items[number]
-        search = self._searches[resource]
-        search.drop(number)
-        if not len(search):
-            del self._searches[resource]
+        for resource in self._resources.pop(item):
+            search = self._searches[resource]
+            search.drop(number)
+            if not len(search):
+                del self._searches[resource]
 
     def first(self, resource: PoolResource, *, start: int, most: int) -> int | None:
         """The lowest number from `start` on of an item that needs at most so much of it."""
         search = self._searches.get(resource)
-        return search.first(start, most) if search is not None else None
+        return search.first(most, start=start) if search is not None else None
 
     def item(self, number: int) -> Key:
         """The item of a number."""
@@ -114,6 +123,19 @@ class Waiting:
         self._needs: dict[Resources, dict[Key, None]] = {}  # blocked pools by need of their head
         self._heads: dict[Key, Resources] = {}
         self._number = 0
+        self._headed: dict[Key, tuple[Key, float]] = {}
+
+    def headed(self, lane: Key, lot: Key, now: float) -> float:
+        """The first of a lane cannot begin; returns since when nothing of it could."""
+        first, since = self._headed.get(lane, (lot, now))
+        if first != lot:
+            since = now
+        self._headed[lane] = lot, since
+        return since
+
+    def began(self, lane: Key) -> None:
+        """Some of the first of a lane were admitted."""
+        self._headed.pop(lane, None)
 
     def add(self, pool: Key) -> None:
         """A pool has waiting members, and something of it has changed."""
@@ -127,6 +149,7 @@ class Waiting:
         self.numbers.pop(pool, None)
         self.changed.pop(pool, None)
         self.rounded_up.pop(pool, None)
+        self._headed.pop(pool, None)
         self._unblock(pool)
         if pool in self.entitled_news:
             self.entitled_ended[pool] = None
@@ -204,6 +227,11 @@ class Waiting:
             where = slack_lane(resource.pool) if is_slack(pool) else resource.pool
             self._awaited.setdefault(where, {})[pool] = None
         self._head(pool, need)
+
+    def block_too(self, pool: Key, *, resource: PoolResource, amount: int) -> None:
+        """So much of another resource lets the head of a pool, which is blocked, or one behind it
+        begin."""
+        self.blocked.put(pool, self.numbers[pool], resource=resource, amount=amount)
 
     def settle(self, pool: Key) -> None:
         """Nothing in a pool can be admitted until something of its own changes."""

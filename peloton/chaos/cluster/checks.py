@@ -284,7 +284,7 @@ def nobody_waits_who_fits(view: ClusterView) -> None:
         tree.put(key, old=None, new=pool)
     for key, lot in view.cells("lot").items():
         tree.put(key, old=None, new=lot)
-    for admission in admissions(tree):
+    for admission in admissions(tree, now=None):
         raise Contradiction(f"R15 {admission.lot}: {admission.members} fit, and are not admitted")
     slices = view.cells("slice")
     free = {key: host.free for key, host in view.cells("host").items() if _takes(host)}
@@ -295,10 +295,9 @@ def nobody_waits_who_fits(view: ClusterView) -> None:
             continue
         for spec, members in crowd.columns.groups("spec", raw):
             row = slice_.specs[spec or 0]
-            if shape_depends_on_tasks(row.shape) or row.shape.constraint or row.config.ports:
-                continue  # only a placer can tell whether it fits
-            if row.config.volume is not None:
-                continue  # it may wait for its home
+            depends = shape_depends_on_tasks(row.shape) or row.shape.constraint or row.config.ports
+            if depends or row.config.volume is not None:
+                continue  # only a placer can tell whether it fits; or it may wait for its home
             fits = [key for key, amount in free.items() if row.run.resources.within(amount)]
             if fits:
                 text = f"{members_of(members)[:5]} wait for a host, and fit on {fits[:3]}"
@@ -323,9 +322,6 @@ def parts_of(run: str) -> tuple[str, int, int, int]:
     instance, _, count = rest.rpartition("-")
     number, member = divmod(int(instance), SLICE_SIZE)
     return job, number, member, int(count)
-
-
-# ---- of a whole cluster ----
 
 
 def pools_use_what_their_lots_hold(cluster: SimulatedCluster) -> None:
