@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from peloton.actors.host.messages import RunSpec
+
 
 @dataclass(frozen=True, slots=True)
 class PodPart:
@@ -31,6 +33,18 @@ class RunPod:
     containers: tuple[PodPart, ...]
     grace_s: float = 30.0
     checked: str = ""
+
+
+def pod_of(spec: RunSpec) -> RunPod | None:
+    """The containers of a run with several."""
+    if not spec.containers:
+        return None
+    parts = [
+        PodPart(one.name, one.value, one.shell, one.arguments, dict(one.environment), one.init)
+        for one in spec.containers
+    ]
+    checked = spec.check.container if spec.check is not None else ""
+    return RunPod(tuple(parts), spec.kill_grace_s, checked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,10 @@ What a backend must do:
   machine with us is to know it; where nobody does, `UseSet` answers at once. It is absolute: the
   backend compares, and answers with the number of the order once it is so, or with a text if it
   will not be. A machine that is out of use may leave; that is no reason not to answer.
+- **Ports.** A backend that shares the machine's ports with other programs tries those of a run
+  before it starts it. Where one is in use it does not start the run, and says so (`PortsInUse`),
+  with all that are in use as far as it knows; the host orders the run again with others, or not at
+  all. It tells when that has changed, and again with each list.
 - **Identity.** A keeper of runs that outlives the daemon names itself in `RunsListed.keeper`. An
   order of `StartRuns` for another keeper is not obeyed, but answered with a list.
 - **Incarnations.** Where another machine may come under the name of one that is only out of reach,
@@ -84,7 +88,7 @@ from typing import Protocol, runtime_checkable
 from peloton.actors.host import messages as m
 from peloton.actors.host.container_messages import ContainersNoted, ContainersReported, LimitRuns
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
-from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
@@ -104,6 +108,7 @@ HostsOrder = m.AddHost | m.RemoveHost
 Report = (
     m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft | SlackReported | HealthReported
     | ContainersReported | m.RunsStarted | m.RunsEnded | m.RunsListed | VolumesRemoved | UseSet
+    | PortsInUse
 )  # fmt: skip
 """What a backend sends to hosts."""
 

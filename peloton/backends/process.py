@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.container_messages import ContainersNoted, LimitRuns
 from peloton.actors.host.health_messages import HealthNoted, HealthReported
-from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.machine_messages import SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.mentions import unnamed
@@ -39,7 +39,9 @@ from peloton.backends.gpu_words import gpu_variables
 from peloton.backends.keeper.kinds import NO_IMAGES, NOT_RUNNABLE
 from peloton.backends.keeper.limits import OFF
 from peloton.backends.keeper_folder import KeeperOwner
+from peloton.backends.keeper_pods import pod_of
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
+from peloton.backends.port_use import PortUse
 from peloton.backends.process_health import ProcessHealth
 from peloton.backends.process_runs import SILENT_MAX_S, KeeperSettings, ProcessRuns
 from peloton.backends.roster import Roster
@@ -152,6 +154,7 @@ class ProcessBackend:
         self._holds = False  # whether the keeper holds the files of jobs
         self._health = ProcessHealth(self._tell_health, self._check_by_command)
         self._containers = ContainerNews(self._report)
+        self._ports = PortUse(self._report)
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
         self._started = threading.Event()
@@ -177,8 +180,8 @@ class ProcessBackend:
 
     @property
     def wake_at(self) -> float | None:
-        """When a host that appeared has to be reported again, or what containers do."""
-        times = self._roster.wake_at, self._containers.wake_at
+        """When a host that appeared has to be reported again, what containers do, or ports."""
+        times = self._roster.wake_at, self._containers.wake_at, self._ports.wake_at
         return min((at for at in times if at is not None), default=None)
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
@@ -205,6 +208,7 @@ class ProcessBackend:
             elif isinstance(message, _ORDERS):
                 self._ordered(message)
         self._containers.due(now)
+        self._ports.due(now)
         return [*replies, *self._roster.due(now)]
 
     def _ordered(self, order: _ORDERS) -> None:
@@ -269,6 +273,7 @@ class ProcessBackend:
             runs.list(name, asked_at=order.asked_at)
             self._send_status(order.host, only_down=True)
             self._repeat_slack(name)
+            self._ports.repeat(name)
 
     def _repeat_slack(self, name: str) -> None:
         """A report may have been lost; and a host may know what an earlier daemon has measured."""
@@ -300,7 +305,7 @@ class ProcessBackend:
         self._health.ordered(order.runs)
         requests: list[km.RunRequest] = []
         bad: list[m.RunEnd] = []
-        for run in order.runs:
+        for run in self._ports.startable(name, order.runs, known=self._alive):
             if run.spec.image and self.limits.images == REFUSE:
                 bad.append(_image_refused(run))
                 continue
@@ -348,7 +353,7 @@ class ProcessBackend:
             task_user=self.accounts.task_user,
             limits=self.limits.of(spec.resources),
             container=container,
-            pod=_pod(spec),
+            pod=pod_of(spec),
             # A command would find nothing of what is in a container, so it is not carried out.
             checked=spec.check is not None and spec.check.by_command and not contained,
             secrets=secrets,
@@ -532,6 +537,7 @@ class ProcessBackend:
         self._health.over((run,))
         self._containers.over(run)
         self._alive.pop(run, None)
+        self._ports.over(run)
         if not self._alive:
             self._none_alive.set()
 
@@ -554,18 +560,6 @@ class ProcessBackend:
     def _send(self, envelope: Envelope) -> None:
         if self._tell is not None:
             self._tell([envelope])
-
-
-def _pod(spec: m.RunSpec) -> km.RunPod | None:
-    """The containers of a run with several."""
-    if not spec.containers:
-        return None
-    parts = [
-        km.PodPart(one.name, one.value, one.shell, one.arguments, dict(one.environment), one.init)
-        for one in spec.containers
-    ]
-    checked = spec.check.container if spec.check is not None else ""
-    return km.RunPod(tuple(parts), spec.kill_grace_s, checked)
 
 
 def _container_end(told: km.ContainerOfRun) -> ContainerEnd:

@@ -31,7 +31,7 @@ RULES = MappingProxyType(
             "its constraint is not met, or they are exclusive to others",
             "a host meets the constraint, or the constraint is another",
         ),
-        r.PORT_TAKEN: ("its fixed port is taken", "that task ends, or the port is another"),
+        r.PORT_TAKEN: ("its fixed port is taken", "whoever uses it ends, or the port is another"),
         r.UNKNOWN_TASKS: (
             "the labels of their tasks are not known",
             "they have fewer different labels, or its constraint does not ask for tasks",

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.facts import PortsGiven, PortsNoted
 from peloton.actors.host.granting import LABELS_TOO_EARLY
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.ledger import HOLDING, RunPhase
+from peloton.actors.host.machine_messages import LEVEL_PORTS, PortsInUse
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -23,6 +25,8 @@ from peloton.placement.messages import Constraint, Label, port_label
 from peloton.runtime.core.turn import TurnOutcome as Turn
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message
+from tests.actors import test_host as h
+from tests.actors import test_host_holds as holds
 
 KIND = kind(8)
 HOST, BACKEND, JOB = Key("host/h"), Key("backend/b"), "0" * 36
@@ -205,3 +209,91 @@ def test_the_counts_are_those_of_the_runs_whatever_happens(steps: list) -> None:
 def test_labels_are_told_only_if_they_are_to_be_known(tasks: bool) -> None:
     host = receive(up(), m.Launch(1, PLAIN), 0).state
     assert host.summary(HOST, tasks=tasks).running == (((APP, 1),) if tasks else None)
+
+
+# ---- ports that others on the machine use, as its backend has found ----
+
+PICKED = m.RunSpec(Resources(UNIT), "x", ports=(m.Port("http", 0, "PORT"),))
+FIXED = m.RunSpec(Resources(UNIT), "x", ports=(m.Port("http", 31000, "PORT"),))
+
+
+def heard(host: Host, message: Message, *members: int, level: int = LEVEL_PORTS) -> Turn:
+    sender = host.backend if isinstance(message, PortsInUse) else h.CROWD
+    some = Bits.of(*members) if members else None
+    at = At(now=9.0, key=h.HOST, sender=sender, members=some, epoch=h.EPOCH, level=level)
+    return take_turn(h.KIND, host, message=message, at=at)
+
+
+def with_run(spec: m.RunSpec) -> Host:
+    return heard(h.up(), m.Launch(1, spec), 0).state  # type: ignore[no-any-return]
+
+
+def started(turn: Turn) -> list[tuple[str, str]]:
+    """The runs of a turn's orders, and the port that each is told."""
+    orders = [one for one in h.orders(turn) if isinstance(one, m.StartRuns)]
+    return [(run.run, dict(run.environment)["PORT"]) for one in orders for run in one.runs]
+
+
+def test_a_run_whose_picked_port_is_in_use_begins_with_another_as_the_same_attempt() -> None:
+    turn = heard(with_run(PICKED), PortsInUse((31000,), (h.pod(0),)))
+    assert started(turn) == [(h.pod(0), "31001")] and h.replies(turn) == []
+    assert {type(fact) for fact in turn.facts} == {PortsNoted, PortsGiven}
+    summary = turn.state.summary(h.HOST, tasks=True)
+    assert (summary.ports, summary.running) == (1, ((port_label(31000), 1),))
+    again = heard(turn.state, PortsInUse((31000,), (h.pod(0),)))
+    assert not again.facts and not again.sends, "a repeat finds that it has another by now"
+    other = heard(turn.state, m.Launch(1, PICKED), 1)
+    assert started(other) == [(h.pod(1), "31002")]
+
+
+@pytest.mark.parametrize(
+    "spec, used, reason",
+    [
+        (FIXED, (31000,), "port 31000 is in use on the machine by another program"),
+        (PICKED, (31000, 31001, 31002), "no free port on the host"),
+    ],
+)
+def test_a_run_without_another_port_is_refused(
+    spec: m.RunSpec, used: tuple[int, ...], reason: str
+) -> None:
+    before = with_run(spec)
+    turn = heard(before, PortsInUse(used, (h.pod(0),)))
+    ((refusal, members),) = h.replies(turn)
+    assert isinstance(refusal, t.RunRefused) and members == [0]
+    assert (refusal.run, refusal.reason) == (1, reason)
+    assert refusal.summary is not None and refusal.summary.running is not None
+    assert dict(refusal.summary.running)[port_label(31000)] == 1, "so it is not proposed again"
+    assert turn.state.unused == h.up().unused and not started(turn)
+    assert turn.state.runs[h.pod(0)].phase == RunPhase.REFUSED
+    forgotten = heard(turn.state, m.RunSeen(1), 0).state
+    free = heard(forgotten, PortsInUse(())).state
+    assert started(heard(free, m.Launch(2, spec), 0)) == [(h.pod(0, run=2), "31000")]
+
+
+def test_what_is_in_use_is_not_granted() -> None:
+    host = heard(h.up(), PortsInUse((31000,))).state
+    assert host.version > h.up().version, "placers hear of it"
+    ((refusal, _),) = h.replies(heard(host, m.Launch(1, FIXED), 0))
+    assert refusal.reason == "port 31000 is taken on the host"  # type: ignore[attr-defined]
+    assert started(heard(host, m.Launch(1, PICKED), 0)) == [(h.pod(0), "31001")]
+    assert not heard(host, PortsInUse((31000,))).facts, "nothing has changed"
+
+
+def test_below_the_level_the_run_is_lost_and_the_attempt_not_charged() -> None:
+    turn = heard(with_run(PICKED), PortsInUse((31000,), (h.pod(0),)), level=LEVEL_PORTS - 1)
+    ((end, _),) = h.replies(turn)
+    assert isinstance(end, t.Ended) and end.outcome.end == t.End.LOST and end.outcome.system
+    assert turn.state.ports_in_use == ()
+
+
+def test_a_run_that_has_begun_goes_on() -> None:
+    host = heard(with_run(PICKED), m.RunsStarted((h.pod(0),))).state
+    turn = heard(host, PortsInUse((31000,), (h.pod(0),)))
+    assert not turn.sends and turn.state.runs[h.pod(0)].ports == (31000,)
+
+
+@pytest.mark.parametrize("spec, left", [(PICKED, 1), (FIXED, 0)])
+def test_a_run_of_no_task_begins_with_another_port_or_is_over(spec: m.RunSpec, left: int) -> None:
+    host = heard(holds.held(), holds.launch("t-0", spec=spec)).state
+    turn = heard(host, PortsInUse((31000,), (holds.run_of("t-0"),)))
+    assert len(turn.state.runs) == len(started(turn)) == turn.state.foreign == left

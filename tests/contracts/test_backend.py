@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.container_messages import CONTAINER_MESSAGES
 from peloton.actors.host.health_messages import HEALTH_MESSAGES
-from peloton.actors.host.slack_messages import SLACK_MESSAGES
+from peloton.actors.host.machine_messages import MACHINE_MESSAGES
 from peloton.actors.host.use_messages import USE_MESSAGES, HostUse, SetUse, UseSet
 from peloton.actors.host.volume_messages import VOLUME_MESSAGES
 from peloton.actors.task.messages import End
@@ -64,7 +64,7 @@ def test_every_message_of_the_port_has_a_number() -> None:
     ordered = {*get_args(port.Order), *get_args(port.HostsOrder)}
     assert ordered == {*m.BACKEND_MESSAGES.values()}
     reported = {
-        *m.MESSAGES.values(), *SLACK_MESSAGES.values(), *HEALTH_MESSAGES.values(),
+        *m.MESSAGES.values(), *MACHINE_MESSAGES.values(), *HEALTH_MESSAGES.values(),
         *VOLUME_MESSAGES.values(), *USE_MESSAGES.values(), *CONTAINER_MESSAGES.values(),
     }  # fmt: skip
     assert {*get_args(port.Report)} <= reported

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from peloton.actors.host import goals
+from peloton.actors.host.machine_messages import SlackReported
 from peloton.actors.host.messages import ConfigureHost, GetHost
-from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import GetLot

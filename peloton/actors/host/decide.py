@@ -45,8 +45,10 @@ from peloton.actors.host.ledger import (
     step,
 )
 from peloton.actors.host.live_containers import containers_reported, containers_seen, run_limited
+from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.host.maintenance import asked_to_end, complete, no_host, start
 from peloton.actors.host.moving import move, move_owed, not_moved
+from peloton.actors.host.ports_in_use import ports_in_use
 from peloton.actors.host.quarantine import QUARANTINE, quarantine_over
 from peloton.actors.host.reports import (
     backend_down,
@@ -59,7 +61,6 @@ from peloton.actors.host.reports import (
     unreachable,
 )
 from peloton.actors.host.slack import slack_measured
-from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.task_holds import (
     TASK_LAUNCHED,
@@ -276,6 +277,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     vm.DeleteVolume: volumes.delete,
     vm.VolumesRemoved: from_backend(volumes.removed),
     UseSet: from_backend(use_set),
+    PortsInUse: from_backend(ports_in_use),
     Due: due,
 }
 """But for reports that have ends, which `kind.py` watches for signs of trouble."""
@@ -330,5 +332,6 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     vm.DeleteVolume: volumes.no_volume,
     vm.VolumesRemoved: _nothing,
     UseSet: _nothing,
+    PortsInUse: _nothing,
     Due: _nothing,
 }

@@ -27,10 +27,8 @@ class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
-    """Resources are granted to this run of these members. `ports`: one tuple per member.
-
-    `shares`: as in the launch; the fold does not need it, whoever checks a journal does.
-    """
+    """Resources are granted to this run of these members. `ports`: one tuple per member. `shares`:
+    as in the launch; the fold does not need it, whoever checks a journal does."""
 
     crowd: Key
     members: Bits
@@ -71,7 +69,7 @@ class HeldReleased(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HeldRefused(Fact, frozen=True, gc=False, array_like=True):
-    """These held runs will never start here after all, and hold nothing any more."""
+    """These granted runs will never start here after all, and hold nothing any more."""
 
     crowd: Key
     members: Bits
@@ -339,6 +337,21 @@ class UseTold(Fact, frozen=True, gc=False, array_like=True):
     text: str = ""
 
 
+class PortsNoted(Fact, frozen=True, gc=False, array_like=True):
+    """Others on the machine use these ports, and none else: they are not given."""
+
+    ports: tuple[int, ...]
+
+
+class PortsGiven(Fact, frozen=True, gc=False, array_like=True):
+    """These members, which have not begun, have these ports in place of those of their grant."""
+
+    crowd: Key
+    members: Bits
+    run: int
+    ports: tuple[int, ...]
+
+
 FACTS: dict[int, type] = {
     1: HostConfigured,
     2: RunsAccepted,
@@ -382,4 +395,6 @@ FACTS: dict[int, type] = {
     119: VolumesGone,
     131: UseWanted,
     132: UseTold,
+    161: PortsNoted,
+    162: PortsGiven,
 }

@@ -201,6 +201,10 @@ def _use_told(host: Host, fact: f.UseTold) -> Host:
     return replace(host, use=replace(host.use, told=fact.number, text=fact.text))
 
 
+def _ports_noted(host: Host, fact: f.PortsNoted) -> Host:
+    return replace(host, ports_in_use=fact.ports, version=host.version + 1)
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     **RUN_EVOLVE,
     f.HostConfigured: _configured,
@@ -228,6 +232,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.SlackTaken: _slack_taken,
     f.UseWanted: _use_wanted,
     f.UseTold: _use_told,
+    f.PortsNoted: _ports_noted,
     **dict.fromkeys((f.VolumesGiven, f.VolumeDeleting, f.VolumesGone), _volumes),
 }
 

@@ -25,7 +25,7 @@ from peloton.actors.host.granting import NO_PORT
 from peloton.actors.host.ledger import NO_SETS, RunEvent, RunStep, names_of, pick_ports, step
 from peloton.actors.host.maintenance import no_host
 from peloton.actors.host.reports import start_order
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, ports_given
 from peloton.actors.host.task_holds import TASK_LAUNCHED, alive, ended_holds, room_beside
 from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send
@@ -47,7 +47,7 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
     problem = _problem(host, message, at)
     if problem:
         return _cannot(problem)
-    taken = {port for _, held in host.runs.sets() for port in held.ports}
+    taken = ports_given(host)
     free = free_devices(host)
     run, facts, starts = foreign_number(message.hold), list[Fact](), list[m.StartRun]()
     facts.append(f.HoldEnded(message.hold, LAUNCHED))

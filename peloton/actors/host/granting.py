@@ -19,7 +19,7 @@ from peloton.actors.host.devices import (
     with_devices,
 )
 from peloton.actors.host.ledger import pick_ports
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.state import Host, Maintenance, ports_given
 from peloton.actors.host.task_holds import alive, members_held, room_beside
 from peloton.actors.host.volumes import with_volumes
 from peloton.actors.resources import Resources
@@ -64,7 +64,7 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
     some = members.lowest(count) if count else Bits()
     ports: Ports = ()
     if some and spec.ports:
-        taken = {port for _, held in host.runs.sets() for port in held.ports}
+        taken = ports_given(host)
         with_ports, ports = _with_ports(host, spec, members=some, taken=taken)
         if with_ports != some:
             fixed = [port.number for port in spec.ports if port.number in taken]

@@ -1,13 +1,30 @@
 """Messages about the health of runs: a backend reports changes, hosts pass them to their tasks.
 
 A change is repeated by the backend until its task has seen it, so a host keeps nothing of it. A
-message must not carry the result of a check that changed nothing.
+message must not carry the result of a check that changed nothing. Here is also what a host says of
+its runs when it asks its backend for a list.
 """
 
 from __future__ import annotations
 
 from peloton.actors.task.health_messages import HealthCheck, TaskHealth
 from peloton.runtime.vocabulary import Bits, Key, Message, Value
+
+
+class KnownRun(Value, frozen=True, gc=False, array_like=True):
+    """A run in the ledger, and since when."""
+
+    run: str
+    since: float
+
+
+class KnownSet(Value, frozen=True, gc=False, array_like=True):
+    """As `KnownRun`, for the same run of many members of a crowd."""
+
+    crowd: Key
+    run: int
+    members: Bits
+    since: float
 
 
 class RunHealth(Value, frozen=True, gc=False, array_like=True):

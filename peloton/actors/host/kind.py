@@ -34,6 +34,8 @@ from peloton.actors.host.facts import (
     HostTakenDown,
     MaintenanceCompleted,
     MaintenanceStarted,
+    PortsGiven,
+    PortsNoted,
     QuarantineEnded,
     RunsForgotten,
     RunsHeld,
@@ -59,9 +61,9 @@ from peloton.actors.host.inventory.messages import (
     HostView,
     inventory_key,
 )
+from peloton.actors.host.machine_messages import LEVEL_PORTS, MACHINE_MESSAGES
 from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
-from peloton.actors.host.slack_messages import SLACK_MESSAGES
 from peloton.actors.host.state import Host
 from peloton.actors.host.use_messages import LEVEL_USE, USE_MESSAGES
 from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
@@ -71,7 +73,7 @@ MESSAGES: Mapping[int, type] = {
     **m.MESSAGES,
     **hm.HOLD_MESSAGES,
     **mm.MOVE_MESSAGES,
-    **SLACK_MESSAGES,
+    **MACHINE_MESSAGES,
     **HEALTH_MESSAGES,
     **CONTAINER_MESSAGES,
     **vm.VOLUME_MESSAGES,
@@ -103,6 +105,7 @@ SINCE: Mapping[type, int] = {
     DaemonsEnding: LEVEL_SERVICES,
     **dict.fromkeys((VolumesGiven, VolumeDeleting, VolumesGone, vm.VolumeDeleted), LEVEL_SERVICES),
     **dict.fromkeys((UseWanted, UseTold), LEVEL_USE),
+    **dict.fromkeys((PortsNoted, PortsGiven), LEVEL_PORTS),
 }
 """The feature levels of classes that earlier versions do not know."""
 

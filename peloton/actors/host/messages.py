@@ -16,8 +16,8 @@ from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.containers import Uri as Uri
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.health_messages import CheckedSet, HealthNoted
-from peloton.actors.host.known_runs import KnownRun as KnownRun
-from peloton.actors.host.known_runs import KnownSet as KnownSet
+from peloton.actors.host.health_messages import KnownRun as KnownRun
+from peloton.actors.host.health_messages import KnownSet as KnownSet
 from peloton.actors.host.roster_messages import PORTS_DEFAULT as PORTS_DEFAULT
 from peloton.actors.host.roster_messages import AddHost as AddHost
 from peloton.actors.host.roster_messages import RemoveHost as RemoveHost

@@ -65,6 +65,19 @@ def _devices_given(host: Host, fact: f.DevicesGiven) -> Host:
     return replace(host, runs=runs)
 
 
+def _ports_given(host: Host, fact: f.PortsGiven) -> Host:
+    before = list[tuple[int, ...]]()
+
+    def given(of: RunSet) -> RunSet:
+        before.append(of.ports)
+        return replace(of, ports=fact.ports)
+
+    runs = host.runs.change(fact.crowd, fact.members, run=fact.run, to=given)
+    taken = ports_taken(host) + sum(in_range(host, port) for port in fact.ports)
+    taken -= sum(in_range(host, port) for ports in before for port in ports)
+    return replace(host, runs=runs, ports_taken=taken, version=host.version + 1)
+
+
 def _counted(
     running: immutables.Map[Label, int], some: RunSet, *, by: int
 ) -> immutables.Map[Label, int]:
@@ -230,6 +243,7 @@ RUN_EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.HeldReleased: _held_over,
     f.HeldRefused: _held_over,
     f.DevicesGiven: _devices_given,
+    f.PortsGiven: _ports_given,
     f.RunsRefused: _refused,
     f.ProcessesStarted: _phase(RunPhase.STARTED),
     f.KillOrdered: _phase(RunPhase.KILLING),

@@ -13,8 +13,8 @@ from __future__ import annotations
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import NamedRuns, RunPhase, RunSet, names_of
+from peloton.actors.host.machine_messages import SlackReported
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
-from peloton.actors.host.slack_messages import SlackReported
 from peloton.actors.host.state import Host
 from peloton.actors.resources import EPSILON, amount
 from peloton.actors.task.messages import LEVEL_SLACK, SLACK_TAKEN

@@ -22,7 +22,7 @@ from peloton.actors.host.volume_folds import HostVolumes
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.placement.conditions import HOST_POOL
-from peloton.placement.messages import HostSummary, Label, ReservedRoom
+from peloton.placement.messages import HostSummary, Label, ReservedRoom, port_label
 from peloton.runtime.vocabulary import Key, Value
 
 replace = msgspec.structs.replace
@@ -84,6 +84,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     use: UseAtBackend = UseAtBackend()  # what its backend is to know of its maintenance
     incarnation: str = ""  # of its machine: none but this one may have got orders to start its runs
     reached_at: float = 0.0  # no list that was requested before is one of what runs since then
+    ports_in_use: tuple[int, ...] = ()  # by others on its machine, as its backend has told
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
@@ -125,9 +126,10 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def free_ports(self) -> int:
-        """How many ports of its range no run holds."""
+        """How many ports of its range neither a run holds nor others use."""
         first, end = self.ports
-        return max(0, end - first - ports_taken(self))
+        others = sum(in_range(self, port) for port in self.ports_in_use)
+        return max(0, end - first - ports_taken(self) - others)
 
     def summary(self, key: Key, *, tasks: bool = False) -> HostSummary:
         """The host as placers see it, with the labels of its `tasks` if they are to be known."""
@@ -150,9 +152,11 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         return ReservedRoom(self.unused, self.free_ports, tuple(tasks))
 
     def _running_labels(self) -> tuple[tuple[Label, int], ...] | None:
-        if len(self.running) > RUNNING_LABELS_MAX:
+        """Ports that others use count as fixed ones of a run: placers pass the host over."""
+        if len(self.running) + len(self.ports_in_use) > RUNNING_LABELS_MAX:
             return None
-        return tuple(sorted(self.running.items())) if self.running else ()
+        used = {port_label(port): 1 for port in self.ports_in_use}
+        return tuple(sorted({**used, **self.running}.items()))
 
 
 def room_left(capacity: Resources, used: Resources) -> Resources:
@@ -179,6 +183,11 @@ def ports_taken(host: Host) -> int:
     return len(
         {port for _, some in host.runs.sets() for port in some.ports if in_range(host, port)}
     )
+
+
+def ports_given(host: Host) -> set[int]:
+    """The ports that no other run may have: those of its runs, and those that others use."""
+    return {port for _, held in host.runs.sets() for port in held.ports}.union(host.ports_in_use)
 
 
 def in_range(host: Host, port: int) -> bool:

@@ -62,6 +62,7 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     use: UseAtBackend = UseAtBackend()
     incarnation: str = ""
     reached_at: float = 0.0
+    ports_in_use: tuple[int, ...] = ()
 
 
 def waiting(key: Key, host: Host) -> HostView | None:

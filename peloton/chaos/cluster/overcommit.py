@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.machine_messages import SlackReported
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources

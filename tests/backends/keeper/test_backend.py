@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthReported
-from peloton.actors.host.slack_messages import SlackReported
+from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
 from peloton.actors.task.messages import End, RunOutcome
@@ -296,6 +297,20 @@ def test_hosts_hear_when_a_process_started_though_they_ask_later(machine: Machin
     ((end,), both) = listed.ends, (told["r-1-1"], "r-1-1")
     assert (end.started_at, end.run) == both and end.at >= end.started_at
     assert machine.backend.stop_all(DEADLINE_S)
+
+
+def test_a_run_whose_port_is_in_use_is_not_started(machine: Machine) -> None:
+    machine.hosts.next_report(m.BackendUp)
+    spec = m.RunSpec(Resources(UNIT), 'echo "$PORT"', ports=(m.Port("http", 0, "PORT"),))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        machine.order(m.StartRuns(HOST, 1, (m.StartRun("r-0-1", spec, (port,)),)))
+        told = machine.hosts.next_report(PortsInUse)
+        assert told.runs == ("r-0-1",) and port in told.ports
+        machine.order(m.ListRuns(HOST, 1))
+        assert machine.hosts.next_report(m.RunsListed).running == ()
+    machine.order(m.StartRuns(HOST, 1, (m.StartRun("r-0-1", spec, (port,)),)))
+    assert machine.ends(1)["r-0-1"].end == End.SUCCEEDED, "the same run, once it is free"
 
 
 def test_slack_is_told_of_no_host_before_its_runs_are_known(folder: Path) -> None:

@@ -1,0 +1,87 @@
+"""Which ports of the machine others use, and what becomes of runs that were ordered with one.
+
+A host cannot bind a port: its backend tries before it starts a run, and tells what it found. Turns
+that into ports that are not given, and into other ports for the runs that could not begin; these
+keep their number, as no attempt was made. A run whose ports are fixed, or for which none is left,
+is refused, so that its task looks for another host. Must not touch a run that has begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from peloton.actors.host import facts as f
+from peloton.actors.host import messages as m
+from peloton.actors.host.devices import devices_told
+from peloton.actors.host.ends import all_ended, end_reports, ended_facts
+from peloton.actors.host.folds import folded
+from peloton.actors.host.foreign_names import is_foreign
+from peloton.actors.host.granting import NO_PORT
+from peloton.actors.host.ledger import Found, RunPhase, pick_ports
+from peloton.actors.host.machine_messages import LEVEL_PORTS, PortsInUse
+from peloton.actors.host.reports import start_order
+from peloton.actors.host.state import Host, lost_outcome, ports_given
+from peloton.actors.host.volumes import as_made
+from peloton.actors.task.messages import RunRefused
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send
+
+IN_USE = "is in use on the machine by another program"
+
+
+def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
+    """Note the ports, and give those that were ordered with one of them others."""
+    known = at.level >= LEVEL_PORTS
+    noted = known and message.ports != host.ports_in_use
+    facts: list[Fact] = [f.PortsNoted(message.ports)] if noted else []
+    there = replace(host, ports_in_use=message.ports)
+    taken = ports_given(there)
+    starts, refused, over = list[m.StartRun](), dict[tuple[Key, int, str], int](), list[Found]()
+    for name, found in _not_begun(host, message):
+        spec = found.of.spec
+        assert spec is not None
+        if not known:
+            over.append(found)
+            continue
+        taken.difference_update(set(found.of.ports) - set(message.ports))
+        ports = pick_ports(spec.ports, taken, span=host.ports)
+        if not ports:
+            taken.update(found.of.ports)
+            if is_foreign(found.crowd):  # there is no task that could look for another host
+                over.append(found)
+                continue
+            why = (found.crowd, found.of.run, _reason(spec, message.ports))
+            refused[why] = refused.get(why, 0) | 1 << found.member
+            continue
+        facts.append(f.PortsGiven(found.crowd, Bits.of(found.member), found.of.run, ports))
+        told = devices_told(host, found.of.resources, devices=found.of.devices, level=at.level)
+        starts.append(m.StartRun(name, as_made(host, spec, run=name), ports, told))
+    facts += [f.HeldRefused(who, Bits(raw), run, why) for (who, run, why), raw in refused.items()]
+    alone = ((one.crowd, replace(one.of, members=Bits.of(one.member))) for one in over)
+    ends = all_ended(alone, lost_outcome("a port of the run " + IN_USE))
+    facts += ended_facts(ends)
+    summary = folded(host, facts).summary(at.key, tasks=True) if refused else None
+    sends = [
+        Send(crowd, RunRefused(run, why, summary), Bits(raw))
+        for (crowd, run, why), raw in refused.items()
+    ]
+    orders = (start_order(host, tuple(starts), at),) if starts else ()
+    because = "others use ports of the machine" if message.ports else "no port is used by others"
+    return Decision((*facts,), (*sends, *end_reports(ends), *orders), because=because)
+
+
+def _not_begun(host: Host, message: PortsInUse) -> Iterator[tuple[str, Found]]:
+    """Those of the runs that are to begin with one of the ports, as far as the host knows."""
+    used = set(message.ports)
+    for name in dict.fromkeys(message.runs):
+        found = host.runs.find(name)
+        if found is None or found.of.phase != RunPhase.ACCEPTED:
+            continue
+        if not used.isdisjoint(found.of.ports):  # else it has others by now
+            yield name, found
+
+
+def _reason(spec: m.RunSpec, used: tuple[int, ...]) -> str:
+    fixed = [port.number for port in spec.ports if port.number in used]
+    return f"port {fixed[0]} {IN_USE}" if fixed else NO_PORT
