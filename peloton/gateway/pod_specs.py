@@ -264,7 +264,7 @@ def _command(
     """The command, in the older form if it has that; both may be there if they say the same."""
     given = container.HasField("entrypoint") or len(container.environment) > 0
     given = given or len(sent.mesos_spec.uris) > 0
-    newer = _newer_command(sent, container) if given else None
+    newer = newer_command(sent, container) if given else None
     if not container.HasField("command"):
         return newer
     older = container.command
@@ -281,7 +281,8 @@ def _command(
     return older
 
 
-def _newer_command(sent: pod.PodSpec, container: pod.ContainerSpec) -> mesos.CommandInfo:
+def newer_command(sent: pod.PodSpec, container: pod.ContainerSpec) -> mesos.CommandInfo:
+    """The command of a container as its newer form says it."""
     entry = container.entrypoint
     found = mesos.CommandInfo(value=entry.value, arguments=entry.arguments)
     if sent.HasField("mesos_spec"):

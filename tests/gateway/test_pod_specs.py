@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.mesos_pods import image_of
 from peloton.gateway.pod_specs import pod_spec_of, to_task
+from peloton.gateway.stateless_replace import settled
 from peloton.gateway.stateless_specs import job_spec_of, spec_path, spec_text, to_config_v0
+from peloton.gateway.translate_task import BadConfig
 from tests.gateway.service_specs import pod_spec, service_spec
 
 FULL = pod_spec(
@@ -128,3 +133,97 @@ def test_a_field_has_the_name_that_the_client_gave_it(path: str, named: str) -> 
             spec_text(f"{path}: a config. Which: it is", sent) == f"{named}: a config. Which: it is"
         )
     assert set(sent.instance_spec) == {4}
+
+
+def read_spec(*, kind: int = 1) -> stateless.JobSpec:
+    """A spec as a client reads it: all in both forms, of one container and of several."""
+    default = pod.PodSpec()
+    default.CopyFrom(FULL)
+    default.mesos_spec.type, default.mesos_spec.shell = kind, True
+    if kind == 1:
+        default.mesos_spec.docker_parameters.add(key="k", value="v")
+    own = pod.PodSpec(init_containers=[{"name": "i", "entrypoint": {"value": "first"}}])
+    own.containers.add(name="a", entrypoint={"value": "main", "arguments": ["x"]})
+    own.containers.add(name="b", entrypoint={"value": "beside"})
+    sent = service_spec("p", default_spec=default, instance_count=3)
+    sent.instance_spec[1].CopyFrom(own)
+    return job_spec_of(to_config_v0(sent))
+
+
+ONE = "default_spec.containers[0]"
+CHANGES = {
+    "older command": (f"{ONE}.command.value", "new", "value", "new"),
+    "newer command": (f"{ONE}.entrypoint.value", "new", "value", "new"),
+    "older arguments": (f"{ONE}.command.arguments", ["new"], "arguments", ["new"]),
+    "newer arguments": (f"{ONE}.entrypoint.arguments", ["new"], "arguments", ["new"]),
+    "older shell": (f"{ONE}.command.shell", False, "shell", False),
+    "newer shell": ("default_spec.mesos_spec.shell", False, "shell", False),
+}
+
+
+def put(spec: stateless.JobSpec, path: str, value: object) -> None:
+    """Set a field of a spec; one of a list by its number."""
+    *way, last = path.replace("[", ".").replace("]", "").split(".")
+    at: Any = spec
+    for part in way:
+        at = at[int(part)] if part.isdigit() else getattr(at, part)
+    if isinstance(value, list):
+        del getattr(at, last)[:]
+        getattr(at, last).extend(value)
+    else:
+        setattr(at, last, value)
+
+
+@pytest.mark.parametrize("path, value, field, expected", CHANGES.values(), ids=CHANGES)
+def test_of_a_spec_that_was_read_the_form_that_was_changed_counts(
+    path: str, value: object, field: str, expected: object
+) -> None:
+    known, sent = read_spec(), read_spec()
+    put(sent, path, value)
+    config = to_config_v0(settled(sent, known))
+    assert getattr(config.defaultConfig.command, field) == expected
+    same = to_config_v0(known)
+    setting = config.defaultConfig.command
+    if isinstance(expected, list):
+        del setting.arguments[:]
+        setting.arguments.extend(same.defaultConfig.command.arguments)
+    else:
+        setattr(setting, field, getattr(same.defaultConfig.command, field))
+    assert config == same, "nothing else has changed"
+
+
+def test_the_command_may_change_in_one_form_and_the_variables_in_the_other() -> None:
+    known, sent = read_spec(), read_spec()
+    one = sent.default_spec.containers[0]
+    one.command.value = "new"
+    one.environment.add(name="ADDED", value="1")
+    command = to_config_v0(settled(sent, known)).defaultConfig.command
+    assert command.value == "new" and command.environment.variables[-1].name == "ADDED"
+    one.entrypoint.value = "another"
+    with pytest.raises(BadConfig, match=r"^spec\.default_spec\.containers\[0\]\.entrypoint\.value"):
+        to_config_v0(settled(sent, known))
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_an_image_that_was_changed_in_one_form_counts(kind: int) -> None:
+    known, newer, older = read_spec(kind=kind), read_spec(kind=kind), read_spec(kind=kind)
+    newer.default_spec.containers[0].image = "image:2"
+    container = older.default_spec.containers[0].container
+    form = container.docker if kind == 1 else container.mesos.image.docker
+    name = "image" if kind == 1 else "name"
+    setattr(form, name, "image:2")
+    first, second = to_config_v0(settled(newer, known)), to_config_v0(settled(older, known))
+    assert first == second and image_of(first.defaultConfig.container) == "image:2"
+
+
+def test_each_of_several_containers_is_settled_by_itself() -> None:
+    known, sent = read_spec(), read_spec()
+    own = sent.instance_spec[1]
+    own.init_containers[0].command.value = "other first"
+    own.containers[0].entrypoint.arguments.append("y")
+    own.containers[1].command.value = "other beside"
+    back = job_spec_of(to_config_v0(settled(sent, known))).instance_spec[1]
+    told = [*back.init_containers, *back.containers]
+    assert [one.entrypoint.value for one in told] == ["other first", "main", "other beside"]
+    assert [*told[1].entrypoint.arguments] == ["x", "y"]
+    assert to_config_v0(settled(known, known)) == to_config_v0(known)

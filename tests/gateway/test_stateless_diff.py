@@ -59,6 +59,13 @@ def test_the_same_spec_changes_nothing(deployment: Deployment, jobs: Any, job: s
     assert found(jobs, job, back) == {"unchanged": [(0, 3)]}
 
 
+def test_a_spec_that_was_read_may_be_changed_in_either_form(jobs: Any, job: str) -> None:
+    for form in ("command", "entrypoint"):
+        back = jobs.GetJob(svc.GetJobRequest(job_id={"value": job})).job_info.spec
+        getattr(back.default_spec.containers[0], form).value = "another"
+        assert found(jobs, job, back) == {"updated": [(0, 3)]}
+
+
 def test_what_changes_is_said_in_closed_ranges(deployment: Deployment, jobs: Any, job: str) -> None:
     own = {1: pod.PodSpec(labels=TWO)}
     more = service_spec(deployment.pool, 6, instance_spec=own)
