@@ -159,7 +159,7 @@ def _settle_command(sent: _InPod, known: _InPod) -> None:
             continue
         if older != getattr(was.command, name):
             return  # both have changed: refused as of a new spec
-        _take(result, newer, name)
+        _take(result, newer, name=name)
     one.command.CopyFrom(result)
     # Both stay: what is stored of several containers is the pod as its client wrote it.
     if given["value"]:
@@ -174,7 +174,7 @@ def _settle_command(sent: _InPod, known: _InPod) -> None:
         spec.mesos_spec.uris.extend(newer_uris(result.uris))
 
 
-def _take(target: mesos.CommandInfo, source: mesos.CommandInfo, name: str) -> None:
+def _take(target: mesos.CommandInfo, source: mesos.CommandInfo, *, name: str) -> None:
     """This field as the other command has it."""
     part = mesos.CommandInfo()
     part.CopyFrom(source)

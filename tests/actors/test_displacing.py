@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.actors.resources import Resources
+from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.displacing import (
     GIVE_BACK,
     IN_VAIN,
@@ -55,7 +55,9 @@ class PoolWithRanks(World):
             super().check(key, order)
             return
         lot, asks = self.tree.lots[key], self.tree.lots[order.inside.lot]
-        assert lot.shape.preemptible and lot.shape.priority < asks.shape.priority
+        on_slack = lot.shape.on_slack and not asks.shape.on_slack
+        assert lot.shape.preemptible
+        assert on_slack or lot.shape.priority < asks.shape.priority
         assert lot.shape.pool == asks.shape.pool and asks.waiting
 
     def gang(self, name: str, pool: Key, size: Resources, *, tasks: int, priority: int) -> Key:
@@ -246,3 +248,62 @@ def test_tasks_on_slack_get_no_room_of_others() -> None:
     for _ in range(3):
         assert world.serve(AFTER_S) == []
     assert world.tree.lot_verdict(asks).endswith(NONE_LOWER)
+
+
+def with_slack(*, limit: float, policy: PreemptionPolicy = POLICY) -> PoolWithRanks:
+    """Pool /a reserves 1000 of memory under this limit; the cluster has more, and slack."""
+    world = PoolWithRanks(10, policy)
+    root = world.tree.pools[ROOT]
+    room = Resources(10 * UNIT, 10_000 * UNIT) + size_of(10).revocable()
+    inventories = root.inventories.set(Key("inventory/0"), InventorySum(2, room))
+    world.tree.put(ROOT, old=root, new=Pool(root.config, inventories))
+    reserved = Resources(0, 1000 * UNIT)
+    config = PoolConfig("a", ROOT, reserved, Resources(10 * UNIT, int(limit * UNIT)))
+    world.tree.put(A, old=world.tree.pools[A], new=Pool(config))
+    return world
+
+
+OFF = PreemptionPolicy(sustained_s=AFTER_S)
+
+
+@pytest.mark.parametrize("policy", [OFF, POLICY], ids=["off", "inside"])
+@pytest.mark.parametrize("priority", [0, 9])
+def test_work_on_slack_gives_way_to_other_work_at_the_limit_of_its_pool(
+    policy: PreemptionPolicy, priority: int
+) -> None:
+    """Whatever its priority, and whether or not the pool ends other tasks of its own."""
+    world = with_slack(limit=2000, policy=policy)
+    mb = Resources(0, UNIT)
+    first = world.lot("first", A, mb.times(100), tasks=10, priority=5)
+    world.settle()
+    small = mb.times(10) + size_of(1).revocable()
+    slack = world.lot("slack", A, small, tasks=3, priority=priority, revocable=True)
+    world.settle()
+    late = world.lot("late", A, mb.times(100), tasks=10, priority=5, preemptible=False)
+    assert world.serve() == [] and (world.held(slack), world.held(late)) == (3, 9)
+    said = world.tree.lot_verdict(late)
+    assert said == "tasks of its pool are asked to give it back once it has waited for 5 s"
+    assert world.serve(AFTER_S) == [("slack", 3)]
+    assert world.ordered[0][1].reason == (
+        "preempted: a task that is not revocable waits in <pool /a>, this one is; for <job late>: "
+        "room for 1 task; 1 other lot is spared"
+    )
+    assert (world.held(first), world.held(slack), world.held(late)) == (10, 0, 10)
+    for _ in range(5):
+        assert world.serve(AFTER_S) == []
+
+
+def test_work_on_slack_is_spared_where_all_of_it_is_not_enough() -> None:
+    world = with_slack(limit=1900, policy=OFF)
+    mb = Resources(0, UNIT)
+    world.lot("first", A, mb.times(100), tasks=10, priority=5)
+    world.settle()
+    small = mb.times(10) + size_of(1).revocable()
+    slack = world.lot("slack", A, small, tasks=3, revocable=True)
+    world.settle()
+    late = world.lot("late", A, mb.times(200), tasks=5, priority=5, preemptible=False)
+    world.serve()
+    for _ in range(3):
+        assert world.serve(AFTER_S) == []
+    assert world.held(slack) == 3 and world.held(late) == 4
+    assert world.tree.lot_verdict(late) == IN_VAIN

@@ -1,4 +1,4 @@
-"""Pools that may end tasks of their own for others of a higher priority: who waits since when.
+"""Pools that may end tasks of their own for others that wait: who waits since when.
 
 Turns lanes with a head that waits into the moment at which room is made for it, and lots that
 could not make room into a rest. All of it is derived or may be lost: after a recovery the times
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peloton.actors.respool.lanes import pool_of_lane
+from peloton.actors.respool.lanes import is_slack, pool_of_lane
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.moments import LaneMoments
 from peloton.actors.respool.reclaims import REST_S_MIN, PreemptionPolicy
@@ -29,11 +29,14 @@ class Displacements:
         self._moments = LaneMoments()
         self._numbers: dict[Key, int] = {}  # of the waiting: another one begins anew
         self._asked: dict[Key, None] = {}  # lanes for which lots have orders
+        self._on_slack: dict[Key, int] = {}  # pool → its lots on slack that hold something
         self._rests: dict[Key, float] = {}  # lots that could not give back, until
         self._spared: dict[Key, float] = {}  # those that have just become such, for how long
 
     def put(self, key: Key, *, old: Lot | None, new: Lot | None) -> None:
         """A lot has a new state; None if it does not exist."""
+        self._count_slack(old, -1)
+        self._count_slack(new, 1)
         if new is None:
             self._rests.pop(key, None)
             self._spared.pop(key, None)
@@ -46,6 +49,21 @@ class Displacements:
                 self._moments.push(lane, 0.0)
             self._asked = {}
 
+    def _count_slack(self, lot: Lot | None, more: int) -> None:
+        if lot is None or not lot.shape.on_slack or not lot.admitted.raw:
+            return
+        pool = lot.shape.pool
+        count = self._on_slack.get(pool, 0) + more
+        if count:
+            self._on_slack[pool] = count
+        else:
+            del self._on_slack[pool]
+
+    def _may_end(self, lane: Key, path: Callable[[Key], str]) -> bool:
+        """Whether tasks of its pool may end for a lane: those on slack, or of a lower priority."""
+        pool = pool_of_lane(lane)
+        return (not is_slack(lane) and pool in self._on_slack) or path(pool) in self.min_run_s
+
     def follow(self, waiting: Waiting, *, path: Callable[[Key], str], now: float) -> None:
         """Note whose head has begun or ceased to wait, in pools that may end tasks of their own."""
         for key, rest_s in self._spared.items():
@@ -57,7 +75,7 @@ class Displacements:
         for lane in news:
             number = waiting.numbers.get(lane)
             waits = waiting.head(lane) is not None
-            if number is None or not waits or path(pool_of_lane(lane)) not in self.min_run_s:
+            if number is None or not waits or not self._may_end(lane, path):
                 self._drop(lane)
                 continue
             if self._numbers.get(lane, number) != number:

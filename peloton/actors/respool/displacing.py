@@ -1,10 +1,11 @@
-"""Room inside a pool: tasks of a low priority end for those of a higher one, where it is allowed.
+"""Room inside a pool: work on slack ends for other work, and a low priority for a higher one.
 
-Turns a tree in which nothing more can be admitted into orders to lots. The policy names the pools.
-Where the first lot in the queue of such a pool has waited for long enough, other tasks of the pool
-of a lower priority give back what it lacks: of its pool's entitlement, of the limits above, or of
-the cluster. What others owe to the pool comes first. Nobody gives in vain: not where it is too
-little for one task, nor where somebody else is before it.
+Turns a tree in which nothing more can be admitted into orders to lots. Where the first lot in the
+queue of a pool has waited for long enough, others of the pool give back what it lacks: of its
+pool's entitlement, of the limits above, or of the cluster. Those are tasks on slack, if it is not;
+and those of a lower priority, in pools that the policy names. What others owe to the pool comes
+first. Nobody gives in vain: not where it is too little for one task, nor where somebody else is
+before it.
 
 The cost is that of the lots that give and of the pools that wait, paid once for each lane that
 waits for long enough. Must not choose tasks: their slice does.
@@ -42,6 +43,7 @@ from peloton.runtime.vocabulary import Key
 LANES_PER_TURN_MAX = 16
 
 GIVE_BACK = "tasks of its pool of a lower priority give back"
+REVOCABLE_GIVE_BACK = "revocable tasks of its pool give back"
 COMING = "what it waits for is on its way"
 OTHERS_FIRST = "nobody of its pool gives back: another pool would get what is freed"
 NONE_LOWER = "nobody of its pool gives back: none of a lower priority may be preempted"
@@ -60,9 +62,9 @@ def displacements(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
         if lane is None:
             break
         min_run_s = books.min_run_s.get(tree.path(pool_of_lane(lane)))
-        if tree.waiting.head(lane) is None or min_run_s is None:
+        if tree.waiting.head(lane) is None:
             continue  # noted when it waits again
-        found += _for_lane(tree, lane, min_run_s=min_run_s, now=now)
+        found += _for_lane(tree, lane, min_run_s=min_run_s or 0.0, now=now)
         if found:
             break  # the lots have to have them before the next plan counts what comes
     return found
@@ -99,7 +101,8 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
         books.again(lane, proven.again_at, verdict=proven.verdict)
         return []
     found = proven.cover
-    books.ordered(lane, later, verdict=GIVE_BACK)
+    revocable = all(tree.lots[each.lot].shape.on_slack for each in found.picked)
+    books.ordered(lane, later, verdict=REVOCABLE_GIVE_BACK if revocable else GIVE_BACK)
     return orders_for(
         tree, over, cover=found, reason=lambda key: _reason(tree, key, inside=inside), now=now
     )
@@ -140,6 +143,9 @@ def _where(tree: Tree, pool: Key, *, wanted: list[TaskBatch]) -> Key:
 
 def _reason(tree: Tree, giver: Key, *, inside: Displacement) -> str:
     shape = tree.lots[giver].shape
+    if shape.on_slack:
+        where, job = pool_mention(tree.path(shape.pool)), job_mention(inside.lot.split("/")[1])
+        return f"preempted: a task that is not revocable waits in {where}, this one is; for {job}"
     return (
         f"preempted: a task of priority {inside.priority} waits in "
         f"{pool_mention(tree.path(shape.pool))}, this one has priority {shape.priority}; for "
@@ -154,7 +160,7 @@ def _why_not(tree: Tree, short: Shortfall, *, picked: bool, now: float) -> tuple
     later = now + policy.rest_s
     lower = [key for key in books.victims(short.pool) if may_give(tree, key, inside=inside)]
     if not lower:
-        return later, NONE_LOWER
+        return later, NONE_LOWER if tree.ends_own(short.pool) else ""
     if books.budget(short.pool, policy, now) <= 0:
         return books.window_ends(short.pool, policy), OFTEN
     if books.in_flight.get(short.pool) or most_of(tree, short.pool, now=now) <= 0:

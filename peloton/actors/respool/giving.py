@@ -257,10 +257,14 @@ def sizable(missing: int) -> int:
 
 
 def may_give(tree: Tree, key: Key, *, inside: Displacement) -> bool:
-    """Whether a lot gives back for one of its own pool: one of a higher priority, and of its lane,
-    for a task on slack gets no room that others reserve."""
-    shape, on_slack = tree.lots[key].shape, tree.lots[inside.lot].shape.on_slack
-    return shape.priority < inside.priority and (shape.on_slack or not on_slack)
+    """Whether a lot gives back for one of its own pool. Work on slack does for any that is not, and
+    for nothing else does a task on slack get room, which others reserve. In pools that end tasks of
+    their own, one of a lower priority does too."""
+    shape, asks = tree.lots[key].shape, tree.lots[inside.lot].shape
+    if shape.on_slack and not asks.on_slack:
+        return True
+    lower = shape.priority < inside.priority and shape.on_slack == asks.on_slack
+    return lower and tree.ends_own(shape.pool)
 
 
 def _givers(tree: Tree, pool: Key, *, short: Shortfall, now: float) -> Iterator[Key]:

@@ -92,7 +92,7 @@ def take_back(at: At) -> Decision | Rest:
     for message in known.heard:
         hear(tree, message)
     orders = reclaims(tree, at.now)
-    inside = tree.policy.inside and at.level >= LEVEL_DISPLACEMENT
+    inside = at.level >= LEVEL_DISPLACEMENT
     if inside and not orders:
         orders = displacements(tree, at.now)
     moments = (tree.reclaims.wake_at, tree.displacements.wake_at if inside else None)

@@ -66,7 +66,7 @@ class Tree:
         self.pools: dict[Key, Pool] = {}
         self.lots: dict[Key, Lot] = {}
         self.queues: dict[Key, Queue] = {}
-        self.waiting = Waiting(heads_noted=bool(policy.inside))
+        self.waiting = Waiting(heads_noted=policy.enabled)
         self.reclaims = Reclaims()
         self.displacements = Displacements(policy)
         self.proofs = GangProofs()

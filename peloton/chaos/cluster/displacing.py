@@ -1,4 +1,4 @@
-"""R32: inside of a pool only a lower priority gives back, for a higher one, and only where allowed.
+"""R32: inside of a pool a lower priority gives back, where allowed, and work on slack for other.
 
 Turns an action of a plan into a job of one of several priorities, larger than what is free, and
 committed facts of lots into a `Contradiction` or nothing. How long a run is left alone is not
@@ -53,10 +53,12 @@ class DisplacementCheck:
         self.checked += 1
         name = f"R32 {entry.key} order {fact.number}"
         gives, gets = self._shapes[entry.key], self._shapes[fact.inside.lot]
-        if gives.pool not in self._allowed:
-            raise Contradiction(f"{name}: {gives.pool} ends no tasks of its own")
         if gives.pool != gets.pool:
             raise Contradiction(f"{name}: {fact.inside.lot} is of {gets.pool}, not {gives.pool}")
+        if gives.on_slack and not gets.on_slack:
+            return
+        if gives.pool not in self._allowed:
+            raise Contradiction(f"{name}: {gives.pool} ends no tasks of its own")
         if not gives.priority < gets.priority == fact.inside.priority:
             text = f"{gives.priority} gives back for {gets.priority}"
             raise Contradiction(f"{name}: a priority of {text}")
