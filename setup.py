@@ -4,6 +4,7 @@ Must not import peloton, which is not installed yet when this runs.
 """
 
 import runpy
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -22,6 +23,8 @@ class BuildWithProtos(build_py):
         # The list of packages was drawn up before these existed; a wheel would miss them.
         self.packages = self.distribution.packages = find_packages(str(ROOT), include=["peloton*"])
         self.__dict__.pop("data_files", None)
+        if not self.editable_mode:  # else a wheel has also what is gone since the one before
+            shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
 
     def find_package_modules(self, package, package_dir):

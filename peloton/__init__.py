@@ -4,9 +4,16 @@ Importing the package must do nothing: no import of its own parts, no thread, no
 """
 
 __version__ = "0.1.0"
-INSTALL_FLEET = "in the checkout, run `.venv/bin/pip install -e '.[fleet]'`"
-"""What to do where a library of the extra `fleet` is missing. Never `pip install peloton`: on PyPI
-that name is somebody else's package."""
+INSTALL_EXTRA = (
+    "in the checkout, run `.venv/bin/pip install -e '.[{0}]'`; beside a wheel, "
+    "`pip install 'peloton_scheduler-VERSION-py3-none-any.whl[{0}]'`"
+)
+"""What to do where a library of an extra is missing. Never `pip install peloton`: on PyPI that name
+is somebody else's package."""
+INSTALL_FLEET = INSTALL_EXTRA.format("fleet")
+INSTALL_MESOS = f"{INSTALL_EXTRA.format('mesos')}; then `pip install --no-deps pymesos`"
+"""Without its dependencies: http-parser does not build on Python 3.11 and newer, and a part of this
+package stands in for it."""
 
 
 def missing_package(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from peloton import INSTALL_MESOS
 from peloton.assembly.folders import keeper_owner
 from peloton.assembly.kept_sandboxes import keeper_settings
 from peloton.assembly.mesos_access import framework_id, secret_of, tls_of
@@ -63,7 +64,7 @@ def _mesos(
         from peloton.backends.mesos.backend import Framework, MesosBackend
         from peloton.backends.mesos.keeper_tasks import KEEPER, KeeperProgram, default_command
     except ImportError as error:
-        text = f"{field} needs the extra `mesos` of this distribution: {error}"
+        text = f"{field} needs the extra `mesos` ({error}): {INSTALL_MESOS}"
         raise CannotStart(text) from error
     keeper = None
     if setting.batch_by == KEEPER:

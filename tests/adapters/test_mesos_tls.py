@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import yaml
 from kazoo.client import KazooClient
-from pymesos import process
 
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End
@@ -282,7 +281,8 @@ def test_one_that_never_answers_in_tls_is_given_up(
     tmp_path: Path, authority: Authority, other: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls, "HANDSHAKE_S", 0.2)
-    monkeypatch.setattr(process, "SELECT_TIMEOUT", 0.1)  # of pymesos, which looks at nothing else
+    # Of pymesos, which looks at nothing else.
+    monkeypatch.setattr(drivers.process, "SELECT_TIMEOUT", 0.1)
     monkeypatch.setattr(drivers, "HTTP_TIMEOUT_S", 0.5)
     monkeypatch.setattr(leading_master, "SILENCE_S_MAX", 0.2)
     health, doctor, calls = said_of("mute", tmp_path, authority, other)

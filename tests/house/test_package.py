@@ -11,6 +11,7 @@ import re
 from distutils.core import run_setup
 from pathlib import Path
 
+import pytest
 import setuptools  # noqa: F401 - first, it provides distutils
 
 import peloton
@@ -81,6 +82,23 @@ def test_no_text_leads_to_the_package_of_that_name_on_pypi(root: Path) -> None:
 
 def test_the_extra_is_installed_from_the_checkout() -> None:
     assert "-e '.[fleet]'" in peloton.INSTALL_FLEET
+
+
+def test_a_wheel_has_what_is_generated_and_the_types_and_nothing_old(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    build = run_setup(str(root / "setup.py"), stop_after="init").get_command_obj("build_py")
+    build.build_lib = str(tmp_path)
+    (tmp_path / "peloton").mkdir()
+    (tmp_path / "peloton" / "gone.py").touch()
+    build.ensure_finalized()
+    build.run()
+    built = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    wanted = {"py.typed", "api/v0/job/job_pb2.py", "api/v0/job/job_pb2.pyi", "ops/v1/ops_pb2.py"}
+    assert {f"peloton/{name}" for name in wanted} <= built
+    assert {name.partition("/")[0] for name in built} == {"peloton"}
+    assert not {"peloton/gone.py", "peloton/processes/demo.py"} & built
 
 
 def test_modules_that_need_the_checkout_are_not_in_a_wheel(root: Path) -> None:

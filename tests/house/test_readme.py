@@ -59,9 +59,8 @@ def test_scripts_are_executable_and_parse(root: Path) -> None:
 
 def copy_with_a_python_that_only_notes(root: Path, to: Path) -> Path:
     """The files script/setup looks at, and in .venv a program that notes how it was called."""
-    for folder in ("script", "proto", "compat"):
-        left = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
-        shutil.copytree(root / folder, to / folder, ignore=left)
+    for folder in ("script", "proto"):
+        shutil.copytree(root / folder, to / folder)
     for file in ("pyproject.toml", "setup.cfg", "setup.py"):
         shutil.copy(root / file, to / file)
     notes = to / "notes"
@@ -87,24 +86,22 @@ def test_setup_installs_once_and_again_only_when_its_sources_change(
     assert installs_after("--test") == 2
     assert installs_after("--test") == 2
     assert installs_after() == 2  # what the tests take is more than what running takes
-    package = "compat/http-parser/http_parser"
-    sources = ("pyproject.toml", "setup.cfg", f"{package}/http.py")
+    sources = ("pyproject.toml", "setup.cfg", "script/protos")
     for number, source in enumerate(sources, start=3):
         with (tmp_path / source).open("a") as project:
             project.write("# changed\n")
         assert installs_after() == number, source
-    for left in ("compat/http-parser/build/x", f"{package}.egg-info/x", f"{package}/__pycache__/x"):
-        (tmp_path / left).parent.mkdir()
-        (tmp_path / left).write_text("left by an install")
-    assert installs_after() == number
 
 
-def test_what_tests_take_begins_with_the_parser_that_builds(root: Path, tmp_path: Path) -> None:
+def test_what_tests_take_ends_with_what_comes_without_dependencies(
+    root: Path, tmp_path: Path
+) -> None:
     notes = copy_with_a_python_that_only_notes(root, tmp_path)
     for option in ((), ("--test",)):
         subprocess.run([tmp_path / "script" / "setup", *option], check=True, capture_output=True)
     calls = [line for line in notes.read_text().splitlines() if "pip install" in line]
-    assert [line.split()[-1] for line in calls] == [".", "./compat/http-parser", ".[test]"]
+    assert [line.split()[-1] for line in calls] == [".", ".[test]", "pymesos>=0.3.15"]
+    assert "--no-deps" in calls[-1]
 
 
 def test_a_setup_that_fails_is_not_taken_for_done(root: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 EXPLAINED = (
     "demo test bench quick planted mutants replay sweep services points model nemesis nightly "
-    "subjects".split()
+    "subjects wheel".split()
 )
 
 

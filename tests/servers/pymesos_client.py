@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from peloton.backends.mesos.http_parser import stand_in
+
 WAIT_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -76,6 +78,7 @@ class Client:
 
 
 def _main(address: str, framework: dict[str, Any], *, failover: bool) -> None:
+    stand_in()
     from pymesos import MesosSchedulerDriver, Scheduler
 
     lock = threading.Lock()

@@ -33,6 +33,7 @@ from typing import Any
 
 from peloton.backends.mesos.calls import CallFailed as CallFailed
 from peloton.backends.mesos.calls import CallRefused, of_framework
+from peloton.backends.mesos.http_parser import stand_in
 from peloton.backends.mesos.operator_api import (
     Credential,
     HttpDoor,
@@ -45,6 +46,7 @@ from peloton.backends.mesos.readable_bytes import ReadableBody
 from peloton.backends.mesos.tls import TlsSocket
 
 _handler = signal.getsignal(signal.SIGINT)
+stand_in()
 from pymesos import MesosSchedulerDriver, process  # noqa: E402
 
 if threading.current_thread() is threading.main_thread():

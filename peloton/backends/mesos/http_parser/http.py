@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from http_parser.errors import Errno
+from peloton.backends.mesos.http_parser.errors import Errno
 
 LINE_BYTES_MAX = 65_536
 HEADERS_BYTES_MAX = 262_144

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from http_parser.errors import Errno
-from http_parser.http import HEADERS_BYTES_MAX, LINE_BYTES_MAX, HttpParser
+
+from peloton.backends.mesos.http_parser import stand_in
+from peloton.backends.mesos.http_parser.errors import Errno
+from peloton.backends.mesos.http_parser.http import HEADERS_BYTES_MAX, LINE_BYTES_MAX, HttpParser
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n"
@@ -211,7 +213,15 @@ def test_pymesos_takes_it_for_the_one_with_get_errno() -> None:
     assert not hasattr(HttpParser(), "errno")
 
 
+def test_pymesos_finds_it() -> None:
+    stand_in()
+    import pymesos.process
+
+    assert pymesos.process.HttpParser is HttpParser
+
+
 def test_pymesos_calls_nothing_else() -> None:
+    stand_in()
     import pymesos.process
 
     text = Path(str(pymesos.process.__file__)).read_text()

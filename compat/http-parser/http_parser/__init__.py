@@ -1,1 +1,0 @@
-"""What pymesos needs of the distribution http-parser, in Python alone."""
