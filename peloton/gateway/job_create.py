@@ -151,8 +151,9 @@ class Creation:
         return parsed
 
     def at_once(self) -> bytes | Later | None:
-        """As `answer`, without waiting; None where more than one answer has to be waited for."""
-        if self._sent.secrets or self._sent.files or self._before() is not None:
+        """As `answer`, of a request without files and without waiting; None where more than one
+        answer has to be waited for."""
+        if self._sent.secrets or self._before() is not None:
             return None
         pools = self._cluster_client.cluster.read(ROOT, self._pool_query())
         if not isinstance(pools, tuple):

@@ -269,3 +269,22 @@ def test_a_folder_named_as_the_package_hides_it_from_no_program(tmp_path: Path) 
         [sys.executable, "sample.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert (done.stdout, done.stderr) == (f"{__version__}\n", "")
+
+
+def test_what_cannot_be_taken_along_is_said(
+    peloton: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several managers may be anywhere; one cluster on loopback is here."""
+    monkeypatch.setenv("VIRTUAL_ENV", "/only/here")
+    words = ("run", "--dry-run", "--cpus", "1", "--mem", "1m")
+    here = peloton(*words, "true")
+    assert "/only/here" in here.out and "not taken along" not in here.err
+    for options, out, err in (
+        ((), False, True),
+        (("--env", "VIRTUAL_ENV"), True, False),
+        (("--clean-env",), False, False),
+    ):
+        elsewhere = peloton("-m", peloton.address, *words, *options, "true")
+        assert elsewhere.code == 0, elsewhere.err
+        assert ("/only/here" in elsewhere.out) == out
+        assert ("not taken along" in elsewhere.err and "VIRTUAL_ENV" in elsewhere.err) == err
