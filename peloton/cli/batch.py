@@ -160,7 +160,7 @@ def batch_options(function: F) -> F:
             *ALONG,
             click.option(
                 "--retries", type=click.IntRange(0, ATTEMPTS_MAX - 1), default=0,
-                help="Further attempts of one that fails.",
+                help="Further attempts of one that fails, after 1 s, then 2, 4 … 60 s.",
             ),
             click.option(
                 "--max-parallel", type=click.IntRange(1), metavar="N",

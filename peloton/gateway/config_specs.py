@@ -13,14 +13,13 @@ from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.image_checks import refuse_commands_in_images
+from peloton.gateway.host_abilities import refuse_commands_in_images, refuse_uris
 from peloton.gateway.job_create import WHOLE_BYTES_MAX
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
 from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig
-from peloton.gateway.uri_checks import refuse_uris
 
 
 def spec_wanted(

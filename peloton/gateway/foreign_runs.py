@@ -27,6 +27,7 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.host_abilities import refuse_uris_of
 from peloton.gateway.host_offers import tell_each
 from peloton.gateway.inventories import all_hosts
 from peloton.gateway.principals import principal_of
@@ -35,7 +36,6 @@ from peloton.gateway.run_as import NotPermitted, RunAs, run_as
 from peloton.gateway.second_services import recast
 from peloton.gateway.texts import known_job
 from peloton.gateway.translate_task import LATER, BadConfig, to_config
-from peloton.gateway.uri_checks import refuse_uris_of
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Refused, key
 

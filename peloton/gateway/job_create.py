@@ -20,7 +20,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.calls import Later
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.image_checks import refuse_commands_in_images
+from peloton.gateway.host_abilities import refuse_commands_in_images, refuse_uris
 from peloton.gateway.job_labels import NOTIFY
 from peloton.gateway.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.job_waits import OthersFirst
@@ -31,7 +31,6 @@ from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.texts import canonical, known_job
 from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig, SecretVolume
-from peloton.gateway.uri_checks import refuse_uris
 from peloton.runtime.core.principal import creator_in
 from peloton.runtime.job_files import OtherFiles, problem_of
 from peloton.runtime.vocabulary import Key, Refused

@@ -17,6 +17,7 @@ from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.host_abilities import refuse_uris
 from peloton.gateway.job_create import WHOLE_BYTES_MAX
 from peloton.gateway.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.named_jobs import existing_job, refuse
@@ -27,7 +28,6 @@ from peloton.gateway.run_as import NotPermitted, run_as
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_job import ParsedJob, job_config_of, to_spec
 from peloton.gateway.translate_task import BadConfig, SecretVolume
-from peloton.gateway.uri_checks import refuse_uris
 from peloton.runtime.vocabulary import Key, Refused
 
 FIXED = {

@@ -207,7 +207,12 @@ def outcome_text(view: InstanceView) -> str:
     if view.outcome is None:
         return f"{view.state.lower()} before it was launched"
     text = _ended(view, view.outcome)
-    return f"{text}, after {view.failures} failed attempts" if view.failures > 1 else text
+    text += f", after {view.failures} failed attempts" if view.failures > 1 else ""
+    rules, outcome = view.config.retry, view.outcome
+    left = view.state == "FAILED" and view.failures < (view.config.max_failures or 0)
+    if rules is None or not left or not rules.rule_out(outcome.exit_code, outcome.signal):
+        return text
+    return f"{text}; not run again, by `retry` of its config"
 
 
 def _ended(view: InstanceView, outcome: RunOutcome) -> str:

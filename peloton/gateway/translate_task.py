@@ -15,11 +15,13 @@ from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import UNIT, BadAmount, Resources, millionths
 from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.retry_messages import RetryRules
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.health_checks import BadCheck, to_check
 from peloton.gateway.mesos_faults import missing_fields
 from peloton.gateway.mesos_words import BadForMesos, mesos_words
+from peloton.gateway.retry_rules import BadRetry, to_rules
 from peloton.gateway.run_as import UNKNOWN, RunAs
 from peloton.gateway.several_containers import (
     CONTAINERS_MAX,
@@ -77,10 +79,8 @@ def to_config(
     if len(raw) > RAW_BYTES_MAX:
         raise BadConfig(field, f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
     resources = resources_of(sent.resource, f"{field}.resource")
-    policy = sent.preemptionPolicy.type
-    preemptible = None
-    if policy != task.PreemptionPolicy.TYPE_INVALID:
-        preemptible = policy == task.PreemptionPolicy.TYPE_PREEMPTIBLE
+    policy, kinds = sent.preemptionPolicy.type, task.PreemptionPolicy
+    preemptible = policy == kinds.TYPE_PREEMPTIBLE if policy != kinds.TYPE_INVALID else None
     containers = _containers(sent, field, by=by)
     if containers and sent.environment.variables:
         raise BadConfig(f"{field}.environment", f"variables of several containers {LATER}")
@@ -106,6 +106,7 @@ def to_config(
         check=check,
         volume=_volume(sent.volume, f"{field}.volume") if sent.HasField("volume") else None,
         environment=_variables(sent.environment, f"{field}.environment"),
+        retry=_retry(sent.retry, f"{field}.retry") if sent.HasField("retry") else None,
     )
 
 
@@ -203,6 +204,13 @@ def _check(sent: task.HealthCheckConfig, field: str, *, container: str) -> Healt
     try:
         return to_check(sent, container=container)
     except BadCheck as bad:
+        raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
+
+
+def _retry(sent: task.RetryConfig, field: str) -> RetryRules:
+    try:
+        return to_rules(sent)
+    except BadRetry as bad:
         raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
 
 

@@ -21,6 +21,7 @@ from peloton.actors.task import messages as m
 from peloton.actors.task.decide import ABSENT, deadline, owed
 from peloton.actors.task.kind import KIND
 from peloton.actors.task.messages import End, Policy, RunOutcome, TaskGoals
+from peloton.actors.task.retry_messages import RetryRules
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.runtime.core.turn import TurnOutcome as Turn
 from peloton.runtime.core.turn import take_turn
@@ -46,7 +47,7 @@ def replies(turn: Turn) -> list[Message]:
 
 def running(goal: TaskGoals = TaskGoals.SUCCEEDED, **fields: Any) -> Task:
     """A task whose run 1 is running under ticket 1."""
-    policy = Policy(max_failures=fields.pop("max_failures", 0))
+    policy = fields.pop("policy", None) or Policy(max_failures=fields.pop("max_failures", 0))
     given = {"run": 1, "ticket": 1, "admission": Admission.ADMITTED, **fields}
     return Task(goal, TaskStates.RUNNING, policy, **given)
 
@@ -574,3 +575,54 @@ def test_a_service_that_gives_way_has_not_failed(cause: m.KillCause, end: m.End)
     assert (ended.state.run, ended.state.failures) == (task.run + 1, 0)
     late = take_turn(KIND, ended.state, message=m.GiveWay(task.run, cause, "why"), at=at)
     assert not late.facts, "it says nothing of the next run"
+
+
+def batch(rules: RetryRules | None, **fields: Any) -> Task:
+    """A batch task with these rules, whose run 1 is running."""
+    return running(policy=Policy(max_failures=5, retry=rules), **fields)
+
+
+@pytest.mark.parametrize(("failures", "pause_s"), [(0, 1.0), (1, 2.0), (3, 8.0), (4, 10.0)])
+def test_a_batch_task_pauses_longer_after_each_failure(failures: int, pause_s: float) -> None:
+    rules = RetryRules(1.0, 10.0)
+    task = batch(rules, failures=failures)
+    task = msgspec.structs.replace(task, policy=Policy(max_failures=9, retry=rules))
+    paused = receive(task, m.Ended(1, FAILED)).state
+    assert (paused.state, deadline(paused)) == (TaskStates.THROTTLED, ("throttle", pause_s))
+    again = receive(paused, Due("throttle"))
+    assert (again.state.state, again.state.run) == (TaskStates.WAITING, 2)
+    assert replies(again) == [Enqueue(2)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "outcome"), [(None, FAILED), (RetryRules(0.0), FAILED), (RetryRules(), SYSTEM)]
+)
+def test_there_is_no_pause_without_a_rule_or_a_fault_of_the_program(
+    rules: RetryRules | None, outcome: RunOutcome
+) -> None:
+    assert receive(batch(rules), m.Ended(1, outcome)).state.state == TaskStates.WAITING
+
+
+@pytest.mark.parametrize(
+    ("rules", "outcome", "again"),
+    [
+        (RetryRules(0.0, never=("2", "3")), RunOutcome(End.FAILED, 2), False),
+        (RetryRules(0.0, never=("2", "3")), RunOutcome(End.FAILED, 1), True),
+        (RetryRules(0.0, on=("75",)), RunOutcome(End.FAILED, 75), True),
+        (RetryRules(0.0, on=("75",)), RunOutcome(End.FAILED, 1), False),
+        (RetryRules(0.0, never=("137", "SIGKILL")), RunOutcome(End.FAILED, None, "SIGKILL"), False),
+        (RetryRules(0.0, on=("75",)), RunOutcome(End.FAILED, None, "SIGSEGV"), False),
+        (RetryRules(0.0, on=("75",)), SYSTEM, True),
+        (RetryRules(0.0, on=("75",)), RunOutcome(End.FAILED, reason="could not start"), True),
+    ],
+)
+def test_the_exit_code_says_whether_there_is_another_attempt(
+    rules: RetryRules, outcome: RunOutcome, again: bool
+) -> None:
+    ended = receive(batch(rules), m.Ended(1, outcome)).state
+    assert (ended.state == TaskStates.WAITING) is again
+    if not again:
+        assert ended.failures == 1, "those that it did not have are not counted"
+        order = m.SetTaskGoal(1, TaskGoals.SUCCEEDED, ended.policy, 0, Key(""), restart=1)
+        fresh = receive(ended, order).state
+        assert fresh.state == TaskStates.WAITING, "a person may order another run"

@@ -59,6 +59,10 @@ def constraint(**fields: Any) -> Change:
     return lambda config: config.defaultConfig.constraint.CopyFrom(sent)
 
 
+def retry(**rules: list[int]) -> Change:
+    return lambda config: config.defaultConfig.retry.MergeFrom(task.RetryConfig(**rules))
+
+
 def daemon(config: Any) -> None:
     config.type = job.DAEMON
     config.instanceCount = 0
@@ -124,6 +128,16 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("gang of very many", both(field("instanceCount", 2000),
                                field("sla.minimumRunningInstances", 1001)),
      "config.sla.minimumRunningInstances: a gang of more than 1000 instances is not supported"),
+    ("retry of a service", both(field("type", job.SERVICE), default("retry.pauseSeconds", 1.0)),
+     "is of batch jobs: a service is run again however it ends"),
+    ("pause below nothing", default("retry.pauseSeconds", -1.0),
+     "config.defaultConfig.retry.pauseSeconds: must be between 0 and 86400, got -1"),
+    ("pause beyond the longest", both(default("retry.pauseSeconds", 9.0),
+                                      default("retry.maxPauseSeconds", 5.0)),
+     "config.defaultConfig.retry.maxPauseSeconds: must be ≥ pauseSeconds, 9, got 5"),
+    ("retry after success", retry(on=[0]), "retry.on[0]: an exit code of a failure is between"),
+    ("retry after no code", retry(never=[1, 256]), "config.defaultConfig.retry.never[1]: an exit"),
+    ("retry of both", retry(on=[3], never=[3]), "retry.never: 3 is in `on` as well"),
     ("gang that is none", job_label("peloton.gang", "restart-together"),
      "config.labels: peloton.gang: there is no gang: sla.minimumRunningInstances is not above 1"),
     ("gang of no rule", job_label("peloton.gang", "sometimes"),

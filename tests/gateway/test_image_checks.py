@@ -8,7 +8,7 @@ import pytest
 
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
-from peloton.gateway.image_checks import refuse_commands_in_images
+from peloton.gateway.host_abilities import refuse_commands_in_images
 from peloton.gateway.stateless_specs import spec_text, to_config_v0
 from peloton.gateway.translate_job import to_spec
 from peloton.gateway.translate_task import BadConfig

@@ -29,6 +29,7 @@ MESSAGES: dict[str, Any] = {
     "Job": job.JobConfig,
     "`sla` of a job": job.SlaConfig,
     "Task config": task.TaskConfig,
+    "`retry` of a task": task.RetryConfig,
     "`resource` of a task": task.ResourceConfig,
     "`command` of a task": mesos.CommandInfo,
     "Resource pool": respool.ResourcePoolConfig,
@@ -38,6 +39,9 @@ PLACES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "Job": lambda given: given,
     "`sla` of a job": lambda given: {"sla": given},
     "Task config": lambda given: {"defaultConfig": {"command": {"value": "x"}} | given},
+    "`retry` of a task": lambda given: {
+        "defaultConfig": {"command": {"value": "x"}, "retry": given}
+    },
     "`resource` of a task": lambda given: {
         "defaultConfig": {"command": {"value": "x"}, "resource": given}
     },
@@ -64,6 +68,7 @@ SAMPLES: dict[str, Any] = {
     "environment": {"variables": [{"name": "A", "value": "b"}]},
     "executor": {"executorId": {"value": "e"}}, "volume": {"containerPath": "x", "sizeMB": 1},
     "cpuLimit": 1, "memLimitMb": 1, "diskLimitMb": 1, "gpuLimit": 1, "fdLimit": 1,
+    "retry": {"on": [75]}, "pauseSeconds": 1.5, "maxPauseSeconds": 5, "on": [1], "never": [2],
     "shell": True, "arguments": ["a"], "uris": [{"value": "http://x"}],
 }  # fmt: skip
 JOB_KEYS = [(title, key, verdict) for title in PLACES for key, verdict in SECTIONS[title].items()]

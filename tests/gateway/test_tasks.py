@@ -12,6 +12,7 @@ import pytest
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
+from peloton.ops.v1 import ops_pb2
 from tests.gateway.fleet_fixture import Deployment, default_config, named
 
 
@@ -105,6 +106,7 @@ def test_the_cache_of_a_task(deployment: Deployment, long: str) -> None:
 def test_every_run_is_told(deployment: Deployment) -> None:
     config = default_config(code=7)
     config.restartPolicy.maxFailures = 2
+    config.retry.pauseSeconds = 0
     job_id = deployment.create(deployment.request(1, defaultConfig=config))
     deployment.ended(job_id)
     answer = deployment.task(job_id)
@@ -151,6 +153,19 @@ def test_every_run_is_told(deployment: Deployment) -> None:
     assert paths == [f"/{job_id}-0-2/stdout", f"/{job_id}-0-1/stdout"], "of any run"
     outcomes = {event.reason for event in events if event.actualState == "FAILED"}
     assert outcomes == {"exited"} and {event.hostname for event in newest[:3]} != {""}
+
+
+def test_an_exit_code_that_is_ruled_out_ends_the_task(deployment: Deployment) -> None:
+    config = default_config(code=7)
+    config.restartPolicy.maxFailures = 3
+    config.retry.pauseSeconds = 0
+    config.retry.never[:] = [7]
+    job_id = deployment.create(deployment.request(1, defaultConfig=config))
+    assert deployment.ended(job_id).state == "FAILED"
+    answer = deployment.task(job_id)
+    assert (len(answer.results), answer.result.runtime.failureCount) == (1, 1)
+    reasons = deployment.ops.Why(ops_pb2.WhyRequest(job_id=job_id)).reasons
+    assert "status 7; not run again, by `retry` of its config" in reasons[0].text
 
 
 def test_a_run_that_takes_too_long_says_so(deployment: Deployment) -> None:
@@ -259,6 +274,7 @@ def test_the_files_of_a_run_that_is_not_listed_any_more(
 ) -> None:
     config = default_config(code=1)
     config.restartPolicy.maxFailures = 13
+    config.retry.pauseSeconds = 0
     job = deployment.create(deployment.request(2, defaultConfig=config))
     deployment.ended(job)
     listed = {one.runtime.mesosTaskId.value for one in deployment.task(job).results}

@@ -375,6 +375,10 @@ def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
                 config.executor is True,
                 "an executor is not supported: a task is a command",
             ),
+            "retry": (
+                config.retry is not None,
+                "is of batch jobs: a service is run again however it ends",
+            ),
         }
     else:
         found = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.delays import HEALTHY_AFTER_S, throttle_s
+from peloton.actors.delays import HEALTHY_AFTER_S
 from peloton.actors.host.container_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused, RunNotStarted
@@ -38,6 +38,7 @@ from peloton.actors.task.state import (
     Task,
     TaskStates,
     is_wanted,
+    pause_s,
     waits_for_gang,
 )
 from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Key, Send
@@ -384,7 +385,7 @@ def deadline(task: Task) -> tuple[str, float] | None:
     if task.state == TaskStates.RUNNING and task.policy.max_running_s is not None:
         return RUN_LIMIT, task.policy.max_running_s
     if task.state == TaskStates.THROTTLED:
-        return THROTTLE, throttle_s(task.failures)
+        return THROTTLE, pause_s(task)
     failed = task.failures or task.system_failures
     if task.state == TaskStates.RUNNING and is_wanted(task) and failed:
         return HEALTHY, _healthy_s(task)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 
-from peloton.actors.delays import throttle_s
 from peloton.actors.host.messages import KillRun
 from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
 from peloton.actors.task.facts import (
@@ -25,7 +24,7 @@ from peloton.actors.task.facts import (
     TaskWithdrawn,
 )
 from peloton.actors.task.messages import TaskGoals
-from peloton.actors.task.state import Admission, Task, TaskStates, may_retry
+from peloton.actors.task.state import Admission, Task, TaskStates, may_retry, pause_s
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Column, Decision, Rest, Send
 
 TaskStep = Callable[[Task], Decision | Rest]
@@ -132,8 +131,13 @@ def forget(task: Task) -> Decision | Rest:
     return Decision(facts=(TaskForgotten(),), because="deleted")
 
 
+def throttle(task: Task) -> Decision:
+    """Let the delay before the next run begin."""
+    return Decision(facts=(TaskThrottled(),), because="throttled after a failure")
+
+
 def retry(task: Task) -> Decision | Rest:
-    """Start a new run while attempts are left; a system failure uses none up.
+    """Start a new run while attempts are left, after a pause; a system failure uses none up.
 
     One that is retried only with its gang releases its ticket and waits for its slice's word.
     """
@@ -141,14 +145,16 @@ def retry(task: Task) -> Decision | Rest:
         return release_admission(task)
     if task.policy.together:
         return pause(task)
+    if pause_s(task) > 0:
+        return throttle(task)
     ticket = Send(LOT, Enqueue(task.ticket + 1))
     return Decision(facts=(TaskRetried(),), sends=(ticket,), because="retried after a failure")
 
 
 def run_again(task: Task) -> Decision | Rest:
     """Restart a service whatever ended it, with a longer delay after every failure."""
-    if throttle_s(task.failures) > 0:
-        return Decision(facts=(TaskThrottled(),), because="throttled after a failure")
+    if pause_s(task) > 0:
+        return throttle(task)
     ticket = Send(LOT, Enqueue(task.ticket + 1))
     return Decision(facts=(TaskRetried(),), sends=(ticket,), because="restarted")
 

@@ -10,6 +10,7 @@ import enum
 import re
 from typing import ClassVar
 
+from peloton.actors.task.retry_messages import RetryRules
 from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Bits, Delivery, Goal, Key, Message, Value, key
 
@@ -128,15 +129,15 @@ class Policy(Value, frozen=True, gc=False, array_like=True):
     checked: bool = False  # its health is checked while it runs
     awaits_ready: bool = False  # and its readiness
     healthy_after_s: float | None = None  # a run that lasts so long clears the failures before it
+    retry: RetryRules | None = None  # of a batch task; None, as before there were rules: at once
 
 
 class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     """Slice to tasks: the goal; the other fields create those that do not exist yet.
 
-    `restart` numbers an order to begin a new run with fresh attempts. It is obeyed once: by tasks
-    that have not seen it or a higher one, if they are to run at all. 0 is no order. `fresh`: one
-    that was to end, and is to run, begins with fresh attempts. `past`: the highest number of a run
-    or ticket that members who were removed have had; no run is ever another of the same name.
+    `restart` numbers an order to begin a new run with fresh attempts, obeyed once by tasks that are
+    to run at all; 0 is no order. `fresh`: one that was to end, and is to run, has fresh attempts.
+    `past`: the highest number of a run or ticket of removed members: none is used again.
     """
 
     goal: TaskGoals
@@ -388,8 +389,7 @@ def pod_id(crowd: Key, member: int, *, run: int) -> str:
 
 def parse_pod(pod: str) -> tuple[Key, int, int] | None:
     """Crowd, member and run number: the inverse of `pod_id`. None if it is no name of a run."""
-    found = _POD.fullmatch(pod)
-    if found is None:
+    if (found := _POD.fullmatch(pod)) is None:
         return None
     job, instance, run = found.groups()
     number, member = divmod(int(instance), SLICE_SIZE)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from peloton.actors.delays import throttle_s
 from peloton.actors.task import facts as f
 from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
@@ -25,6 +26,7 @@ from peloton.actors.task.messages import (
     KillCause,
     Policy,
     Renewal,
+    RunOutcome,
     TaskGoals,
 )
 from peloton.runtime.vocabulary import Value
@@ -104,6 +106,7 @@ class Task(Value, frozen=True, gc=False, array_like=True):
     renewed: int = 0  # number of the last renewal that was carried out
     health: TaskHealth = TaskHealth.DISABLED  # of a run that is checked, while it runs
     ready: TaskHealth = TaskHealth.DISABLED  # HEALTHY: its readiness check passes
+    spent: bool = False  # after how its last run ended there is no further attempt
 
     @property
     def ends_for_next(self) -> bool:
@@ -126,9 +129,17 @@ def is_let_pass(task: Task) -> bool:
 
 def may_retry(task: Task) -> bool:
     """Whether an ended batch task gets another run: system failures up to a limit are free."""
-    if task.cause in (KillCause.RUN_LIMIT, KillCause.PREEMPTED_FOR_GOOD):
+    if task.spent or task.cause in (KillCause.RUN_LIMIT, KillCause.PREEMPTED_FOR_GOOD):
         return False
     return task.free_try or task.failures < task.policy.max_failures
+
+
+def pause_s(task: Task) -> float:
+    """Seconds that it waits, after the end of its run, before it requests the next one."""
+    if is_wanted(task):
+        return throttle_s(task.failures)
+    rules = task.policy.retry
+    return rules.pause_after(task.failures) if rules is not None and not task.free_try else 0.0
 
 
 def is_wanted(task: Task) -> bool:
@@ -175,7 +186,13 @@ _LOST_OR_KILLED = frozenset((TaskStates.LOST, TaskStates.KILLED))
 replace = msgspec.structs.replace
 
 
-_FRESH_ATTEMPTS = {"failures": 0, "system_failures": 0, "free_try": False, "again": False}
+_FRESH_ATTEMPTS = {
+    "failures": 0,
+    "system_failures": 0,
+    "free_try": False,
+    "again": False,
+    "spent": False,
+}
 
 
 def _goal_set(task: Task, fact: f.TaskGoalSet) -> Task:
@@ -263,10 +280,9 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
         # A service must not end, so every end counts as a failure.
         failures = task.failures + (task.goal == TaskGoals.RUNNING)
         return replace(task, state=state, failures=failures, because="")
-    if outcome.reason == SECRET_NOT_FOUND and not is_wanted(task):
-        # No attempt would find it, so all are used up.
-        failures = max(task.failures + 1, task.policy.max_failures)
-        return replace(task, state=state, failures=failures, free_try=False, because="")
+    if not is_wanted(task) and _is_for_good(task, outcome):
+        failures = task.failures + 1
+        return replace(task, state=state, failures=failures, free_try=False, because="", spent=True)
     if outcome.system and outcome.reason in FREE_ENDS and state == TaskStates.KILLED:
         if outcome.reason == SLACK_TAKEN and task.policy.ends_with_slack:
             for_good = KillCause.PREEMPTED_FOR_GOOD
@@ -280,6 +296,16 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
         if count <= SYSTEM_FAILURES_FREE:
             return replace(task, state=state, system_failures=count, free_try=True, because="")
     return replace(task, state=state, failures=task.failures + 1, free_try=False, because="")
+
+
+def _is_for_good(task: Task, outcome: RunOutcome) -> bool:
+    """Whether a batch task that ended so ends the same way again, whatever attempts are left."""
+    if outcome.reason == SECRET_NOT_FOUND:
+        return True
+    rules = task.policy.retry
+    if rules is None or outcome.system or outcome.end != End.FAILED:
+        return False
+    return rules.rule_out(outcome.exit_code, outcome.signal)
 
 
 def _requested(task: Task, fact: f.AdmissionRequested) -> Task:

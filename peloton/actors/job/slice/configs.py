@@ -20,6 +20,7 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, lot_key
 from peloton.actors.task.messages import SLICE_SIZE, Policy
+from peloton.actors.task.retry_messages import RetryRules
 from peloton.placement.messages import DAEMON_LABEL, JOB_LABEL, Label, Shape
 from peloton.runtime.vocabulary import Bits, Key, Value
 
@@ -179,7 +180,15 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
         checked=config.check is not None and config.check.of_health,
         awaits_ready=config.check is not None and config.check.readiness is not None,
         healthy_after_s=opening.healthy_after_s,
+        retry=_retry_rules(opening, config),
     )
+
+
+def _retry_rules(opening: SliceOpening, config: TaskConfig) -> RetryRules | None:
+    """None where there is no second attempt, which most jobs have not: every task keeps them."""
+    if opening.service or (config.max_failures or 0) <= 1:
+        return None
+    return config.retry or RetryRules()
 
 
 def run_limit(config: TaskConfig, max_running_s: float | None) -> float | None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from peloton.actors.delays import throttle_s
 from peloton.actors.job.slice.availability import why_kept
 from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.counts import INITIALIZED, client_state, tally
@@ -39,6 +38,7 @@ from peloton.actors.task.state import (
     dropped_runs,
     is_let_pass,
     is_well,
+    pause_s,
     waits_for_gang,
 )
 from peloton.runtime.vocabulary import At, Bits, Key, Send
@@ -133,7 +133,7 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
         code=code,
         because=because,
         lot=Key(read("lot") or ""),
-        retry_at=since + throttle_s(task.failures) if waits else None,
+        retry_at=since + pause_s(task) if waits else None,
         counts=notes.reasons if code in (HOST, NEVER) else (),
         counted_at=notes.reasons_at if code in (HOST, NEVER) and notes.reasons else None,
         ran_s=ran_s(read("started_at"), read("ended_at"), before=read("ran_s")),

@@ -10,6 +10,7 @@ import msgspec
 from peloton.actors.host.messages import Container, MesosWords, Port, SecretRef, Uri, VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.retry_messages import RetryRules
 from peloton.placement.messages import Constraint
 from peloton.runtime.vocabulary import Value
 
@@ -62,6 +63,7 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     secrets: tuple[SecretRef, ...] = ()  # an instance's own config has those of the default
     volume: VolumeConfig | None = None
     environment: Pairs = ()  # variables of the command, whose own win
+    retry: RetryRules | None = None
 
     @property
     def variables(self) -> Pairs:
@@ -135,6 +137,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
         secrets=own.secrets or default.secrets,
         volume=own.volume if own.volume is not None else default.volume,
         environment=own.environment or default.environment,
+        retry=own.retry if own.retry is not None else default.retry,
     )
 
 

@@ -1,8 +1,9 @@
-"""Checks by commands of what runs from an image: a cluster that runs images refuses them.
+"""Jobs that want what the hosts of this cluster cannot do: each is refused, with the field.
 
-A check by a command is a process beside its run, with the files of the host: in a container it
-would find neither the program nor its files. Turns a job into nothing, or a refusal that names the
-field. It must not refuse a request by HTTP, which needs nothing but a port.
+That is files to fetch, and checks by a command of what runs from an image: such a check is a
+process beside its run, with the files of the host, and would find in a container neither the
+program nor its files. Must not know which hosts can, nor refuse a check by HTTP, which needs
+nothing but a port.
 """
 
 from __future__ import annotations
@@ -13,6 +14,20 @@ from peloton.gateway.translate_task import LATER, BadConfig
 
 _HEALTH = "healthCheck.commandCheck"
 _READINESS = "executor.containers[0].readiness_check.command_check"
+
+
+def refuse_uris(wanted: ParsedJob) -> None:
+    """Raises BadConfig where an instance has any."""
+    refuse_uris_of(wanted.spec.default, "config.defaultConfig")
+    for piece in wanted.pieces.values():
+        for override in piece:
+            refuse_uris_of(override.config, f"config.instanceConfig[{override.instance}]")
+
+
+def refuse_uris_of(config: TaskConfig, field: str) -> None:
+    """The same of one config."""
+    if config.command is not None and config.command.uris:
+        raise BadConfig(f"{field}.command.uris", f"fetching files {LATER}")
 
 
 def refuse_commands_in_images(wanted: ParsedJob) -> None:
