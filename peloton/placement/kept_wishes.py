@@ -44,8 +44,11 @@ its oldest wish."""
 class KeptWish:
     """A wish, less the members that were placed since."""
 
-    def __init__(self, wish: Wish, known: KnownShape, *, never: bool, serial: int) -> None:
+    def __init__(
+        self, wish: Wish, known: KnownShape, *, never: bool, serial: int, since: float
+    ) -> None:
         self.serial = serial  # a slice that restarts numbers its wishes anew
+        self.since = since
         self.slice = wish.slice
         self.number = wish.number
         self.members = wish.members
@@ -103,7 +106,7 @@ class KeptWishes:
                 del self._groups[wish.priority, known.number]
             return None
         self._serial += 1
-        kept = KeptWish(wish, known, never=never, serial=self._serial)
+        kept = KeptWish(wish, known, never=never, serial=self._serial, since=now)
         self._by_slice.setdefault(wish.slice, {})[kept.serial] = kept
         if not group:
             self._order = None

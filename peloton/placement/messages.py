@@ -212,7 +212,8 @@ class Unplaced(Message, frozen=True, gc=False, array_like=True):
 
     `text` explains it for people, with what is missing. `never`: no host could run it even if it
     were empty, so waiting alone does not help. `kept`: the placer keeps the wish, and sends
-    `Placed` by itself once there is a host.
+    `Placed` by itself once there is a host. `reserve`: members that have waited for long, each with
+    the host that is to grant nothing to others until it has room for the member.
     """
 
     number: int
@@ -221,6 +222,7 @@ class Unplaced(Message, frozen=True, gc=False, array_like=True):
     text: str = ""
     never: bool = False
     kept: bool = False
+    reserve: tuple[tuple[int, Key], ...] = ()
 
 
 class LaunchesStopped(Message, frozen=True, gc=False, array_like=True):

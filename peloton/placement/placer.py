@@ -226,10 +226,22 @@ class Placer:
             why = self.why(known, excluded, used=rows if once else [])
             for asked, members in left:
                 kept = self._keep(asked.wish, members, group=group, why=why, now=now)
-                slice_, number, without = asked.wish.slice, asked.wish.number, members
+                slice_, number, without, told = asked.wish.slice, asked.wish.number, members, why
                 if kept:
                     without = members | (asked.renewed & self.kept.members(slice_))
-                sends.append(unplaced(slice_, number, members=without, why=why, kept=kept))
+                    told = why._replace(reserve=self._to_reserve(asked, known=known, now=now))
+                sends.append(unplaced(slice_, number, members=without, why=told, kept=kept))
+
+    def _to_reserve(
+        self, asked: AskedWish, *, known: KnownShape, now: float
+    ) -> tuple[tuple[int, Key], ...]:
+        """Hosts that are to be held for members whose wish was repeated."""
+        return tuple(
+            pair
+            for kept in self.kept.of_slice(asked.wish.slice)
+            if kept.known is known and kept.members & asked.renewed and not kept.told_never
+            for pair in self._reserved.chosen(kept, checks=self._checks, index=self.index, now=now)
+        )
 
     def _keep(
         self, wish: Wish, members: Bits, *, group: WishGroup, why: Unschedulable, now: float

@@ -49,4 +49,9 @@ def unplaced(
     slice_: Key, number: int, *, members: Bits, why: Unschedulable, kept: bool = False
 ) -> Send:
     """The answer to a slice: no host for these members, and why."""
-    return Send(slice_, Unplaced(number, members, why.reasons, why.text, why.never, kept))
+    text = why.text
+    if why.reserve:
+        names = ", ".join(host.partition("/")[2] for _, host in why.reserve)
+        text += f"; room is kept on {names} for a task that has waited long"
+    reserve = why.reserve
+    return Send(slice_, Unplaced(number, members, why.reasons, text, why.never, kept, reserve))

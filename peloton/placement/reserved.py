@@ -3,6 +3,10 @@
 Turns reports of hosts into proposals for single members. What a host has for them is no part of
 what others are placed by, so nothing is counted as taken here: the host settles it. It must not
 propose a host that has just refused the wish; then the task is placed as any other.
+
+A member that has found no room for long gets a host held for it, or else a steady load of small
+ones could take what is freed for ever. That is the one that lacks least; slices order it, and
+repeat the order with their wishes, so that a hold of nobody ends soon.
 """
 
 from __future__ import annotations
@@ -10,15 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
+from peloton.placement.conditions import shape_depends_on_tasks
 from peloton.placement.index import HostIndex
 from peloton.placement.kept_wishes import KeptWish, KeptWishes
 from peloton.placement.messages import HostDeltas, Placed, ReservedRoom, Shape, Wish
+from peloton.placement.needs import PORTS, Need
+from peloton.placement.reasons import HostChecks
 from peloton.placement.shapes import KnownShapes
 from peloton.runtime.vocabulary import Bits, Key, Send
 
 SLICE = "slice/"
+RESERVED_AFTER_S = 60.0
+"""How long a member has found no room before a host is held for it."""
+RESERVED_PART = 20
+"""Of so many hosts one is held in this way, and one where there are fewer."""
+CHOSEN_MAX = 4
+"""Hosts chosen in one call: each choice looks at all of them."""
 
 
 class _Held(NamedTuple):
@@ -33,6 +47,7 @@ class ReservedHosts:
         self._hosts: dict[Key, _Held] = {}
         self._of_slice: dict[Key, dict[int, Key]] = {}
         self._news: dict[Key, None] = {}  # slices whose hosts have reported
+        self._choices_left = CHOSEN_MAX
 
     def receive(self, deltas: HostDeltas) -> None:
         """Note which of these hosts wait for somebody."""
@@ -68,6 +83,7 @@ class ReservedHosts:
     ) -> tuple[list[Wish], list[Send]]:
         """What is left of the wishes, and proposals for these and for kept ones."""
         news, self._news = self._news, {}
+        self._choices_left = CHOSEN_MAX
         if not self._of_slice:
             return wishes, []
         sends: list[Send] = []
@@ -95,6 +111,33 @@ class ReservedHosts:
         if held is None or self._of_slice.get(slice_, {}).get(member) != host:
             return False
         return shape.resources.within(held.has.room) and shape.ports <= held.has.ports
+
+    def chosen(
+        self, kept: KeptWish, *, checks: HostChecks, index: HostIndex, now: float
+    ) -> tuple[tuple[int, Key], ...]:
+        """Members of a wish with the hosts that are to be held for them: those that are, or one
+        more, for the first member."""
+        held = self._of_slice.get(kept.slice, {})
+        known = tuple((member, host) for member, host in held.items() if member in kept.members)
+        need = kept.known.need
+        if known or now < kept.since + RESERVED_AFTER_S or shape_depends_on_tasks(need.shape):
+            return known
+        if not self._choices_left or len(self._hosts) * RESERVED_PART >= max(1, index.up.sum()):
+            return ()
+        self._choices_left -= 1
+        row = self._least_lacking(need, checks=checks, index=index)
+        return () if row is None else ((next(iter(kept.members)), index.names[row]),)
+
+    def _least_lacking(self, need: Need, *, checks: HostChecks, index: HostIndex) -> int | None:
+        """Of the hosts that would take a member if they were empty, the one that lacks least."""
+        fits = checks.fit_if_empty(need) & checks.open_to(need.shape)
+        fits[[index.rows[host] for host in self._hosts if host in index.rows]] = False
+        rows = np.flatnonzero(fits)
+        if not len(rows):
+            return None
+        wanted = np.array(need.least[:PORTS])[:, None]
+        lacked = np.maximum(wanted - index.free[:PORTS, rows], 0) / np.maximum(wanted, 1)
+        return int(rows[lacked.sum(axis=0).argmin()])
 
     def _serve_kept(self, one: KeptWish, refused: set[Key], *, kept: KeptWishes) -> list[Send]:
         shape = one.known.need.shape

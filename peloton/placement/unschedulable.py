@@ -28,6 +28,7 @@ from peloton.placement.reasons import (
     SCARCE,
     UNKNOWN_TASKS,
 )
+from peloton.runtime.vocabulary import Key
 
 CONDITIONS_SHOWN_MAX = 3
 """Conditions of a constraint that are named; more would hide the rest of the text."""
@@ -46,11 +47,14 @@ _OTHERS = {
 
 
 class Unschedulable(NamedTuple):
-    """Why no host fits: hosts by reason, a text, and whether waiting alone can `never` help."""
+    """Why no host fits: hosts by reason, a text, and whether waiting alone can `never` help.
+
+    `reserve`: members that have waited for long, each with the host that is to be held for it."""
 
     reasons: tuple[tuple[str, int], ...]
     text: str
     never: bool
+    reserve: tuple[tuple[int, Key], ...] = ()
 
 
 def unschedulable_reason(

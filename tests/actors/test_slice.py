@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from peloton.actors.host.hold_messages import HoldForTask
 from peloton.actors.host.messages import Launch, Port
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.counts import client_state, tally
 from peloton.actors.job.slice.goals import pursue, recall_s
+from peloton.actors.job.slice.home_wishes import HOLD_RENEWED_S, HOLD_S
 from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.looks import (
     KEPT_REPEAT_S,
@@ -269,6 +271,23 @@ def test_a_wish_that_is_kept_is_repeated_only_in_case_the_placer_was_lost() -> N
     left = pursue(SOME, at(crowd(ready=Bits.of(2)), 7.0, placed.notes))
     assert isinstance(left, Decision) and left.notes.kept == Bits.of(2)
     assert wishes(pursue(SOME, at(crowd(ready=Bits.of(2)), 10.5, left.notes))) == [(2, [2])]
+
+
+def test_a_host_is_held_for_one_that_waited_long_and_for_two_minutes_at_a_time() -> None:
+    tasks, host = crowd(ready=Bits.of(1, 2)), Key("host/a")
+    notes = pursue(SOME, at(tasks)).notes  # type: ignore[union-attr]
+    full = Unplaced(1, Bits.of(1, 2), (), kept=True, reserve=((1, host),))
+    ordered = []
+    for now in (100.0, 110.0, 100.0 + HOLD_RENEWED_S):
+        turn = take_turn(KIND, SOME, message=full, at=at(tasks, now, notes, sender=PLACER))
+        notes = turn.notes
+        holds = [one for one in turn.sends if isinstance(one.message, HoldForTask)]
+        ordered.append([(one.to, one.message.member, one.message.until) for one in holds])
+    again = 100.0 + HOLD_RENEWED_S + HOLD_S
+    assert ordered == [[(host, 1, 100.0 + HOLD_S)], [], [(host, 1, again)]]
+    room = Placed(1, Bits.of(1), (host,), 3)
+    placed = take_turn(KIND, SOME, message=room, at=at(tasks, 170.0, notes, sender=PLACER))
+    assert not placed.notes.held_at, "nothing is kept of it"
 
 
 def test_only_one_placer_keeps_a_wish() -> None:

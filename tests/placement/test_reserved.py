@@ -14,6 +14,7 @@ from peloton.placement.messages import (
     Wish,
 )
 from peloton.placement.placer import Placer, PlacerSettings
+from peloton.placement.reserved import RESERVED_AFTER_S
 from peloton.runtime.vocabulary import Bits, Key, Send
 
 from .hosts import INVENTORY, SLICE, host, placer_of, report, res
@@ -96,3 +97,52 @@ def test_a_host_that_is_gone_waits_for_nobody() -> None:
         placer = placer_of([held("mine", 2, 3)])
         placer.receive([(INVENTORY, deltas)], 1.0)
         assert not wished(placer, wish(3), 2.0)
+
+
+def reserved(sends: list[Send]) -> list[tuple[tuple[int, str], ...]]:
+    """The hosts that slices are to have held."""
+    answers = [send.message for send in sends if isinstance(send.message, Unplaced)]
+    return [tuple((one, name.partition("/")[2]) for one, name in each.reserve) for each in answers]
+
+
+def asks(placer: Placer, one: Wish, now: float) -> list[tuple[tuple[int, str], ...]]:
+    return reserved(placer.receive([(SLICE, one)], now))
+
+
+WIDE = Shape(res(4))
+
+
+def test_the_host_that_lacks_least_is_held_for_one_that_waited_long() -> None:
+    hosts = [
+        host(name, res(free), capacity=res(size))
+        for name, free, size in (("a", 1, 8), ("b", 3, 8), ("c", 3.5, 3.5), ("d", 2, 8))
+    ]
+    placer = placer_of(hosts, PlacerSettings())
+    assert asks(placer, wish(3, 4, shape=WIDE), 1.0) == [()]
+    later = 1.0 + RESERVED_AFTER_S
+    for now in (20.0, 40.0, later - 0.5):
+        assert asks(placer, wish(3, 4, shape=WIDE), now) == [()]
+    assert asks(placer, wish(3, 4, shape=WIDE), later) == [((3, "b"),)]
+    report(placer, [replace(held("b", 3, 3), position=7)], 2, now=later)
+    assert asks(placer, wish(3, 4, shape=WIDE), later + 10) == [((3, "b"),)], "it is repeated"
+    sends = report(placer, [replace(held("b", 4, 3), position=8)], 3, now=later + 11)
+    assert proposed(sends) == {3: "b"}
+
+
+def test_few_hosts_are_held_at_a_time() -> None:
+    placer = placer_of(
+        [host("a", res(1), capacity=res(8)), host("b", res(1), capacity=res(8))], PlacerSettings()
+    )
+    other = Wish(Key("slice/k/0"), 1, Bits.of(5), WIDE, keeps=True)
+    for now in (1.0, 30.0):
+        placer.receive([(SLICE, wish(3, shape=WIDE)), (other.slice, other)], now)
+    later = 1.0 + RESERVED_AFTER_S
+    assert asks(placer, wish(3, shape=WIDE), later) == [((3, "a"),)]
+    report(placer, [replace(held("a", 1, 3), position=7)], 2, now=later)
+    assert reserved(placer.receive([(other.slice, other)], later)) == [()]
+
+
+def test_no_host_is_held_for_what_none_could_run() -> None:
+    placer = placer_of([host("a", res(1), capacity=res(3))], PlacerSettings())
+    for now in (1.0, 30.0, 1.0 + RESERVED_AFTER_S):
+        assert asks(placer, wish(3, shape=WIDE), now) == [()]

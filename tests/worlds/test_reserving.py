@@ -6,8 +6,10 @@ Must not look into messages: what counts is where tasks run, and who owns which 
 from __future__ import annotations
 
 import random
+import zlib
 from typing import Any
 
+import msgspec
 import pytest
 
 from peloton.actors.host.hold_messages import (
@@ -22,8 +24,9 @@ from peloton.actors.host.move_messages import MoveToPool
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
+from peloton.chaos.cluster.cluster import HOST_CAPACITY, ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate
+from peloton.placement.reserved import RESERVED_AFTER_S
 from peloton.runtime.vocabulary import Key
 
 HOLD_S = 180.0
@@ -84,6 +87,29 @@ def test_a_task_that_is_started_again_comes_to_the_host_that_waits(crash: bool) 
     cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 1})
     assert where(cluster, crowd, 0) == {other} and not hosts_of(cluster)[other].task_holds
     cluster.ask(job, StopJob())
+    cluster.run_until(cluster.over)
+    cluster.check_quiet()
+
+
+def test_a_large_task_gets_a_host_amid_a_steady_load_of_small_ones() -> None:
+    """Of twelve cpus eight are in use at any time, scattered over three hosts."""
+    setup = ClusterSetup(
+        fates=lambda run: Fate(5.0 + zlib.crc32(run.encode()) % 20), level=LEVEL_TASK_HOLDS
+    )
+    cluster = CheckedCluster(hosts=3, setup=setup)
+    small = job_spec(2000)
+    small = msgspec.structs.replace(small, maximum_running=8, spread=True)
+    load = cluster.create_job(small, "load")
+    cluster.run_until(lambda: cluster.counts(load).get("RUNNING") == 8)
+    large = cluster.create_job(job_spec(resources=HOST_CAPACITY), "large")
+    began = cluster.world.now
+    cluster.run_until(lambda: cluster.counts(large) == {"RUNNING": 1})
+    assert cluster.world.now - began > RESERVED_AFTER_S, "else it was not needed"
+    cluster.run_until(lambda: cluster.counts(large) == {"SUCCEEDED": 1})
+    cluster.run_for(HOLD_S)
+    assert not any(host.task_holds for host in hosts_of(cluster).values())
+    for job in (load, large):
+        cluster.ask(job, StopJob())
     cluster.run_until(cluster.over)
     cluster.check_quiet()
 

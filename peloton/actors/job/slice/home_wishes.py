@@ -1,9 +1,9 @@
-"""What a slice of a daemon job makes of the news that a member's only host has no room for it.
+"""What a slice makes of the news that a host has no room for a member yet.
 
-Turns the answer into notes, by member, as each has another host; and into a hold where the job is
-to have room before other work: the host then grants nothing to others until its instance has come.
-Such a hold lasts for two minutes, and is renewed by the repeats of the wish. Must not look for
-another host.
+Turns the answer into notes, by member of a daemon job, as each has another host; and into holds:
+where a daemon job is to have room before other work, and where a placer says so of a member that
+has waited for long. The host then grants nothing to others until its instance has come. Such a hold
+lasts for two minutes, and is renewed by the repeats of the wish. Must not choose a host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from peloton.runtime.vocabulary import At, Bits, Send
 
 HOLD_S = 120.0
 HOLD_RENEWED_S = 60.0
-HOLDER = "daemon job"
+DAEMON_JOB, PLACER = "daemon job", "placer"
+"""Who orders these holds."""
 
 
 def at_home(homes: Homes, message: Placed) -> Bits:
@@ -51,14 +52,18 @@ def _without(known: Any, members: Bits) -> Any:
     return known
 
 
-def held_first(
-    slice_: Slice, notes: WishNotes, *, members: Bits, at: At
+def held_hosts(
+    slice_: Slice, notes: WishNotes, *, message: Unplaced, members: Bits, at: At
 ) -> tuple[tuple[Send, ...], WishNotes]:
-    """Orders to hosts to keep room for these members, unless they have one that lasts."""
-    homes = slice_.homes
-    if homes is None or not homes.of.first:
-        return (), notes
-    some = [one for one in members if notes.held_at.get(one, 0.0) + HOLD_RENEWED_S <= at.now]
+    """Orders to hosts to keep room for some of these members, unless they have one that lasts."""
+    homes, hosts, holder = slice_.homes, dict(message.reserve), PLACER
+    if homes is not None:
+        hosts, holder = dict(homes.hosts) if homes.of.first else {}, DAEMON_JOB
+    some = [
+        one
+        for one in members
+        if one in hosts and notes.held_at.get(one, 0.0) + HOLD_RENEWED_S <= at.now
+    ]
     if not some:
         return (), notes
     job = slice_.job.partition("/")[2]
@@ -66,19 +71,18 @@ def held_first(
     read = at.index.columns.read
     sends = tuple(
         Send(
-            homes.hosts[one],
+            hosts[one],
             HoldForTask(
                 f"{job}-{slice_.number * SLICE_SIZE + one}",
                 crowd,
                 one,
-                HOLDER,
+                holder,
                 HOLD_S,
                 slice_.specs[read("spec", one) or 0].run.resources,
                 until=at.now + HOLD_S,
             ),
         )
         for one in some
-        if one in homes.hosts
     )
     held_at = notes.held_at.update(dict.fromkeys(some, at.now))
     return sends, msgspec.structs.replace(notes, held_at=held_at)

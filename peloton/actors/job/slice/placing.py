@@ -12,7 +12,7 @@ import msgspec
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.gang_answers import gang_refused, gang_unplaced, had_no_chance
-from peloton.actors.job.slice.home_wishes import at_home, held_first, launched, told_why
+from peloton.actors.job.slice.home_wishes import at_home, held_hosts, launched, told_why
 from peloton.actors.job.slice.looks import (
     PLACE_RETRY_S,
     REFUSED_REST_S,
@@ -53,7 +53,7 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
         wished_at=notes.wished_at if notes.wished else at.now,
         kept=notes.kept - members,
     )
-    if slice_.homes is not None:
+    if slice_.homes is not None or notes.held_at:
         after = launched(after, members)
     sends, facts = _clear_unschedulable(slice_, unschedulable), tuple[Fact, ...]()
     if wanted:
@@ -98,8 +98,6 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
     after = msgspec.structs.replace(notes, wished=notes.wished - members)
     if slice_.homes is not None:  # each has a host, and a reason, of its own
         after = told_why(after, message, members=members)
-        held, after = held_first(slice_, after, members=Bits() if message.never else members, at=at)
-        sends = (*sends, *held)
     else:
         after = msgspec.structs.replace(
             after,
@@ -108,6 +106,9 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
             shortfall=message.text,
             never=message.never,
         )
+    if not message.never:
+        held, after = held_hosts(slice_, after, message=message, members=members, at=at)
+        sends = (*sends, *held)
     if message.kept:
         after = msgspec.structs.replace(
             after,
