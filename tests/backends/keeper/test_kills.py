@@ -76,6 +76,10 @@ class Field:
     def size(self) -> int:
         return self.ledger.stat().st_size if self.ledger.exists() else 0
 
+    def launched(self) -> int:
+        """How many runs were ordered."""
+        return sum("launched" in line for line in self.lines()) if self.ledger.exists() else 0
+
     def lines(self) -> list[dict[str, Any]]:
         lines = []
         for line in self.ledger.read_text().splitlines():
@@ -86,9 +90,10 @@ class Field:
 
 def storm(field: Field, chance: random.Random, *, pace_s: float, kills: int) -> None:
     """A moment is some bytes of ledger away, or some milliseconds, whichever comes first: so
-    kills hit starts of daemons and keepers as well as full work."""
+    kills hit starts of daemons and keepers as well as full work. It ends once there were enough
+    kills, and more runs: on a slow machine there are several kills a run."""
     pause = threading.Event()
-    while not field.had(kills):
+    while not (field.had(kills) and field.launched() > kills):
         field.keep_daemon()
         goal = field.size() + chance.choice([1, 60, 300, 1500])
         until = time.monotonic() + chance.uniform(0, pace_s)
@@ -152,7 +157,6 @@ def test_kills_at_any_moment(field, folder, procs, kills):
         judge(number, line, field=field, launched_at=launched[number], marks=marks)
     procs.until(lambda: not procs.marked(folder), "nothing is left running")
     assert outcomes["SUCCEEDED"] and outcomes["FAILED"] and outcomes["KILLED"]
-    assert len(launched) > kills
 
 
 def judge(number: int, line: dict[str, Any], *, field: Field, launched_at: float, marks) -> None:
