@@ -55,13 +55,13 @@ def show(view: OutputForms) -> None:
         case "name":
             for name in view.names():
                 click.echo(escaped(name))
-        case "wide" if view.wide_header:
-            show_table(widened(view))
+        case "wide":
+            show_table(widened(view) if view.wide_header else view, whole=True)
         case _:
             show_table(view)
 
 
-def show_table(view: OutputForms) -> None:
+def show_table(view: OutputForms, *, whole: bool = False) -> None:
     """For people a table that fits their terminal, for pipes the plain one."""
     if not view.header:
         for text in view.lines or (view.text,):
@@ -74,7 +74,7 @@ def show_table(view: OutputForms) -> None:
     if rows and view.compact:
         used = [at for at in range(len(header)) if any(str(row[at]) for row in rows)]
         header, rows = pick(header, used), [pick(row, used) for row in rows]
-    if not (sys.stdout.isatty() and on_screen(header, rows)):
+    if not (sys.stdout.isatty() and on_screen(header, rows, whole=whole)):
         click.echo(table.render(header, rows))
     for text in view.below:
         click.echo(escaped(text))
@@ -91,11 +91,11 @@ def widened(view: OutputForms) -> OutputForms:
     )
 
 
-def on_screen(header: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
+def on_screen(header: Sequence[str], rows: Sequence[Sequence[object]], *, whole: bool) -> bool:
     # Loaded late: a tenth of a second, for terminals only.
     from peloton.cli import screen
 
-    return screen.show_table(header, rows)
+    return screen.show_table(header, rows, whole=whole)
 
 
 def pick(row: Sequence[object], columns: Sequence[int]) -> list[str]:

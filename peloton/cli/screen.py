@@ -7,6 +7,7 @@ read: piped output is the plain table of `table.py`, to the byte.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,7 +25,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from peloton.cli.table import cell
+from peloton.cli.table import SHORT_ID, cell
 
 COLUMN_MIN = 12
 """No column is folded to fewer characters than this, or than its header."""
@@ -34,17 +35,28 @@ STYLES = {
     "FAILED": "red", "LOST": "red", "UNREACHABLE": "red",
     "KILLED": "yellow", "KILLING": "yellow", "RECONCILING": "yellow",
 }  # fmt: skip
+TableLines = list[list[str]]
+ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.ASCII)
+STAMP = re.compile(r"\d{4}-(\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z", re.ASCII)
+NAME_MAX, TEXT_MAX = 32, 240
+"""So many characters are shown of a name, and of any other text."""
+NOTHING = ("", "--", "0")
+COLUMNS_MIN = 3
 OVER = ("SUCCEEDED", "FAILED", "KILLED", "LOST", "DELETED")
 
 
-def show_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
-    """Print it; False, and nothing printed, where the terminal is too narrow for it."""
+def show_table(
+    header: Sequence[str], rows: Sequence[Sequence[object]], *, whole: bool = False
+) -> bool:
+    """Print it; False, and nothing printed, where the terminal is too narrow for it. Unless it is
+    to be `whole`, ids of jobs are shortened, long texts cut, and what does not fit is left out."""
     console = Console(highlight=False)
     lines = [[cell(value) for value in row] for row in rows]
-    columns = [*zip(header, *lines, strict=True)]
-    narrow = [min(max(map(len, column)), max(len(column[0]), COLUMN_MIN)) for column in columns]
-    # What comes first is a name that people copy: in one piece.
-    narrow[:1] = [max(map(len, column)) for column in columns[:1]]
+    left_out: list[str] = []
+    if not whole:
+        lines = _cut(header, _with_short_ids(lines))
+        header, lines, left_out = _fitting(header, lines, width=console.width)
+    narrow = _narrow(header, lines)
     if sum(narrow) + PADDING * len(narrow) > console.width:
         return False
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -53,7 +65,64 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
     for line in lines:
         table.add_row(*(Text(text, style=STYLES.get(text, "")) for text in line))
     console.print(table)
+    if left_out:
+        console.print(f"not shown: {', '.join(left_out)}; -o wide has all", markup=False)
     return True
+
+
+def _narrow(header: Sequence[str], lines: TableLines) -> list[int]:
+    """The least width of each column."""
+    columns = [*zip(header, *lines, strict=True)]
+    found = [min(max(map(len, column)), max(len(column[0]), COLUMN_MIN)) for column in columns]
+    # What comes first is a name that people copy: in one piece.
+    return [max(map(len, column)) for column in columns[:1]] + found[1:]
+
+
+def _with_short_ids(lines: TableLines) -> TableLines:
+    """With so many characters of the ids of jobs as tell those apart that are shown."""
+    known = {found for line in lines for text in line for found in ID.findall(text)}
+    size = SHORT_ID
+    while len({one[:size] for one in known}) < len(known):
+        size += 1
+    return [[ID.sub(lambda found: found[0][:size], text) for text in line] for line in lines]
+
+
+def _cut(header: Sequence[str], lines: TableLines) -> TableLines:
+    most = [NAME_MAX if name in ("Name", "Owner") else TEXT_MAX for name in header]
+    return [
+        [
+            text if len(text) <= size else f"{text[: size - 1]}…"
+            for text, size in zip(line, most, strict=True)
+        ]
+        for line in lines
+    ]
+
+
+def _fitting(
+    header: Sequence[str], lines: TableLines, *, width: int
+) -> tuple[Sequence[str], TableLines, list[str]]:
+    """A table that fits, and the columns that are left out of it: first those that say nothing."""
+
+    def fits() -> bool:
+        narrow = _narrow(header, lines)
+        return sum(narrow) + PADDING * len(narrow) <= width
+
+    def without(column: int) -> None:
+        nonlocal header, lines
+        header = [*header[:column], *header[column + 1 :]]
+        lines = [[*line[:column], *line[column + 1 :]] for line in lines]
+
+    left_out: list[str] = []
+    if fits():
+        return header, lines, left_out
+    lines = [[STAMP.sub(r"\1 \2", text) for text in line] for line in lines]
+    for column in range(len(header) - 1, 0, -1):
+        if not fits() and all(line[column] in NOTHING for line in lines):
+            without(column)
+    while not fits() and len(header) > COLUMNS_MIN:
+        left_out.insert(0, header[-1])
+        without(len(header) - 1)
+    return header, lines, left_out
 
 
 @contextmanager

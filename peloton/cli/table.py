@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from peloton.printable import escaped
 
 PADDING = 2
+SHORT_ID = 8
+"""So many characters of an id are shown, and are enough to name it."""
 
 
 def cell(value: object) -> str:

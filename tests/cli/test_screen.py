@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -74,6 +75,52 @@ def test_a_name_does_not_steer_the_terminal(hosts: Terminal) -> None:
 def test_a_terminal_that_is_too_narrow_gets_the_plain_table(hosts: Terminal) -> None:
     shown = typed_at(30, hosts, "host", "list").replace("\r\n", "\n")
     assert RULE not in shown and "rack1|" in shown
+
+
+def unstyled(shown: str) -> str:
+    """Without the sequences that say how it looks."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+
+
+def a_crowd(peloton: Terminal, name: str) -> list[str]:
+    """Jobs of this name, two of which have ids that begin alike; the ids."""
+    info = peloton.cluster.add_job("RUNNING", *["RUNNING"] * 12)
+    info.config.name = name
+    ids = [JOB, "5e3c7c3a-0f0a-4c39-9d5c-0c3d6b7d1e12", "77777777-0f0a-4c39-9d5c-0c3d6b7d1e13"]
+    for one in ids[1:]:
+        copy = type(info)()
+        copy.CopyFrom(info)
+        copy.id.value = one
+        peloton.cluster.jobs[one] = copy
+    return ids
+
+
+def test_jobs_fit_a_terminal_of_80_columns(peloton: Terminal) -> None:
+    a_crowd(peloton, "x" * 5000)
+    del peloton.cluster.jobs["5e3c7c3a-0f0a-4c39-9d5c-0c3d6b7d1e12"]
+    lines = unstyled(typed_at(80, peloton, "ps")).splitlines()
+    assert max(map(len, lines)) <= 80 and RULE in lines[1] and len(lines) < 12
+    shown = "\n".join(lines)
+    assert "\n77777777 " in shown and JOB[:8] in shown and JOB not in shown
+    assert "Killed" not in shown, "a column with nothing in it"
+    assert JOB in typed_at(400, peloton, "ps", "-o", "wide")
+    assert JOB in peloton("ps").out, "a pipe gets all"
+
+
+def test_ids_that_begin_alike_are_told_apart(peloton: Terminal) -> None:
+    first, second, other = a_crowd(peloton, "x")
+    shown = typed_at(150, peloton, "ps")
+    assert first in shown and second in shown and other in shown
+    del peloton.cluster.jobs[second]
+    shown = typed_at(150, peloton, "ps")
+    assert first[:8] in shown and first not in shown
+
+
+def test_what_does_not_fit_is_named(peloton: Terminal) -> None:
+    del peloton.cluster.jobs[a_crowd(peloton, "a_name")[1]]
+    shown = unstyled(typed_at(60, peloton, "job", "query"))
+    assert "not shown: Running; -o wide has all" in shown
+    assert "a_name" in shown and max(map(len, shown.splitlines())) <= 60
 
 
 def test_a_bar_stands_aside_for_a_question_and_stays_away_after_the_last() -> None:
