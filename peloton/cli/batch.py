@@ -203,8 +203,11 @@ def spec_of(
     if options["retries"]:
         config["restartPolicy"] = {"maxFailures": options["retries"] + 1}
     labels = wait_labels(peloton, options)
+    from peloton.sdk.wire import USER
+
     return {
         "name": options["name"] or name,
+        **({"owner": USER} if USER else {}),
         **({"labels": labels} if labels else {}),
         "type": "BATCH",
         "instanceCount": instances,

@@ -46,7 +46,7 @@ def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int)
         state = enum_name(one.runtime, "state")
         how = termination(one.runtime).removeprefix("FAILED: ") or one.runtime.message
         text = short(one.config.command.value)
-        yield f"[{number_of(one)}] {state}{', ' + how if how else ''}: {text}"
+        yield f"[instance {number_of(one)}] {state}{', ' + how if how else ''}: {text}"
         for line in tail(ending(peloton, job, instance=one.instanceId)):
             yield f"    {line}"
 

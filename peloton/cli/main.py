@@ -111,11 +111,18 @@ def root(processes: Mapping[str, LazyCommand]) -> click.Group:
         epilog=EPILOG,
         context_settings={
             "help_option_names": ["-h", "--help"],
-            "obj": CliSettings(job_ids=job_ids),
+            "obj": CliSettings(job_ids=job_ids, active_names=active_names),
         },
         no_args_is_help=True,
     )
     return click.version_option(__version__, message=VERSION_TEXT)(group)
+
+
+def active_names(beginning: str) -> list[str]:
+    """Names of active jobs that begin so."""
+    from peloton.cli import names
+
+    return names.active_names(beginning)
 
 
 def job_ids(typed: Sequence[str], *, changes: bool, latest: bool) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def is_file_of_commands(words: Sequence[str]) -> bool:
 @batch.batch_options
 @click.option("--keep-order", "-k", is_flag=True, help="Print outputs in the order of the lines.")
 @click.option(
-    "--tag", is_flag=True, help="Begin each line of output with the number of its command, from 0."
+    "--tag", is_flag=True, help="Begin each line of output with the number of its command, from 1."
 )
 @click.option(
     "--logs/--no-logs",
@@ -96,7 +96,7 @@ def is_file_of_commands(words: Sequence[str]) -> bool:
 @click.option(
     "--results", metavar="DIR", default="",
     help="Write it to DIR/N/stdout, DIR/N/stderr and DIR/N/code (the exit code; 128 + the number "
-    "of a signal; empty where there is none). N is the number that --tag prints.",
+    "of a signal; empty where there is none). N is the number of the instance, from 0.",
 )  # fmt: skip
 @click.option("--retry-failed", "failed_of", metavar="JOB", help="Run what failed of JOB again.")
 @click.argument(
@@ -109,7 +109,7 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
     A TEMPLATE runs once for each value behind `:::`, for each line of the file behind `::::`, or,
     where it has a `{}`, for each line of stdin. The value is put where `{}` stands, or at the end.
     `{.}` is the value without its extension, `{/}` its last part, `{//}` its folder, `{/.}` both,
-    `{#}` its number from 1.
+    `{#}` its number from 1, as `--tag` prints it. Instances have numbers from 0.
 
     \b
     peloton map commands.txt --max-parallel 8
@@ -288,10 +288,10 @@ def first_number(config: Any) -> str:
     )
 
 
-def numbers_of(spec: Any) -> Callable[[int], str]:
-    """The number by which people know an instance: the one that it had at first."""
+def numbers_of(spec: Any) -> Callable[[int], int]:
+    """The number of an instance, from 0; of one that runs again, the one that it had at first."""
     configs = spec.get("instanceConfig", {})
-    return lambda number: first_number(configs.get(number, {})) or str(number)
+    return lambda number: int(first_number(configs.get(number, {})) or number)
 
 
 def next_name(peloton: Client, name: str) -> str:
@@ -356,7 +356,8 @@ def sinks(spec: Any, options: dict[str, Any]) -> Iterator[Sink]:
     """Where the outputs go."""
     numbers = numbers_of(spec)
     if options["logs"] or (options["logs"] is None and not options["results"]):
-        yield Printed(numbers if options["tag"] else None)
+        # As in GNU parallel, and as `{#}`, commands are counted from 1.
+        yield Printed((lambda number: numbers(number) + 1) if options["tag"] else None)
     if options["results"]:
         folder = Path(options["results"]).expanduser()
         yield Results(folder, numbers, replaces=bool(options.get("retried")))

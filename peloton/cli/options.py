@@ -10,13 +10,14 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from peloton.cli.values import timeout
 from peloton.sdk.errors import NotFound
@@ -52,6 +53,8 @@ class CliSettings:
     """The text that was read there as a file."""
     job_ids: FindsJobs | None = None
     """Makes ids of what was typed for jobs."""
+    active_names: Callable[[str], list[str]] | None = None
+    """Finds names of active jobs that begin so, for a shell."""
     without_cluster: str = ""
     """What else this command can do where no cluster answers."""
     own_failure: int | None = None
@@ -184,6 +187,19 @@ def typed_names(names: Sequence[str], *, ids: Sequence[str] = ()) -> Iterator[No
         raise
 
 
+class JobName(click.types.StringParamType):
+    """A job, by its id or its name; those that are active are completed."""
+
+    def shell_complete(self, *typed: Any, **rest: Any) -> list[CompletionItem]:
+        """The names of active jobs that begin as what was typed, the last argument."""
+        context, _, incomplete = typed
+        find = context.ensure_object(CliSettings).active_names
+        if find is None:
+            return []
+        with context.scope(cleanup=False):
+            return [CompletionItem(one) for one in find(incomplete)]
+
+
 class Globals(click.Command):
     """A command that takes the global flags as well. They are shown at the root only."""
 
@@ -228,6 +244,10 @@ class Globals(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         root = ctx.parent is None
         own = super().get_params(ctx)
+        for one in own:
+            named = isinstance(one, click.Argument) and one.name in ("job", "jobs")
+            if named and one.type is click.STRING:
+                one.type = JobName()  # a shell may complete it
         # On some of the original's commands `-o` is an offset or an override.
         is_taken = any("-o" in one.opts for one in own)
         return [

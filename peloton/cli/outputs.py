@@ -123,7 +123,7 @@ class Sink(Protocol):
 class Printed:
     """On our own stdout and stderr."""
 
-    def __init__(self, tag: Callable[[int], str] | None = None) -> None:
+    def __init__(self, tag: Callable[[int], int] | None = None) -> None:
         """`tag`: what stands before each line of an instance, by its number."""
         self._tag = tag
 
@@ -140,13 +140,13 @@ class Results:
     N appears with all of it, or not at all.
     """
 
-    def __init__(self, folder: Path, name: Callable[[int], str], *, replaces: bool) -> None:
+    def __init__(self, folder: Path, name: Callable[[int], int], *, replaces: bool) -> None:
         """`name`: N, by the number of the instance. `replaces`: N may be there already."""
         self._folder, self._name, self._replaces = folder, name, replaces
 
     def take(self, found: Any, files: Iterable[tuple[str, Pieces]]) -> None:
         """Write it. Raises OSError."""
-        name = self._name(found.instance)
+        name = str(self._name(found.instance))
         part, whole = self._folder / f".{name}.part", self._folder / name
         shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
         part.mkdir()

@@ -4,6 +4,7 @@
         answer = peloton.jobs.create("/research", spec)
         ended = peloton.ops.wait(answer.jobId.value)
 
+Wherever a call takes the id of a job, its name will do as well (`job_id`).
 Answers are the messages of the contract; refusals are exceptions of `errors`, those too that v0
 answers carry inside. Must not hold state of its own: two clients see the same cluster.
 """
@@ -13,12 +14,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import Any
 
 from peloton.sdk.addresses import Addresses, Written, ZooKeeperAddresses, addresses_of
 from peloton.sdk.credentials import ClientTlsFiles, Credentials, Login, from_environment
 from peloton.sdk.hosts import HostCalls
 from peloton.sdk.internals import InternalCalls
 from peloton.sdk.jobs import JobQuery, Jobs
+from peloton.sdk.names import JobNaming, fill, resolved
 from peloton.sdk.ops import OpsCalls, WaitResult
 from peloton.sdk.outputs import OutputCalls
 from peloton.sdk.plans import PlanCalls
@@ -30,7 +33,7 @@ from peloton.sdk.stateless import BatchOptions, StatelessCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
 from peloton.sdk.updates import UpdateCalls
 from peloton.sdk.volumes import VolumeCalls
-from peloton.sdk.wire import SERVICES, Wire
+from peloton.sdk.wire import SERVICES, USER, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
 
 __all__ = [
@@ -71,6 +74,9 @@ class Client:
         known = from_environment() if credentials is None else credentials
         known = known._replace(login=login) if login is not None else known
         self._wire = Wire(addresses, timeout_s=timeout_s, credentials=known)
+        self._wire.fill = self._fill
+        self._wire.job_id = lambda typed, changes: self.job_id(typed, changes=changes)
+        self._user = known.login.username if known.login else USER
         self.pools = PoolCalls(self._wire)
         self.jobs = Jobs(self._wire, self.pools)
         self.tasks = TaskCalls(self._wire)
@@ -113,6 +119,24 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def job_id(
+        self,
+        typed: str,
+        *,
+        changes: bool = False,
+        latest: bool = False,
+        note: Callable[[str], object] = lambda text: None,
+    ) -> str:
+        """The id of the job with this name, or `NAME~K`, or beginning of the id. Where several have
+        the name, the newest of your own that is active, or the newest; it raises AmbiguousName for
+        a call that `changes` something, unless `latest`. `note` is told which one it is."""
+        return resolved(
+            JobNaming(self.jobs, self._user, note), typed, changes=changes, latest=latest
+        )
+
+    def _fill(self, request: Any, changes: bool) -> None:
+        fill(request, lambda typed: self.job_id(typed, changes=changes))
 
     def on_warning(self, warned: Callable[[str], None]) -> None:
         """Call this with each warning of the cluster, such as of a job that its pool can never

@@ -26,6 +26,7 @@ from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
 DAY_S = 24 * 3600
 CONSIDERED = 100
 """Jobs that a query considers where it names no number, as in the original."""
+ACTIVE_STATES = ("INITIALIZED", "PENDING", "RUNNING")
 TERMINAL_STATES = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
 
 

@@ -128,6 +128,7 @@ class OpsCalls:
         again. Without a `timeout_s`, SILENCE_MAX_S without an answer raises ServiceUnavailable.
         `seen` is called about every second with the job's progress.
         """
+        job = self._wire.job_id(job, False)
         until = None if timeout_s is None else time.monotonic() + timeout_s
         silence, last = Silence(silent), WaitResult("", False, {}, 0)
         call_s = WAIT_FIRST_S
@@ -177,7 +178,7 @@ class OpsCalls:
         one shard come once and in order, and what was lost is a gap in a message. `silent` is as
         in `wait`; after SILENCE_MAX_S the error is raised (ServiceUnavailable, TryLater).
         """
-        silence, begun = Silence(silent), False
+        silence, begun, job = Silence(silent), False, self._wire.job_id(job, False)
         while True:
             request = ops.WatchRequest(job_id=job, kinds=kinds, pool=pool, resume=resume)
             try:

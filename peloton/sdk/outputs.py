@@ -74,7 +74,7 @@ class OutputCalls:
         through, nothing is raised: what is gone then is told to who reads it. It is said again even
         where nothing could be held: a daemon that has just begun may not have its keeper yet.
         """
-        over = threading.Event()
+        over, job = threading.Event(), self._wire.job_id(job, False)
         thread = threading.Thread(
             target=self._renew, args=(job, over), name=f"hold-{job}", daemon=True
         )

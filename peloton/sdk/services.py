@@ -58,7 +58,7 @@ class ServiceCalls:
         wanted = request.stateless_job_filter
         wanted.SetInParent()
         for job in jobs:
-            wanted.job_ids.add(value=job)
+            wanted.job_ids.add(value=self._wire.job_id(job, False))
         for key, value in labels:
             wanted.labels.add(key=key, value=value)
         return self._watch(request, silent)
@@ -77,7 +77,7 @@ class ServiceCalls:
         wanted = request.pod_filter
         wanted.SetInParent()
         if job:
-            wanted.job_id.value = job
+            wanted.job_id.value = self._wire.job_id(job, False)
         for pod in pods:
             wanted.pod_names.add(value=pod)
         for key, value in labels:

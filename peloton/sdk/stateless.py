@@ -314,6 +314,7 @@ class StatelessCalls:
         return made
 
     def _versioned(self, name: str, job: str, *, version: str, **more: Any) -> Any:
+        job = self._wire.job_id(job, True)
         request = getattr(svc, f"{name}Request")(
             job_id=named(job), version=named(version or self.version(job)), **more
         )

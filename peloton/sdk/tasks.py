@@ -176,7 +176,7 @@ class TaskCalls:
 
         Waits for the run to begin, and for the file to be made: a run that goes on may yet make it.
         """
-        silence, start, run_id = Silence(None), 0, run
+        silence, start, run_id, job = Silence(None), 0, run, self._wire.job_id(job, False)
         while True:
             asked_s, over = time.monotonic(), True
             try:

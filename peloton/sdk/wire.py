@@ -130,6 +130,10 @@ class Wire:
         self._lock = threading.Lock()
         self._closed = False
         self.warned: Callable[[str], None] = warn
+        self.fill: Callable[[Any, bool], None] = lambda request, changes: None
+        """Puts ids where a request names jobs; the second says whether the call changes them."""
+        self.job_id: Callable[[str, bool], str] = lambda typed, changes: typed
+        """The id of a job that is named so, for what makes several calls about it."""
 
     def close(self) -> None:
         with self._lock:
@@ -142,6 +146,7 @@ class Wire:
         self, method: RpcName, request: Any, *, how: How = READ, timeout_s: float | None = None
     ) -> Any:
         """The answer, or an exception of `errors`. The deadline is over all attempts together."""
+        self.fill(request, how != READ)
         until = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         call = RpcCall(method, request, how, until)
         pause_s = PAUSE_FIRST_S
@@ -175,6 +180,7 @@ class Wire:
         Raises when the stream ends with a status; whoever calls knows how to go on. Closing the
         iterator ends the call.
         """
+        self.fill(request, False)
         troubles: list[errors.PelotonError] = []
         for address in self._addresses.of(method.role):
             try:

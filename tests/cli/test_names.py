@@ -14,10 +14,11 @@ from click.shell_completion import BashComplete
 from peloton.__main__ import PROCESSES
 from peloton.api.v0.job import job_pb2
 from peloton.cli.failed import short
-from peloton.cli.main import MEANT, root
-from peloton.cli.options import Globals
+from peloton.cli.main import MEANT, active_names, root
+from peloton.cli.options import CliSettings, Globals
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import ops as sdk_ops
+from peloton.sdk.wire import USER
 from peloton.sdk.yaml_text import load_yaml
 from tests.cli.terminal import Printed, Terminal, typed
 from tests.sdk.fakes import JOB
@@ -92,6 +93,40 @@ def test_what_changes_a_job_takes_the_only_one_that_is_active_or_the_one_that_is
     peloton.cluster.jobs[OTHER].runtime.state = job_pb2.FAILED
     assert JOB in peloton(*stop, "hello_world").out
     assert peloton("job", "get", "hello_world", "--latest").code == 64, "it reads"
+
+
+def test_where_a_name_is_shared_the_callers_own_jobs_are_meant(peloton: Terminal) -> None:
+    twin(peloton, "hello_world")
+    peloton.cluster.jobs[OTHER].runtime.creationTime = "2026-11-22T05:00:00Z"
+    peloton.cluster.jobs[OTHER].config.owningTeam = "somebody"
+    peloton.cluster.jobs[JOB].config.owningTeam = USER
+    read = peloton("job", "get", "hello_world", "-o", "name")
+    assert read.out == f"{JOB}\n" and "the newest that is active of yours" in read.err
+    assert peloton("job", "get", "hello_world~0", "-o", "name").out == f"{JOB}\n"
+    refused = peloton("job", "stop", "--dry-run", "hello_world")
+    assert refused.code == 65, "another's is active, too"
+    assert JOB in peloton("job", "stop", "--dry-run", "--latest", "hello_world").out
+
+
+def test_names_of_active_jobs_are_completed(peloton: Terminal) -> None:
+    peloton.cluster.add_job("RUNNING", "RUNNING")
+    completer = BashComplete(
+        root(PROCESSES),
+        {"obj": CliSettings(active_names=active_names)},
+        "peloton",
+        "_PELOTON_COMPLETE",
+    )
+
+    def completed(*words: str) -> list[str]:
+        typed_now = ["--api", peloton.address, *words[:-1]]
+        return [one.value for one in completer.get_completions(typed_now, words[-1])]
+
+    assert completed("logs", "hel") == completed("job", "get", "") == ["hello_world"]
+    assert completed("wait", JOB, "h") == ["hello_world"] and completed("why", "x") == []
+    peloton.cluster.jobs[JOB].config.name = "FLOW:ALIGN (1)"
+    assert completed("why", "") == [JOB[:8]], "a shell would take the name apart"
+    peloton.cluster.fail("Query", *[grpc.StatusCode.UNAVAILABLE] * 9)
+    assert completed("why", "") == []
 
 
 @pytest.mark.parametrize("word", ["ps", "ls"])

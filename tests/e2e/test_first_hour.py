@@ -178,10 +178,10 @@ def test_map_shows_what_failed_and_runs_it_again(cluster: c.Cluster, tmp_path: P
     done = cluster.cli("map", *options, template, ":::", *map(str, range(20)), check=False)
     assert done.returncode == 1
     assert done.stdout.split() == [w for n in range(20) if n != 7 for w in ("ok", str(n))]
-    assert "[7] FAILED, exit code 4" in done.stderr and "    seven is bad" in done.stderr
+    assert "[instance 7] FAILED, exit code 4" in done.stderr and "    seven is bad" in done.stderr
     mended.touch()
     again = cluster.cli("map", "--retry-failed", "sevens", "--tag")
-    assert again.stdout == "7\tok 7\n", "the number of its line"
+    assert again.stdout == "8\tok 7\n", "the number of its line, as `{#}` counts"
     assert again.stderr.splitlines()[0].endswith(": 1 command, as sevens-retry-1")
     none = cluster.cli("map", "--retry-failed", again.stderr.split()[1].rstrip(":"), check=False)
     assert none.returncode == 73 and "no instance" in none.stderr

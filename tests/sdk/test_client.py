@@ -25,6 +25,7 @@ from peloton.sdk import errors
 from peloton.sdk import ops as sdk_ops
 from peloton.sdk import outputs as sdk_outputs
 from peloton.sdk.client import Client, Credentials, JobQuery, Login
+from peloton.sdk.names import AmbiguousName
 from tests.sdk.fakes import JOB, POOL, Cluster, serving
 from tests.servers.process import free_ports
 
@@ -586,3 +587,29 @@ def test_where_it_can_never_be_held_it_is_asked_once(cluster, client, monkeypatc
     with client.outputs.held(JOB):
         assert f"hold-{JOB}" not in [thread.name for thread in threading.enumerate()]
     assert len(holds(cluster)) == 1
+
+
+def test_a_job_may_be_named_wherever_its_id_is_wanted(cluster: Cluster, client: Client) -> None:
+    cluster.add_job("RUNNING", "RUNNING")
+    for name in (JOB, "hello_world", "hello_world~0", JOB[:8]):
+        assert client.jobs.get(name).jobInfo.id.value == JOB
+        assert client.tasks.get(name, 0).result.jobId.value == JOB
+        assert client.job_id(name) == JOB
+    cluster.waits = [ops.WaitJobResponse(state="RUNNING"), ops.WaitJobResponse(done=True)]
+    queries = len(cluster.called("Query"))
+    client.ops.wait("hello_world")
+    assert {call.request.job_id for call in cluster.called("WaitJob")} == {JOB}
+    assert len(cluster.called("Query")) == queries + 1, "it is the same job until it has ended"
+    with pytest.raises(errors.NotFound):
+        client.jobs.get("nobody")
+    other = "5e3c9999-0f0a-4c39-9d5c-0c3d6b7d1e11"
+    copy = type(cluster.jobs[JOB])()
+    copy.CopyFrom(cluster.jobs[JOB])
+    copy.id.value = other
+    cluster.jobs[other] = copy
+    with pytest.raises(AmbiguousName, match="2 jobs are meant by 'hello_world'"):
+        client.tasks.stop("hello_world")
+    assert not cluster.called("Stop")
+    del cluster.jobs[other]
+    client.tasks.stop("hello_world")
+    assert cluster.called("Stop")[0].request.jobId.value == JOB

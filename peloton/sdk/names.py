@@ -1,0 +1,172 @@
+"""Jobs as people name them: by id, by name, or by the beginning of an id.
+
+Turns what stands where an id is wanted into an id. What nothing is found for stays as it is, so
+that the server's own answer is given. Of several jobs of a name those of the caller are meant, if
+there are any; of these the newest that is active, else the newest, and `NAME~1` is the one before
+it. Must not choose for a call that changes something where several are active, whoever's: it lists
+them. A beginning of an id has to be one job's alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
+from peloton.sdk.errors import BadSpec, NotFound, Unsupported
+from peloton.sdk.jobs import TERMINAL_STATES, JobQuery, Jobs, state_name_of
+
+ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+PREFIX = re.compile(r"[0-9a-f-]{4,35}", re.ASCII | re.IGNORECASE)
+JOBS_MAX = 10_000
+"""The newest jobs, among which the beginning of an id is searched."""
+SHOWN_MAX = 10
+BEFORE = re.compile(r"(.+)~(\d{1,4})", re.ASCII)
+"""`NAME~K`: the job so many before the newest of the name."""
+
+
+class AmbiguousName(BadSpec):
+    """Several jobs are meant by what was typed."""
+
+
+class TooFarBack(NotFound):
+    """There are fewer jobs of a name than what was typed counts back."""
+
+
+class JobNaming(NamedTuple):
+    """Who names jobs: the user, empty if not known. `note` is told which of several was meant."""
+
+    jobs: Jobs
+    user: str = ""
+    note: Callable[[str], object] = lambda text: None
+
+
+def is_id(text: str) -> bool:
+    """Whether it is a whole id, for which nobody needs to be asked."""
+    return ID.fullmatch(text) is not None
+
+
+def resolved(caller: JobNaming, typed: str, *, changes: bool, latest: bool = False) -> str:
+    """The id of the job with this id, name, or beginning of the id. `latest`: the newest is meant.
+    Raises AmbiguousName, TooFarBack."""
+    if not typed or is_id(typed):
+        return typed
+    try:
+        found = named(caller.jobs, typed)
+        if found:
+            return _meant(caller, typed, found=found, changes=changes, latest=latest)
+        found = _before(caller, typed) or _beginning(caller.jobs, typed)
+    except TooFarBack:
+        raise
+    except (NotFound, Unsupported):
+        return typed
+    if len(found) > 1:
+        raise AmbiguousName(_several(typed, found))
+    return str(found[0].id.value) if found else typed
+
+
+def _own(caller: JobNaming, found: Sequence[Any]) -> Sequence[Any]:
+    """Those of the caller, or all where none is."""
+    return [
+        one for one in found if caller.user in (one.owner, one.owningTeam) and caller.user
+    ] or found
+
+
+def _is_active(job: Any) -> bool:
+    return state_name_of(job) not in TERMINAL_STATES
+
+
+def _meant(
+    caller: JobNaming, typed: str, *, found: Sequence[Any], changes: bool, latest: bool
+) -> str:
+    """Which of the jobs of a name; a note says so where there are several."""
+    own = _own(caller, found)
+    active = [one for one in own if _is_active(one)]
+    if latest:
+        active = [*own[:1]]
+    elif changes and sum(map(_is_active, found)) > 1:
+        text = _several(typed, found)
+        raise AmbiguousName(f"{text}; --latest is the newest, {typed}~1 the one before")
+    one = (active or own)[0]
+    if len(found) > 1:
+        which = "the newest that is active" if active and not latest else "the newest"
+        whose = " of yours" if len(own) < len(found) else ""
+        caller.note(
+            f"{len(found)} jobs are called {typed}: {one.id.value} is meant, {which}{whose}"
+        )
+    return str(one.id.value)
+
+
+def _before(caller: JobNaming, typed: str) -> Sequence[Any]:
+    """The job that `NAME~K` means; none where it is something else."""
+    parts = BEFORE.fullmatch(typed)
+    if parts is None:
+        return []
+    found = _own(caller, named(caller.jobs, parts[1]))
+    if found and int(parts[2]) >= len(found):
+        raise TooFarBack(f"{typed}: {len(found)} jobs are called {parts[1]}")
+    return found[int(parts[2]) :][:1]
+
+
+def named(jobs: Jobs, typed: str) -> list[Any]:
+    """The jobs of exactly this name, the newest first."""
+    found = [one for one in with_name_like(jobs, typed) if one.name == typed]
+    return sorted(found, key=lambda one: one.runtime.creationTime, reverse=True)
+
+
+def with_name_like(jobs: Jobs, part: str) -> Sequence[Any]:
+    """The newest jobs whose names contain this, as the server finds them."""
+    found: Sequence[Any] = jobs.query(
+        JobQuery(name=part, limit=JOBS_MAX, total_max=JOBS_MAX)
+    ).results
+    return found
+
+
+def _beginning(jobs: Jobs, typed: str) -> list[Any]:
+    if PREFIX.fullmatch(typed) is None:
+        return []
+    found = jobs.query(JobQuery(limit=JOBS_MAX, total_max=JOBS_MAX)).results
+    return [one for one in found if one.id.value.startswith(typed.lower())]
+
+
+def _several(typed: str, found: Sequence[Any]) -> str:
+    jobs = [
+        f"{one.id.value} ({state_name_of(one)}, {one.runtime.creationTime.split('.')[0]}Z)"
+        for one in found[:SHOWN_MAX]
+    ]
+    more = len(found) - SHOWN_MAX
+    jobs += [f"and {more} more"] if more > 0 else []
+    return f"{len(found)} jobs are meant by {typed!r}, name one by its id: {', '.join(jobs)}"
+
+
+# ---- in requests ----
+
+
+def fill(request: Any, find: Callable[[str], str]) -> None:
+    """Put ids where a request names jobs that are there otherwise."""
+    for holder, field in _places(request.DESCRIPTOR):
+        part = getattr(request, holder) if holder else request
+        if not isinstance(part, Message):
+            continue  # several, as in filters: those say it themselves
+        typed = getattr(part, field)
+        if typed and not is_id(typed):
+            setattr(part, field, find(typed))
+
+
+@functools.cache
+def _places(request: Descriptor) -> tuple[tuple[str, str], ...]:
+    """Where a request has the id of a job: a field with its part, or alone. That of a job which is
+    to be made is none that could be found."""
+    return () if request.name in ("CreateRequest", "CreateJobRequest") else tuple(_found(request))
+
+
+def _found(request: Descriptor) -> Iterator[tuple[str, str]]:
+    for field in request.fields:
+        if field.message_type is not None and field.message_type.name == "JobID":
+            yield field.name, "value"
+        elif field.name == "job_id" and field.type == field.TYPE_STRING:
+            yield "", field.name
