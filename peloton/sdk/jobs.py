@@ -21,7 +21,7 @@ from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import specs, translate
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.pools import PoolCalls
-from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
+from peloton.sdk.wire import ONCE, RpcName, Wire, keyed, naming_new
 
 DAY_S = 24 * 3600
 CONSIDERED = 100
@@ -110,9 +110,7 @@ class Jobs:
 
         The answer holds the id. Repeating the call with the same `request_key` makes no second job.
         """
-        request = job.CreateRequest(secrets=secrets)
-        if wanted_id:
-            request.id.value = wanted_id
+        request = job.CreateRequest(id=job_id(wanted_id), secrets=secrets)
         return self._created(request, pool, config=config, request_key=request_key)
 
     def create_with(
@@ -128,7 +126,8 @@ class Jobs:
     ) -> job.CreateResponse:
         request.config.CopyFrom(built(config))
         request.config.respoolID.value = self._pools.lookup(pool)
-        with specs.spelled_as(config):
+        id_ = naming_new(request.id.value, request_key)
+        with specs.spelled_as(config), id_ as request.id.value:
             answer = self._wire.call(method("Create"), request, how=keyed(request_key))
             return translate.inside(answer)
 

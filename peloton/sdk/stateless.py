@@ -22,7 +22,7 @@ from peloton.sdk.errors import BadSpec
 from peloton.sdk.jobs import ALL_JOBS, JobQuery, number_of, spec_of
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.tasks import EVERY_INSTANCE, Range, TaskQuery
-from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
+from peloton.sdk.wire import READ, How, RpcName, Wire, keyed, naming_new
 
 JOB_STATE, POD_STATE = "JOB_STATE_", "POD_STATE_"
 WORKFLOW_STATE = "WORKFLOW_STATE_"
@@ -131,11 +131,9 @@ class StatelessCalls:
             ),
             opaque_data={"data": how.opaque},
         )
-        if wanted_id:
-            request.job_id.value = wanted_id
         for one in how.secrets:
             request.secrets.add(path=one.path, value={"data": one.value.data})
-        with of_spec(spec):
+        with of_spec(spec), naming_new(wanted_id, request_key) as request.job_id.value:
             return self._call("CreateJob", request, how=keyed(request_key))
 
     def replace(

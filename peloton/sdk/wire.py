@@ -17,6 +17,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import grpc
@@ -90,6 +91,24 @@ class How(NamedTuple):
 
 READ = How(repeat=True)
 ONCE = How(repeat=False)
+
+
+@contextmanager
+def naming_new(wanted_id: str, request_key: str | None) -> Iterator[str]:
+    """The id to create a job with: one that is chosen here lets an error name what may exist.
+
+    Empty, for the server to choose, where the caller has a key under which it may call again. Adds
+    to an error after which the job may exist that it may, and its id.
+    """
+    found = wanted_id or ("" if request_key else str(uuid.uuid4()))
+    try:
+        yield found
+    except errors.ServiceUnavailable as error:
+        if error.kind not in (errors.NO_CONNECTION, errors.NO_ANSWER, translate.NO_GRPC):
+            which = f", its id is {found}" if found else ""
+            error.message += f"; the job may exist{which}"
+            error.args = (error.message,)
+        raise
 
 
 def keyed(key: str | None) -> How:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from pathlib import Path
 
@@ -155,10 +156,17 @@ def test_a_warning_of_the_cluster_is_told(peloton: Terminal, tmp_path: Path) -> 
     spec = tmp_path / "job.yaml"
     spec.write_text("name: a\ninstancecount: 2\n")
     told = f"warning: {peloton.cluster.warning}\n"
-    made = peloton("job", "create", "/hello", str(spec))
+    made = peloton("job", "create", "/hello", str(spec), "-i", JOB)
     assert (made.code, told in made.err, "warning" in made.out) == (0, True, False)
     assert told in peloton("job", "update", JOB, str(spec)).err
     assert told in peloton("run", "--pool", "/hello", "--detach", "--", "true").err
     assert told in peloton("map", "--pool", "/hello", "--detach", "echo {}", ":::", "1").err
     peloton.cluster.warning = ""
     assert "warning" not in peloton("job", "create", "/hello", str(spec)).err
+
+
+@pytest.mark.parametrize("words", [("run", "true"), ("map", "echo {}", ":::", "1")])
+def test_commands_record_who_gave_them(peloton: Terminal, words: tuple[str, ...]) -> None:
+    assert peloton(words[0], "--pool", "/hello", "--detach", *words[1:]).code == 0
+    sent = peloton.cluster.called("Create")[-1].request.config
+    assert sent.owner == getpass.getuser()

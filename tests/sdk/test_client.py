@@ -84,7 +84,7 @@ def test_a_warning_is_one_of_python_or_goes_where_it_is_wanted(
 ) -> None:
     cluster.warning = "cpuLimit: requested 9 – never"
     with pytest.warns(errors.PelotonWarning, match="requested 9 – never"):
-        assert client.jobs.create("/hello", {"name": "a"}).jobId.value == JOB
+        assert client.jobs.create("/hello", {"name": "a"}, wanted_id=JOB).jobId.value == JOB
     told: list[str] = []
     client.on_warning(told.append)
     client.jobs.update(JOB, {"instanceCount": 2})
@@ -114,7 +114,7 @@ def test_a_create_resolves_the_pool_and_leaves_the_spec_alone(
     client: Client, cluster: Cluster
 ) -> None:
     spec = JobConfig(name="a", instanceCount=2)
-    assert client.jobs.create("/hello", spec).jobId.value == JOB
+    assert client.jobs.create("/hello", spec, wanted_id=JOB).jobId.value == JOB
     assert cluster.called("Create")[0].request.config.respoolID.value == POOL
     assert not spec.HasField("respoolID")
 
@@ -175,6 +175,20 @@ def test_a_create_is_repeated_under_one_key(client: Client, cluster: Cluster) ->
     keys = [call.metadata["peloton-request-key"] for call in cluster.called("Create")]
     assert keys[0] == keys[1] == keys[2] != keys[3]
     assert keys[4] == "mine"
+
+
+def test_a_create_without_an_answer_names_the_job_that_may_exist(
+    client: Client, cluster: Cluster
+) -> None:
+    cluster.fail("Create", grpc.StatusCode.DEADLINE_EXCEEDED, *[GONE] * 4)
+    for _ in range(2):
+        with pytest.raises(errors.ServiceUnavailable) as got:
+            client.jobs.create("/hello", {"name": "a"})
+        wanted = cluster.called("Create")[-1].request.id.value
+        assert wanted and str(got.value).endswith(f"; the job may exist, its id is {wanted}")
+    cluster.fail("Create", grpc.StatusCode.DEADLINE_EXCEEDED)
+    with pytest.raises(errors.TimedOut, match="in time; the job may exist$"):
+        client.jobs.create("/hello", {"name": "a"}, request_key="mine")
 
 
 def test_repeats_end(client: Client, cluster: Cluster) -> None:
