@@ -16,11 +16,18 @@ from peloton.assembly.listeners import ClientListeners
 from peloton.failures import CannotStart
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange
 from peloton.runtime.core.condition import NotReadyReason
-from peloton.settings.changes import differing, needs_restart, prints_of, with_files_of
+from peloton.settings.certificate_dates import CertificateDates, dates_of, texts_now
+from peloton.settings.changes import (
+    certificate_files,
+    differing,
+    needs_restart,
+    prints_of,
+    with_files_of,
+)
 from peloton.settings.config import BadSetting
 from peloton.settings.daemon import DaemonSettings
 
-RELOAD, TOKEN = "reload", "auth.token_file"
+RELOAD, TOKEN, CERTIFICATES = "reload", "auth.token_file", "certificates"
 KEPT = "what was read before it is still in force"
 
 
@@ -41,6 +48,7 @@ class Reloading:
         self.exchange: GrpcExchange | None = None
         self._prints = _prints(settings)
         self._bad = ""
+        self._dates = self._dates_told(settings)
         self._one_at_a_time = threading.Lock()
         listeners.reload_notes = self.notes
 
@@ -52,7 +60,15 @@ class Reloading:
 
     def notes(self) -> tuple[NotReadyReason, ...]:
         """What health says; it is no reason against being ready."""
-        return (NotReadyReason(RELOAD, self._bad),) if self._bad else ()
+        found = [NotReadyReason(RELOAD, self._bad)] if self._bad else []
+        return (*found, *(NotReadyReason(CERTIFICATES, text) for text in texts_now(self._dates)))
+
+    def _dates_told(self, settings: DaemonSettings) -> tuple[CertificateDates, ...]:
+        """When the certificates of the settings end; says which have, or soon will."""
+        found = dates_of(certificate_files(settings))
+        for text in texts_now(found):
+            self._report(text)
+        return found
 
     def reload(self, read: Callable[[], DaemonSettings]) -> None:
         """Take what can be taken, where all of it is right; else nothing."""
@@ -83,6 +99,7 @@ class Reloading:
         waiting = needs_restart(changed, read, running=self._started)
         taken = [name for name in changed if name not in waiting]
         self._running, self._bad = wanted, ""
+        self._dates = self._dates_told(wanted)
         self._prints |= {name: prints[name] for name in taken}
         text = f"in force: {', '.join(taken)}" if taken else "no file has changed"
         self._report(f"reload: {text}")

@@ -90,12 +90,14 @@ def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> in
     """Print everything that would prevent the start; the exit code."""
     from peloton.assembly.task_limits import machine_text
     from peloton.processes.foreground import CANNOT_START
-    from peloton.processes.preflight import of_daemon, running_daemon
+    from peloton.processes.preflight import of_daemon, running_daemon, soon_over
 
     running = running_daemon(settings)
     found = of_daemon(settings, options, running=running)
     for text in found:
         click.echo(f"peloton daemon: {file}: {text}", err=True)
+    for text in soon_over(settings):
+        click.echo(f"peloton daemon: {file}: warning: {text}", err=True)
     if found:
         return CANNOT_START
     click.echo(f"{file}: cluster {settings.cluster}, roles {','.join(settings.roles)}")

@@ -330,11 +330,13 @@ def _check(settings: DaemonSettings, start: StartOptions) -> int:
     """Print everything that would prevent the start; the exit code."""
     from peloton.assembly.task_limits import machine_text
     from peloton.processes.foreground import CANNOT_START
-    from peloton.processes.preflight import of_daemon
+    from peloton.processes.preflight import of_daemon, soon_over
 
     found = of_daemon(settings, start)
     for text in found:
         click.echo(f"peloton minicluster: {text}", err=True)
+    for text in soon_over(settings):
+        click.echo(f"peloton minicluster: warning: {text}", err=True)
     if found:
         return CANNOT_START
     click.echo(f"{_hosts_text(settings)}, data in {_data_folder(settings)}")

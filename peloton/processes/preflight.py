@@ -33,6 +33,8 @@ from peloton.runtime.adapters.sqlite_witness import JournalWitness
 from peloton.runtime.ports import JournalError, MemberNode, RolledBack
 from peloton.sdk.errors import PelotonError
 from peloton.sdk.zookeeper import reading
+from peloton.settings.certificate_dates import dates_of, texts_now
+from peloton.settings.changes import certificate_files
 from peloton.settings.config import Address
 from peloton.settings.daemon import Cassandra, DaemonSettings, Zookeeper
 from peloton.settings.start_options import STANDARD_START, StartOptions
@@ -49,6 +51,11 @@ def of_daemon(
     """
     # Two settings of a file may be one option of a command.
     return [*dict.fromkeys(_daemon(settings, options, running=running))]
+
+
+def soon_over(settings: DaemonSettings) -> list[str]:
+    """Certificates that are good today, and not for long; no problem of a start."""
+    return texts_now(dates_of(certificate_files(settings)), good=True)
 
 
 def running_daemon(settings: DaemonSettings) -> int:
@@ -72,6 +79,7 @@ def _daemon(settings: DaemonSettings, options: StartOptions, *, running: int) ->
     if settings.tls is not None:
         yield from exchange.problems(settings.tls)
     yield from access.problems(settings)
+    yield from texts_now(dates_of(certificate_files(settings)), good=False)
     yield from strategy_problems(settings)
     yield from mesos_access.problems(settings.backend)
     if settings.journal.sqlite is not None:

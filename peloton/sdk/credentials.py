@@ -20,6 +20,7 @@ import grpc
 from peloton.sdk import errors
 from peloton.settings import access_files
 from peloton.settings.access_files import BadSecretFile, ClusterEntry, entry_of, is_local
+from peloton.settings.certificate_dates import CertificateDates, dates_of, texts_now
 
 TOKEN_FILE_VARIABLE = "PELOTON_TOKEN_FILE"
 USERNAME_VARIABLE, PASSWORD_FILE_VARIABLE = "PELOTON_USERNAME", "PELOTON_PASSWORD_FILE"
@@ -107,6 +108,7 @@ class Routes:
         self._routes: dict[str, CallRoute] = {}
         tls = credentials.tls
         self._secure = _channel_credentials(tls) if tls is not None else None
+        self._dates = _dates_of(tls) if tls is not None else ()
         self._token = _token_in(credentials.token_file) if credentials.token_file else ""
 
     def to(self, address: str) -> CallRoute:
@@ -128,6 +130,10 @@ class Routes:
         except errors.ServiceUnavailable:
             return False
         return old is not None and (old.target, old.metadata) != (new.target, new.metadata)
+
+    def certificate_texts(self, *, good: bool) -> list[str]:
+        """Which certificates of ours end soon; or else, which are not good now."""
+        return texts_now(self._dates, good=good)
 
     def channel(self, target: str, options: list[tuple[str, object]]) -> grpc.Channel:
         """A channel with the certificates that are used there."""
@@ -207,6 +213,11 @@ def _token_in(file: str) -> str:
 
 def _bearer(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),)
+
+
+def _dates_of(files: ClientTlsFiles) -> tuple[CertificateDates, ...]:
+    named = {"tls.ca": files.ca, "tls.certificate": files.certificate}
+    return dates_of({name: Path(file).expanduser() for name, file in named.items() if file})
 
 
 def _channel_credentials(files: ClientTlsFiles) -> grpc.ChannelCredentials:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +20,10 @@ from peloton.api.v0.job import job_pb2_grpc
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
-from peloton.sdk import specs, translate
+from peloton.sdk import errors, specs, translate
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.pools import PoolCalls
-from peloton.sdk.wire import ONCE, RpcName, Wire, keyed, naming_new
+from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
 
 DAY_S = 24 * 3600
 CONSIDERED = 100
@@ -66,6 +68,24 @@ def method(name: str) -> RpcName:
 
 def job_id(value: str) -> peloton_pb2.JobID:
     return peloton_pb2.JobID(value=value)
+
+
+@contextmanager
+def naming_new(wanted_id: str, request_key: str | None) -> Iterator[str]:
+    """The id to create a job with: one that is chosen here lets an error name what may exist.
+
+    Empty, for the server to choose, where the caller has a key under which it may call again. Adds
+    to an error after which the job may exist that it may, and its id.
+    """
+    found = wanted_id or ("" if request_key else str(uuid.uuid4()))
+    try:
+        yield found
+    except errors.ServiceUnavailable as error:
+        if error.kind not in (errors.NO_CONNECTION, errors.NO_ANSWER, translate.NO_GRPC):
+            which = f", its id is {found}" if found else ""
+            error.message += f"; the job may exist{which}"
+            error.args = (error.message,)
+        raise
 
 
 def undecided_job(spec: Any) -> str:

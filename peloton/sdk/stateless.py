@@ -19,10 +19,10 @@ from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.api.v1alpha.query import query_pb2 as query
 from peloton.sdk import specs
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.jobs import ALL_JOBS, JobQuery, number_of, spec_of
+from peloton.sdk.jobs import ALL_JOBS, JobQuery, naming_new, number_of, spec_of
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.tasks import EVERY_INSTANCE, Range, TaskQuery
-from peloton.sdk.wire import READ, How, RpcName, Wire, keyed, naming_new
+from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
 
 JOB_STATE, POD_STATE = "JOB_STATE_", "POD_STATE_"
 WORKFLOW_STATE = "WORKFLOW_STATE_"

@@ -17,7 +17,6 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import grpc
@@ -91,24 +90,6 @@ class How(NamedTuple):
 
 READ = How(repeat=True)
 ONCE = How(repeat=False)
-
-
-@contextmanager
-def naming_new(wanted_id: str, request_key: str | None) -> Iterator[str]:
-    """The id to create a job with: one that is chosen here lets an error name what may exist.
-
-    Empty, for the server to choose, where the caller has a key under which it may call again. Adds
-    to an error after which the job may exist that it may, and its id.
-    """
-    found = wanted_id or ("" if request_key else str(uuid.uuid4()))
-    try:
-        yield found
-    except errors.ServiceUnavailable as error:
-        if error.kind not in (errors.NO_CONNECTION, errors.NO_ANSWER, translate.NO_GRPC):
-            which = f", its id is {found}" if found else ""
-            error.message += f"; the job may exist{which}"
-            error.args = (error.message,)
-        raise
 
 
 def keyed(key: str | None) -> How:
@@ -234,7 +215,7 @@ class Wire:
                     continue
                 if self._closed:  # whoever reads on must not open another channel
                     raise errors.PelotonError("the client is closed", kind="CLOSED") from None
-                trouble = translate.status(error, address)
+                trouble = self._failed(error, address)
                 if begun or not isinstance(trouble, errors.ServiceUnavailable | errors.Denied):
                     raise trouble from None
                 raise _NotBegun(trouble) from None
@@ -281,11 +262,11 @@ class Wire:
             return self._send_by(self._routes.to(address), call, metadata=metadata, wait_s=wait_s)
         except grpc.RpcError as error:
             if not self._is_known_now(error, address):
-                raise translate.status(error, address) from None
+                raise self._failed(error, address) from None
         try:
             return self._send_by(self._routes.to(address), call, metadata=metadata, wait_s=wait_s)
         except grpc.RpcError as error:
-            raise translate.status(error, address) from None
+            raise self._failed(error, address) from None
 
     def _send_by(
         self, route: CallRoute, call: RpcCall, *, metadata: list[tuple[str, str]], wait_s: float
@@ -298,6 +279,17 @@ class Wire:
             if key == WARNING:
                 self.warned(value.decode(errors="replace"))
         return answer
+
+    def _failed(self, error: grpc.RpcError, address: str) -> errors.PelotonError:
+        """The exception of a call; names a certificate of ours that is why nobody answers."""
+        found = translate.status(error, address)
+        if error.code() is grpc.StatusCode.UNAVAILABLE and (unfit := self._unfit()):
+            found.message += unfit
+            found.args = (found.message,)
+        return found
+
+    def _unfit(self) -> str:
+        return "".join(f"; {text}" for text in self._routes.certificate_texts(good=False))
 
     def _is_known_now(self, error: grpc.RpcError, address: str) -> bool:
         """Whether a daemon that did not know us would now: it was started after we looked.
@@ -328,7 +320,7 @@ class Wire:
         except grpc.RpcError as error:
             # Any answer, even that the call is unknown, shows that it is up.
             if error.code() is grpc.StatusCode.UNAVAILABLE:
-                text = f"{address} does not answer: no connection"
+                text = f"{address} does not answer: no connection{self._unfit()}"
                 return errors.ServiceUnavailable(text, kind=errors.NO_CONNECTION)
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 # It may be connected and busy. Nothing but the check was sent.
@@ -340,6 +332,8 @@ class Wire:
     def _channel(self, target: str) -> grpc.Channel:
         with self._lock:
             if target not in self._channels:
+                for text in () if self._channels else self._routes.certificate_texts(good=True):
+                    self.warned(text)
                 self._channels[target] = self._routes.channel(target, OPTIONS)
             return self._channels[target]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from peloton.settings.certificate_dates import FIELDS
 from peloton.settings.daemon import DaemonSettings
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
@@ -60,6 +61,15 @@ def with_files_of(running: DaemonSettings, read: DaemonSettings) -> DaemonSettin
     for name in sorted(wanted.keys() & there):
         found = _with(found, name.split("."), leaf=wanted[name])
     return found  # type: ignore[no-any-return]
+
+
+def certificate_files(settings: DaemonSettings) -> dict[str, Path]:
+    """The files of certificates and authorities, by the dotted names of their fields."""
+    return {
+        name: value
+        for name, value in _leaves(settings, "")
+        if isinstance(value, Path) and name.rpartition(".")[2] in FIELDS
+    }
 
 
 def needs_restart(names: list[str], read: DaemonSettings, *, running: DaemonSettings) -> list[str]:

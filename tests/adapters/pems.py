@@ -28,7 +28,7 @@ class Authority:
         folder.mkdir(parents=True)
         self.ca, self._key = folder / "ca.pem", folder / "ca.key"
         _openssl(
-            *"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split(),
+            *"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365".split(),
             *("-subj", "/CN=tests", "-keyout", str(self._key), "-out", str(self.ca)),
         )
 
@@ -42,7 +42,7 @@ class Authority:
             *("-subj", f"/CN={name}", "-keyout", str(key), "-out", str(asked)),
         )
         _openssl(
-            *("x509", "-req", "-days", "2", "-in", str(asked), "-CA", str(self.ca)),
+            *("x509", "-req", "-days", "365", "-in", str(asked), "-CA", str(self.ca)),
             *("-CAkey", str(self._key), "-CAcreateserial", "-extfile", str(more)),
             *("-out", str(made)),
         )
@@ -50,11 +50,14 @@ class Authority:
 
     def expired(self, name: str) -> Tls:
         """As `issue`, with a certificate that was good for a day of the year 2020."""
+        return self.good_for_a_day(name, datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
+
+    def good_for_a_day(self, name: str, begun: datetime.datetime) -> Tls:
+        """As `issue`, with a certificate that is good for a day from then on."""
         issued = self.issue(name)
         found = x509.load_pem_x509_certificate(issued.certificate.read_bytes())
         key = serialization.load_pem_private_key(self._key.read_bytes(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
-        begun = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
         made = (
             x509.CertificateBuilder()
             .subject_name(found.subject)

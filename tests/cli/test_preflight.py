@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from peloton import INSTALL_FLEET
 from peloton.assembly.daemon import CannotStart, Daemon
 from peloton.backends import keeper_folder
 from peloton.backends.keeper_folder import KeeperOwner
-from peloton.processes.preflight import of_daemon
+from peloton.processes.preflight import of_daemon, soon_over
 from peloton.runtime.adapters import folder_origin
 from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
@@ -198,6 +199,26 @@ def test_certificates_that_do_not_fit_are_named(tmp_path: Path) -> None:
     (tmp_path / "junk").write_text("junk")
     found = of_daemon(parse(fleet(tls=files | {"ca": "junk"}), tmp_path))
     assert any(text.startswith(f"tls.ca: {tmp_path / 'junk'}: ") for text in found)
+
+
+def test_a_certificate_that_has_expired_is_named_with_its_date(tmp_path: Path) -> None:
+    made = Authority(tmp_path / "one").expired("a")
+    files = {"ca": str(made.ca), "certificate": str(made.certificate), "key": str(made.key)}
+    settings = parse(fleet(tls=files), tmp_path)
+    wanted = f"tls.certificate: {made.certificate} expired on 2020-01-02 00:00 UTC"
+    assert wanted in of_daemon(settings)
+    assert soon_over(settings) == [], "what is over is a problem, not a warning"
+
+
+def test_a_certificate_that_expires_soon_is_a_warning(tmp_path: Path) -> None:
+    begun = datetime.now(UTC)
+    made = Authority(tmp_path / "one").good_for_a_day("a", begun)
+    files = {"ca": str(made.ca), "certificate": str(made.certificate), "key": str(made.key)}
+    settings = parse(fleet(tls=files), tmp_path)
+    (text,) = soon_over(settings)
+    assert text.startswith(f"tls.certificate: {made.certificate} expires on ")
+    assert text.endswith("in 1.0 days")
+    assert not any("tls.certificate" in problem for problem in of_daemon(settings))
 
 
 def test_password_and_ca_files_of_cassandra_are_looked_at(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "peloton/backends/mesos/agent_book.py",  # where the masters are
         "peloton/sdk/zookeeper.py",  # clients find their cluster in the same place
     ),
-    "cryptography": ("peloton/runtime/adapters/secret",),
+    "cryptography": ("peloton/runtime/adapters/secret", "peloton/settings/certificate_dates.py"),
     "click": FACES,
     "rich": FACES,
     "grpc": GRPC_FOLDERS,

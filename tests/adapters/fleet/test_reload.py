@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -188,6 +189,24 @@ def test_certificates_of_the_listener_change_for_new_connections(
         with pytest.raises(ServiceUnavailable):
             answered(at(daemon), trusts[0])
         there.jobs.query()  # its connection is that of before
+
+
+def test_health_and_clients_name_a_certificate_that_has_expired(
+    tmp_path: Path, authority: Authority
+) -> None:
+    tls = tls_of(authority.issue("one"), tmp_path, "daemon") | {"client_ca": str(authority.ca)}
+    wanted = settings(tmp_path, listen=HERE | {"tls": tls})
+    old = authority.expired("old")
+    shown = f"tls.certificate: {old.certificate} expired on 2020-01-02 00:00 UTC"
+    files = ClientTlsFiles(str(old.ca), str(old.certificate), str(old.key))
+    with running(wanted) as daemon:
+        with pytest.raises(ServiceUnavailable, match=re.escape(shown)):
+            answered(at(daemon), Credentials(tls=files))
+        assert "certificates" not in notes(daemon)
+        tls_of(old, tmp_path, "daemon")
+        daemon.reload(lambda: wanted)
+        file = tmp_path / "daemon.pem"
+        assert f"listen.tls.certificate: {file} expired on 2020-01-02" in notes(daemon)
 
 
 def test_the_authority_of_clients_changes(
