@@ -13,7 +13,7 @@ import click
 
 from peloton.cli import ops, task_texts
 from peloton.cli.options import OwnCommand
-from peloton.cli.output import OutputForms, show
+from peloton.cli.output import OutputForms, command, hint, show
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.stateless import JOB_TEXTS
 from peloton.cli.stateless_rows import short
@@ -59,7 +59,8 @@ class HistoryRow(NamedTuple):
 def history(job: str) -> None:
     """What was done to JOB, the newest first: its versions with their workflows, stops and starts.
 
-    Who ordered it is known as long as `peloton story JOB` tells it.
+    The number before an arrow is one that `peloton rollback JOB --to N` takes. Who ordered it is
+    known as long as `peloton story JOB` tells it.
 
     \b
     peloton job history web
@@ -76,6 +77,10 @@ def history(job: str) -> None:
             compact=True,
         )
     )
+    numbers = [row.version.partition(" -> ")[0] for row in rows if row.what == "update"]
+    if earlier := [number for number in numbers if number != "0"]:
+        back = command("rollback", job)
+        hint(f"next: {back} (the spec before the last update), {back} --to {earlier[0]}")
 
 
 def found(peloton: Client, job: str) -> Iterator[HistoryRow]:

@@ -43,6 +43,9 @@ NOUNS: dict[str, LazyCommand] = {
     "update": LazyCommand(
         "peloton.cli.update:update", "Updates of services by configs of v0, batch by batch."
     ),
+    "rollback": LazyCommand(
+        "peloton.cli.stateless_replace:rollback", "Give a service its spec before the last update."
+    ),
     "diff": LazyCommand("peloton.cli.diff:diff", "Which instances a spec would change, and how."),
     "host": LazyCommand("peloton.cli.host:host", "The machines: their state, and what is free."),
     "why": LazyCommand("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
@@ -89,7 +92,7 @@ MEANT = {
     "stop": "kill", "scancel": "kill", "qdel": "kill", "delete": "job delete", "rm": "job delete",
     "srun": "run", "exec": "run", "queues": "pool", "pools": "pool", "quota": "pool",
     "nodes": "host", "hosts": "host", "sinfo": "host", "node": "host", "drain": "host maintenance",
-    "events": "story", "rollback": "job stateless rollback", "schedule": "cron",
+    "events": "story", "schedule": "cron",
     "scale": "job stateless replace", "tail": "logs", "log": "logs", "explain": "why",
 }  # fmt: skip
 """What others call our commands: a word of Slurm, Kubernetes, Nomad or a person."""

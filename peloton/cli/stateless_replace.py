@@ -5,6 +5,7 @@ Must not choose pods: the service does, a batch at a time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,14 @@ from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.secret_options import secret_options, secrets_given
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.stateless import JOB_TEXTS, VERSION, is_plain, show_version
+from peloton.cli.stateless_rows import short
 from peloton.cli.values import COUNT, SPEC_FILE, healthy_option, opaque_option, ranges_option
 from peloton.sdk.errors import Conflict
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
 
+VERSION_NUMBER = re.compile(r"[0-9]+(-[0-9]+-[0-9]+)?", re.ASCII)
 NEW_VERSION = "New EntityVersion: {v}"
 SPEC_TEXTS = {"INVALID_ARGUMENT": "Invalid job spec: {m}", **JOB_TEXTS}
 
@@ -119,37 +122,68 @@ def replace_diff(job: str, spec: str, respool: str, version: str) -> None:
 
 @click.command(cls=ChangingCommand)
 @click.argument("job")
-@click.argument("batch", metavar="BATCH-SIZE", type=COUNT)
-@click.argument("version", metavar="ENTITYVERSION")
+@click.argument("batch", metavar="BATCH-SIZE", type=COUNT, default=None, required=False)
+@click.argument("version", metavar="ENTITYVERSION", default="")
+@click.option("--to", metavar="N", help="The version to go back to, as `job history` names it.")
 @batch_options
 @workflow_wait.wait_options
 def rollback(
-    job: str, batch: int, version: str, wait: bool, within_s: float | None, **how: Any
-) -> int:
-    """Give JOB the spec that it had at ENTITYVERSION, BATCH-SIZE pods at a time.
+    job: str, batch: int | None, version: str, to: str | None, wait: bool,
+    within_s: float | None, **how: Any,
+) -> int:  # fmt: skip
+    """Give JOB the spec before its last update, or that of version N or ENTITYVERSION.
 
-    That begins an update with a new version. The last 20 specs before the present one are kept.
-    Daemon jobs go back in the same way.
+    BATCH-SIZE pods at a time, or as many as in that update; 0 for all at once. It begins an update
+    with a new version. Updates that were rolled back do not count. The last 20 specs before the
+    present one are kept. Daemon jobs go back in the same way.
 
     \b
+    peloton rollback web
+    peloton rollback web --to 3
     peloton job stateless rollback web 2 1-1-1
     """
+    if to is not None and (version or not VERSION_NUMBER.fullmatch(to)):
+        raise click.UsageError(f"--to takes one version, such as 3, got {to} {version}".rstrip())
     with connected() as peloton:
         from peloton.sdk.client import BatchOptions
 
-        refuse_without_way_back(peloton, job, version=version)
+        refuse_batch_job(peloton, job)
+        if to is not None:
+            version = to if "-" in to else f"{to}-1-1"  # the number alone says which spec is meant
+        if not version or batch is None:
+            before, usual = last_update(peloton, job, must_be=not version)
+            version, batch = version or before, usual if batch is None else batch
+        refuse_present(peloton, job, version=version)
         spec = peloton.stateless.get(job, version=version).job_info.spec
         answer = peloton.stateless.replace(job, spec, how=BatchOptions(batch, **how))
         show_version(answer, NEW_VERSION, job=job)
         return workflow_wait.after(peloton, job, wait=wait, within_s=within_s)
 
 
-def refuse_without_way_back(peloton: Client, job: str, *, version: str) -> None:
-    """Raises Conflict for a job without versions, and for the version that it has."""
+def refuse_batch_job(peloton: Client, job: str) -> None:
+    """Raises Conflict for a job without versions."""
     from peloton.sdk.render import enum_name
 
     if enum_name(peloton.jobs.get(job).jobInfo.config, "type") == "BATCH":
         raise Conflict(f"job {job} is a batch job: only services go back to earlier specs")
+
+
+def last_update(peloton: Client, job: str, *, must_be: bool = True) -> tuple[str, int]:
+    """The version before the last update that was not rolled back, and its batch size. Without one
+    raises Conflict, or is for all pods at once."""
+    for info in peloton.stateless.workflows(job).workflow_infos:  # the newest first
+        before = info.status.prev_version.value
+        is_update = short(info.status, "type") == "UPDATE" and not before.startswith("0-")
+        if is_update and short(info.status, "state") != "ROLLED_BACK":
+            return before, info.update_spec.batch_size
+    if must_be:
+        text = "has no earlier spec to go back to"
+        raise Conflict(f"job {job} {text}: `peloton job history` shows what was done to it")
+    return "", 0
+
+
+def refuse_present(peloton: Client, job: str, *, version: str) -> None:
+    """Raises Conflict for the version that a job has."""
     status = peloton.stateless.get(job, summary_only=True).summary.status
     now = status.version.value
     if version.partition("-")[0] == now.partition("-")[0]:

@@ -193,6 +193,18 @@ def test_another_spec_is_rolled_out_and_back(shell: Shell) -> None:
         "rolled: there is no version 9 of the spec, the newest is 4",
     )
 
+    back = shell("rollback", "rolled", "--wait")
+    assert back.code == 0 and back.out.startswith("New EntityVersion: 5-1-"), back
+    now = shell.data("job", "stateless", "get", "rolled")["job_info"]["spec"]
+    assert now["default_spec"] != first["spec"]["default_spec"], "that of before the rollback"
+    told = shell("job", "history", "rolled").err
+    assert f"rollback {job} (the spec before the last update)" in told and "--to 4" in told
+    back = shell("rollback", "rolled", "--to", "1", "--wait")
+    assert back.code == 0 and back.out.startswith("New EntityVersion: 6-1-"), back
+    now = shell.data("job", "stateless", "get", "rolled")["job_info"]["spec"]
+    assert now["default_spec"] == first["spec"]["default_spec"]
+    assert shell("rollback", "rolled", "--to", "one").code == 64
+
     listed = rows(shell.done("job", "stateless", "list-workflows", "rolled"))
     assert [row[0] for row in listed[1:]][-3:] == ["RESTART", "UPDATE", "UPDATE"]
     assert listed[-2][2:4] == ["1", "2"] and listed[-2][-1] == "two"
