@@ -29,7 +29,8 @@ from peloton.cli.table import SHORT_ID, cell
 
 COLUMN_MIN = 12
 """No column is folded to fewer characters than this, or than its header."""
-PADDING = 2
+GAP = 3
+"""Between two columns."""
 STYLES = {
     "RUNNING": "green", "SUCCEEDED": "green", "UP": "green",
     "FAILED": "red", "LOST": "red", "UNREACHABLE": "red",
@@ -57,11 +58,13 @@ def show_table(
         lines = _cut(header, _with_short_ids(lines))
         header, lines, left_out = _fitting(header, lines, width=console.width)
     narrow = _narrow(header, lines)
-    if sum(narrow) + PADDING * len(narrow) > console.width:
+    if _width(narrow) > console.width:
         return False
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name, width in zip(header, narrow, strict=True):
-        table.add_column(name, min_width=width, overflow="fold")
+    for name, width in zip(
+        header, _widened(narrow, header, lines=lines, width=console.width), strict=True
+    ):
+        table.add_column(name, width=width, overflow="fold")
     for line in lines:
         table.add_row(*(Text(text, style=STYLES.get(text, "")) for text in line))
     console.print(table)
@@ -76,6 +79,24 @@ def _narrow(header: Sequence[str], lines: TableLines) -> list[int]:
     found = [min(max(map(len, column)), max(len(column[0]), COLUMN_MIN)) for column in columns]
     # What comes first is a name that people copy: in one piece.
     return [max(map(len, column)) for column in columns[:1]] + found[1:]
+
+
+def _widened(
+    narrow: Sequence[int], header: Sequence[str], *, lines: TableLines, width: int
+) -> list[int]:
+    """The widths of the columns: what the terminal has beyond the least goes to those first that
+    lack the least. Rich would take it from columns that have no more than they need."""
+    found, spare = [*narrow], width - _width(narrow)
+    full = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    for column in sorted(range(len(found)), key=lambda column: full[column] - found[column]):
+        more = min(full[column] - found[column], spare)
+        found[column], spare = found[column] + more, spare - more
+    return found
+
+
+def _width(narrow: Sequence[int]) -> int:
+    """The least width of a table whose columns have these."""
+    return sum(narrow) + GAP * (len(narrow) - 1)
 
 
 def _with_short_ids(lines: TableLines) -> TableLines:
@@ -104,8 +125,7 @@ def _fitting(
     """A table that fits, and the columns that are left out of it: first those that say nothing."""
 
     def fits() -> bool:
-        narrow = _narrow(header, lines)
-        return sum(narrow) + PADDING * len(narrow) <= width
+        return _width(_narrow(header, lines)) <= width
 
     def without(column: int) -> None:
         nonlocal header, lines

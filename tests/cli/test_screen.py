@@ -20,6 +20,7 @@ import click
 import pytest
 
 from peloton.cli import attend
+from peloton.cli.job_rows import HEADER
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk.ops import WaitResult
 from tests.cli.terminal import Terminal
@@ -107,6 +108,14 @@ def test_jobs_fit_a_terminal_of_80_columns(peloton: Terminal) -> None:
     assert JOB in peloton("ps").out, "a pipe gets all"
 
 
+@pytest.mark.parametrize("width", [50, 60, 70, 80, 90, 100, 120])
+def test_no_column_is_cut_off(peloton: Terminal, width: int) -> None:
+    del peloton.cluster.jobs[a_crowd(peloton, "a_name")[1]]
+    header, rule = unstyled(typed_at(width, peloton, "ps")).splitlines()[:2]
+    assert len(rule) <= width
+    assert {*header.split()} <= {word for name in HEADER for word in name.split()}
+
+
 def test_ids_that_begin_alike_are_told_apart(peloton: Terminal) -> None:
     first, second, other = a_crowd(peloton, "x")
     shown = typed_at(150, peloton, "ps")
@@ -119,7 +128,7 @@ def test_ids_that_begin_alike_are_told_apart(peloton: Terminal) -> None:
 def test_what_does_not_fit_is_named(peloton: Terminal) -> None:
     del peloton.cluster.jobs[a_crowd(peloton, "a_name")[1]]
     shown = unstyled(typed_at(60, peloton, "job", "query"))
-    assert "not shown: Running; -o wide has all" in shown
+    assert "not shown: Total, Running; -o wide has all" in shown
     assert "a_name" in shown and max(map(len, shown.splitlines())) <= 60
 
 
