@@ -6,7 +6,7 @@ Must not read whole files of a thousand instances: the callers name how many are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from peloton.cli.outputs import TAIL_BYTES, tail
@@ -88,17 +88,35 @@ def last_line(peloton: Client, job: str, *, instance: int) -> str:
     return lines[-1].strip()[-LINE_CHARS:] if lines else ""
 
 
+def run_lines(peloton: Client, job: str, *, instance: int, run: int) -> list[str]:
+    """The last lines of an earlier run on stderr, or else on stdout; none likewise."""
+    try:
+        newest = peloton.tasks.get(job, instance).result.runtime.mesosTaskId.value
+        name = f"{newest.rpartition('-')[0]}-{run}"
+        for file in ("stderr", "stdout"):
+            lines = tail(_last(peloton.tasks.logs(job, instance, run=name, filename=file)))
+            if lines:
+                return [line[-LINE_CHARS:] for line in lines]
+    except PelotonError:
+        return []  # a hint only, as below
+    return []
+
+
 def ending(peloton: Client, job: str, *, instance: int) -> bytes:
     """What an instance has written last on stderr; empty likewise."""
-    kept, size = b"", 0
     try:
-        pieces = peloton.tasks.outputs(job, instance, filenames=("stderr",)).get("stderr", ())
-        for piece in pieces:
-            kept, size = (kept + piece)[-TAIL_BYTES:], size + len(piece)
-            if size > READ_MAX_BYTES:
-                return b""
+        found = peloton.tasks.outputs(job, instance, filenames=("stderr",)).get("stderr", ())
+        return _last(found)
     except PelotonError:
         return b""  # a hint only; `task logs` says what is wrong
+
+
+def _last(pieces: Iterable[bytes]) -> bytes:
+    kept, size = b"", 0
+    for piece in pieces:
+        kept, size = (kept + piece)[-TAIL_BYTES:], size + len(piece)
+        if size > READ_MAX_BYTES:
+            return b""
     return kept
 
 

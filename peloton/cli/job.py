@@ -12,6 +12,7 @@ import click
 from peloton.cli import job_checks, job_rows
 from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
+from peloton.cli.ops import tell_failed_runs
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, as_yaml, command, hint, plain, show
 from peloton.cli.secret_options import secret_options, secrets_given
@@ -228,6 +229,7 @@ def print_reasons(job: str) -> None:
         position = f", queue position {reason.position}" if reason.HasField("position") else ""
         found = f" ({counts})" if counts else ""
         hint(f"why: {reason.state}: {reason.text}{position}{found}")
+        tell_failed_runs(job, [reason])
 
 
 @click.command(cls=PelotonCommand)

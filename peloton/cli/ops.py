@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -64,10 +64,26 @@ def why(job: str, instance: int | None) -> None:
             ],
         )
     )
-    failed = [reason.instance for reason in answer.reasons if reason.state in ("FAILED", "LOST")]
+    tell_failed_runs(job, answer.reasons)
+    failed = [
+        reason.instance
+        for reason in answer.reasons
+        if reason.state in ("FAILED", "LOST") and not reason.run
+    ]
     if failed and not click.get_current_context().ensure_object(CliSettings).output:
         name_failed(job, instance)
         hint(f"next: {command('task', 'logs', job, str(min(failed)), '-f', 'stderr')}")
+
+
+def tell_failed_runs(job: str, reasons: Iterable[Any]) -> None:
+    """Print what the runs wrote last for which an update failed, on stderr."""
+    for reason in reasons:
+        if reason.run:
+            from peloton.cli.failed import run_lines
+
+            with connected() as peloton:
+                for line in run_lines(peloton, job, instance=reason.instance, run=reason.run):
+                    hint(f"    {line}")
 
 
 def name_failed(job: str, instance: int | None) -> None:

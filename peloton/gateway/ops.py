@@ -39,6 +39,7 @@ from peloton.gateway.reasons import (
     Reason,
     ReasonGroup,
     at_goal,
+    failed_update,
     grouped,
     is_at_rest,
     lot_waits,
@@ -118,6 +119,9 @@ class Ops:
         text = "" if alone else workflow_text(job)
         if text:
             reasons.append(ops.Reason(state=state, code="workflow", text=text))
+        failed = None if alone else failed_update(job, found)
+        if failed is not None:
+            reasons.append(ops.Reason(state=state, code="workflow-failed", **failed._asdict()))
         reasons = [*engine_reasons(self._locks.now, state), *reasons]
         return ops.WhyResponse(reasons=reasons, counts={} if alone else dict(job.summary.counts))
 

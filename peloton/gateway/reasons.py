@@ -12,7 +12,7 @@ from typing import NamedTuple
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.totals import ENDED_NAMES
-from peloton.actors.job.workflow.messages import WorkflowStates
+from peloton.actors.job.workflow.messages import WorkflowStates, WorkflowTypes
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
 from peloton.actors.task.messages import (
     DEADLINE_EXCEEDED,
@@ -162,6 +162,40 @@ def paused_text(job: JobView) -> str:
     return f"{what}, {left}: `peloton job stateless workflow resume` goes on"
 
 
+class FailedRun(NamedTuple):
+    """A run by which an update failed."""
+
+    instance: int
+    run: int
+    text: str
+
+
+def failed_update(job: JobView, views: Iterable[InstanceView]) -> FailedRun | None:
+    """The newest run that ended by itself of those with the config of a newest update that failed
+    or was rolled back; None if there is no such update, or no such run is kept."""
+    newest = job.workflows[0] if job.workflows else None
+    verb = _FAILED_UPDATES.get(newest.state, "") if newest is not None else ""
+    if newest is None or not verb or newest.kind != WorkflowTypes.UPDATE:
+        return None
+    # The way back has a version of its own, the last one.
+    last = newest.version - (newest.state != WorkflowStates.FAILED)
+    best, found = 0.0, None
+    for view in views:
+        present = view.run, view.ran_by, view.ended_at, view.outcome
+        runs = [(one.run, one.config_version, one.ended_at, one.outcome) for one in view.runs]
+        for run, version, ended_at, outcome in (*runs, present):
+            by_it = newest.previous_version < version <= last
+            if not by_it or outcome is None or outcome.end == End.KILLED:
+                continue
+            if (ended_at or 0.0) >= best:
+                best = ended_at or 0.0
+                text = (
+                    f"its update to version {version} {verb}: instance {view.instance}, run {run}"
+                )
+                found = FailedRun(view.instance, run, f"{text}: {_ended(view, outcome)}")
+    return found
+
+
 def unadded_text(job: JobView) -> str:
     """That instances of a job do not exist, since no workflow has come to them; empty if all do."""
     newest = job.workflows[0] if job.workflows else None
@@ -241,6 +275,11 @@ def _pool(view: InstanceView, lot: LotWaits | None) -> Reason:
     return Reason(code, text, position=position)
 
 
+_FAILED_UPDATES = {
+    WorkflowStates.FAILED: "has failed",
+    WorkflowStates.ROLLING_BACKWARD: "is being rolled back",
+    WorkflowStates.ROLLED_BACK: "was rolled back",
+}
 NEVER_RUNS = "can-never-run"
 """Waiting does not help, even if all other tasks end: the limit or the hosts must change."""
 

@@ -294,3 +294,31 @@ def test_writes_can_be_tried_first_and_pools_be_changed(cluster: c.Cluster, tmp_
     busy = cluster.cli("respool", "delete", "/small", "--dry-run")
     assert "would delete" in busy.stdout
     assert cluster.cli("respool", "delete", "/small").returncode == 0
+
+
+SERVICE = """\
+name: fragile
+instance_count: 2
+default_spec:
+  containers:
+  - resource: {{cpu_limit: 0.01, mem_limit_mb: 10, disk_limit_mb: 1}}
+    entrypoint: {{value: '{command}'}}
+"""
+
+
+def test_after_an_update_was_rolled_back_its_last_lines_are_told(
+    cluster: c.Cluster, tmp_path: Path
+) -> None:
+    spec = tmp_path / "service.yaml"
+    spec.write_text(SERVICE.format(command="sleep 600"))
+    cluster.cli("job", "stateless", "create", "/default", str(spec), "0", "--wait")
+    spec.write_text(SERVICE.format(command="echo no port for me >&2; exit 9"))
+    limits = ("--maxInstanceRetries", "1", "--maxTolerableInstanceFailures", "1")
+    words = ("job", "stateless", "replace", "fragile", str(spec), "1", "/default")
+    back = cluster.cli(*words, *limits, "--rollbackOnFailure", "--wait", check=False)
+    assert (back.returncode, "ROLLED_BACK" in back.stderr) == (1, True), back.stderr
+    for told in (cluster.cli("why", "fragile"), cluster.cli("job", "get", "fragile")):
+        text = told.stdout + told.stderr
+        assert "its update to version 2 was rolled back: instance" in text
+        assert "9" in text and "    no port for me\n" in told.stderr
+    cluster.cli("job", "stop", "fragile")

@@ -17,6 +17,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as v1
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.gateway.opaque_data import OPAQUE_BYTES_MAX
+from peloton.ops.v1 import ops_pb2
 from tests.gateway.fleet_fixture import Deployment, default_config, refused
 from tests.gateway.service_specs import service_spec
 
@@ -124,6 +125,22 @@ def test_an_update_removes_instances_and_is_rolled_back(
     info = updates.GetUpdate(svc.GetUpdateRequest(updateId={"value": name})).updateInfo
     assert (info.configVersion, info.prevConfigVersion) == (4, 2)
     assert deployment.job(job).config.instanceCount == 2
+
+
+def test_why_names_the_run_for_which_an_update_was_rolled_back(
+    deployment: Deployment, updates: Any
+) -> None:
+    job = running(deployment)
+    limits = {"maxInstanceAttempts": 1, "maxFailureInstances": 1, "rollbackOnFailure": True}
+    failing = update(deployment, job, **limits)
+    failing.jobConfig.defaultConfig.CopyFrom(default_config(0.0, code=7))
+    name = updates.CreateUpdate(failing).updateID.value
+    deployment.until(lambda: status(updates, name).state == update_pb2.ROLLED_BACK)
+    reasons = deployment.ops.Why(ops_pb2.WhyRequest(job_id=job)).reasons
+    (failed,) = [one for one in reasons if one.code == "workflow-failed"]
+    where = f"instance {failed.instance}, run {failed.run}"
+    wanted = f"its update to version 2 was rolled back: {where}: Command exited with status 7"
+    assert (failed.text, failed.run) == (wanted, 2)
 
 
 @pytest.mark.parametrize(
