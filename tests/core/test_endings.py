@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from peloton.runtime.core.digest import digest
+from peloton.runtime.core.digest import alike, digest
 from peloton.runtime.core.endings import (
     ENDED_ROWS_PER_ROUND,
     LEVEL_DIGESTS,
@@ -17,6 +17,7 @@ from peloton.runtime.core.endings import (
     open_row,
 )
 from peloton.runtime.core.pump import Budget
+from peloton.runtime.core.replies import KEEP_S
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.supervision import Failure, attempt
@@ -460,3 +461,16 @@ def test_a_revived_row_is_folded_with_its_digest():
     bench.rest()
     bench.answers()
     assert digest(bench.replay()) == digest(bench.shard)
+
+
+def test_an_answer_that_an_owner_has_forgotten_makes_no_other_state() -> None:
+    bench = Bench()
+    bench.send(X, w.Add(5), reply_to=0, request=("k", b"5"))
+    bench.rest()
+    bench.now += KEEP_S + 1.0
+    bench.once()
+    bench.shard.request_log.expire(bench.now)
+    again = bench.replay()
+    assert digest(again) != digest(bench.shard) and alike(again, bench.shard)
+    bench.shard.population.drop(X)
+    assert not alike(again, bench.shard)

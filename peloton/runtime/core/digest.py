@@ -12,12 +12,21 @@ from typing import Any
 
 from peloton.runtime.core.codec import encode
 from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.replies import KEEP_S
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.vocabulary import Bits, Key, kind_of, members_of
 
 
-def digest(shard: Shard) -> str:
-    """Hex sha256 over the sorted encodings of everything that recovery must bring back."""
+def alike(one: Shard, other: Shard) -> bool:
+    """Whether two shards have committed the same. An owner forgets remembered answers from time to
+    time, which is in no frame: those that are old enough for it are left out."""
+    now = max(one.turns.now, other.turns.now)
+    return digest(one, now=now) == digest(other, now=now)
+
+
+def digest(shard: Shard, *, now: float = 0.0) -> str:
+    """Hex sha256 over the sorted encodings of everything that recovery must bring back, without
+    answers that are not kept any more at `now`, in seconds since 1970."""
     gone = _ended(shard)
     rows: list[bytes] = []
     for key, state in shard.population.cells.items():
@@ -28,7 +37,8 @@ def digest(shard: Shard) -> str:
             rows.append(encode(("crowd", key, *_crowd(crowd))))
     for key, kept in shard.request_log.by_cell.items():
         if key not in gone:
-            rows += [encode(("answered", key, fact)) for fact in kept.values()]
+            facts = (fact for fact in kept.values() if fact.at + KEEP_S >= now)
+            rows += [encode(("answered", key, fact)) for fact in facts]
     for key, facts in shard.deferred.dump().items():
         rows += [encode(("held", key, fact)) for fact in facts]
     rows += [encode(("heard", fact)) for fact in shard.epoch_filter.dump()]
