@@ -87,6 +87,7 @@ def create(
         if options["dry_run"]:
             click.echo(_planned(peloton, name, pool=respool, spec=spec, timing=timing), nl=False)
             return
+        job_checks.warn_of_constraints(peloton, respool, spec=spec)
         answer = peloton.schedules.create(name, respool, config=spec, timing=timing)
     show(OutputForms(answer, text=f"Schedule {name} created", names=lambda: [name]))
 

@@ -101,8 +101,7 @@ def create(
             peloton.pools.lookup(respool)
             click.echo(as_yaml({"pool": respool, **job_checks.as_sent(spec)}), nl=False)
             return
-        if not click.get_current_context().ensure_object(CliSettings).output:
-            job_checks.warn_of_constraints(peloton, respool, spec=spec)
+        job_checks.warn_of_constraints(peloton, respool, spec=spec)
         answer = peloton.jobs.create(
             respool, spec, wanted_id=wanted_id, secrets=secrets, request_key=request_key
         )

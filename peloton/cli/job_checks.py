@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from peloton.cli.options import CliSettings
 from peloton.cli.output import hint
 from peloton.sdk.errors import BadSpec, PelotonError
 
@@ -109,8 +112,11 @@ def with_default_resource(peloton: Client, pool: str, *, spec: dict[str, Any]) -
 
 
 def warn_of_constraints(peloton: Client, pool: str, *, spec: dict[str, Any]) -> None:
-    """Say which constraints of the spec no host meets; a spec without any is not asked for."""
-    if all(field(config, "constraint")[1] is None for _, config in configs(spec)):
+    """Say which constraints of the spec no host meets; a spec without any is not asked for, and who
+    wants data gets nothing beside it."""
+    if click.get_current_context().ensure_object(CliSettings).output or all(
+        field(config, "constraint")[1] is None for _, config in configs(spec)
+    ):
         return
     try:
         waits = peloton.plans.job(pool, spec).waits

@@ -144,6 +144,7 @@ def create(
             job_checks.check(spec)
             if not override:
                 refuse_second(peloton, job)
+            job_checks.warn_of_constraints(peloton, respool, spec=spec)
             options = BatchOptions(batch, **how)
             answer = by_the_newest(
                 lambda: peloton.updates.create(

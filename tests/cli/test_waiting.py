@@ -150,5 +150,10 @@ def test_a_constraint_that_no_host_meets_is_warned_of(peloton: Terminal, tmp_pat
     for more in (constraint, ""):
         config = f"{{{more}command: {{value: ls}}, resource: {{cpuLimit: 1}}}}"
         file.write_text(f"name: a\ninstanceCount: 1\ndefaultConfig: {config}\n")
-        done = peloton("job", "create", "/hello", str(file))
-        assert (done.code, text in done.err) == (0, bool(more)), done.err
+        for words in (
+            ("job", "create", "/hello", str(file)),
+            ("cron", "create", "nightly", "0 2 * * *", "/hello", str(file)),
+            ("update", "create", JOB, str(file), "1", "/hello", "--override"),
+        ):
+            done = peloton(*words)
+            assert (text in done.err) == bool(more), (words, done.err)
