@@ -13,6 +13,7 @@ import structlog
 
 from peloton.actors.host.foreign_names import foreign_crowd, held_task, is_foreign_id
 from peloton.actors.host.hold_messages import (
+    PLACER,
     TASK_HOLD_S,
     HeldForTask,
     HoldForTask,
@@ -150,7 +151,7 @@ def take_completed(cluster_client: ClusterClient, *, context: Context) -> list[C
     found: list[tuple[HostView, TaskHold]] = []
     for view in all_hosts(cluster_client, context):
         for hold in view.task_holds:
-            if hold.reserved and _complete(view, hold):
+            if hold.reserved and hold.holder != PLACER and _complete(view, hold):
                 found.append((view, hold))
     asks = [
         (view.summary.host, new_hold(HostWant(hold.need), holder=holder, tasks=(hold.task,)))

@@ -31,6 +31,10 @@ RESERVED_AFTER_S = 60.0
 """How long a member has found no room before a host is held for it."""
 RESERVED_PART = 20
 """Of so many hosts one is held in this way, and one where there are fewer."""
+RESERVED_FOR_S = 600.0
+"""How long it is held at most: what runs there may never end. Then it is another's turn."""
+FORGOTTEN_S = 130.0
+"""Without another order a hold is over by then."""
 CHOSEN_MAX = 4
 """Hosts chosen in one call: each choice looks at all of them."""
 
@@ -38,6 +42,13 @@ CHOSEN_MAX = 4
 class _Held(NamedTuple):
     inventory: Key
     has: ReservedRoom
+
+
+class _Chosen(NamedTuple):
+    member: int
+    host: Key
+    since: float
+    ordered_at: float
 
 
 class ReservedHosts:
@@ -48,6 +59,8 @@ class ReservedHosts:
         self._of_slice: dict[Key, dict[int, Key]] = {}
         self._news: dict[Key, None] = {}  # slices whose hosts have reported
         self._choices_left = CHOSEN_MAX
+        self._chosen: dict[Key, _Chosen] = {}  # by slice
+        self._spent: dict[Key, float] = {}  # hosts that were held in vain, and until when
 
     def receive(self, deltas: HostDeltas) -> None:
         """Note which of these hosts wait for somebody."""
@@ -115,23 +128,42 @@ class ReservedHosts:
     def chosen(
         self, kept: KeptWish, *, checks: HostChecks, index: HostIndex, now: float
     ) -> tuple[tuple[int, Key], ...]:
-        """Members of a wish with the hosts that are to be held for them: those that are, or one
-        more, for the first member."""
-        held = self._of_slice.get(kept.slice, {})
-        known = tuple((member, host) for member, host in held.items() if member in kept.members)
-        need = kept.known.need
-        if known or now < kept.since + RESERVED_AFTER_S or shape_depends_on_tasks(need.shape):
-            return known
-        if not self._choices_left or len(self._hosts) * RESERVED_PART >= max(1, index.up.sum()):
+        """The host that is to be held for a member of a wish: the one that is, or another. There
+        is one for a slice at a time."""
+        known = self._chosen.get(kept.slice)
+        if known is not None and now < known.ordered_at + FORGOTTEN_S:
+            if known.member not in kept.members:
+                return ()
+            if now >= known.since + RESERVED_FOR_S:
+                self._spent[known.host] = now + RESERVED_FOR_S
+                del self._chosen[kept.slice]
+                return ()
+            self._chosen[kept.slice] = known._replace(ordered_at=now)
+            return ((known.member, known.host),)
+        shape = kept.known.need.shape
+        if now < kept.since + RESERVED_AFTER_S or shape_depends_on_tasks(shape):
+            return ()
+        self._chosen = {
+            slice_: one
+            for slice_, one in self._chosen.items()
+            if now < one.ordered_at + FORGOTTEN_S
+        }
+        self._spent = {host: until for host, until in self._spent.items() if now < until}
+        if not self._choices_left or len(self._chosen) * RESERVED_PART >= max(1, index.up.sum()):
             return ()
         self._choices_left -= 1
-        row = self._least_lacking(need, checks=checks, index=index)
-        return () if row is None else ((next(iter(kept.members)), index.names[row]),)
+        row = self._least_lacking(kept.known.need, checks=checks, index=index)
+        if row is None:
+            return ()
+        member, host = next(iter(kept.members)), index.names[row]
+        self._chosen[kept.slice] = _Chosen(member, host, now, now)
+        return ((member, host),)
 
     def _least_lacking(self, need: Need, *, checks: HostChecks, index: HostIndex) -> int | None:
         """Of the hosts that would take a member if they were empty, the one that lacks least."""
         fits = checks.fit_if_empty(need) & checks.open_to(need.shape)
-        fits[[index.rows[host] for host in self._hosts if host in index.rows]] = False
+        others = {*self._hosts, *self._spent, *(one.host for one in self._chosen.values())}
+        fits[[index.rows[host] for host in others if host in index.rows]] = False
         rows = np.flatnonzero(fits)
         if not len(rows):
             return None

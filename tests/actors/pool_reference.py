@@ -195,9 +195,15 @@ class Reference:
         config = self.pools[pool_of_lane(lane)].config
         if not lacked or config.queueing == Queueing.STRICT:
             return None
+        on_slack = [
+            lot.shape.resources.times(len(lot.admitted))
+            for lot in self.lots_of(pool_of_lane(lane))
+            if lot.shape.on_slack
+        ]
         first, since = self.headed.get(lane, (head, now))
         self.headed[lane] = head, since if first == head else now
-        return lacked if now - self.headed[lane][1] >= HEAD_KEPT_AFTER_S else set()
+        ends = not is_slack(lane) and _sum(iter(on_slack)) != Resources()
+        return lacked if ends or now - self.headed[lane][1] >= HEAD_KEPT_AFTER_S else set()
 
     def _whole(self, use: dict[Key, Resources], now: float) -> tuple[list[tuple[Key, Bits]], bool]:
         """Those that fit, and whether a lot was found out never to fit."""

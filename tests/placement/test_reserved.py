@@ -136,10 +136,18 @@ def test_few_hosts_are_held_at_a_time() -> None:
     other = Wish(Key("slice/k/0"), 1, Bits.of(5), WIDE, keeps=True)
     for now in (1.0, 30.0):
         placer.receive([(SLICE, wish(3, shape=WIDE)), (other.slice, other)], now)
-    later = 1.0 + RESERVED_AFTER_S
-    assert asks(placer, wish(3, shape=WIDE), later) == [((3, "a"),)]
+    later, both = 1.0 + RESERVED_AFTER_S, [(SLICE, wish(3, shape=WIDE)), (other.slice, other)]
+    assert reserved(placer.receive(both, later)) == [((3, "a"),), ()], "before the host reports"
     report(placer, [replace(held("a", 1, 3), position=7)], 2, now=later)
-    assert reserved(placer.receive([(other.slice, other)], later)) == [()]
+    assert reserved(placer.receive(both, later + 10)) == [((3, "a"),), ()]
+
+
+def test_a_host_that_was_held_in_vain_gives_way_to_another() -> None:
+    hosts = [host("a", res(2), capacity=res(8)), host("b", res(1), capacity=res(8))]
+    placer = placer_of(hosts, PlacerSettings())
+    found = [asks(placer, wish(3, shape=WIDE), 1.0 + 10 * step)[0] for step in range(75)]
+    assert found[:6] == [()] * 6 and found[6:66] == [((3, "a"),)] * 60
+    assert found[66:] == [()] + [((3, "b"),)] * 8
 
 
 def test_no_host_is_held_for_what_none_could_run() -> None:

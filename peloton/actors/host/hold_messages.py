@@ -24,6 +24,9 @@ TASK_HOLD_S = 180.0
 TASK_HOLDS_MAX = 100
 """Tasks for which one host is held: each launch there looks at all of them."""
 
+PLACER = "placer"
+"""The holder of those for tasks that have found no room for long: no client may take them over."""
+
 # Codes of refusals.
 NO_HOLD = "NO_HOLD"
 CANNOT_LAUNCH = "CANNOT_LAUNCH"

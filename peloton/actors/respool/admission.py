@@ -3,8 +3,8 @@
 Turns a tree into admissions. The head of each pool's queue is admitted as far as it fits into the
 limits on its way to the root and into the entitlement of its pool. While it does not fit, those
 behind it that do pass it, except where the pool is strict, or ends tasks of its own for its head.
-Once a head has waited for `HEAD_KEPT_AFTER_S`, only those pass it that need nothing of what it
-lacks: that is kept for it.
+Once a head has waited for `HEAD_KEPT_AFTER_S`, or where tasks on slack are ended for it, only those
+pass it that need nothing of what it lacks: that is kept for it.
 
 One that can never fit under the limits is skipped until a limit changes, for waiting would never
 admit it. A task whose ration is used up (of controllers, or of tasks that may not be preempted) is
@@ -50,6 +50,8 @@ LOTS_PER_PASS_MAX = 256
 HEAD_KEPT_AFTER_S = 300.0
 PASSING_MAX = 500
 """Lots behind a head that does not fit that are looked at in one turn of a lane."""
+PASSERS_PER_HEAD = 16
+"""So many of them count as one head, where a turn looks at so many heads at most."""
 NO_KINDS: frozenset[int] = frozenset()
 
 PendingLane = tuple[int, Key, PoolResource | tuple[()]]
@@ -77,8 +79,9 @@ def admissions(
         taken: dict[Key, Resources] = {}
         found: list[AdmissionBatch] = []
         tree.waiting.unfinished = False
+        tree.waiting.passers_seen = 0
         for looks, lane in enumerate(_candidates(tree, taken, heads=heads)):
-            if looks == heads:
+            if looks + tree.waiting.passers_seen // PASSERS_PER_HEAD >= heads:
                 tree.waiting.unfinished = True
                 break
             most = LOTS_PER_PASS_MAX - len(found)
@@ -269,6 +272,7 @@ def _admit(
     for position in queue.positions() if pool in tree.pools else ():
         key, need = position.lot, position.need
         behind += bool(unfit)
+        tree.waiting.passers_seen += bool(unfit)
         if behind > PASSING_MAX or barred is None or len(unfit) == len(queue.needs):
             break
         if need in unfit or any(need.amounts()[kind] for kind in barred):
@@ -343,7 +347,8 @@ def _barred(
     if not lacked:
         return None  # only this pass has taken what it needs
     since = tree.waiting.headed(lane, head.lot, now)
-    return NO_KINDS if now - since < HEAD_KEPT_AFTER_S else frozenset(r.kind for r in lacked)
+    kept = now - since >= HEAD_KEPT_AFTER_S or (not is_slack(lane) and tree.ends_slack(pool))
+    return frozenset(each.kind for each in lacked) if kept else NO_KINDS
 
 
 def short_ration(tree: Tree, pool: Key, *, unit: QueuedUnit) -> PoolResource | None:

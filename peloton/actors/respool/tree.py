@@ -296,7 +296,11 @@ class Tree:
     def ends_own(self, pool: Key) -> bool:
         """Whether a pool ends tasks of its own for the first that waits there."""
         inside = self.displacements.min_run_s
-        return bool(inside) and self.path(pool) in inside
+        return self.policy.enabled and bool(inside) and self.path(pool) in inside
+
+    def ends_slack(self, pool: Key) -> bool:
+        """Whether it has tasks on slack, which it ends for others of its own."""
+        return self.policy.enabled and self._nodes[pool].on_slack != ZERO
 
     def settle(self) -> bool:
         """Let all changes reach the entitlements; whether there are heads to be checked again."""

@@ -110,6 +110,7 @@ class Waiting:
         self.numbers: dict[Key, int] = {}  # all such pools, numbered as they began to wait
         self.changed: dict[Key, None] = {}
         self.unfinished = False  # the last look at them ended early
+        self.passers_seen = 0  # lots behind heads that it looked at
         self.blocked = Thresholds()
         self.grown: dict[PoolResource, None] = {}  # more of it since no blocked head fitted
         self.rounded_up: dict[

@@ -28,7 +28,6 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.use_messages import SetUse
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
-from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.due_times import DueTimes
 from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
@@ -42,7 +41,7 @@ from peloton.backends.mesos.offering import OFFER_WAIT_S as OFFER_WAIT_S
 from peloton.backends.mesos.offering import REFUSE_S as REFUSE_S
 from peloton.backends.mesos.offering import Offering
 from peloton.backends.mesos.reconciliation import Reconciliation
-from peloton.backends.mesos.run_table import Run, started
+from peloton.backends.mesos.run_table import KILLED_FIRST, Run, refused, started
 from peloton.backends.mesos.statuses import (
     RunAt,
     is_hearsay,
@@ -298,7 +297,7 @@ class Conversation:
         self, agent: Agent, orders: Iterable[m.StartRun], now: float, *, values: SecretValues
     ) -> None:
         new, running, ends = [], [], []
-        refused: list[str] = []
+        asked: list[str] = []
         for order in orders:
             run = agent.runs.runs.get(order.run)
             if run is None:
@@ -307,8 +306,8 @@ class Conversation:
                 if refusal is None:
                     new.append(run)
                 else:
-                    agent.runs.refuse(run, refusal)
-                    refused += run.tasks
+                    agent.runs.refuse(run, refused(refusal))
+                    asked += run.tasks
             elif run.end is not None:
                 ends.append(run.end)
             elif run.phase is RunAt.RUNNING:
@@ -317,25 +316,28 @@ class Conversation:
             self._report(agent.host, started(running))
         if ends:
             self._report(agent.host, m.RunsEnded(tuple(ends)))
-        self._calls += calls.reconcile(refused, agent.agent_id)
+        self._calls += calls.reconcile(asked, agent.agent_id)
         self._offers.wait(agent, new, now)
 
     def _stop(self, agent: Agent, order: m.StopRuns, now: float) -> None:
-        ends, unknown = [], False
+        ends, unknown, asked = [], False, list[str]()
         for name in order.runs:
             run = agent.runs.runs.get(name)
             if run is None:
                 unknown = True
                 continue
             if run.waits:
-                killed = RunOutcome(End.KILLED, reason="killed", message="killed before it began")
-                agent.runs.ended(run, m.RunEnd(name, killed))
+                agent.runs.refuse(run, KILLED_FIRST)
+                run.grace_s = order.grace_s
+                asked += run.tasks
+                continue
             if run.end is not None:
                 ends.append(run.end)
                 continue
             run.grace_s = order.grace_s
             self._wellbeing.drop(name)
             self._kill(agent, run, tasks=run.open_tasks, grace_s=order.grace_s, now=now)
+        self._calls += calls.reconcile(asked, agent.agent_id)
         if ends:
             self._report(agent.host, m.RunsEnded(tuple(ends)))
         if unknown:

@@ -23,6 +23,19 @@ from peloton.backends.mesos.statuses import RunAt, mesos_outcome, tells_start
 from peloton.backends.mesos.task_info import OWN_EXECUTOR
 from peloton.backends.secrets_first import RunRefusal
 
+KILLED_FIRST = RunOutcome(End.KILLED, reason="killed", message="killed before it began")
+"""The end of a run that is killed while it waits for an offer."""
+
+
+def refused(refusal: RunRefusal) -> RunOutcome:
+    """The end of a run whose secrets cannot be had."""
+    return RunOutcome(
+        End[refusal.outcome],
+        reason=refusal.reason,
+        message=refusal.message,
+        system=refusal.reason == SECRETS_UNAVAILABLE,
+    )
+
 
 @dataclass(slots=True, eq=False)
 class Run:
@@ -168,16 +181,11 @@ class AgentRuns:
         run.order, run.secrets = None, ()
         self.waiting.pop(run.name, None)
 
-    def refuse(self, run: Run, refusal: RunRefusal) -> None:
+    def refuse(self, run: Run, why: RunOutcome) -> None:
         """It is not to be launched. Whoever gave orders before us may have done so: the master has
         to be asked."""
         self.sent(run)
-        run.refusal = RunOutcome(
-            End[refusal.outcome],
-            reason=refusal.reason,
-            message=refusal.message,
-            system=refusal.reason == SECRETS_UNAVAILABLE,
-        )
+        run.refusal = why
 
     def found(self, seat: Seat) -> tuple[Run, bool]:
         """The run of a task, and whether that is how we learn that it has several: one that nobody

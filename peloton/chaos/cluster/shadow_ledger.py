@@ -514,7 +514,7 @@ NOT_APPLIED = (
     hf.MaintenanceCompleted, hf.MaintenanceStarted, hf.ProcessesStarted, hf.HostUnreachable,
     hf.HostQuarantined, hf.QuarantineEnded, hf.HostReconciled, hf.TaskHoldsEnded, hf.HostReachable,
     hf.HostTakenDown, hf.TroubleNoted, hf.RunsRefused, hf.KillOrdered, hf.HostPoolSet, hf.TaskHeld,
-    hf.UseWanted, hf.UseTold,
+    hf.UseWanted, hf.UseTold, hf.PortsNoted, hf.PortsGiven,
     hf.HostDrained, hf.TroubleOver, hf.SetStarted, hf.HostMoving, hf.HoldEnded, hf.HoldTaken,
     jf.ChangePiecesDropped, jf.InstancesStopped, jf.InstancesStarted, jf.ChangePieceGiven,
     jf.DeletionOrdered, jf.OverridesGiven, jf.SliceConfirmed, jf.SliceVanished, jf.NoticeSettled,

@@ -37,8 +37,8 @@ def digest(shard: Shard, *, now: float = 0.0) -> str:
             rows.append(encode(("crowd", key, *_crowd(crowd))))
     for key, kept in shard.request_log.by_cell.items():
         if key not in gone:
-            facts = (fact for fact in kept.values() if fact.at + KEEP_S >= now)
-            rows += [encode(("answered", key, fact)) for fact in facts]
+            answers = (fact for fact in kept.values() if fact.at + KEEP_S >= now)
+            rows += [encode(("answered", key, fact)) for fact in answers]
     for key, facts in shard.deferred.dump().items():
         rows += [encode(("held", key, fact)) for fact in facts]
     rows += [encode(("heard", fact)) for fact in shard.epoch_filter.dump()]

@@ -384,11 +384,23 @@ def test_a_run_that_waits_is_killed_before_it_begins() -> None:
     talk.start(start(0))
     stop = m.StopRuns(HOST, 1, (name(0),), 5.0)
     talk.order(stop, stop)
-    assert [each.outcome.end for each in talk.ends()] == [End.KILLED, End.KILLED]
+    assert talk.ends() == [] and talk.asked() == [[name(0)]], "an owner before may have launched it"
+    talk.update(reconciled(name(0), "UNKNOWN"))
+    assert [each.outcome.end for each in talk.ends()] == [End.KILLED]
     talk.offer()
-    assert talk.launched() == [] and talk.killed() == []
+    assert talk.launched() == []
     talk.order(m.ForgetRuns(HOST, (name(0),)))
     assert talk.acknowledged() == []
+
+
+def test_a_run_that_an_owner_before_has_launched_is_killed_there() -> None:
+    talk = Talk.begun()
+    talk.start(start(0))
+    talk.clear().order(m.StopRuns(HOST, 1, (name(0),), 5.0))
+    talk.update(reconciled(name(0), "RUNNING"))
+    assert talk.killed() == [(name(0), 5.0)] and talk.ends() == []
+    talk.update(status(name(0), "FINISHED", uuid="u"))
+    assert [each.outcome.end for each in talk.ends()] == [End.SUCCEEDED]
 
 
 def test_a_run_is_killed_with_the_grace_of_its_order() -> None:

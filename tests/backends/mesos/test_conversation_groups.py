@@ -265,7 +265,9 @@ def test_what_waits_is_killed_before_it_began() -> None:
     talk = Talk.begun()
     talk.start(pod())
     talk.clear().order(m.StopRuns(HOST, 1, (RUN,), 9.0))
-    assert [end.outcome.end for end in talk.ends()] == [End.KILLED] and talk.calls == []
+    assert talk.asked() == [[A, B]] and talk.ends() == []
+    talk.update(known(A, "UNKNOWN"), known(B, "UNKNOWN"))
+    assert {end.outcome.end for end in talk.ends()} == {End.KILLED}
 
 
 def test_what_goes_on_though_the_runs_end_was_reported_is_killed() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from peloton.actors.host.hold_messages import HoldForTask
+from peloton.actors.host.hold_messages import PLACER, HoldForTask
 from peloton.actors.job.slice.homes import Homes
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key
@@ -21,8 +21,8 @@ from peloton.runtime.vocabulary import At, Bits, Send
 
 HOLD_S = 120.0
 HOLD_RENEWED_S = 60.0
-DAEMON_JOB, PLACER = "daemon job", "placer"
-"""Who orders these holds."""
+DAEMON_JOB = "daemon job"
+"""The holder of those for daemon jobs."""
 
 
 def at_home(homes: Homes, message: Placed) -> Bits:
@@ -79,6 +79,7 @@ def held_hosts(
                 holder,
                 HOLD_S,
                 slice_.specs[read("spec", one) or 0].run.resources,
+                reserve=homes is None,
                 until=at.now + HOLD_S,
             ),
         )
