@@ -162,7 +162,7 @@ class ReservedHosts:
     def _least_lacking(self, need: Need, *, checks: HostChecks, index: HostIndex) -> int | None:
         """Of the hosts that would take a member if they were empty, the one that lacks least."""
         fits = checks.fit_if_empty(need) & checks.open_to(need.shape)
-        others = {*self._hosts, *self._spent, *(one.host for one in self._chosen.values())}
+        others = (*self._hosts, *self._spent, *(one.host for one in self._chosen.values()))
         fits[[index.rows[host] for host in others if host in index.rows]] = False
         rows = np.flatnonzero(fits)
         if not len(rows):

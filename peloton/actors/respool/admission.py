@@ -130,9 +130,13 @@ def _round_up(tree: Tree, found: list[AdmissionBatch]) -> bool:
             lots = tree.unit(key).lots
             one = AdmissionBatch(key, tree.lots[key].waiting.lowest(1))
             found += _batches(tree, lots) if lots else [one]
-            for each in above:
-                taken[each] = taken.get(each, Resources()) + need
+            _take(tree, pool, taken=taken, amount=need)
     return not found and bool(waiting.changed)
+
+
+def _take(tree: Tree, pool: Key, *, taken: dict[Key, Resources], amount: Resources) -> None:
+    for above in tree.up(pool):
+        taken[above] = taken.get(above, ZERO) + amount
 
 
 def _is_awaited(
@@ -304,8 +308,7 @@ def _admit(
         for each, part in unit.rationed:
             rationed[each] = rationed[each] + part.times(count)
         came = came + need.times(count)
-        for above in tree.up(pool):
-            taken[above] = taken.get(above, Resources()) + need.times(count)
+        _take(tree, pool, taken=taken, amount=need.times(count))
         if (not lots and count < len(waiting)) or len(found) >= most:
             break
     _looked(tree, lane, found=bool(found), unfit=unfit, barred=barred)

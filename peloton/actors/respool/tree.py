@@ -289,14 +289,13 @@ class Tree:
     def lack(self, lane: Key, more: Mapping[int, int]) -> None:
         """A lane lacks entitlement: check it again once its pool may use so much more of a kind."""
         node = self._nodes[pool_of_lane(lane)]
-        used, aside = node.use.amounts(), self.set_aside(lane).amounts()
-        enough = (Lacking(kind, used[kind] + aside[kind] + some) for kind, some in more.items())
-        self._sharing.block(node, lane, enough=tuple(enough))
+        held = (node.use + self.set_aside(lane)).amounts()
+        enough = tuple(Lacking(kind, held[kind] + some) for kind, some in more.items())
+        self._sharing.block(node, lane, enough=enough)
 
     def ends_own(self, pool: Key) -> bool:
         """Whether a pool ends tasks of its own for the first that waits there."""
-        inside = self.displacements.min_run_s
-        return self.policy.enabled and bool(inside) and self.path(pool) in inside
+        return self.policy.enabled and self.path(pool) in self.displacements.min_run_s
 
     def ends_slack(self, pool: Key) -> bool:
         """Whether it has tasks on slack, which it ends for others of its own."""
