@@ -16,7 +16,7 @@ from tests.backends.mesos.simulated.acts import failure, shrunk
 from tests.backends.mesos.simulated.plan import drawn
 from tests.backends.mesos.simulated.planted import PLANTED, search
 
-SHARE_OF_TIME = 0.15
+SHARE_OF_TIME = 0.05
 FOUND = (383, 441, 623, 362011641, 207774322)
 """Those that have found something."""
 STORY_MAX = 100
