@@ -22,6 +22,9 @@ from peloton.sdk.jobs import TERMINAL_STATES, JobQuery, Jobs, state_name_of
 
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 PREFIX = re.compile(r"[0-9a-f-]{4,35}", re.ASCII | re.IGNORECASE)
+CHANGES_MIN = 8
+"""As much of an id as tables show is what a call that changes a job needs: a name that is not there
+any more may look like less of another job's."""
 JOBS_MAX = 10_000
 """The newest jobs, among which the beginning of an id is searched."""
 SHOWN_MAX = 10
@@ -59,7 +62,9 @@ def resolved(caller: JobNaming, typed: str, *, changes: bool, latest: bool = Fal
         found = named(caller.jobs, typed)
         if found:
             return _meant(caller, typed, found=found, changes=changes, latest=latest)
-        found = _before(caller, typed) or _beginning(caller.jobs, typed)
+        found = _before(caller, typed)
+        if not found and (not changes or len(typed) >= CHANGES_MIN):
+            found = _beginning(caller.jobs, typed)
     except TooFarBack:
         raise
     except (NotFound, Unsupported):
