@@ -36,7 +36,8 @@ class JobFileFolder:
         OSError."""
         if self._have(job, files):
             return False
-        self._folder.mkdir(mode=_PASSED, exist_ok=True)
+        self._folder.mkdir(exist_ok=True)
+        self._folder.chmod(_PASSED)  # whatever the umask: tasks may run as other accounts
         size_bytes = sum(map(len, files.values()))
         if shutil.disk_usage(self._folder).free < size_bytes + FREE_BYTES_MIN:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))

@@ -10,7 +10,7 @@ differ, the one counts that differs from the stored spec; where both do, the spe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import JobView, ReplaceJob
@@ -79,11 +79,12 @@ def replacing_config(
         text = "failed to validate spec update: resource pool identifier is immutable"
         end(context, Code.INVALID_ARGUMENT, text=text)
     try:
-        if any(map(_says_twice, _containers(spec))):
-            known = job_spec_of(whole_config(cluster_client, view, context=context))
-            spec = settled(spec, known)
-        config = to_config_v0(
-            spec, images_run=cluster_client.images_run, on_mesos=cluster_client.on_mesos
+        config = without_contradiction(
+            spec,
+            known=lambda: job_spec_of(whole_config(cluster_client, view, context=context)),
+            build=lambda one: to_config_v0(
+                one, images_run=cluster_client.images_run, on_mesos=cluster_client.on_mesos
+            ),
         )
     except NotBuilt as error:
         end(context, Code.UNIMPLEMENTED, text=str(error))
@@ -96,6 +97,22 @@ def replacing_config(
     if view.spec.is_daemon:  # which specs of v1alpha cannot say
         config.type = job.DAEMON
     return config
+
+
+def without_contradiction(
+    spec: stateless.JobSpec,
+    *,
+    known: Callable[[], stateless.JobSpec],
+    build: Callable[[stateless.JobSpec], job.JobConfig],
+) -> job.JobConfig:
+    """The config of a spec: as it is, unless it says something twice and differently. Then what has
+    changed against the stored one counts. What a form leaves out is no change of the other."""
+    try:
+        return build(spec)
+    except BadConfig:
+        if not any(map(_says_twice, _containers(spec))):
+            raise
+        return build(settled(spec, known()))
 
 
 def settled(sent: stateless.JobSpec, known: stateless.JobSpec) -> stateless.JobSpec:
@@ -147,7 +164,6 @@ def _settle_command(sent: _InPod, known: _InPod) -> None:
     given = {
         **dict.fromkeys(("value", "arguments"), one.HasField("entrypoint")),
         "environment": one.HasField("entrypoint") or len(one.environment) > 0,
-        "shell": spec.HasField("mesos_spec"),
         "uris": len(spec.mesos_spec.uris) > 0,
     }
     result = mesos.CommandInfo()

@@ -27,6 +27,19 @@ def test_a_job_has_its_files_or_none(tmp_path: Path) -> None:
     assert (tmp_path / "files" / "a" / "script").read_bytes() == FILES["script"]
 
 
+def test_an_account_that_passes_the_folders_above_reads_them_whatever_the_umask(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0o077)
+    try:
+        JobFileFolder(tmp_path).put("a", FILES)
+    finally:
+        os.umask(before)
+    folder = tmp_path / "files"
+    assert [one.stat().st_mode & 0o5 for one in (folder, folder / "a")] == [0o1, 0o1]
+    assert (folder / "a" / "script").stat().st_mode & 0o5 == 0o5
+
+
 def test_one_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     files = JobFileFolder(tmp_path)
     with pytest.raises(OSError):

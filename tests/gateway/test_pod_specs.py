@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
+from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.mesos_pods import image_of
 from peloton.gateway.pod_specs import pod_spec_of, to_task
-from peloton.gateway.stateless_replace import settled
+from peloton.gateway.stateless_replace import without_contradiction
 from peloton.gateway.stateless_specs import job_spec_of, spec_path, spec_text, to_config_v0
 from peloton.gateway.translate_task import BadConfig
 from tests.gateway.service_specs import pod_spec, service_spec
@@ -157,7 +159,6 @@ CHANGES = {
     "older arguments": (f"{ONE}.command.arguments", ["new"], "arguments", ["new"]),
     "newer arguments": (f"{ONE}.entrypoint.arguments", ["new"], "arguments", ["new"]),
     "older shell": (f"{ONE}.command.shell", False, "shell", False),
-    "newer shell": ("default_spec.mesos_spec.shell", False, "shell", False),
 }
 
 
@@ -174,13 +175,46 @@ def put(spec: stateless.JobSpec, path: str, value: object) -> None:
         setattr(at, last, value)
 
 
+def replaced(sent: stateless.JobSpec, known: stateless.JobSpec) -> job.JobConfig:
+    return without_contradiction(sent, known=lambda: known, build=to_config_v0)
+
+
+def older_container(one: pod.PodSpec) -> None:
+    container = one.containers[0].container
+    container.type = mesos.ContainerInfo.DOCKER
+    container.docker.image = "image:1"
+    container.docker.parameters.add(key="env", value="A=1")
+    container.volumes.add(container_path="/in", host_path="/out", mode=mesos.Volume.RO)
+
+
+def older_command(one: pod.PodSpec) -> None:
+    one.containers[0].command.value, one.containers[0].command.shell = "ls | wc", True
+    one.mesos_spec.type = 1
+
+
+def variables_beside_an_entrypoint(one: pod.PodSpec) -> None:
+    command = one.containers[0].command
+    command.value = one.containers[0].entrypoint.value = "ls"
+    command.environment.variables.add(name="A", value="1")
+
+
+@pytest.mark.parametrize("form", [older_container, older_command, variables_beside_an_entrypoint])
+def test_a_file_that_did_not_change_changes_nothing(form: Callable[[pod.PodSpec], None]) -> None:
+    """What it leaves out in the newer form has not changed, though all is stored in both."""
+    sent = stateless.JobSpec(name="a", instance_count=1)
+    sent.default_spec.containers.add()
+    form(sent.default_spec)
+    made = to_config_v0(sent)
+    assert replaced(sent, job_spec_of(made)) == made
+
+
 @pytest.mark.parametrize("path, value, field, expected", CHANGES.values(), ids=CHANGES)
 def test_of_a_spec_that_was_read_the_form_that_was_changed_counts(
     path: str, value: object, field: str, expected: object
 ) -> None:
     known, sent = read_spec(), read_spec()
     put(sent, path, value)
-    config = to_config_v0(settled(sent, known))
+    config = replaced(sent, known)
     assert getattr(config.defaultConfig.command, field) == expected
     same = to_config_v0(known)
     setting = config.defaultConfig.command
@@ -197,11 +231,11 @@ def test_the_command_may_change_in_one_form_and_the_variables_in_the_other() -> 
     one = sent.default_spec.containers[0]
     one.command.value = "new"
     one.environment.add(name="ADDED", value="1")
-    command = to_config_v0(settled(sent, known)).defaultConfig.command
+    command = replaced(sent, known).defaultConfig.command
     assert command.value == "new" and command.environment.variables[-1].name == "ADDED"
     one.entrypoint.value = "another"
     with pytest.raises(BadConfig, match=r"^spec\.default_spec\.containers\[0\]\.entrypoint\.value"):
-        to_config_v0(settled(sent, known))
+        replaced(sent, known)
 
 
 @pytest.mark.parametrize("kind", [1, 2])
@@ -212,7 +246,7 @@ def test_an_image_that_was_changed_in_one_form_counts(kind: int) -> None:
     form = container.docker if kind == 1 else container.mesos.image.docker
     name = "image" if kind == 1 else "name"
     setattr(form, name, "image:2")
-    first, second = to_config_v0(settled(newer, known)), to_config_v0(settled(older, known))
+    first, second = replaced(newer, known), replaced(older, known)
     assert first == second and image_of(first.defaultConfig.container) == "image:2"
 
 
@@ -222,8 +256,8 @@ def test_each_of_several_containers_is_settled_by_itself() -> None:
     own.init_containers[0].command.value = "other first"
     own.containers[0].entrypoint.arguments.append("y")
     own.containers[1].command.value = "other beside"
-    back = job_spec_of(to_config_v0(settled(sent, known))).instance_spec[1]
+    back = job_spec_of(replaced(sent, known)).instance_spec[1]
     told = [*back.init_containers, *back.containers]
     assert [one.entrypoint.value for one in told] == ["other first", "main", "other beside"]
     assert [*told[1].entrypoint.arguments] == ["x", "y"]
-    assert to_config_v0(settled(known, known)) == to_config_v0(known)
+    assert replaced(known, known) == to_config_v0(known)
