@@ -12,7 +12,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, job_key
+from peloton.actors.job.messages import (
+    AddOverrides,
+    CreateJob,
+    GetJob,
+    JobCreated,
+    JobView,
+    job_key,
+)
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView, pool_key
@@ -56,6 +63,7 @@ class FilesOfCall:
     def __init__(
         self, cluster_client: ClusterClient, files: Mapping[str, bytes], *, context: Context
     ) -> None:
+        self._cluster_client = cluster_client
         self._store = cluster_client.files
         self._files = files
         self._context = context
@@ -70,8 +78,12 @@ class FilesOfCall:
             end(self._context, Code.INVALID_ARGUMENT, text=why, field="files")
 
     def store(self, job_id: str) -> None:
-        """Keep them, before the job is there; ends the call if that cannot be done."""
+        """Keep them, before the job is there; ends the call if that cannot be done. A job that is
+        there has its own, if any: nobody gives it others."""
         if not self._files or self._store is None:
+            return
+        known = self._cluster_client.ask(job_key(job_id), GetJob(), context=self._context)
+        if isinstance(known, JobView):
             return
         try:
             self._made = job_id if self._store.put(job_id, self._files) else ""
@@ -318,7 +330,8 @@ class Creation:
 
     def _refused(self, refused: Refused) -> job.CreateResponse:
         self._secrets.withdraw()
-        if self._request is None:  # else they may be those of an earlier copy
+        # They may be those of an earlier copy, or of one that was faster.
+        if self._request is None and refused.code != "ALREADY_EXISTS":
             self._files.withdraw()
         if refused.code == "INVALID_CONFIG":
             return self._invalid(f"{refused.field}: {refused.text}")
