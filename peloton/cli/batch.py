@@ -76,7 +76,8 @@ ALONG = (
     click.option(
         "--env-all", is_flag=True,
         help="Take every variable along, where the run is on this machine; whoever may see the job "
-        "sees them.  [default: PATH, VIRTUAL_ENV, CONDA_*, LD_LIBRARY_PATH, PYTHONPATH, locale]",
+        "sees them.  [default: PATH, VIRTUAL_ENV, CONDA_PREFIX, LD_LIBRARY_PATH, PYTHONPATH, "
+        "locale]",
     ),
     click.option("--clean-env", is_flag=True, help="Take none along but those of --env."),
 )  # fmt: skip

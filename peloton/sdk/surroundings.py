@@ -10,9 +10,12 @@ import re
 from collections.abc import Mapping
 
 FOUND_BY = re.compile(
-    r"PATH|VIRTUAL_ENV|CONDA_\w+|LD_LIBRARY_PATH|PYTHONPATH|LANG|LANGUAGE|LC_[A-Z]+", re.ASCII
+    r"PATH|VIRTUAL_ENV|CONDA_(?:PREFIX|EXE|PYTHON_EXE|DEFAULT_ENV|SHLVL)|LD_LIBRARY_PATH"
+    r"|PYTHONPATH|LANG|LANGUAGE|LC_[A-Z]+",
+    re.ASCII,
 )
-"""By which programs, their libraries and their messages are found."""
+"""By which programs, their libraries and their messages are found: others of conda's may hold a
+token."""
 OF_THE_SHELL = re.compile(r"PWD|OLDPWD|SHLVL|_|(PELOTON|MESOS)_.*", re.ASCII)
 """What is not the user's but this shell's, or what a task gets from its host."""
 LOCALE = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+", re.ASCII)

@@ -11,7 +11,7 @@ HERE = {
     "PATH": f"/home/a/venv/bin:{SYSTEM}", "VIRTUAL_ENV": "/home/a/venv", "CONDA_PREFIX": "/c",
     "LD_LIBRARY_PATH": "/cuda", "PYTHONPATH": "/src", "LC_ALL": "C.UTF-8",
 }  # fmt: skip
-OTHERS = {"HOME": "/home/a", "TOKEN": "t", "LANG": "", "PYTHONHASHSEED": "0"}
+OTHERS = {"HOME": "/home/a", "TOKEN": "t", "CONDA_TOKEN": "t", "LANG": "", "PYTHONHASHSEED": "0"}
 OF_THE_SHELL = {
     "PWD": "/", "_": "/bin/x", "SHLVL": "2", "PELOTON_RUN_ID": "r", "MESOS_SANDBOX": "/s",
 }  # fmt: skip
