@@ -79,20 +79,22 @@ def container_in(
 
 
 def put_into_older(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> None:
-    """Write what the newer form says of image, parameters and volumes over the older form."""
+    """Write what the newer form says of image, parameters and volumes over the older form, which
+    keeps what the newer one leaves out."""
     older = container.container
     if container.image and older.type == mesos.ContainerInfo.DOCKER:
         older.docker.image = container.image
     elif container.image:
         older.mesos.image.type = mesos.Image.DOCKER
         older.mesos.image.docker.name = container.image
-    if older.type == mesos.ContainerInfo.DOCKER:
+    if sent.mesos_spec.docker_parameters and older.type == mesos.ContainerInfo.DOCKER:
         del older.docker.parameters[:]
         for one in sent.mesos_spec.docker_parameters:
             older.docker.parameters.add(key=one.key, value=one.value)
-    others = [one for one in older.volumes if not one.HasField("host_path")]
-    del older.volumes[:]
-    older.volumes.extend((*others, *_older_volumes(sent, container, field=field)))
+    if container.volume_mounts:
+        others = [one for one in older.volumes if not one.HasField("host_path")]
+        del older.volumes[:]
+        older.volumes.extend((*others, *_older_volumes(sent, container, field=field)))
 
 
 def _older_volumes(

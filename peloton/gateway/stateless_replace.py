@@ -163,7 +163,7 @@ def _settle_command(sent: _InPod, known: _InPod) -> None:
     newer, newer_was = newer_command(*sent), newer_command(*known)
     given = {
         **dict.fromkeys(("value", "arguments"), one.HasField("entrypoint")),
-        "environment": one.HasField("entrypoint") or len(one.environment) > 0,
+        "environment": len(one.environment) > 0,
         "uris": len(spec.mesos_spec.uris) > 0,
     }
     result = mesos.CommandInfo()
@@ -204,7 +204,8 @@ def _take(target: mesos.CommandInfo, source: mesos.CommandInfo, *, name: str) ->
 def _settle_image(sent: _InPod, known: _InPod, *, field: str) -> None:
     """The image, and what is said beside it."""
     (spec, one), (_, was) = sent, known
-    changed = _beside_image(*sent) != _beside_image(*known)
+    pairs = zip(_beside_image(*sent), _beside_image(*known), strict=True)
+    changed = any(said and said != before for said, before in pairs)
     if one.container == was.container and changed:
         put_into_older(*sent, field=field)
     elif one.container != was.container and not changed:
@@ -215,8 +216,9 @@ def _settle_image(sent: _InPod, known: _InPod, *, field: str) -> None:
 
 
 def _beside_image(spec: pod.PodSpec, one: pod.ContainerSpec) -> tuple[object, ...]:
-    """All that the newer form says of it."""
-    return one.image, [*one.volume_mounts], [*spec.mesos_spec.docker_parameters], [*spec.volumes]
+    """All that the newer form says of it; what it leaves out is empty."""
+    mounts = one.volume_mounts and ([*one.volume_mounts], [*spec.volumes])
+    return one.image, [*spec.mesos_spec.docker_parameters], mounts
 
 
 def expecting(command: ReplaceJob, expected: EntityVersion) -> ReplaceJob:

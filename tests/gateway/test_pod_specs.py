@@ -208,6 +208,22 @@ def test_a_file_that_did_not_change_changes_nothing(form: Callable[[pod.PodSpec]
     assert replaced(sent, job_spec_of(made)) == made
 
 
+@pytest.mark.parametrize("beside", ["entrypoint", "image"])
+def test_a_change_of_one_field_keeps_what_the_newer_form_leaves_out(beside: str) -> None:
+    sent = stateless.JobSpec(name="a", instance_count=1)
+    one = sent.default_spec.containers.add()
+    older_container(sent.default_spec)
+    variables_beside_an_entrypoint(sent.default_spec)
+    expected = to_config_v0(sent)
+    known = job_spec_of(expected)
+    setting = expected.defaultConfig
+    if beside == "entrypoint":
+        one.entrypoint.value = setting.command.value = "new"
+    else:
+        one.image = setting.container.docker.image = "image:2"
+    assert replaced(sent, known) == expected
+
+
 @pytest.mark.parametrize("path, value, field, expected", CHANGES.values(), ids=CHANGES)
 def test_of_a_spec_that_was_read_the_form_that_was_changed_counts(
     path: str, value: object, field: str, expected: object
