@@ -327,7 +327,7 @@ def _looked(
     if found:
         tree.waiting.recheck(lane)
     elif unfit:
-        block(tree, lane, unfit=[*unfit], head_only=barred is None, whole_head=bool(barred))
+        block(tree, lane, unfit=[*unfit], whole_head=bool(barred))
     else:
         tree.waiting.settle(lane)
         if not is_slack(lane):

@@ -47,18 +47,17 @@ def lacked_rooms(tree: Tree, lane: Key, *, need: Resources) -> list[PoolResource
     return [*found, of_slack] if of_slack is not None else found
 
 
-def block(
-    tree: Tree, lane: Key, *, unfit: list[Resources], head_only: bool, whole_head: bool
-) -> None:
+def block(tree: Tree, lane: Key, *, unfit: list[Resources], whole_head: bool) -> None:
     """Nothing was admitted: note what the head waits for, and what lets any of those behind it
-    begin that may pass it. `whole_head`: who may depends on each kind that the head lacks."""
+    begin that may pass it. `unfit` has the needs of all of them, of the head first; a head that
+    nobody may pass is alone. `whole_head`: who may depends on each kind that the head lacks."""
     lacked = {need: lacked_rooms(tree, lane, need=need) for need in unfit}
     if not all(lacked.values()):
         return  # what only this pass has taken is no reason to block: that lot may have left by now
     head, *others = unfit
     more = _block_head(tree, lane, head=head)
     aside = tree.set_aside(lane).amounts()
-    watched = [] if head_only else [(need, lacked[need][0]) for need in others]
+    watched = [(need, lacked[need][0]) for need in others]
     watched += [(head, each) for each in lacked[head]] if whole_head else []
     for need, each in watched:
         amount = need.amounts()[each.kind]
