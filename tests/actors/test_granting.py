@@ -290,6 +290,16 @@ def test_a_run_that_has_begun_goes_on() -> None:
     host = heard(with_run(PICKED), m.RunsStarted((h.pod(0),))).state
     turn = heard(host, PortsInUse((31000,), (h.pod(0),)))
     assert not turn.sends and turn.state.runs[h.pod(0)].ports == (31000,)
+    assert not turn.facts, "the port in use is its own, which counts once"
+    assert turn.state.free_ports == h.up().free_ports - 1
+
+
+def test_many_ports_in_use_do_not_hide_the_labels_of_tasks() -> None:
+    host = heard(h.up(), m.Launch(1, PLAIN), 0).state
+    host = heard(host, PortsInUse(tuple(range(40000, 40000 + 2 * m.RUNNING_LABELS_MAX)))).state
+    told = host.summary(h.HOST, tasks=True).running
+    assert told is not None and len(told) == m.RUNNING_LABELS_MAX
+    assert dict(told)[APP] == 1
 
 
 @pytest.mark.parametrize("spec, left", [(PICKED, 1), (FIXED, 0)])

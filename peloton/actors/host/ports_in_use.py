@@ -28,14 +28,16 @@ from peloton.actors.task.messages import RunRefused
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send
 
 IN_USE = "is in use on the machine by another program"
+_BEGUN = (RunPhase.STARTED, RunPhase.KILLING)
 
 
 def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
     """Note the ports, and give those that were ordered with one of them others."""
     known = at.level >= LEVEL_PORTS
-    noted = known and message.ports != host.ports_in_use
-    facts: list[Fact] = [f.PortsNoted(message.ports)] if noted else []
-    there = replace(host, ports_in_use=message.ports)
+    others = _of_others(host, message.ports)
+    noted = known and others != host.ports_in_use
+    facts: list[Fact] = [f.PortsNoted(others)] if noted else []
+    there = replace(host, ports_in_use=others)
     taken = ports_given(there)
     starts, refused, over = list[m.StartRun](), dict[tuple[Key, int, str], int](), list[Found]()
     for name, found in _not_begun(host, message):
@@ -69,6 +71,16 @@ def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
     orders = (start_order(host, tuple(starts), at),) if starts else ()
     because = "others use ports of the machine" if message.ports else "no port is used by others"
     return Decision((*facts,), (*sends, *end_reports(ends), *orders), because=because)
+
+
+def _of_others(host: Host, used: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that no run of ours has bound: of those that it did not start itself, a backend knows
+    only that the port is in use."""
+    if not used:
+        return used
+    begun = (held for _, held in host.runs.sets() if held.phase in _BEGUN)
+    ours = {port for held in begun for port in held.ports}
+    return tuple(port for port in used if port not in ours)
 
 
 def _not_begun(host: Host, message: PortsInUse) -> Iterator[tuple[str, Found]]:

@@ -153,9 +153,11 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
     def _running_labels(self) -> tuple[tuple[Label, int], ...] | None:
         """Ports that others use count as fixed ones of a run: placers pass the host over."""
-        if len(self.running) + len(self.ports_in_use) > RUNNING_LABELS_MAX:
+        left = RUNNING_LABELS_MAX - len(self.running)
+        if left < 0:
             return None
-        used = {port_label(port): 1 for port in self.ports_in_use}
+        # Of a port that has no place here the host itself refuses the run.
+        used = {port_label(port): 1 for port in self.ports_in_use[:left]}
         return tuple(sorted({**used, **self.running}.items()))
 
 
