@@ -80,6 +80,8 @@ def to_task(
         found.volume.CopyFrom(_recast(task.PersistentVolumeConfig, sent.volume))
     if sent.HasField("preemption_policy"):
         _put_policy(found, sent.preemption_policy)
+    for variable in sent.environment:
+        found.environment.variables.add(name=variable.name, value=variable.value)
     if several:
         _put_several(found, sent, field=field)
     elif sent.containers:
@@ -323,6 +325,8 @@ def pod_spec_of(config: task.TaskConfig, pod_name: str = "") -> pod.PodSpec:
         found.volume.CopyFrom(_recast(pod.PersistentVolumeSpec, config.volume))
     if config.HasField("preemptionPolicy"):
         found.preemption_policy.kill_on_preempt = config.preemptionPolicy.killOnPreempt
+    for variable in config.environment.variables:
+        found.environment.add(name=variable.name, value=variable.value)
     several = containers_in(config)
     if several is not None:
         found.MergeFrom(several)

@@ -94,8 +94,10 @@ def replacing_config(
     except BadConfig as error:
         end(context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {error}")
     config.respoolID.value = client_name(view.spec.pool)
-    if view.spec.is_daemon:  # which specs of v1alpha cannot say
+    # What specs of v1alpha cannot say stays as it is.
+    if view.spec.is_daemon:
         config.type = job.DAEMON
+    config.placementStrategy = job.JobConfig.FromString(view.spec.raw).placementStrategy
     return config
 
 

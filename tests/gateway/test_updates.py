@@ -304,6 +304,27 @@ def test_a_service_is_given_another_spec(deployment: Deployment, jobs: Any) -> N
     assert counts == {"2-0-0": 4}
 
 
+def test_what_v1alpha_has_no_field_for_stays(deployment: Deployment, jobs: Any) -> None:
+    request = deployment.request(2, defaultConfig=default_config(600.0))
+    request.config.type = job_pb2.SERVICE
+    request.config.placementStrategy = job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB
+    add = request.config.defaultConfig.environment.variables.add
+    add(name="DATA", value="/data")
+    own = request.config.instanceConfig[1].environment.variables.add
+    own(name="DATA", value="/other")
+    job = deployment.create(request)
+    before = deployment.job(job).config
+    spec = jobs.GetJob(v1.GetJobRequest(job_id={"value": job})).job_info.spec
+    spec.description = "another"
+    jobs.ReplaceJob(sent_v1("ReplaceJob", job, "1-1-1", spec=spec))
+    after = deployment.job(job).config
+    assert (before.description, after.description) == ("", "another")
+    for one in (before, after):
+        one.ClearField("description")
+        one.ClearField("changeLog")
+    assert after == before
+
+
 def test_specs_that_a_service_cannot_be_given(deployment: Deployment, jobs: Any) -> None:
     job = running(deployment)
     bad, call = CODE.INVALID_ARGUMENT, jobs.ReplaceJob
