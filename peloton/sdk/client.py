@@ -76,7 +76,8 @@ class Client:
         self._wire = Wire(addresses, timeout_s=timeout_s, credentials=known)
         self._wire.fill = self._fill
         self._wire.job_id = lambda typed, changes: self.job_id(typed, changes=changes)
-        self._user = known.login.username if known.login else USER
+        self.user = known.login.username if known.login else USER
+        """Who calls: what a job says of its owner where its spec does not. Empty: nobody known."""
         self.pools = PoolCalls(self._wire)
         self.jobs = Jobs(self._wire, self.pools)
         self.tasks = TaskCalls(self._wire)
@@ -132,7 +133,7 @@ class Client:
         the name, the newest of your own that is active, or the newest; it raises AmbiguousName for
         a call that `changes` something, unless `latest`. `note` is told which one it is."""
         return resolved(
-            JobNaming(self.jobs, self._user, note), typed, changes=changes, latest=latest
+            JobNaming(self.jobs, self.user, note), typed, changes=changes, latest=latest
         )
 
     def _fill(self, request: Any, changes: bool) -> None:

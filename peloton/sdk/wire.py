@@ -331,11 +331,13 @@ class Wire:
 
     def _channel(self, target: str) -> grpc.Channel:
         with self._lock:
+            first = not self._channels
             if target not in self._channels:
-                for text in () if self._channels else self._routes.certificate_texts(good=True):
-                    self.warned(text)
                 self._channels[target] = self._routes.channel(target, OPTIONS)
-            return self._channels[target]
+            found = self._channels[target]
+        for text in self._routes.certificate_texts(good=True) if first else ():
+            self.warned(text)
+        return found
 
     def _metadata(self, role: str, how: How) -> list[tuple[str, str]]:
         metadata = [
