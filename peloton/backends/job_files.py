@@ -11,11 +11,11 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from peloton.backends.keeper.disk import sync_folder, write_all
-from peloton.runtime.job_files import OtherFiles
+from peloton.runtime.job_files import NoFilesOfOther, OtherFiles
 
 FOLDER = "files"
 FREE_BYTES_MIN = 256 * 1024 * 1024
@@ -34,23 +34,59 @@ class JobFileFolder:
     def put(self, job: str, files: Mapping[str, bytes]) -> bool:
         """Keep the files of a job, by name; False where they were there. Raises OtherFiles,
         OSError."""
-        if self._have(job, files):
-            return False
         self._folder.mkdir(exist_ok=True)
         self._folder.chmod(_PASSED)  # whatever the umask: tasks may run as other accounts
-        size_bytes = sum(map(len, files.values()))
-        if shutil.disk_usage(self._folder).free < size_bytes + FREE_BYTES_MIN:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
-        draft = tempfile.mkdtemp(prefix=_DRAFT, dir=self._folder)
-        try:
+
+        def same(name: str, path: Path) -> bool:
+            return path.read_bytes() == files[name]
+
+        def write(draft: str) -> None:
+            size_bytes = sum(map(len, files.values()))
+            if shutil.disk_usage(draft).free < size_bytes + FREE_BYTES_MIN:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), draft)
             for name, data in files.items():
                 _write(os.path.join(draft, name), data)
+
+        return self._placed(job, names={*files}, same=same, fill=write)
+
+    def share(self, job: str, of: str) -> bool:
+        """Give a job the files of another one, each of which goes its own way; False where it had
+        them. Raises OtherFiles, NoFilesOfOther, OSError."""
+        source = self._folder / of
+        try:
+            names = {*os.listdir(source)}
+
+            def same(name: str, path: Path) -> bool:
+                return path.samefile(source / name)
+
+            def link(draft: str) -> None:
+                for name in names:
+                    os.link(source / name, os.path.join(draft, name))
+
+            return self._placed(job, names=names, same=same, fill=link)
+        except FileNotFoundError:
+            raise NoFilesOfOther(f"there are no files of job {of}, or no longer") from None
+
+    def _placed(
+        self,
+        job: str,
+        *,
+        names: set[str],
+        same: Callable[[str, Path], bool],
+        fill: Callable[[str], None],
+    ) -> bool:
+        """Fill a folder and make it that of the job, unless it has one with the same files."""
+        draft = tempfile.mkdtemp(prefix=_DRAFT, dir=self._folder)
+        try:
+            if self._has(job, names, same=same):
+                return False
+            fill(draft)
             os.chmod(draft, _PASSED)
             sync_folder(draft)
             os.rename(draft, self._folder / job)
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another copy of the request
-                return self.put(job, files)
+                return not self._has(job, names, same=same)
             raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -76,13 +112,11 @@ class JobFileFolder:
         except FileNotFoundError:
             return {}
 
-    def _have(self, job: str, files: Mapping[str, bytes]) -> bool:
+    def _has(self, job: str, names: set[str], *, same: Callable[[str, Path], bool]) -> bool:
         folder = self._folder / job
         if not folder.is_dir():
             return False
-        if {*os.listdir(folder)} != {*files} or any(
-            (folder / name).read_bytes() != data for name, data in files.items()
-        ):
+        if {*os.listdir(folder)} != names or not all(same(name, folder / name) for name in names):
             raise OtherFiles(f"there are other files of job {job}")
         return True
 

@@ -34,7 +34,7 @@ STATE_WORD = re.compile(r"succeeded|failed|killed|ended", re.ASCII | re.IGNORECA
 WAIT_OPTIONS = {"name_unique": "unique"}
 """Options whose label has another name."""
 SCRIPT_BYTES_MAX = 4 * 1024 * 1024
-SCRIPT, FILES_OF = "script", "PELOTON_FILES_OF"
+SCRIPT, FILES = "script", "$PELOTON_KEEPER/files/$PELOTON_JOB_ID/"
 """The name of a script among the files of its job, and the variable that names another job, whose
 files those of this one are."""
 F = TypeVar("F", bound=Callable[..., Any])
@@ -204,11 +204,9 @@ def spec_of(
     if options["retries"]:
         config["restartPolicy"] = {"maxFailures": options["retries"] + 1}
     labels = wait_labels(peloton, options)
-    from peloton.sdk.wire import USER
-
     return {
         "name": options["name"] or name,
-        **({"owner": USER} if USER else {}),
+        **({"owner": peloton.user} if peloton.user else {}),
         **({"labels": labels} if labels else {}),
         "type": "BATCH",
         "instanceCount": instances,
@@ -300,8 +298,14 @@ def script_of(file: str) -> bytes:
 def file_command(name: str, data: bytes, *, arguments: Sequence[str] = ()) -> str:
     """The text by which a shell becomes a file of its job: by its first line, or as a shell's."""
     program = "exec" if data.startswith(b"#!") else "exec sh"
-    path = f'"$PELOTON_KEEPER/files/${{{FILES_OF}:-$PELOTON_JOB_ID}}/{name}"'
+    path = f'"{FILES}{name}"'
     return " ".join([program, path, *map(shlex.quote, arguments)])
+
+
+def files_again(spec: Any, job: str) -> str | dict[str, bytes]:
+    """The files of a job of commands of this job: the same, if a command is a file."""
+    commands = [one["command"].get("value", "") for one in spec["instanceConfig"].values()]
+    return job if any(FILES in text for text in commands) else {}
 
 
 def runs_here(peloton: Client) -> bool:

@@ -145,7 +145,7 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
             with typed_names((failed_of,)):
                 failed_of = id_of(peloton, failed_of)
                 spec, options["pool"] = failed_again(peloton, failed_of)
-            options["retried"] = failed_of
+            options |= {"retried": failed_of, "files": batch.files_again(spec, failed_of)}
             spec["name"] = options["name"] or next_name(peloton, spec["name"])
         else:
             spec = spec_of(peloton, commands, options=options)
@@ -267,11 +267,6 @@ def failed_again(peloton: Client, job: str) -> tuple[Any, str]:
         at: {"command": found[number]["command"], "labels": origin(found[number], number)}
         for at, number in enumerate(sorted(found))
     }
-    if any(batch.FILES_OF in one["command"].get("value", "") for one in found.values()):
-        default = spec.setdefault("defaultConfig", {}).setdefault("environment", {})
-        known = default.setdefault("variables", [])
-        if not any(one["name"] == batch.FILES_OF for one in known):
-            known.append({"name": batch.FILES_OF, "value": job})
     return spec, pool
 
 

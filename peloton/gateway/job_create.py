@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import (
@@ -39,7 +39,7 @@ from peloton.gateway.texts import canonical, known_job
 from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig, SecretVolume
 from peloton.runtime.core.principal import creator_in
-from peloton.runtime.job_files import OtherFiles, problem_of
+from peloton.runtime.job_files import NoFilesOfOther, OtherFiles, problem_of
 from peloton.runtime.vocabulary import Key, Refused
 
 WHOLE_BYTES_MAX = 2 * 1024 * 1024
@@ -58,35 +58,48 @@ Error = job.CreateResponse.Error
 
 
 class FilesOfCall:
-    """The files that come with a job; without any it does nothing."""
+    """The files that come with a job, or are those of another one; without any it does nothing."""
 
     def __init__(
-        self, cluster_client: ClusterClient, files: Mapping[str, bytes], *, context: Context
+        self, cluster_client: ClusterClient, sent: job.CreateRequest, *, context: Context
     ) -> None:
         self._cluster_client = cluster_client
         self._store = cluster_client.files
-        self._files = files
+        self._files = dict(sent.files)
+        self._of = sent.filesOf.value
         self._context = context
         self._made = ""
 
     def end_unless_good(self) -> None:
         """End the call where there can be no such files."""
-        if not self._files:
+        if not self._files and not self._of:
             return
-        why = problem_of(self._files) if self._store is not None else NO_FILES
+        why, field = problem_of(self._files), "files" if self._files else "filesOf"
+        if self._store is None:
+            why = NO_FILES
+        elif self._files and self._of:
+            why, field = "a job with files has none of another job", "filesOf"
+        elif self._of and canonical(self._of) is None:
+            why = f"{self._of[:100]!r} is no id of a job"
         if why:
-            end(self._context, Code.INVALID_ARGUMENT, text=why, field="files")
+            end(self._context, Code.INVALID_ARGUMENT, text=why, field=field)
 
     def store(self, job_id: str) -> None:
         """Keep them, before the job is there; ends the call if that cannot be done. A job that is
         there has its own, if any: nobody gives it others."""
-        if not self._files or self._store is None:
+        if self._store is None or not (self._files or self._of):
             return
         known = self._cluster_client.ask(job_key(job_id), GetJob(), context=self._context)
         if isinstance(known, JobView):
             return
         try:
-            self._made = job_id if self._store.put(job_id, self._files) else ""
+            if self._of:
+                made = self._store.share(job_id, self._of.lower())
+            else:
+                made = self._store.put(job_id, self._files)
+            self._made = job_id if made else ""
+        except NoFilesOfOther as error:
+            end(self._context, Code.NOT_FOUND, text=str(error), field="filesOf")
         except OtherFiles as error:
             end(self._context, Code.ALREADY_EXISTS, text=str(error), field="files")
         except OSError as error:
@@ -132,7 +145,7 @@ class Creation:
             masked(sent, cluster_client.secrets), context, level=cluster_client.level
         )
         self._secrets = SecretsOfCall(cluster_client, context)
-        self._files = FilesOfCall(cluster_client, dict(sent.files), context=context)
+        self._files = FilesOfCall(cluster_client, sent, context=context)
         self._id = ""
         self._drawn = not sent.id.value and self._request is None
 

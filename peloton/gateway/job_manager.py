@@ -50,7 +50,7 @@ class JobManager:
 
     def create_at_once(self, sent: job.CreateRequest, context: Context) -> bytes | Later | None:
         """As `Create`, where only the job has to be waited for; else None."""
-        if sent.files:  # megabytes, which are looked at as a whole
+        if sent.files or sent.HasField("filesOf"):  # files are written
             return None
         return Creation(self._cluster_client, sent, context=context).at_once()
 

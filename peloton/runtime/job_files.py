@@ -20,12 +20,20 @@ class OtherFiles(Exception):
     """There are files of this job already, and they are not the same."""
 
 
+class NoFilesOfOther(Exception):
+    """There are no files of the job whose files another job was to have."""
+
+
 class JobFileStore(Protocol):
     """Where tasks find the files of their job."""
 
     def put(self, job: str, files: Mapping[str, bytes]) -> bool:
         """Keep the files of a job, by name; False where they were there. Raises OtherFiles,
         OSError."""
+
+    def share(self, job: str, of: str) -> bool:
+        """Give a job the files of another one, each of which goes its own way; False where it had
+        them. Raises OtherFiles, NoFilesOfOther, OSError."""
 
     def remove(self, job: str) -> None:
         """Remove those of a job, if there are any. Raises OSError."""

@@ -134,11 +134,20 @@ class Jobs:
         return self._created(request, pool, config=config, request_key=request_key)
 
     def create_with(
-        self, files: Mapping[str, bytes], pool: str, *, config: Any, request_key: str | None = None
+        self,
+        files: Mapping[str, bytes] | str,
+        pool: str,
+        *,
+        config: Any,
+        request_key: str | None = None,
     ) -> job.CreateResponse:
         """As `create`; the tasks find each of `files`, by its name, as
-        `$PELOTON_KEEPER/files/$PELOTON_JOB_ID/NAME`. They have 32 MiB in all, at most."""
-        request = job.CreateRequest(files=files)
+        `$PELOTON_KEEPER/files/$PELOTON_JOB_ID/NAME`. They have 32 MiB in all, at most. The id of a
+        job instead: the files that came with that one."""
+        if isinstance(files, str):
+            request = job.CreateRequest(filesOf=job_id(files))
+        else:
+            request = job.CreateRequest(files=files)
         return self._created(request, pool, config=config, request_key=request_key)
 
     def _created(

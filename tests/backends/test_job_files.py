@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from peloton.backends.job_files import JobFileFolder
-from peloton.runtime.job_files import FILE_BYTES_MAX, FILES_MAX, OtherFiles, problem_of
+from peloton.runtime.job_files import (
+    FILE_BYTES_MAX,
+    FILES_MAX,
+    NoFilesOfOther,
+    OtherFiles,
+    problem_of,
+)
 
 FILES = {"script": b"#!/bin/sh\n", "7": b"echo 7"}
 
@@ -54,6 +60,25 @@ def test_what_is_removed_is_gone_and_nothing_else(tmp_path: Path) -> None:
     for _ in range(2):
         files.remove("a")
         assert [*files.made()] == ["b"]
+
+
+def test_a_job_has_the_files_of_another_for_itself(tmp_path: Path) -> None:
+    files = JobFileFolder(tmp_path)
+    with pytest.raises(NoFilesOfOther):
+        files.share("b", "a")
+    files.put("a", FILES)
+    files.put("c", {"script": b"other"})
+    assert files.share("b", "a")
+    assert not files.share("b", "a"), "another copy of the request"
+    for job in ("a", "b"):
+        with pytest.raises(OtherFiles):
+            files.share(job, "c")
+    files.remove("a")
+    with pytest.raises(NoFilesOfOther):
+        files.share("d", "a")
+    found = {one.name: one.read_bytes() for one in (tmp_path / "files" / "b").iterdir()}
+    assert found == FILES
+    assert {*files.made()} == {"b", "c"}
 
 
 @pytest.mark.parametrize(
