@@ -44,11 +44,18 @@ def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int)
 
     for one in failed_tasks(peloton, job, states=states, most=most):
         state = enum_name(one.runtime, "state")
-        how = termination(one.runtime).removeprefix("FAILED: ") or one.runtime.message
+        how = how_failed(one)
         text = short(one.config.command.value)
         yield f"[instance {number_of(one)}] {state}{', ' + how if how else ''}: {text}"
         for line in tail(ending(peloton, job, instance=one.instanceId)):
             yield f"    {line}"
+
+
+def how_failed(task: Any) -> str:
+    """Its exit code or signal, else what its message says."""
+    return termination(task.runtime).removeprefix("FAILED").removeprefix(": ") or str(
+        task.runtime.message
+    )
 
 
 def number_of(task: Any) -> str:
@@ -67,8 +74,7 @@ def groups_lines(peloton: Client, job: str, *, only: int | None = None) -> Itera
     alike: dict[str, list[int]] = {}
     for one in found:
         if only is None or one.instanceId == only:
-            how = termination(one.runtime).removeprefix("FAILED: ") or one.runtime.message
-            alike.setdefault(how or "failed", []).append(one.instanceId)
+            alike.setdefault(how_failed(one) or "failed", []).append(one.instanceId)
     largest = sorted(alike.items(), key=lambda group: (-len(group[1]), group[1][0]))
     for at, (how, instances) in enumerate(largest[:GROUPS_MAX]):
         what = "instances" if len(instances) > 1 else "instance"

@@ -30,7 +30,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @click.command(cls=PelotonCommand)
-@click.argument("job", default="")
+@click.argument("jobs", nargs=-1, metavar="[JOB]...")
 @click.option("--progress", is_flag=True, help="Wait until all instances have ended.")
 @click.option("--owner", default="", help="Jobs of this team.")
 @click.option("-l", "--labels", type=labels_of, default=(), help="Jobs with all of these labels.")
@@ -40,24 +40,30 @@ Labels = tuple[tuple[str, str], ...]
 @click.option("-q", "--total", "total_max", default=100, type=LIMIT, help="Most jobs to consider.")
 @dry_run_option
 def stop(
-    job: str, progress: bool, owner: str, labels: Labels, states: tuple[str, ...], force: bool,
+    jobs: tuple[str, ...], progress: bool, owner: str, labels: Labels, states: tuple[str, ...], force: bool,
     limit: int, total_max: int, dry_run: bool,
 ) -> int:  # fmt: skip
-    """Stop the job JOB, or the living jobs of an owner or in a state.
+    """Stop each JOB, or the living jobs of an owner or in a state.
 
     \b
     peloton job stop JOB --progress
+    peloton job stop JOB JOB
     peloton job stop --owner research
     peloton job stop --states PENDING
     """
     dead = [state for state in states if state.upper() not in ALIVE]
-    if dead or (job and states):
+    if dead or (jobs and states):
         text = f"{', '.join(dead)}: not one of {', '.join(ALIVE)}" if dead else "not with a JOB"
         raise click.UsageError(f"--states: {text}")
     with connected() as peloton:
-        if job:
-            checked = checked_job(peloton, job, owner=owner, labels=labels)
-            return stop_one(peloton, checked, progress=progress, dry_run=dry_run)
+        if jobs:
+            checked = [checked_job(peloton, one, owner=owner, labels=labels) for one in jobs]
+            # All of them are told to stop before one is waited for.
+            codes = [stop_one(peloton, one, dry_run=dry_run) for one in checked]
+            for one in checked if progress and not dry_run else ():
+                if not is_over(one):
+                    follow(peloton, one.id.value)
+            return max(codes)
         if not owner and not states:
             raise click.UsageError("Either jobID or owner needs to be provided.")
         from peloton.sdk.client import JobQuery
@@ -83,23 +89,29 @@ def checked_job(peloton: Client, job: str, *, owner: str, labels: Labels) -> Any
     return info
 
 
-def stop_one(peloton: Client, info: Any, *, progress: bool, dry_run: bool) -> int:
+def is_over(info: Any) -> bool:
     from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
 
-    job = info.id.value
-    state = state_name_of(info)
-    if state in TERMINAL_STATES:
-        click.echo(f"Job is in terminal state: {state}")
+    return state_name_of(info) in TERMINAL_STATES
+
+
+def stop_one(peloton: Client, info: Any, *, dry_run: bool) -> int:
+    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
+
+    job, wanted = info.id.value, info.config.instanceCount
+    if is_over(info):
+        click.echo(f"Job is in terminal state: {state_name_of(info)}")
         return exits.OK
     if dry_run:
         would(f"would stop job {job}: {states_text(info.runtime.taskStats)}", names=[job])
         return exits.OK
     with refusal_texts({"notFound": "Job {id} was not found: {m}"}, id=job):
         answer = peloton.tasks.stop(job)
-    show(OutputForms(answer, text=stop_text(answer), names=lambda: [job]))
-    print_ended(answer, info.config.instanceCount)
-    if progress:
-        follow(peloton, job)
+    ended = 0
+    if len(answer.stoppedInstanceIds) == wanted:  # all are, as the job is stopped
+        ended = sum(info.runtime.taskStats.get(state, 0) for state in (*TERMINAL_STATES, "LOST"))
+    show(OutputForms(answer, text=stop_text(answer, ended=ended), names=lambda: [job]))
+    print_ended(answer, wanted, ended=ended)
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
 
 

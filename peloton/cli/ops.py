@@ -267,16 +267,17 @@ def progress_of(job: str) -> Iterator[Callable[[Any], None] | None]:
 
 def ended_answer(job: str, ended: Any) -> dict[str, Any]:
     """The result of a wait as data."""
-    has_code = ended.done and ended.state in ("SUCCEEDED", "FAILED")
+    has_code = ended.done and ended.state in ("SUCCEEDED", "FAILED") and not ended.problem
     return {
         "job_id": job,
         "state": ended.state,
         "done": ended.done,
         "counts": dict(sorted(ended.counts.items())),
-        # No exit code if a signal ended it, if it was killed, or if it goes on: the code of a
-        # shell (128 and the number) is for shells only.
+        # No exit code if a signal ended it, if it was killed or never run, or if it goes on: the
+        # code of a shell (128 and the number) is for shells only.
         "exit_code": ended.exit_code if has_code and not ended.signal else None,
         "signal": ended.signal or None,
+        "problem": ended.problem or None,
     }
 
 
@@ -290,6 +291,8 @@ def show_end(job: str, ended: Any) -> None:
         return
     if ended.signal:
         hint(f"its lowest failed instance was ended by {ended.signal}")
+    elif ended.problem:
+        hint(f"its lowest failed instance: {ended.problem}")
     elif ended.state == "FAILED" and ended.exit_code > 0:
         hint(f"its lowest failed instance ended with exit code {ended.exit_code}")
     if ended.state != "SUCCEEDED":

@@ -29,6 +29,8 @@ from peloton.cli.table import SHORT_ID, cell
 
 COLUMN_MIN = 12
 """No column is folded to fewer characters than this, or than its header."""
+WORD_MAX = 24
+"""No word up to so many characters is torn, such as the name of a host."""
 GAP = 3
 """Between two columns."""
 STYLES = {
@@ -60,25 +62,48 @@ def show_table(
     narrow = _narrow(header, lines)
     if _width(narrow) > console.width:
         return False
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name, width in zip(
-        header, _widened(narrow, header, lines=lines, width=console.width), strict=True
-    ):
-        table.add_column(name, width=width, overflow="fold")
-    for line in lines:
-        table.add_row(*(Text(text, style=STYLES.get(text, "")) for text in line))
-    console.print(table)
+    widths = _widened(narrow, header, lines=lines, width=console.width)
+    console.print(_table(header, lines, widths=widths))
     if left_out:
         console.print(f"not shown: {', '.join(left_out)}; -o wide has all", markup=False)
     return True
 
 
+def flat_table(
+    header: Sequence[str], rows: Sequence[Sequence[object]], *, width: int
+) -> tuple[Table, list[str]]:
+    """A table that has a line for each row and is not wider, and the columns that are left out."""
+    lines = _cut(header, _with_short_ids([[cell(value) for value in row] for row in rows]))
+    header, lines, left_out = _fitting(header, lines, width=width)
+    widths = _widened(_narrow(header, lines), header, lines=lines, width=width)
+    return _table(header, lines, widths=widths, flat=True), left_out
+
+
+def _table(
+    header: Sequence[str], lines: TableLines, *, widths: Sequence[int], flat: bool = False
+) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name, width in zip(header, widths, strict=True):
+        table.add_column(name, width=width, overflow="ellipsis" if flat else "fold", no_wrap=flat)
+    for line in lines:
+        table.add_row(*(Text(text, style=STYLES.get(text, "")) for text in line))
+    return table
+
+
 def _narrow(header: Sequence[str], lines: TableLines) -> list[int]:
     """The least width of each column."""
     columns = [*zip(header, *lines, strict=True)]
-    found = [min(max(map(len, column)), max(len(column[0]), COLUMN_MIN)) for column in columns]
+    found = [
+        min(max(map(len, column)), max(len(column[0]), COLUMN_MIN, *map(_longest_word, column)))
+        for column in columns
+    ]
     # What comes first is a name that people copy: in one piece.
     return [max(map(len, column)) for column in columns[:1]] + found[1:]
+
+
+def _longest_word(text: str) -> int:
+    """Of those that people copy; a path is longer, and may be torn."""
+    return max((len(word) for word in text.split() if len(word) <= WORD_MAX), default=0)
 
 
 def _widened(

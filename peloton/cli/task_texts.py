@@ -87,7 +87,8 @@ def termination(runtime: Any) -> str:
         return f"exit code {ended.exit_code}" if ended.exit_code else ""
     if ended.signal:
         return f"{reason}: {ended.signal}"
-    return f"{reason}: exit code {ended.exit_code}" if reason == "FAILED" else reason
+    # One that was never run has failed without a code.
+    return f"{reason}: exit code {ended.exit_code}" if ended.exit_code else reason
 
 
 def view(answer: Any, tasks: Sequence[Any], *, nothing: str = "") -> OutputForms:
@@ -139,16 +140,18 @@ def events_view(answer: Any) -> OutputForms:
     )
 
 
-def stop_text(answer: Any) -> str:
+def stop_text(answer: Any, *, ended: int = 0) -> str:
+    """What was stopped, but for so many that had `ended` already and are in the answer."""
     if answer.invalidInstanceIds:
         failed = numbers(answer.invalidInstanceIds)
         return f"Some tasks failed to stop, failed_instance_ids:{failed}"
-    return f"Successfully signalled {len(answer.stoppedInstanceIds)} tasks for stopping"
+    return f"Successfully signalled {len(answer.stoppedInstanceIds) - ended} tasks for stopping"
 
 
-def print_ended(answer: Any, wanted: int) -> None:
-    """Of `wanted` instances, those that there was nothing to stop of: they stay as they ended."""
-    ended = wanted - len(answer.stoppedInstanceIds) - len(answer.invalidInstanceIds)
+def print_ended(answer: Any, wanted: int, *, ended: int = 0) -> None:
+    """Of `wanted` instances, those that there was nothing to stop of: they stay as they ended. So
+    many of them are in the answer."""
+    ended += wanted - len(answer.stoppedInstanceIds) - len(answer.invalidInstanceIds)
     if ended > 0:
         hint(f"{ended} of {wanted} had ended already")
 

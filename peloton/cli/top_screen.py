@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich import box
-from rich.console import Console, Group
+from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from peloton.cli.screen import STYLES
+from peloton.cli.screen import flat_table
 from peloton.cli.table import cell
 from peloton.cli.top_page import Overview
 
@@ -24,24 +23,22 @@ def screen(console: Console | None = None) -> Iterator[Callable[[Overview], None
     """The whole terminal; call it with each page. What was there before comes back at the end."""
     shown = console or Console(highlight=False)
     with Live(console=shown, screen=True, auto_refresh=False) as live:
-        yield lambda page: live.update(drawn(page, shown.height), refresh=True)
+        yield lambda page: live.update(drawn(page, shown.size), refresh=True)
 
 
-def drawn(page: Overview, height: int) -> Group:
+def drawn(page: Overview, size: ConsoleDimensions) -> Group:
     """The page in so many lines: each table gets as many rows as it needs, while there are any."""
+    width, height = size
     parts: list[Text | Table] = [Text(cell(page.title), style="bold")]
     left = height - 1 - FRAME_ROWS * len(page.sections)
     for at, section in enumerate(page.sections):
         fair = max(left // (len(page.sections) - at), 1)
         rows = section.rows[:fair]
         left -= len(rows)
-        made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for name in section.header:
-            made.add_column(name, no_wrap=True, overflow="ellipsis")
-        for row in rows:
-            texts = [cell(value) for value in row]
-            made.add_row(*(Text(text, style=STYLES.get(text, "")) for text in texts))
+        made, left_out = flat_table(section.header, rows, width=width)
         hidden = len(section.rows) - len(rows)
         more = f" (of these {hidden} do not fit here)" if hidden else ""
-        parts += [Text(""), Text(cell(section.title) + more, style="bold"), made]
+        more += f"; not shown: {', '.join(left_out)}" if left_out else ""
+        title = Text(cell(section.title) + more, style="bold", no_wrap=True, overflow="ellipsis")
+        parts += [Text(""), title, made]
     return Group(*parts)

@@ -260,13 +260,14 @@ class Ops:
 
     def _ended(self, job: JobView, context: Context) -> ops.WaitJobResponse:
         state = job.summary.state
-        code, signal = self._exit(job, context)
+        code, signal, problem = self._exit(job, context)
         return ops.WaitJobResponse(
             state=state.name,
             done=state in TERMINAL_JOB_STATES,
             counts=dict(job.summary.counts),
             exit_code=code,
             signal=signal,
+            problem=problem,
         )
 
     def _job(self, job_id: str, context: Context) -> JobView:
@@ -289,18 +290,20 @@ class Ops:
             return int(name) < len(self._cluster_client.cluster.shards_of(kind))
         return known_host(self._cluster_client, key, context=context)
 
-    def _exit(self, job: JobView, context: Context) -> tuple[int, str]:
+    def _exit(self, job: JobView, context: Context) -> tuple[int, str, str]:
         """0 for success; for a failed job the exit code of its lowest failed instance.
 
-        With the signal that ended the instance, if any; the code is then 128 and its number.
+        With the signal that ended the instance, if any; the code is then 128 and its number. Of an
+        instance that has neither, 1 and why it failed.
         """
         if job.summary.state.name != "FAILED":
-            return (0 if job.summary.state.name == "SUCCEEDED" else 1), ""
+            return (0 if job.summary.state.name == "SUCCEEDED" else 1), "", ""
         for view in self._cluster_client.instances(job, context=context):
             outcome = view.outcome
             if outcome is not None and outcome.end == End.FAILED:
-                return outcome.exit_code or signal_code(outcome.signal) or 1, outcome.signal
-        return 1, ""
+                code = outcome.exit_code or signal_code(outcome.signal)
+                return code or 1, outcome.signal, "" if code else outcome.message or outcome.reason
+        return 1, "", ""
 
     def _lines(self, key: Key, member: int | None, *, context: Context) -> list[ops.Line]:
         lines = self._cluster_client.wait(self._cluster_client.cluster.story(key, member), context)

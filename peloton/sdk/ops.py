@@ -39,7 +39,8 @@ class WaitResult(NamedTuple):
     """The result of a wait. `done` is false if the time was over first and the job goes on.
 
     `state` is empty if no server ever answered. `signal` is the signal that ended the instance
-    of `exit_code`, which is then 128 and the signal's number.
+    of `exit_code`, which is then 128 and the signal's number. `problem` says why an instance that
+    has neither failed; `exit_code` is then 1.
     """
 
     state: str
@@ -47,6 +48,7 @@ class WaitResult(NamedTuple):
     counts: dict[str, int]
     exit_code: int
     signal: str = ""
+    problem: str = ""
 
 
 class Silence:
@@ -159,7 +161,12 @@ class OpsCalls:
             method("WaitJob"), request, how=READ, timeout_s=call_s + WAIT_GRACE_S
         )
         return WaitResult(
-            answer.state, answer.done, dict(answer.counts), answer.exit_code, answer.signal
+            answer.state,
+            answer.done,
+            dict(answer.counts),
+            answer.exit_code,
+            answer.signal,
+            answer.problem,
         )
 
     def watch(

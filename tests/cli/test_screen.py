@@ -19,7 +19,7 @@ from typing import Any
 import click
 import pytest
 
-from peloton.cli import attend
+from peloton.cli import attend, screen
 from peloton.cli.job_rows import HEADER
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk.ops import WaitResult
@@ -114,6 +114,16 @@ def test_no_column_is_cut_off(peloton: Terminal, width: int) -> None:
     header, rule = unstyled(typed_at(width, peloton, "ps")).splitlines()[:2]
     assert len(rule) <= width
     assert {*header.split()} <= {word for name in HEADER for word in name.split()}
+
+
+def test_a_name_that_people_copy_is_not_torn(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    row = ("0", "hello_world", "RUNNING", "peloton-mesos-agent0", "exited with status 1", "2")
+    assert screen.show_table(("Instance", "Name", "State", "Host", "Message", "Failures"), [row])
+    shown = capsys.readouterr().out.splitlines()
+    assert "peloton-mesos-agent0" in shown[2] and max(map(len, shown)) <= 80
 
 
 def test_ids_that_begin_alike_are_told_apart(peloton: Terminal) -> None:

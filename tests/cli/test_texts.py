@@ -283,6 +283,21 @@ def test_what_had_ended_already_is_not_counted_as_stopped(peloton: Terminal) -> 
     assert printed.err == "2 of 3 had ended already\n"
 
 
+def test_several_jobs_are_stopped_by_their_ids(peloton: Terminal) -> None:
+    info = peloton.cluster.add_job("RUNNING", "RUNNING")
+    other = "5e3c7c3a-0f0a-4c39-9d5c-0c3d6b7d1e12"
+    copy = type(info)()
+    copy.CopyFrom(info)
+    copy.id.value = other
+    peloton.cluster.jobs[other] = copy
+    peloton.cluster.tasks[other] = peloton.cluster.tasks[JOB]
+    printed = peloton("kill", JOB, other)
+    assert printed.out == "Successfully signalled 1 tasks for stopping\n" * 2
+    stopped = [one.request.jobId.value for one in peloton.cluster.called("Stop")]
+    assert stopped == [JOB, other]
+    assert peloton("kill", JOB, "nobody").code == 66
+
+
 def test_job_update(peloton: Terminal, tmp_path: Path) -> None:
     peloton.cluster.add_job("RUNNING", "RUNNING", "RUNNING")
     known = peloton.cluster.jobs[JOB].config.instanceCount
@@ -617,6 +632,17 @@ def test_wait_names_an_exit_code_that_cannot_be_its_own(peloton: Terminal) -> No
     printed = peloton("wait", JOB)
     assert printed.code == 63
     assert printed.err.splitlines()[0] == "its lowest failed instance ended with exit code 200"
+
+
+def test_wait_says_why_an_instance_without_an_exit_code_failed(peloton: Terminal) -> None:
+    problem = "user root: not permitted"
+    failed = ops.WaitJobResponse(state="FAILED", done=True, exit_code=1, problem=problem)
+    peloton.cluster.waits = [failed]
+    printed = peloton("wait", JOB)
+    assert printed.code == 1
+    assert printed.err.splitlines()[0] == f"its lowest failed instance: {problem}"
+    found = json.loads(peloton("wait", JOB, "-o", "json").out)
+    assert (found["exit_code"], found["problem"]) == (None, problem)
 
 
 def test_wait_names_the_signal(peloton: Terminal) -> None:

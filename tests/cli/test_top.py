@@ -76,6 +76,18 @@ def test_it_is_drawn_again_and_survives_a_silent_server(peloton: Terminal) -> No
     assert min(pauses) >= top.EVERY_S
 
 
+def test_on_a_terminal_it_fits_the_width() -> None:
+    header = ("ID", "Name", "State", "Pool", "Age", "Tasks", "Pending", "Running", "Failed")
+    job = "8c95fa0c-d174-40cd-ac17-6a1a166ec1a8"
+    rows = [(job, "hello_world " * 9, "RUNNING", "/default", "12 s", "1", "2", "3", "4")]
+    plain = Console(file=(text := io.StringIO()), width=80, height=24)
+    plain.print(top_screen.drawn(Overview("now", [Section("Jobs", header, rows)], {}), plain.size))
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].split()[:2] == [job[:8], "hello_world"] and "RUNNING" in lines[-1]
+    assert "not shown: " in lines[2], "columns that do not fit are named"
+
+
 def test_on_a_terminal_it_fits_the_height() -> None:
     rows = [(f"job{number}", "RUNNING") for number in range(50)]
     sections = [Section(f"part {name}", ("ID", "State"), rows) for name in "abc"]
@@ -85,7 +97,7 @@ def test_on_a_terminal_it_fits_the_height() -> None:
     with top_screen.screen(console) as draw:
         draw(page)
     plain = Console(file=(text := io.StringIO()), width=80, height=24)
-    plain.print(top_screen.drawn(page, 24))
+    plain.print(top_screen.drawn(page, plain.size))
     assert len(text.getvalue().splitlines()) <= 24
     assert all(f"part {name} (of these" in text.getvalue() for name in "abc")
     assert "\\x1b[31mtitle" in text.getvalue(), "what steers a terminal is escaped"

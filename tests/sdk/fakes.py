@@ -331,10 +331,10 @@ class Tasks(task_pb2_grpc.TaskManagerServicer):
             answer.error.notFound.message = "job not found"
             return answer
         for number, info in tasks.items():
-            chosen = (getattr(one, "from") <= number < one.to for one in request.ranges)
+            chosen: Any = (getattr(one, "from") <= number < one.to for one in request.ranges)
             if info.runtime.state in (task.SUCCEEDED, task.FAILED, task.KILLED, task.LOST):
-                continue
-            if not request.ranges or any(chosen):
+                chosen = ()
+            if not request.ranges or any(chosen):  # as the job is stopped, all are
                 answer.stoppedInstanceIds.append(number)
         runtime = self.cluster.jobs[request.jobId.value].runtime
         if not request.ranges:
