@@ -11,6 +11,8 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 
 VALUES, FILES = ":::", "::::"
+_LINKED = (":::+", "::::+")
+"""GNU parallel's words for lists that are read side by side."""
 COMMANDS_MAX = 100_000
 """As many instances as a job is known to start and list well."""
 PLACE = re.compile(r"\{(?:[./#]|/\.|//)?\}")
@@ -70,10 +72,10 @@ def checked(commands: list[str]) -> list[str]:
 
 def parted(words: Sequence[str]) -> tuple[Sequence[str], str, Sequence[str]]:
     """Template, separator (empty where there is none) and what stands behind it."""
-    marks = [at for at, word in enumerate(words) if word in (VALUES, FILES)]
+    marks = [at for at, word in enumerate(words) if word in (VALUES, FILES, *_LINKED)]
     if not marks:
         return words, "", ()
-    if len(marks) > 1:
+    if len(marks) > 1 or words[marks[0]] in _LINKED:
         raise BadCommands(f"only one {VALUES} or {FILES} is supported, found {len(marks)}")
     (at,) = marks
     return words[:at], words[at], words[at + 1 :]

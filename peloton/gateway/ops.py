@@ -18,6 +18,7 @@ from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice import messages as slice_messages
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool import messages as respool_messages
+from peloton.actors.schedule import messages as schedule_messages
 from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.schedule import messages as schedule_messages
 from peloton.actors.task import messages as task_messages
@@ -286,6 +287,9 @@ class Ops:
         if kind == "lot":
             found = self._cluster_client.ask(key, lot_messages.GetLot(), context=context)
             return isinstance(found, lot_messages.LotWaits)
+        if kind == "schedule":
+            found = self._cluster_client.ask(key, schedule_messages.GetSchedule(), context=context)
+            return isinstance(found, schedule_messages.ScheduleView)
         if kind == "inventory":
             return int(name) < len(self._cluster_client.cluster.shards_of(kind))
         return known_host(self._cluster_client, key, context=context)

@@ -322,3 +322,16 @@ def test_after_an_update_was_rolled_back_its_last_lines_are_told(
         assert "its update to version 2 was rolled back: instance" in text
         assert "9" in text and "    no port for me\n" in told.stderr
     cluster.cli("job", "stop", "fragile")
+
+
+def test_a_command_that_is_never_run_has_no_exit_code(cluster: c.Cluster) -> None:
+    spec = c.job(1, "true")
+    spec["defaultConfig"]["command"]["user"] = "no-such-account"
+    with cluster.client() as client:
+        job = client.jobs.create("/default", spec).jobId.value
+    waited = cluster.cli("wait", job, check=False)
+    assert waited.returncode == 1
+    assert "its lowest failed instance: " in waited.stderr and "no-such-account" in waited.stderr
+    for words in (("why", job), ("task", "list", job)):
+        told = cluster.cli(*words).stdout
+        assert "no-such-account" in told and "exit code" not in told

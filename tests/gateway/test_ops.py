@@ -314,6 +314,7 @@ def test_who_does_not_exist_has_no_story(deployment: Deployment) -> None:
     for name in (
         f"job/{NOBODY}", f"task/{NOBODY}/0", f"task/{job_id}/2", f"slice/{job_id}/1",
         f"lot/{NOBODY}/0/0", f"lot/{job_id}/0/99", "host/nobody", "respool/nobody", "inventory/2",
+        "schedule/nobody",
     ):  # fmt: skip
         with pytest.raises(grpc.RpcError) as caught:
             deployment.ops.Story(ops.StoryRequest(key=name))
