@@ -125,7 +125,8 @@ def warn_of_constraints(peloton: Client, pool: str, *, spec: dict[str, Any]) -> 
         return
     for one in waits:
         if one.never:
-            hint(f"warning: {one.instances} can never run as things are: {one.text}")
+            what = "1 instance" if one.instances == 1 else f"{one.instances} instances"
+            hint(f"warning: {what} can never run as things are: {one.text}")
 
 
 def as_sent(spec: dict[str, Any]) -> Any:

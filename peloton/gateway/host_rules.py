@@ -95,7 +95,10 @@ def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:
     return ops.Blocker(
         code="no-host-ever",
         text=text,
-        change=f"a host comes that has {request} in all and is open to it, or it requests less",
+        change=(
+            f"a host comes that has {request} in all, meets its constraint if it has one and is "
+            "open to it, or it asks for less"
+        ),
         never=True,
         proof=f"each of the {hosts} hosts was checked as if it were empty, and none fits",
     )
