@@ -1,7 +1,8 @@
 """The clients of examples/clients, built in the user's cache folder.
 
-Turns the name of a language into a command that runs its client. What is built is kept until the
-example, a proto or the interpreter changes; a build that was cut short is no build.
+Turns the name of a language into a command that runs its client. Each example has a folder for what
+it is built from, the protos and the interpreter included, so that checkouts of several versions do
+not build over each other; a build that was cut short is no build.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "examples" / "clients"
 PROTO = ROOT / "proto"
 BUILD_TIMEOUT_S = 540
+UNUSED_S = 7 * 86_400
+"""A build that nobody has used for so long goes with the next one of its language."""
 GO_VERSION_MIN = (1, 19)
 JAVA_VERSION_MIN = 17
 PACKAGES = "golang-go openjdk-17-jdk-headless maven"
@@ -47,11 +50,17 @@ BUILDS = {
 def built(language: str) -> Iterator[Path]:
     """The folder of a built client, which no other test run changes meanwhile."""
     with locked(f"client-{language}") as cache:
-        folder = cache / f"client-{language}"
-        stamp, digest = folder / "made-from", _digest(language)
+        digest = _digest(language)
+        folder = cache / f"client-{language}-{digest[:12]}"
+        stamp = folder / "made-from"
         if not stamp.is_file() or stamp.read_text() != digest:
+            for old in cache.glob(f"client-{language}-*/made-from"):
+                if time.time() - old.stat().st_mtime > UNUSED_S:
+                    shutil.rmtree(old.parent)
             _build(language, folder)
             stamp.write_text(digest)
+        elif os.access(stamp, os.W_OK):
+            stamp.touch()  # it is in use
         yield folder
 
 

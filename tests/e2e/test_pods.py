@@ -98,6 +98,7 @@ def test_each_container_of_a_running_pod_is_seen_by_itself(tmp_path: Path) -> No
             sent = svc.CreateJobRequest(spec=spec_of(pool, gate, code=0))
             job = jobs.CreateJob(sent).job_id.value
             want = {"wait": "RUNNING", "prepare": "PENDING", "web": "PENDING", "side": "PENDING"}
+            c.wait_for(lambda: _there(channel, job), "the workflow to add the pod")
             c.wait_for(lambda: _seen(channel, job) == want, "the first container to be seen")
             watched = watch_svc.WatchRequest(pod_filter={"job_id": {"value": job}})
             watches = watch_svc_pb2_grpc.WatchServiceStub(channel)
@@ -131,6 +132,12 @@ def test_each_container_of_a_running_pod_is_seen_by_itself(tmp_path: Path) -> No
 def _status(channel: Any, job: str) -> pod.PodStatus:
     pods = pod_svc_pb2_grpc.PodServiceStub(channel)
     return pods.GetPod(pod_svc.GetPodRequest(pod_name={"value": f"{job}-0"})).current.status
+
+
+def _there(channel: Any, job: str) -> bool:
+    jobs = stateless_svc_pb2_grpc.JobServiceStub(channel)
+    found = jobs.ListPods(svc.ListPodsRequest(job_id={"value": job}))
+    return any(len(answer.pods) for answer in found)
 
 
 def _seen(channel: Any, job: str) -> dict[str, str]:

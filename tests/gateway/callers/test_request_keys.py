@@ -13,6 +13,7 @@ from peloton.actors.job.messages import CreateJob, JobCreated
 from peloton.actors.respool.messages import CreatePool, PoolDone, pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.gateway import job_create, resource_manager
 from peloton.gateway.requests import (
     DRAWN_S,
     LEVEL_CALLERS,
@@ -139,9 +140,11 @@ def test_pools_are_made_under_keys_of_their_clients(fleet: Guarded) -> None:
 
 @pytest.mark.parametrize("drawn", [True, False])
 def test_a_repeat_across_an_upgrade_finds_what_the_version_before_has_made(
-    fleet: Guarded, drawn: bool
+    fleet: Guarded, drawn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs and pools, of their own client alone."""
+    for module in (job_create, resource_manager):  # which may have read the level long ago
+        monkeypatch.setattr(module, "OTHER_FORM", OtherForm())
     key = f"{'' if drawn else 'nightly-'}{uuid.uuid4()}"
     sent = create_request(fleet.pools["/team/jobs"], name="before")
     wanted = to_spec(sent.config, inventories=2, on_mesos=False)
