@@ -40,8 +40,8 @@ Labels = tuple[tuple[str, str], ...]
 @click.option("-q", "--total", "total_max", default=100, type=LIMIT, help="Most jobs to consider.")
 @dry_run_option
 def stop(
-    jobs: tuple[str, ...], progress: bool, owner: str, labels: Labels, states: tuple[str, ...], force: bool,
-    limit: int, total_max: int, dry_run: bool,
+    jobs: tuple[str, ...], progress: bool, owner: str, labels: Labels, states: tuple[str, ...],
+    force: bool, limit: int, total_max: int, dry_run: bool,
 ) -> int:  # fmt: skip
     """Stop each JOB, or the living jobs of an owner or in a state.
 
