@@ -164,6 +164,11 @@ def batch_options(function: F) -> F:
                 help="Further attempts of one that fails, after 1 s, then 2, 4 … 60 s.",
             ),
             click.option(
+                "--preemptible", is_flag=True,
+                help="It may be ended, and run again later, when others need the room; it also runs "
+                "beyond what its pool reserves.",
+            ),
+            click.option(
                 "--max-parallel", type=click.IntRange(1), metavar="N",
                 help="Most that run at a time.  [default: as many as the pool has room for]",
             ),
@@ -196,7 +201,8 @@ def spec_of(
     """The job without its commands. `here`: its hosts are this machine."""
     most = options["max_parallel"]
     # The server refuses more than there are instances.
-    sla = {"maximumRunningInstances": min(most, instances)} if most else {}
+    sla: dict[str, Any] = {"maximumRunningInstances": min(most, instances)} if most else {}
+    sla |= {"preemptible": True} if options["preemptible"] else {}
     config: dict[str, Any] = {"resource": resource_of(peloton, options)}
     found = surroundings(options, here=here)
     if found:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from peloton.cli import exits
+from peloton.cli import exits, job_checks
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, show
 from peloton.cli.session import connected, refusal_texts, spec_in
@@ -78,7 +78,8 @@ def of_instances(
     from peloton.sdk.jobs import built
     from peloton.sdk.spec_diff import field_changes, instance_changes
 
-    known, wanted = peloton.jobs.get(job).jobInfo.config, built(given)
+    known = peloton.jobs.get(job).jobInfo.config
+    wanted = built(job_checks.with_resource_of(peloton, job, spec=given))
     return instance_changes(known, wanted), field_changes(known, wanted)
 
 

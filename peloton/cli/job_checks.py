@@ -111,6 +111,20 @@ def with_default_resource(peloton: Client, pool: str, *, spec: dict[str, Any]) -
     return with_resource(spec, resource) or spec
 
 
+def with_resource_of(peloton: Client, job: str, *, spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec for a job that there is; where its default config has no `resource`, with that of
+    the job, which a creation may have added: who did not write it down wants no other."""
+    from peloton.sdk.defaults import with_resource
+    from peloton.sdk.render import to_dict
+
+    if with_resource(spec, {}) is None:
+        return spec
+    known = peloton.jobs.get(job).jobInfo.config.defaultConfig
+    if not known.HasField("resource"):
+        return spec
+    return with_resource(spec, to_dict(known.resource)) or spec
+
+
 def warn_of_constraints(peloton: Client, pool: str, *, spec: dict[str, Any]) -> None:
     """Say which constraints of the spec no host meets; a spec without any is not asked for, and who
     wants data gets nothing beside it."""

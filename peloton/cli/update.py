@@ -140,8 +140,9 @@ def create(
     with connected() as peloton:
         from peloton.sdk.client import BatchOptions
 
-        with spec_in(config) as spec, refusal_texts(TEXTS, job=job):
-            job_checks.check(spec)
+        with spec_in(config) as given, refusal_texts(TEXTS, job=job):
+            job_checks.check(given)
+            spec = job_checks.with_resource_of(peloton, job, spec=given)
             if not override:
                 refuse_second(peloton, job)
             job_checks.warn_of_constraints(peloton, respool, spec=spec)

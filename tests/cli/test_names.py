@@ -235,6 +235,8 @@ def test_options_behind_a_file_count_and_behind_a_command_are_refused(
         shown = yaml.safe_load(peloton(*given).out)
         assert shown["instanceCount"] == 2
         assert ("sla" in shown) == ("--max-parallel" in given)
+    shown = peloton(*words, str(file), "--preemptible").out
+    assert "preemptible: true" in shown
     assert peloton(*words, str(file), "--no-such-option").code == 64
     assert peloton("map", "--retry-failed", "hullo") == Printed(66, "", "hullo: job not found\n")
     for behind in (("echo {}", "--cpus", "2", ":::", "1"), ("ls", ":::", "1", "--cpus=2")):

@@ -90,6 +90,23 @@ def test_a_daemon_job_is_updated_and_goes_back(shell: Shell) -> None:
     assert config.type == job_pb2.DAEMON and config.defaultConfig.resource.memLimitMb == 1
 
 
+def test_a_file_without_resource_leaves_the_job_the_one_it_was_given(shell: Shell) -> None:
+    silent = {"  resource: {cpuLimit: 0.1, memLimitMb: 1}\n": ""}
+    job = made(shell, "silent", 1, **silent)
+    given = shell.deployment.job(job).config.defaultConfig.resource
+    assert given.cpuLimit and given.memLimitMb
+    assert "no difference" in shell.done(
+        "diff", "silent", shell.file(CONFIG, "silent", 1, **silent)
+    )
+    other = shell.file(CONFIG, "silent", 1, **silent, **{'"true"': '"false"'})
+    shell.done("update", "create", "silent", other, "0", "/work", "--wait")
+    config = shell.deployment.job(job).config.defaultConfig
+    assert (config.command.value, config.resource) == ("false", given)
+    made(shell, "more", 1, SERVICE="BATCH", **silent)
+    file = shell.file(CONFIG, "more", 2, SERVICE="BATCH", **silent)
+    assert "added 1 instances" in shell.done("job", "update", "more", file)
+
+
 def test_a_batch_job_has_nowhere_to_go_back_to(shell: Shell) -> None:
     made(shell, "batch", 1, SERVICE="BATCH")
     found = shell("job", "stateless", "rollback", "batch", "0", "1-1-1")
