@@ -35,8 +35,12 @@ WAIT_OPTIONS = {"name_unique": "unique"}
 """Options whose label has another name."""
 SCRIPT_BYTES_MAX = 4 * 1024 * 1024
 SCRIPT, FILES = "script", "$PELOTON_KEEPER/files/$PELOTON_JOB_ID/"
-"""The name of a script among the files of its job, and the variable that names another job, whose
-files those of this one are."""
+"""The name of a script among the files of its job, and where a task finds these."""
+PAGE = 1000
+"""Instances that are asked for in one call."""
+AMOUNTS = {
+    "cpuLimit": "cpus", "memLimitMb": "memory_mb", "diskLimitMb": "disk_mb", "gpuLimit": "gpus",
+}  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -165,8 +169,8 @@ def batch_options(function: F) -> F:
             ),
             click.option(
                 "--preemptible", is_flag=True,
-                help="It may be ended, and run again later, when others need the room; it also runs "
-                "beyond what its pool reserves.",
+                help="It may be ended, and run again later, when others need the room; it also "
+                "runs beyond what its pool reserves.",
             ),
             click.option(
                 "--max-parallel", type=click.IntRange(1), metavar="N",
@@ -199,26 +203,44 @@ def spec_of(
     peloton: Client, options: Mapping[str, Any], *, name: str, instances: int, here: bool
 ) -> Any:
     """The job without its commands. `here`: its hosts are this machine."""
-    most = options["max_parallel"]
-    # The server refuses more than there are instances.
-    sla: dict[str, Any] = {"maximumRunningInstances": min(most, instances)} if most else {}
-    sla |= {"preemptible": True} if options["preemptible"] else {}
     config: dict[str, Any] = {"resource": resource_of(peloton, options)}
     found = surroundings(options, here=here)
     if found:
         config["environment"] = {"variables": pairs_of(found)}
+    spec = {
+        "name": options["name"] or name,
+        **({"owner": peloton.user} if peloton.user else {}),
+        "type": "BATCH",
+        "instanceCount": instances,
+        "defaultConfig": config,
+    }
+    put_options(peloton, spec, options=options)
+    return spec
+
+
+def put_options(peloton: Client, spec: dict[str, Any], *, options: Mapping[str, Any]) -> None:
+    """Put into a job what the options say of it; what they do not name stays."""
+    sla, config = spec.get("sla", {}), spec.setdefault("defaultConfig", {})
+    most = options["max_parallel"] or int(sla.get("maximumRunningInstances", 0))
+    if most:  # the server refuses more than there are instances
+        sla["maximumRunningInstances"] = min(most, spec["instanceCount"])
+    if options["preemptible"]:
+        sla["preemptible"] = True
+    if sla:
+        spec["sla"] = sla
+    config["resource"] = {**config.get("resource", {}), **amounts(options)}
     if options["retries"]:
         config["restartPolicy"] = {"maxFailures": options["retries"] + 1}
     labels = wait_labels(peloton, options)
-    return {
-        "name": options["name"] or name,
-        **({"owner": peloton.user} if peloton.user else {}),
-        **({"labels": labels} if labels else {}),
-        "type": "BATCH",
-        "instanceCount": instances,
-        **({"sla": sla} if sla else {}),
-        "defaultConfig": config,
-    }
+    if labels:
+        named = {one["key"] for one in labels}
+        others = [one for one in spec.get("labels", []) if one["key"] not in named]
+        spec["labels"] = others + labels
+
+
+def amounts(options: Mapping[str, Any]) -> dict[str, float]:
+    """What the options say of the resources of an instance."""
+    return {key: options[name] for key, name in AMOUNTS.items() if options[name] is not None}
 
 
 def resource_of(peloton: Client, options: Mapping[str, Any]) -> dict[str, float]:
@@ -229,14 +251,7 @@ def resource_of(peloton: Client, options: Mapping[str, Any]) -> dict[str, float]
         found = task_share(peloton, options["pool"]).resource(options["cpus"])
     else:
         found = {"cpuLimit": options["cpus"], "diskLimitMb": 0.0}
-    for key, name in (
-        ("memLimitMb", "memory_mb"),
-        ("diskLimitMb", "disk_mb"),
-        ("gpuLimit", "gpus"),
-    ):
-        if options[name] is not None:
-            found[key] = options[name]
-    return found
+    return {**found, **amounts(options)}
 
 
 def variables(given: Sequence[str]) -> list[dict[str, str]]:

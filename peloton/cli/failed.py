@@ -1,18 +1,26 @@
-"""The instances of a job that failed, each with its command and the end of its stderr.
+"""The instances of a job that failed, each with its command and the end of its stderr, and the job
+by which they run again.
 
 Must not read whole files of a thousand instances: the callers name how many are shown.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
+from click.core import ParameterSource
+
+from peloton.cli import batch
+from peloton.cli.batch import PAGE
+from peloton.cli.names import with_name_like
 from peloton.cli.outputs import TAIL_BYTES, tail
 from peloton.cli.task_texts import termination
 from peloton.cli.values import spans_text
-from peloton.sdk.errors import PelotonError
+from peloton.sdk.errors import Conflict, NotFound, PelotonError
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -21,6 +29,8 @@ COMMAND_CHARS_MAX = 100
 FIRST_NUMBER = "retryOfInstance"
 """The label of an instance that runs again, with the number that it had at first."""
 FAILED = ("FAILED", "LOST")
+FAILED_STATES = (*FAILED, "KILLED")
+RETRY_NAME = re.compile(r"-retry-\d+\Z", re.ASCII)
 NAMED_MAX = 1000
 """Failed instances that are looked at to name them."""
 GROUPS_MAX, QUOTED_MAX = 10, 3
@@ -131,3 +141,92 @@ def short(text: str) -> str:
     found = FOLDER_CHANGE.match(text)
     joined = "; ".join((text[found.end() :] if found else text).splitlines())
     return joined if len(joined) <= COMMAND_CHARS_MAX else f"{joined[:COMMAND_CHARS_MAX]}…"
+
+
+# ---- once more ----
+
+
+def failed_again(peloton: Client, job: str, *, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """A job of the commands of another job that have failed, and the path of its pool. What the
+    options say counts more than what the job was."""
+    from peloton.sdk.client import TaskQuery
+    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
+    from peloton.sdk.render import to_dict
+
+    info = peloton.jobs.get(job).jobInfo
+    if state_name_of(info) not in TERMINAL_STATES:
+        raise Conflict(f"job {job} has not ended yet")
+    found: dict[int, Any] = {}
+    offset, total = 0, 1
+    while offset < total:
+        wanted = TaskQuery(states=FAILED_STATES, page=(offset, PAGE), sort=("instanceId",))
+        answer = peloton.tasks.query(job, wanted)
+        total, offset = answer.pagination.total, offset + PAGE
+        found |= {one.instanceId: to_dict(one.config) for one in answer.records}
+    if not found:
+        raise Conflict(f"no instance of job {job} has failed")
+    spec = to_dict(info.config)
+    pool = pool_again(peloton, spec.pop("respoolID")["value"], options=options)
+    for key in ("changeLog", "instanceConfig"):
+        spec.pop(key, None)
+    labels = [one for one in spec.pop("labels", []) if one["key"] != "retryOf"]
+    spec["labels"] = [*labels, {"key": "retryOf", "value": job}]
+    spec["instanceCount"] = len(found)
+    more = batch.variables(options["environment"])
+    spec["instanceConfig"] = {
+        at: {
+            "command": with_variables(found[number]["command"], more),
+            "labels": origin(found[number], number),
+        }
+        for at, number in enumerate(sorted(found))
+    }
+    spec["name"] = options["name"] or next_name(peloton, spec["name"])
+    batch.put_options(peloton, spec, options=options)
+    return spec, pool
+
+
+def with_variables(command: dict[str, Any], more: list[dict[str, str]]) -> dict[str, Any]:
+    """The command with these variables as well, which win."""
+    if not more:
+        return command
+    names = {one["name"] for one in more}
+    known = command.get("environment", {}).get("variables", [])
+    others = [one for one in known if one["name"] not in names]
+    return {**command, "environment": {"variables": others + more}}
+
+
+def pool_again(peloton: Client, pool: str, *, options: Mapping[str, Any]) -> str:
+    """The path of the pool with this id, unless another one was named."""
+    source = click.get_current_context().get_parameter_source("pool")
+    if source is not ParameterSource.DEFAULT:
+        return str(options["pool"])
+    try:
+        return str(peloton.pools.get(pool).poolinfo.path.value)
+    except NotFound:
+        raise NotFound("the pool of the job is gone: name another one with --pool") from None
+
+
+def origin(config: Any, number: int) -> list[dict[str, str]]:
+    """The labels of an instance that runs again, with the number that it had at first."""
+    others = [one for one in config.get("labels", []) if one["key"] != FIRST_NUMBER]
+    return [*others, {"key": FIRST_NUMBER, "value": first_number(config) or str(number)}]
+
+
+def first_number(config: Any) -> str:
+    """The number that an instance had at first; empty of one that does not run again."""
+    return next(
+        (one["value"] for one in config.get("labels", []) if one["key"] == FIRST_NUMBER), ""
+    )
+
+
+def numbers_of(spec: Any) -> Callable[[int], int]:
+    """The number of an instance, from 0; of one that runs again, the one that it had at first."""
+    configs = spec.get("instanceConfig", {})
+    return lambda number: int(first_number(configs.get(number, {})) or number)
+
+
+def next_name(peloton: Client, name: str) -> str:
+    """The name of a job with `-retry-N` behind it, which no job has."""
+    known = RETRY_NAME.sub("", name)
+    taken = {one.name for one in with_name_like(peloton, known)}
+    return next(found for at in itertools.count(1) if (found := f"{known}-retry-{at}") not in taken)

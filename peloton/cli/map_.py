@@ -6,17 +6,16 @@ the progress: that comes from counts.
 
 from __future__ import annotations
 
-import itertools
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from peloton.cli import attend, batch, exits
-from peloton.cli.failed import FIRST_NUMBER, failed_lines
+from peloton.cli.batch import PAGE
+from peloton.cli.failed import FAILED_STATES, failed_again, failed_lines, numbers_of
 from peloton.cli.lines import (
     FILES,
     VALUES,
@@ -26,7 +25,7 @@ from peloton.cli.lines import (
     has_place,
     parted,
 )
-from peloton.cli.names import id_of, with_name_like
+from peloton.cli.names import id_of
 from peloton.cli.options import CliSettings, typed_names
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
 from peloton.cli.outputs import (
@@ -42,7 +41,7 @@ from peloton.cli.progress import progress
 from peloton.cli.session import pool_typed
 from peloton.cli.values import SPEC_FILE
 from peloton.cli.waiting import WhyWaiting
-from peloton.sdk.errors import BadSpec, Conflict
+from peloton.sdk.errors import BadSpec
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -50,11 +49,10 @@ if TYPE_CHECKING:
 FAILED_SHOWN_MAX = 20
 COMMAND_BYTES_MAX, COMMAND_BYTES_MEAN = 64 * 1024, 1200
 NAME_DEFAULT = "map"
-FAILED_STATES = ("FAILED", "LOST", "KILLED")
-PAGE = 1000
+KEPT = ("workdir", "env_all", "clean_env")
+"""Options that have no meaning for what runs again."""
 ROOM_BYTES = PAGE * COMMAND_BYTES_MEAN
 """What the configs of so many instances, which are kept together, have room for."""
-RETRY_NAME = re.compile(r"-retry-\d+\Z", re.ASCII)
 MANY, MANY_TIMEOUT_S = 5000, 120.0
 """A call that creates so many own configs may take longer than the usual time of a call."""
 
@@ -117,6 +115,8 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
     seq 500 | peloton map --cpus 0.5 'python train.py --seed {}'
     peloton map --retry-failed JOB
 
+    What runs again is as it was, but for the options that are given, such as --mem.
+
     Options come before a TEMPLATE. At most 100,000 commands; where they have more than 1,200 bytes
     on average, and from 64 KiB on, long ones travel as files: at most 1,000. The outputs of each
     are printed when it has ended, and kept for that. Ctrl-C asks whether to stop the job or to
@@ -144,9 +144,8 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
         if failed_of:
             with typed_names((failed_of,)):
                 failed_of = id_of(peloton, failed_of)
-                spec, options["pool"] = failed_again(peloton, failed_of)
+                spec, options["pool"] = failed_again(peloton, failed_of, options=options)
             options |= {"retried": failed_of, "files": batch.files_again(spec, failed_of)}
-            spec["name"] = options["name"] or next_name(peloton, spec["name"])
         else:
             spec = spec_of(peloton, commands, options=options)
         if options["dry_run"]:
@@ -159,6 +158,10 @@ def check_options(words: Sequence[str], failed_of: str | None, *, options: Any) 
     """Refuse what cannot be together. Makes the folder of --results. Raises UsageError."""
     if bool(failed_of) == bool(words):
         raise click.UsageError("name a FILE, a TEMPLATE with ::: or ::::, or --retry-failed")
+    kept = [name for name in KEPT if options[name]] if failed_of else []
+    if kept:
+        named = ", ".join("--" + name.replace("_", "-") for name in kept)
+        raise click.UsageError(f"{named}: what runs again keeps its folder and surroundings")
     if options["local"] and (options["detach"] or failed_of):
         raise click.UsageError("--local ends with this command: no --detach, no --retry-failed")
     if options["results"] and options["detach"]:
@@ -233,67 +236,6 @@ def long_ones(commands: Sequence[str]) -> set[int]:
 
 def first_words(commands: Iterable[str]) -> Iterable[str]:
     return (text.split(None, 1)[0] for text in commands)
-
-
-def failed_again(peloton: Client, job: str) -> tuple[Any, str]:
-    """A job of the commands of another job that have failed, and the path of its pool."""
-    from peloton.sdk.client import TaskQuery
-    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
-    from peloton.sdk.render import to_dict
-
-    info = peloton.jobs.get(job).jobInfo
-    if state_name_of(info) not in TERMINAL_STATES:
-        raise Conflict(f"job {job} has not ended yet")
-    found: dict[int, Any] = {}
-    offset, total = 0, 1
-    while offset < total:
-        wanted = TaskQuery(states=FAILED_STATES, page=(offset, PAGE), sort=("instanceId",))
-        answer = peloton.tasks.query(job, wanted)
-        total, offset = answer.pagination.total, offset + PAGE
-        found |= {one.instanceId: to_dict(one.config) for one in answer.records}
-    if not found:
-        raise Conflict(f"no instance of job {job} has failed")
-    spec = to_dict(info.config)
-    pool = peloton.pools.get(spec.pop("respoolID")["value"]).poolinfo.path.value
-    for key in ("changeLog", "instanceConfig"):
-        spec.pop(key, None)
-    labels = [one for one in spec.pop("labels", []) if one["key"] != "retryOf"]
-    spec["labels"] = [*labels, {"key": "retryOf", "value": job}]
-    spec["instanceCount"] = len(found)
-    sla = spec.get("sla", {})
-    if int(sla.get("maximumRunningInstances", 0)) > len(found):
-        sla["maximumRunningInstances"] = len(found)
-    spec["instanceConfig"] = {
-        at: {"command": found[number]["command"], "labels": origin(found[number], number)}
-        for at, number in enumerate(sorted(found))
-    }
-    return spec, pool
-
-
-def origin(config: Any, number: int) -> list[dict[str, str]]:
-    """The labels of an instance that runs again, with the number that it had at first."""
-    others = [one for one in config.get("labels", []) if one["key"] != FIRST_NUMBER]
-    return [*others, {"key": FIRST_NUMBER, "value": first_number(config) or str(number)}]
-
-
-def first_number(config: Any) -> str:
-    """The number that an instance had at first; empty of one that does not run again."""
-    return next(
-        (one["value"] for one in config.get("labels", []) if one["key"] == FIRST_NUMBER), ""
-    )
-
-
-def numbers_of(spec: Any) -> Callable[[int], int]:
-    """The number of an instance, from 0; of one that runs again, the one that it had at first."""
-    configs = spec.get("instanceConfig", {})
-    return lambda number: int(first_number(configs.get(number, {})) or number)
-
-
-def next_name(peloton: Client, name: str) -> str:
-    """The name of a job with `-retry-N` behind it, which no job has."""
-    known = RETRY_NAME.sub("", name)
-    taken = {one.name for one in with_name_like(peloton, known)}
-    return next(found for at in itertools.count(1) if (found := f"{known}-retry-{at}") not in taken)
 
 
 def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:

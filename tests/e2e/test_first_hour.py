@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from peloton.sdk.errors import BadSpec
 from tests.e2e import cluster as c
@@ -116,6 +117,36 @@ def test_long_lines_of_map_travel_as_files_and_run_again(
     file.write_text("".join(f"echo {number}; : {'y' * 9000}\n" for number in range(500)))
     many = cluster.cli("map", *small, "--keep-order", str(file))
     assert many.stdout.split() == [*map(str, range(500))]
+
+
+def test_what_runs_again_takes_the_options_that_are_given(cluster: c.Cluster) -> None:
+    with cluster.client() as client:
+        c.pool(client, "/again")
+    words = ("--pool", "/again", "--name", "again", "--mem", "20m", "--retries", "1")
+    failed = cluster.cli("map", *words, "--env", "A=1", "exit {}", ":::", "0", "4", check=False)
+    assert failed.returncode == 1, failed.stderr
+    shown = ("map", "--retry-failed", "again", "--dry-run")
+    same = yaml.safe_load(cluster.cli(*shown).stdout)
+    config = same["defaultConfig"]
+    assert (same["pool"], config["restartPolicy"], config["resource"]["memLimitMb"]) == (
+        "/again", {"maxFailures": 2}, 20.0
+    )  # fmt: skip
+    cluster.cli("respool", "delete", "/again")
+    gone = cluster.cli(*shown, check=False)
+    assert gone.returncode == 66 and "name another one with --pool" in gone.stderr
+    kept = cluster.cli(*shown, "--workdir", ".", "--clean-env", check=False)
+    assert kept.returncode == 64 and "--workdir, --clean-env: what runs again" in kept.stderr
+    more = ("--pool", "/default", "--mem", "30m", "--retries", "2", "--env", "A=2", "--env", "B=3")
+    other = yaml.safe_load(cluster.cli(*shown, *more, "--deadline", "2h").stdout)
+    config = other["defaultConfig"]
+    assert (other["pool"], config["restartPolicy"], config["resource"]["memLimitMb"]) == (
+        "/default", {"maxFailures": 3}, 30.0
+    )  # fmt: skip
+    (own,) = other["instanceConfig"].values()
+    assert own["command"]["environment"]["variables"] == [
+        {"name": "A", "value": "2"}, {"name": "B", "value": "3"}
+    ]  # fmt: skip
+    assert {"key": "peloton.deadline", "value": "2h"} in other["labels"]
 
 
 def test_who_stops_reading_is_told_that_the_job_goes_on(cluster: c.Cluster) -> None:
