@@ -5,6 +5,7 @@ Turns options into the spec of one job. Must not follow the job: `attend` does.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from peloton.cli import exits
 from peloton.cli.options import API, CliSettings, OwnCommand
 from peloton.cli.output import command, hint
 from peloton.cli.session import connected
@@ -30,7 +32,7 @@ ATTEMPTS_MAX = 100
 INSTANCES_MAX = 100_000
 LOCAL_HOSTS = ("localhost", "127.", "::1", "[::1]")
 WAIT_LABEL = re.compile(r"labels(?:\[\d+\])?: peloton\.([a-z_]+): ", re.ASCII)
-STATE_WORD = re.compile(r"succeeded|failed|killed|ended", re.ASCII | re.IGNORECASE)
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 WAIT_OPTIONS = {"name_unique": "unique"}
 """Options whose label has another name."""
 SCRIPT_BYTES_MAX = 4 * 1024 * 1024
@@ -90,7 +92,7 @@ ALONG = (
 
 def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, str]]:
     """The labels of these options, with the ids of the jobs that are named."""
-    from peloton.cli.names import id_of, is_id
+    from peloton.cli.names import after_parts, id_of, is_id
 
     found = {}
     if options["after"]:
@@ -98,7 +100,9 @@ def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, s
         ids = [id_of(peloton, job) for job, _, _ in parts]
         for one in ids:
             if not is_id(one):
-                raise NotFound(f"--after: {one}: job not found")
+                states = "; behind a colon stands succeeded, failed, killed or ended"
+                text = f"--after: {one}: job not found"
+                raise NotFound(text + (states if ":" in one else ""))
         ends = (colon + end for _, colon, end in parts)
         found["after"] = ",".join(map("".join, zip(ids, ends, strict=True)))
     if options["deadline"]:
@@ -112,21 +116,18 @@ def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, s
     return [{"key": f"peloton.{key}", "value": value} for key, value in found.items()]
 
 
-def after_parts(typed: str) -> tuple[str, str, str]:
-    """The job, the colon and the state; of a name with colons only a known word is the state."""
-    from peloton.cli.names import is_id
-
-    job, colon, end = typed.rpartition(":")
-    has_state = is_id(job) or (job and STATE_WORD.fullmatch(end))
-    return (job, colon, end) if has_state else (typed, "", "")
-
-
 class BatchCommand(OwnCommand):
     """A command whose words behind the first are the user's own, options and all."""
 
     def __init__(self, *args: Any, **rest: Any) -> None:
         settings = {"allow_interspersed_args": False, **rest.pop("context_settings", {})}
         super().__init__(*args, context_settings=settings, **rest)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """`-j 4` is what `make` and GNU parallel take for the number that runs at a time."""
+        if any(one == "-j" and after.isdigit() for one, after in itertools.pairwise(args)):
+            raise click.UsageError("-j is --json: what runs at a time is --max-parallel N", ctx)
+        return super().parse_args(ctx, args)
 
 
 def refuse_misplaced(words: Sequence[str]) -> None:
@@ -262,6 +263,9 @@ def variables(given: Sequence[str]) -> list[dict[str, str]]:
         if not name or (not equals and name not in os.environ):
             where = "is not of the form K=V" if not name else "is not set here"
             raise click.BadParameter(f"{one!r} {where}", param_hint="--env")
+        if not VARIABLE.fullmatch(name):
+            text = f"{name!r} is no name of letters, digits and _: a shell would drop it"
+            raise click.BadParameter(text, param_hint="--env")
         if name in found:
             raise click.BadParameter(f"{name} is given twice", param_hint="--env")
         found[name] = value if equals else os.environ[name]
@@ -298,7 +302,7 @@ def shell_command(text: str, options: Mapping[str, Any], *, folder: str) -> dict
     """A shell's text as the `command` of a config, run in this folder, or in the sandbox."""
     if folder:
         # In the same line, so that the shell counts the lines of the text in its messages.
-        text = f"cd {shlex.quote(folder)} || exit; {text}"
+        text = f"cd {shlex.quote(folder)} || exit {exits.NO_EXIT_CODE}; {text}"
     found: dict[str, Any] = {"shell": True, "value": text}
     if options["environment"]:
         found["environment"] = {"variables": variables(options["environment"])}

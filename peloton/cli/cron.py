@@ -16,6 +16,7 @@ from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, as_yaml, show
+from peloton.cli.progress import span
 from peloton.cli.session import connected, refusal_texts, spec_in
 from peloton.cli.times import moment_text
 from peloton.cli.values import SPEC_FILE, duration
@@ -116,6 +117,8 @@ def show_(name: str) -> None:
         info = peloton.schedules.get(name).info
     lines = [f"{head}: {value}" for head, value in zip(HEADER, _row(info), strict=True)]
     lines.append(f"Overlap: {OVERLAPS[info.schedule.overlap]}")
+    if info.schedule.starting_deadline_s:
+        lines.append(f"Starting Deadline: {span(info.schedule.starting_deadline_s)}")
     if info.skipped_at:
         lines.append(f"Last Skipped: {moment_text(info.skipped_at)}, {info.skipped_because}")
     lines += [f"Job: {moment_text(one.moment)} {one.job_id}" for one in reversed(info.jobs)]

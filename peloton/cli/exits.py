@@ -6,7 +6,12 @@ code of its command, and has one for all that went wrong without it. Must not pr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from peloton.sdk import errors
+
+if TYPE_CHECKING:
+    from peloton.sdk.ops import WaitResult
 
 OK = 0
 SOME_FAILED = 1
@@ -47,20 +52,20 @@ def of_error(error: errors.PelotonError) -> int:
     return next(code for kind, code in BY_ERROR if isinstance(error, kind))
 
 
-def of_job(state: str, code: int, *, raw: bool = False) -> int:
+def of_job(ended: WaitResult, *, raw: bool = False) -> int:
     """What `wait` exits with: the code the server named, kept out of the tool's own range.
 
     `raw`: unchanged. Then a task's 66 cannot be told from a job that does not exist.
     """
-    if state == "SUCCEEDED":
+    if ended.state == "SUCCEEDED":
         return OK
-    if state != "FAILED":
+    if ended.state != "FAILED" or ended.problem:
         return NO_EXIT_CODE
-    return min(code, 255 if raw else TASK_MAX) if code > 0 else SOME_FAILED
+    return min(ended.exit_code, 255 if raw else TASK_MAX) if ended.exit_code > 0 else SOME_FAILED
 
 
-def of_run(state: str, code: int) -> int:
+def of_run(ended: WaitResult) -> int:
     """What `run` of one command exits with: the code of that, or that it has none."""
-    if state == "SUCCEEDED":
-        return OK
-    return min(code, 255) if state == "FAILED" and code > 0 else NO_EXIT_CODE
+    return (
+        of_job(ended, raw=True) if ended.exit_code > 0 or ended.state != "FAILED" else NO_EXIT_CODE
+    )

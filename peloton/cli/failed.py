@@ -1,5 +1,4 @@
-"""The instances of a job that failed, each with its command and the end of its stderr, and the job
-by which they run again.
+"""The instances of a job that failed: what they ran and said, and the job that runs them again.
 
 Must not read whole files of a thousand instances: the callers name how many are shown.
 """
@@ -34,9 +33,11 @@ RETRY_NAME = re.compile(r"-retry-\d+\Z", re.ASCII)
 NAMED_MAX = 1000
 """Failed instances that are looked at to name them."""
 GROUPS_MAX, QUOTED_MAX = 10, 3
-FOLDER_CHANGE = re.compile(r"""cd (?:'[^']*'|"'"|[^\s'";|&])+ \|\| exit(?:; |\n)""")
+FOLDER_CHANGE = re.compile(r"""cd (?:'[^']*'|"'"|[^\s'";|&])+ \|\| exit(?: 125)?(?:; |\n)""")
 """What `run` and `map` put before a command; of jobs of earlier versions in a line of its own."""
 LINE_CHARS = 200
+PLAIN = ("Command exited with", "Command terminated with", "Stop Task by")
+"""So begin messages that say no more than how it ended."""
 READ_MAX_BYTES = 16 * 1024 * 1024
 
 
@@ -62,10 +63,11 @@ def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int)
 
 
 def how_failed(task: Any) -> str:
-    """Its exit code or signal, else what its message says."""
-    return termination(task.runtime).removeprefix("FAILED").removeprefix(": ") or str(
-        task.runtime.message
-    )
+    """Its exit code or signal, and what its message says where that is more."""
+    how = termination(task.runtime).removeprefix("FAILED").removeprefix(": ")
+    said = str(task.runtime.message)
+    plain = how and (said in how or said.startswith(PLAIN))
+    return how if plain else ": ".join(filter(None, (how, said)))
 
 
 def number_of(task: Any) -> str:
@@ -149,11 +151,14 @@ def short(text: str) -> str:
 def failed_again(peloton: Client, job: str, *, options: Mapping[str, Any]) -> tuple[Any, str]:
     """A job of the commands of another job that have failed, and the path of its pool. What the
     options say counts more than what the job was."""
+    from peloton.api.v0.job.job_pb2 import BATCH
     from peloton.sdk.client import TaskQuery
     from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
     from peloton.sdk.render import to_dict
 
     info = peloton.jobs.get(job).jobInfo
+    if info.config.type != BATCH:
+        raise Conflict(f"job {job} is a service: `job stateless start` starts its instances again")
     if state_name_of(info) not in TERMINAL_STATES:
         raise Conflict(f"job {job} has not ended yet")
     found: dict[int, Any] = {}

@@ -51,7 +51,7 @@ def progress_(job: str, follow: bool, slowest: int) -> int:
                 )
             info = peloton.jobs.get(job).jobInfo
             show_progress(peloton, info, slowest=slowest)
-            return exits.of_job(ended.state, ended.exit_code)
+            return exits.of_job(ended)
         show_progress(peloton, info, slowest=slowest)
     return exits.OK
 

@@ -96,7 +96,12 @@ def is_file_of_commands(words: Sequence[str]) -> bool:
     help="Write it to DIR/N/stdout, DIR/N/stderr and DIR/N/code (the exit code; 128 + the number "
     "of a signal; empty where there is none). N is the number of the instance, from 0.",
 )  # fmt: skip
-@click.option("--retry-failed", "failed_of", metavar="JOB", help="Run what failed of JOB again.")
+@click.option(
+    "--retry-failed",
+    "failed_of",
+    metavar="JOB",
+    help="Run what failed of JOB again, as it was but for the options given, such as --mem.",
+)
 @click.argument(
     "words", nargs=-1, metavar="FILE|TEMPLATE...", type=click.UNPROCESSED,
     shell_complete=SPEC_FILE.shell_complete,
@@ -114,8 +119,6 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
     peloton map gzip -9 {} ::: *.log
     seq 500 | peloton map --cpus 0.5 'python train.py --seed {}'
     peloton map --retry-failed JOB
-
-    What runs again is as it was, but for the options that are given, such as --mem.
 
     Options come before a TEMPLATE. At most 100,000 commands; where they have more than 1,200 bytes
     on average, and from 64 KiB on, long ones travel as files: at most 1,000. The outputs of each

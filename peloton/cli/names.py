@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 WORD = re.compile(r"[\w.,+@%=/-]{1,200}")
 """What no shell takes apart."""
+STATE_WORD = re.compile(r"succeeded|failed|killed|ended", re.ASCII | re.IGNORECASE)
 COMPLETION_S, COMPLETED_MAX = 2.0, 1000
 JOB_KINDS = ("job", "task", "slice", "lot")
 """Actors whose keys begin with a job."""
@@ -50,6 +51,13 @@ def id_of(peloton: Client, typed: str, *, changes: bool = True, latest: bool = F
     if not typed or is_id(typed):
         return typed
     return peloton.job_id(typed, changes=changes, latest=latest, note=hint)
+
+
+def after_parts(typed: str) -> tuple[str, str, str]:
+    """The job, the colon and the state; of a name with colons only a known word is the state."""
+    job, colon, end = typed.rpartition(":")
+    has_state = is_id(job) or (job and STATE_WORD.fullmatch(end))
+    return (job, colon, end) if has_state else (typed, "", "")
 
 
 def active_names(beginning: str) -> list[str]:

@@ -18,6 +18,7 @@ from peloton.cli import exits
 from peloton.cli.names import key_of
 from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import OutputForms, command, hint, show
+from peloton.cli.progress import span
 from peloton.cli.session import connected, refusal_texts
 from peloton.cli.values import COUNT, duration
 from peloton.sdk.errors import PelotonError
@@ -116,7 +117,7 @@ def row(reason: Any, now: float, *, cut: bool = False) -> Sequence[object]:
 def who_and_text(reason: Any) -> tuple[str, str]:
     """Whom a reason is about, and the whole of it."""
     # Old knowledge is shown as old: the reader may be looking at a cluster of a minute ago.
-    text = f"{reason.text} ({reason.age_s:.0f}s ago)" if reason.age_s >= 1 else reason.text
+    text = f"{reason.text} ({span(reason.age_s)} ago)" if reason.age_s >= 1 else reason.text
     who = str(reason.instance) if reason.HasField("instance") else ""
     if reason.instances > 1:
         who = f"{reason.instances} instances"
@@ -173,6 +174,15 @@ def about_so_long(seconds: float) -> str:
 class WaitCommand(OwnCommand):
     """Finds its jobs by name as patiently as it waits for them."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Behind `wait`, --timeout is how long to wait: who means the time of a call, which it is
+        elsewhere, has no use for another one here."""
+        mine = [
+            one.replace("--timeout", "--within", 1) if one.partition("=")[0] == "--timeout" else one
+            for one in args
+        ]
+        return super().parse_args(ctx, mine)
+
     def job_ids(self, ctx: click.Context, typed: Sequence[str]) -> tuple[str, ...]:
         """The ids of the jobs that were typed; a daemon may be restarting meanwhile.
 
@@ -201,7 +211,7 @@ class WaitCommand(OwnCommand):
     "within_s",
     type=duration,
     metavar="TIME",
-    help="Stop waiting after this; exits with 124.",
+    help="Stop waiting after this; exits with 124. --timeout is the same.",
 )
 @click.option("--raw-exit", is_flag=True, help="Exit with the task's code even where above 62.")
 def wait(jobs: tuple[str, ...], within_s: float | None, raw_exit: bool) -> int:
@@ -226,7 +236,7 @@ def wait(jobs: tuple[str, ...], within_s: float | None, raw_exit: bool) -> int:
                 74: output is gone
       124       the time of --within is over, and the job goes on;
                 also where the server did not answer
-      125       the job ended without a code of its own: it was killed
+      125       the job ended without a code of its own: it was killed, or never run
       130       interrupted; the job goes on
     """
     until = None if within_s is None else time.monotonic() + within_s
@@ -250,7 +260,7 @@ def wait_for_one(job: str, within_s: float | None, *, raw: bool) -> int:
     show_end(job, ended)
     if not ended.done:
         return exits.WAIT_OVER
-    return exits.of_job(ended.state, ended.exit_code, raw=raw)
+    return exits.of_job(ended, raw=raw)
 
 
 @contextmanager

@@ -59,6 +59,7 @@ class Live:
         self._peloton, self._job, self._instance = peloton, job, instance
         self._stop = command("job", "stop", job)  # here: the threads have no context of click's
         self._over = threading.Event()
+        self._left = False  # by an error, which is what is to be said
         self.gone = ""
         """Why output is missing that was there; empty where none is."""
         self._threads = [
@@ -72,6 +73,7 @@ class Live:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._left = kind is not None
         self._over.set()
         if kind is None:
             for thread in self._threads:
@@ -84,7 +86,8 @@ class Live:
             # As a command in a pipe may; but one that writes without an end would go unnoticed.
             hint(f"nobody reads {filename} any more; the job goes on, `{self._stop}` ends it")
         except (PelotonError, OSError) as error:
-            hint(f"{filename} of the task is not to be had: {error}")
+            if not self._left:
+                hint(f"{filename} of the task is not to be had: {error}")
 
     def _follow(self, filename: str) -> None:
         run, out = "", target(filename)

@@ -125,9 +125,9 @@ def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
     if gone:
         hint(gone)
     if spec["instanceCount"] == 1:
-        code = exits.of_run(ended.state, ended.exit_code)
+        code = exits.of_run(ended)
     else:
-        code = exits.of_job(ended.state, ended.exit_code, raw=options["raw_exit"])
+        code = exits.of_job(ended, raw=options["raw_exit"])
     return exits.NO_EXIT_CODE if gone and code == exits.OK else code
 
 

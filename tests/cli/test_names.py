@@ -351,7 +351,7 @@ def test_a_dry_run_prints_the_job_and_creates_none(peloton: Terminal, tmp_path: 
     ran = peloton("run", "--cpus", "2", "--env", "A=1", "--dry-run", "--", "echo", "a b")
     shown = yaml.safe_load(peloton("run", "--pool", "/hello", "--dry-run", "--", "ls").out)
     assert ran.code == 125  # the fake has no pool /default, whose limits are asked for
-    assert shown["defaultConfig"]["command"]["value"].endswith(" || exit; ls")
+    assert shown["defaultConfig"]["command"]["value"].endswith(" || exit 125; ls")
     assert peloton("job", "create", "/nowhere", str(file), "--dry-run").code == 66
     assert not peloton.cluster.called("Create")
 

@@ -639,7 +639,7 @@ def test_wait_says_why_an_instance_without_an_exit_code_failed(peloton: Terminal
     failed = ops.WaitJobResponse(state="FAILED", done=True, exit_code=1, problem=problem)
     peloton.cluster.waits = [failed]
     printed = peloton("wait", JOB)
-    assert printed.code == 1
+    assert printed.code == 125
     assert printed.err.splitlines()[0] == f"its lowest failed instance: {problem}"
     found = json.loads(peloton("wait", JOB, "-o", "json").out)
     assert (found["exit_code"], found["problem"]) == (None, problem)

@@ -83,6 +83,8 @@ def test_a_script_travels_as_it_is(cluster: c.Cluster, tmp_path: Path) -> None:
     script.write_text("x" * 4_200_000)
     refused = cluster.cli("run", "--script", str(script), check=False)
     assert refused.returncode == 125 and "at most 4194304 bytes" in refused.stderr
+    nowhere = cluster.cli("run", "--workdir", str(tmp_path / "none"), "true", check=False)
+    assert nowhere.returncode == 125 and str(tmp_path / "none") in nowhere.stderr
     nothing = cluster.cli("run", check=False)
     assert nothing.returncode == 125 and "no command" in nothing.stderr
 
@@ -361,7 +363,7 @@ def test_a_command_that_is_never_run_has_no_exit_code(cluster: c.Cluster) -> Non
     with cluster.client() as client:
         job = client.jobs.create("/default", spec).jobId.value
     waited = cluster.cli("wait", job, check=False)
-    assert waited.returncode == 1
+    assert waited.returncode == 125
     assert "its lowest failed instance: " in waited.stderr and "no-such-account" in waited.stderr
     for words in (("why", job), ("task", "list", job)):
         told = cluster.cli(*words).stdout

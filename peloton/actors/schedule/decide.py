@@ -76,7 +76,9 @@ def pause(schedule: Schedule, message: m.PauseSchedule, at: At) -> Decision:
     last = max(at.wall, schedule.moment, made, skipped)
     next_at = Moments(spec.cron, spec.zone).after(last) or 0.0
     return Decision(
-        facts=(f.SchedulePaused(message.paused, at.now, next_at),), reply=m.ScheduleChanged()
+        facts=(f.SchedulePaused(message.paused, at.now, next_at),),
+        reply=m.ScheduleChanged(),
+        because="paused" if message.paused else "resumed",
     )
 
 
