@@ -151,13 +151,12 @@ def short(text: str) -> str:
 def failed_again(peloton: Client, job: str, *, options: Mapping[str, Any]) -> tuple[Any, str]:
     """A job of the commands of another job that have failed, and the path of its pool. What the
     options say counts more than what the job was."""
-    from peloton.api.v0.job.job_pb2 import BATCH
     from peloton.sdk.client import TaskQuery
     from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
-    from peloton.sdk.render import to_dict
+    from peloton.sdk.render import enum_name, to_dict
 
     info = peloton.jobs.get(job).jobInfo
-    if info.config.type != BATCH:
+    if enum_name(info.config, "type") != "BATCH":
         raise Conflict(f"job {job} is a service: `job stateless start` starts its instances again")
     if state_name_of(info) not in TERMINAL_STATES:
         raise Conflict(f"job {job} has not ended yet")
