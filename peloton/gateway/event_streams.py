@@ -13,9 +13,9 @@ from typing import Any
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.cluster_client import Code, end
-from peloton.gateway.feed import OutOfReach
+from peloton.gateway.feed import F, OutOfReach, SharedReading
 from peloton.gateway.long_calls import LongCall
-from peloton.gateway.run_statuses import NumberedStatus, RunStatus, RunStatuses, StatusBuffer
+from peloton.gateway.run_statuses import NumberedStatus, RunStatus, StatusBuffer
 from peloton.gateway.texts import ID_NAMESPACE, rfc3339
 from peloton.private.eventstream import eventstream_pb2 as v0
 from peloton.private.eventstream.v1alpha.event import event_pb2 as event
@@ -34,10 +34,10 @@ WIRE_STATES = {
 }
 
 
-async def present(statuses: RunStatuses, call: LongCall) -> StatusBuffer:
-    """The stream; ends the call where the hosts cannot be followed."""
+async def present(reading: SharedReading[F], call: LongCall) -> F:
+    """What is read; ends the call where the shards cannot be followed."""
     try:
-        return await statuses.stream()
+        return await reading.present()
     except OutOfReach as error:
         end(call, Code.UNAVAILABLE, text=str(error))
 
@@ -45,7 +45,7 @@ async def present(statuses: RunStatuses, call: LongCall) -> StatusBuffer:
 class EventStreamService:
     """The calls of v0; one method for each, named as on the wire."""
 
-    def __init__(self, statuses: RunStatuses) -> None:
+    def __init__(self, statuses: SharedReading[StatusBuffer]) -> None:
         self._statuses = statuses
 
     async def InitStream(self, sent: v0.InitStreamRequest, call: LongCall) -> Any:
@@ -94,7 +94,7 @@ class EventStreamService:
 class PodEventStreamService:
     """The calls of v1alpha; one method for each, named as on the wire."""
 
-    def __init__(self, statuses: RunStatuses) -> None:
+    def __init__(self, statuses: SharedReading[StatusBuffer]) -> None:
         self._statuses = statuses
 
     async def InitStream(self, sent: v1.InitStreamRequest, call: LongCall) -> Any:
@@ -130,7 +130,7 @@ class PodEventStreamService:
 class PodEvents:
     """`HostManagerService.GetEvents`: all that is kept."""
 
-    def __init__(self, statuses: RunStatuses) -> None:
+    def __init__(self, statuses: SharedReading[StatusBuffer]) -> None:
         self._statuses = statuses
 
     async def kept(self, call: LongCall) -> list[event.Event]:

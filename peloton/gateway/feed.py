@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.guard import CallCode, CallEnded
@@ -23,6 +23,9 @@ from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
 BEGIN_PATIENCE_S = 5.0
 """For the beginning of a stream; one that has begun waits for its shards as long as it takes."""
 RETRY_FIRST_S, RETRY_S_MAX = 0.05, 1.0
+IDLE_S = 300.0
+"""Without a reader for so long shards are followed no more; above `followers.FOLLOW_S`, after which
+a quiet shard answers."""
 TOKEN_LENGTH_MAX = 64 * 1024
 
 FeedMark: TypeAlias = tuple[int, int]
@@ -86,6 +89,98 @@ class ClusterFeed:
             # Jitter: readers that lost the same shard must not retry at the same moment.
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+
+class Followed(Protocol):
+    """What is made of the changes of some shards, for all who read it."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anybody reads it now."""
+
+    def note(self, changes: Iterable[Change]) -> bool:
+        """The next changes of one shard; False where what they did is not told in full."""
+
+    def miss(self) -> None:
+        """Something may have been missed: everybody is told, and nothing more is."""
+
+
+F = TypeVar("F", bound=Followed)
+
+
+class SharedReading(Generic[F]):
+    """One reading of the shards of a group for all readers of a server: the first of them begins
+    it, and it ends where a change may have been missed, or nobody reads it any more.
+
+    `begin` is called with the shards once the end of each is marked: what it reads then misses
+    nothing.
+    """
+
+    def __init__(
+        self,
+        feed: ClusterFeed,
+        group: str,
+        *,
+        query: FollowChanges,
+        begin: Callable[[Iterable[Key]], Awaitable[F]],
+    ) -> None:
+        self._feed, self._group, self._query, self._begin = feed, group, query, begin
+        self._present: F | None = None
+        self._beginning: asyncio.Task[F] | None = None
+        self._readers: list[asyncio.Task[None]] = []
+        self._used_s = 0.0
+
+    async def present(self) -> F:
+        """The present one; the first caller begins it. Raises OutOfReach."""
+        self._used_s = asyncio.get_running_loop().time()
+        if self._present is not None:
+            return self._present
+        if self._beginning is None:
+            self._beginning = asyncio.create_task(self._begun())
+            self._beginning.add_done_callback(self._is_begun)
+        # All who come meanwhile wait for the one beginning, and none ends it by leaving.
+        return await asyncio.shield(self._beginning)
+
+    def _is_begun(self, beginning: asyncio.Task[F]) -> None:
+        self._beginning = None
+        if not beginning.cancelled():
+            beginning.exception()  # whoever waits gets it; nobody may
+
+    async def _begun(self) -> F:
+        shards = self._feed.cluster.shards_of(self._group)
+        marks = await asyncio.gather(*map(self._feed.mark, shards))
+        found = self._present = await self._begin(shards)
+        self._readers = [
+            asyncio.create_task(self._follow(shard, mark, into=found))
+            for shard, mark in zip(shards, marks, strict=True)
+        ]
+        return found
+
+    async def _follow(self, shard: Key, mark: FeedMark, *, into: F) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async for changes in self._feed.behind(shard, mark, query=self._query):
+                for change in changes:
+                    await asyncio.sleep(0)  # readers take what a large page brings, bit by bit
+                    if not into.note((change,)):
+                        return
+                if into.in_use:
+                    self._used_s = loop.time()
+                elif loop.time() - self._used_s >= IDLE_S:
+                    return
+        except (CallEnded, OutOfReach):
+            return
+        finally:
+            self._end(into)
+
+    def _end(self, over: F) -> None:
+        """One shard is not followed any more, so nothing that is told would be whole."""
+        if self._present is over:
+            self._present = None
+            for reader in self._readers:
+                reader.cancel()
+            self._readers = []
+            over.miss()
 
 
 def token_of(marks: Mapping[Key, FeedMark]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from typing import NoReturn
+from collections.abc import Iterable
 
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.messages import GetHost
@@ -19,11 +19,12 @@ from peloton.actors.resources import amount
 from peloton.api.v1alpha.host import host_pb2 as host
 from peloton.gateway.cluster_client import Code, end
 from peloton.gateway.event_streams import event_of, present
-from peloton.gateway.feed import ClusterFeed, FeedMark, OutOfReach
+from peloton.gateway.feed import ClusterFeed, SharedReading
 from peloton.gateway.long_calls import LongCall
-from peloton.gateway.run_statuses import NumberedStatus, RunStatuses
+from peloton.gateway.run_statuses import NumberedStatus, StatusBuffer
 from peloton.gateway.texts import client_name
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
+from peloton.runtime.core.changes import Change
 from peloton.runtime.core.inspection import FollowChanges
 from peloton.runtime.vocabulary import Key
 
@@ -73,18 +74,53 @@ class HostWatch:
     def stop_if_over(self) -> None:
         """What was told before has been sent: end the call if the watch is over."""
         if self._over is not None:
-            self.stop(*self._over)
+            code, text = self._over
+            end(self._call, code, text=text)
 
-    def stop(self, code: Code, text: str) -> NoReturn:
-        """End the call."""
-        end(self._call, code, text=text)
+
+class HostChanges:
+    """Which hosts change, for all watches of them."""
+
+    def __init__(self) -> None:
+        self.watches: dict[HostWatch, None] = {}
+        self._over = False
+
+    def add(self, watch: HostWatch) -> None:
+        """Tell it of changes from now on; also that there are no more already."""
+        self.watches[watch] = None
+        if self._over:
+            watch.end(Code.UNAVAILABLE, MISSED)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anybody watches."""
+        return bool(self.watches)
+
+    def note(self, changes: Iterable[Change]) -> bool:
+        """These hosts have changed."""
+        for key in dict.fromkeys(change.line.key for change in changes):
+            for watch in self.watches:
+                watch.changed(key)
+        return True
+
+    def miss(self) -> None:
+        """Some may have changed unseen."""
+        self._over = True
+        for watch in self.watches:
+            watch.end(Code.UNAVAILABLE, MISSED)
+
+
+async def _no_change(shards: Iterable[Key]) -> HostChanges:
+    return HostChanges()
 
 
 class HostWatches:
     """The watches of one server, by id."""
 
-    def __init__(self, feed: ClusterFeed, statuses: RunStatuses) -> None:
+    def __init__(self, feed: ClusterFeed, statuses: SharedReading[StatusBuffer]) -> None:
         self._feed, self._statuses = feed, statuses
+        query = FollowChanges(kinds=("host",))
+        self._hosts = SharedReading(feed, "host", query=query, begin=_no_change)
         self._open: dict[str, HostWatch] = {}
 
     async def watch_statuses(self, sent: hostsvc.WatchEventRequest, call: LongCall) -> None:
@@ -93,7 +129,7 @@ class HostWatches:
         watch = self._begin(sent, call, topic=STATUS_TOPIC)
         try:
             stream = await present(self._statuses, call)
-            stream.readers.append(watch.tell)
+            stream.listen(watch.tell)
             try:
                 await call.write(Response(watch_id=watch.watch_id, topic=sent.topic))
                 while True:
@@ -113,27 +149,26 @@ class HostWatches:
         """Serve a watch of hosts: each that changes, as it is then."""
         Response = hostsvc.WatchHostSummaryEventResponse
         watch = self._begin(sent, call, topic=HOST_TOPIC)
-        readers: list[asyncio.Task[None]] = []
         try:
-            for shard in self._feed.cluster.shards_of("host"):
-                mark = await self._mark(shard, watch)
-                readers.append(asyncio.create_task(self._follow(shard, mark, watch=watch)))
-            await call.write(Response(watch_id=watch.watch_id, topic=sent.topic))
-            while True:
-                await watch.wait()
-                while watch.hosts:
-                    key = next(iter(watch.hosts))
-                    del watch.hosts[key]
-                    summary = await self._summary(key)
-                    if summary is not None:
-                        message = Response(watch_id=watch.watch_id, topic=sent.topic)
-                        message.hostSummaryEvent.CopyFrom(summary)
-                        await call.write(message)
-                watch.stop_if_over()
+            changes = await present(self._hosts, call)
+            changes.add(watch)
+            try:
+                await call.write(Response(watch_id=watch.watch_id, topic=sent.topic))
+                while True:
+                    await watch.wait()
+                    while watch.hosts:
+                        key = next(iter(watch.hosts))
+                        del watch.hosts[key]
+                        summary = await self._summary(key)
+                        if summary is not None:
+                            message = Response(watch_id=watch.watch_id, topic=sent.topic)
+                            message.hostSummaryEvent.CopyFrom(summary)
+                            await call.write(message)
+                    watch.stop_if_over()
+            finally:
+                del changes.watches[watch]
         finally:
             del self._open[watch.watch_id]
-            for reader in readers:
-                reader.cancel()
 
     def cancel(self, watch_id: str) -> bool:
         """End a watch; whether there is one of that id."""
@@ -151,22 +186,6 @@ class HostWatches:
         watch = HostWatch(call)
         self._open[watch.watch_id] = watch
         return watch
-
-    async def _mark(self, shard: Key, watch: HostWatch) -> FeedMark:
-        try:
-            return await self._feed.mark(shard)
-        except OutOfReach as error:
-            watch.stop(Code.UNAVAILABLE, str(error))
-
-    async def _follow(self, shard: Key, mark: FeedMark, *, watch: HostWatch) -> None:
-        """Note which hosts of a shard change; ends the watch where some may have been missed."""
-        query = FollowChanges(kinds=("host",))
-        try:
-            async for changes in self._feed.behind(shard, mark, query=query):
-                for change in changes:
-                    watch.changed(change.line.key)
-        finally:
-            watch.end(Code.UNAVAILABLE, MISSED)
 
     async def _summary(self, key: Key) -> host.HostSummary | None:
         ask = self._feed.cluster.ask

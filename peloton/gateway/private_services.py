@@ -23,7 +23,7 @@ from peloton.gateway.internal_hosts import InternalHostService
 from peloton.gateway.internal_tasks import ResourceManagerService
 from peloton.gateway.job_cache import JobManagerService
 from peloton.gateway.kill_switch import KillSwitch
-from peloton.gateway.run_statuses import RunStatuses
+from peloton.gateway.run_statuses import status_stream
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.eventstream.v1alpha.eventstreamsvc import eventstreamsvc_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
@@ -36,7 +36,7 @@ def private_services(
     cluster_client: ClusterClient, feed: ClusterFeed, *, kills: KillSwitch
 ) -> list[tuple[ServiceDescriptor, Any]]:
     """Each service and what serves it."""
-    statuses = RunStatuses(feed, STREAM_CLIENTS)
+    statuses = status_stream(feed, STREAM_CLIENTS)
     hosts = InternalHostService(cluster_client, HostWatches(feed, statuses), kills=kills)
     served = (
         (hostsvc_pb2, "InternalHostService", hosts),

@@ -1,7 +1,7 @@
 """What became of runs, as one stream for all who read it: starts and ends, with offsets.
 
 Turns the change feeds of the shards of hosts into numbered statuses. It keeps the newest
-`STATUSES_MAX` in memory, from the first call that asks for them until `IDLE_S` after the last: so a
+`STATUSES_MAX` in memory, from the first call that asks for them until a while after the last: so a
 stream has an id, and where anything may have been missed it begins anew under another one, as it
 did in the original when the host manager changed. Then a reader has to read the tasks. It must not
 show a status that is not durable, nor leave one out unnoticed.
@@ -9,27 +9,22 @@ show a status that is not durable, nor leave one out unnoticed.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from peloton.actors.host import facts as f
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.task.messages import End, RunOutcome, pod_id
-from peloton.gateway.feed import ClusterFeed, FeedMark, OutOfReach
-from peloton.gateway.guard import CallEnded
+from peloton.gateway.feed import ClusterFeed, SharedReading
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.inspection import FollowChanges
 from peloton.runtime.vocabulary import Key
 
 STATUSES_MAX = 100_000
-IDLE_S = 60.0
-"""A stream that nobody has read for so long ends; above `followers.FOLLOW_S`, after which a quiet
-shard answers."""
 STATES = {
     End.SUCCEEDED: "SUCCEEDED", End.FAILED: "FAILED", End.KILLED: "KILLED", End.LOST: "LOST",
 }  # fmt: skip
@@ -63,6 +58,13 @@ class StatusBuffer:
         self._kept: deque[RunStatus] = deque()
         self.readers: list[Callable[[NumberedStatus | None], None]] = []
         """Told of each status at once, and with None that the stream has ended."""
+        self._over = False
+
+    def listen(self, tell: Callable[[NumberedStatus | None], None]) -> None:
+        """Tell somebody from now on; also that the stream has ended already."""
+        self.readers.append(tell)
+        if self._over:
+            tell(None)
 
     @property
     def end(self) -> int:
@@ -89,6 +91,27 @@ class StatusBuffer:
         """The last ones, the oldest of them first."""
         return self.read(max(self.first, self.end - count), limit=count)
 
+    @property
+    def in_use(self) -> bool:
+        """Whether anybody is told of each; who reads with offsets asks for the stream each time."""
+        return bool(self.readers)
+
+    def note(self, changes: Iterable[Change]) -> bool:
+        """Add what became of runs. False where runs were lost with a host: which ones is not said,
+        readers read the tasks."""
+        for change in changes:
+            if any(isinstance(fact, _LOSES_RUNS) for fact in change.line.facts):
+                return False
+            for status in statuses_of(change):
+                self.add(status)
+        return True
+
+    def miss(self) -> None:
+        """The stream has ended."""
+        self._over = True
+        for tell in [*self.readers]:
+            tell(None)
+
     def purge(self, client: str, offset: int) -> None:
         """A client needs nothing before this offset; what none needs is dropped."""
         self.purged[client] = max(self.purged[client], min(offset, self.end))
@@ -98,69 +121,13 @@ class StatusBuffer:
             self.first += 1
 
 
-class RunStatuses:
+def status_stream(feed: ClusterFeed, clients: tuple[str, ...]) -> SharedReading[StatusBuffer]:
     """The stream of one server."""
 
-    def __init__(self, feed: ClusterFeed, clients: tuple[str, ...]) -> None:
-        self._feed, self._clients = feed, clients
-        self._buffer: StatusBuffer | None = None
-        self._beginning: asyncio.Task[StatusBuffer] | None = None
-        self._readers: list[asyncio.Task[None]] = []
-        self._read_s = 0.0
+    async def begin(shards: Iterable[Key]) -> StatusBuffer:
+        return StatusBuffer(clients)
 
-    async def stream(self) -> StatusBuffer:
-        """The present stream; the first caller begins it. Raises OutOfReach."""
-        self._read_s = asyncio.get_running_loop().time()
-        if self._buffer is not None:
-            return self._buffer
-        if self._beginning is None:
-            self._beginning = asyncio.create_task(self._begin())
-            self._beginning.add_done_callback(self._begun)
-        # All who come meanwhile wait for the one beginning, and none ends it by leaving.
-        return await asyncio.shield(self._beginning)
-
-    def _begun(self, beginning: asyncio.Task[StatusBuffer]) -> None:
-        self._beginning = None
-        if not beginning.cancelled():
-            beginning.exception()  # whoever waits gets it; nobody may
-
-    async def _begin(self) -> StatusBuffer:
-        shards = self._feed.cluster.shards_of("host")
-        marks = await asyncio.gather(*map(self._feed.mark, shards))
-        found = self._buffer = StatusBuffer(self._clients)
-        self._readers = [
-            asyncio.create_task(self._follow(shard, mark, into=found))
-            for shard, mark in zip(shards, marks, strict=True)
-        ]
-        return found
-
-    async def _follow(self, shard: Key, mark: FeedMark, *, into: StatusBuffer) -> None:
-        """Add what happens in a shard, until the stream ends."""
-        loop, query = asyncio.get_running_loop(), FollowChanges(kinds=("host",))
-        try:
-            async for changes in self._feed.behind(shard, mark, query=query):
-                for change in changes:
-                    await asyncio.sleep(0)  # readers take what a large page brings, bit by bit
-                    if any(isinstance(fact, _LOSES_RUNS) for fact in change.line.facts):
-                        return  # which runs are lost is not said: readers read the tasks
-                    for status in statuses_of(change):
-                        into.add(status)
-                if not into.readers and loop.time() - self._read_s >= IDLE_S:
-                    return
-        except (CallEnded, OutOfReach):
-            return
-        finally:
-            self._end(into)
-
-    def _end(self, stream: StatusBuffer) -> None:
-        """One shard cannot be followed any more, so the stream has a hole: it ends."""
-        if self._buffer is stream:
-            self._buffer = None
-            for reader in self._readers:
-                reader.cancel()
-            self._readers = []
-            for tell in [*stream.readers]:
-                tell(None)
+    return SharedReading(feed, "host", query=FollowChanges(kinds=("host",)), begin=begin)
 
 
 def statuses_of(change: Change) -> Iterator[RunStatus]:

@@ -12,11 +12,11 @@ daemon gave, or this one before a restart, is told apart.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple, Protocol
 
@@ -25,8 +25,7 @@ from peloton.actors.job.messages import JobSummary
 from peloton.actors.job.spec import DAEMON, SERVICE, JobSpec
 from peloton.actors.job.workflow.facts import WorkflowBegun
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.gateway.feed import ClusterFeed, FeedMark, OutOfReach
-from peloton.gateway.guard import CallEnded
+from peloton.gateway.feed import ClusterFeed, OutOfReach, SharedReading
 from peloton.gateway.texts import client_name
 from peloton.runtime.core.changes import Change
 from peloton.runtime.core.followers import name_of
@@ -39,8 +38,6 @@ OBJECTS_MAX = 262_144
 """Objects whose newest change is known; older ones are forgotten, and with them the revisions."""
 DELETED_MAX = 10_000
 """Deleted services of which it is still known who may learn that they are gone."""
-IDLE_S = 300.0
-"""Without a watch for so long the feeds are followed no more."""
 WHOLE = -1
 """In the place of an instance: the job itself."""
 _KINDS = ("job", "task")
@@ -108,7 +105,7 @@ class ServiceChanges:
         return [*later][::-1]
 
     @property
-    def watched(self) -> bool:
+    def in_use(self) -> bool:
         """Whether anybody watches."""
         return bool(self._by_job or self._of_any)
 
@@ -142,11 +139,12 @@ class ServiceChanges:
                 frozenset(line.labels), line.pool_path, line.created_by
             )
 
-    def note(self, changes: Iterable[Change]) -> None:
+    def note(self, changes: Iterable[Change]) -> bool:
         """Number what has changed, and tell who watches it."""
         for change in changes:
             for what in self._touched(change):
                 self._put(what)
+        return True
 
     def miss(self) -> None:
         """Something may have been missed: everybody is told, and nothing more is."""
@@ -208,80 +206,25 @@ class ServiceChanges:
             watcher.changed(what, revision)
 
 
-class ServiceFeed:
+def service_changes(feed: ClusterFeed) -> SharedReading[ServiceChanges]:
     """The present numbering of one server; begun by the first watch, on the event loop."""
 
-    def __init__(self, feed: ClusterFeed) -> None:
-        self.feed = feed
-        self._present: ServiceChanges | None = None
-        self._beginning: asyncio.Task[ServiceChanges] | None = None
-        self._readers: list[asyncio.Task[None]] = []
-        self._used_s = 0.0
-
-    async def changes(self) -> ServiceChanges:
-        """The present numbering; the first caller begins it. Raises OutOfReach."""
-        self._used_s = asyncio.get_running_loop().time()
-        if self._present is not None:
-            return self._present
-        if self._beginning is None:
-            self._beginning = asyncio.create_task(self._begin())
-            self._beginning.add_done_callback(self._begun)
-        # All who come meanwhile wait for the one beginning, and none ends it by leaving.
-        return await asyncio.shield(self._beginning)
-
-    def _begun(self, beginning: asyncio.Task[ServiceChanges]) -> None:
-        self._beginning = None
-        if not beginning.cancelled():
-            beginning.exception()  # whoever waits gets it; nobody may
-
-    async def _begin(self) -> ServiceChanges:
-        shards = self.feed.cluster.shards_of("job")
-        marks = await asyncio.gather(*map(self.feed.mark, shards))
+    async def begin(shards: Iterable[Key]) -> ServiceChanges:
         found = ServiceChanges(now_ms=time.time_ns() // 1_000_000)
-        for shard in shards:  # behind the marks: what is made meanwhile is in the feeds
-            found.listed(await self._services_in(shard))
-        self._present = found
-        self._readers = [
-            asyncio.create_task(self._follow(shard, mark, into=found))
-            for shard, mark in zip(shards, marks, strict=True)
-        ]
+        for shard in shards:
+            found.listed(await _services_in(feed, shard))
         return found
 
-    async def _services_in(self, shard: Key) -> list[JobSummary]:
-        rest: ListViews | None = ListViews("job", _LISTED)
-        lines: list[JobSummary] = []
-        while rest is not None:
-            page = await self._page(shard, rest)
-            lines += page.items
-            rest = onwards(rest, page) if page.after else None
-        return lines
+    return SharedReading(feed, "job", query=FollowChanges(kinds=_KINDS), begin=begin)
 
-    async def _page(self, shard: Key, query: ListViews) -> Listed:
-        ask = self.feed.cluster.ask
-        found = await self.feed.answered(lambda: ask(shard, query), patience_s=None)
-        if not isinstance(found, Listed):
+
+async def _services_in(feed: ClusterFeed, shard: Key) -> list[JobSummary]:
+    rest: ListViews | None = ListViews("job", _LISTED)
+    lines: list[JobSummary] = []
+    while rest is not None:
+        page = await feed.answered(partial(feed.cluster.ask, shard, rest), patience_s=None)
+        if not isinstance(page, Listed):
             raise OutOfReach(f"{shard} did not answer with services")
-        return found
-
-    async def _follow(self, shard: Key, mark: FeedMark, *, into: ServiceChanges) -> None:
-        """Number what happens in a shard, until something may have been missed."""
-        loop, query = asyncio.get_running_loop(), FollowChanges(kinds=_KINDS)
-        try:
-            async for changes in self.feed.behind(shard, mark, query=query):
-                into.note(changes)
-                if into.watched:
-                    self._used_s = loop.time()
-                elif loop.time() - self._used_s >= IDLE_S:
-                    return
-        except (CallEnded, OutOfReach):
-            return
-        finally:
-            self._end(into)
-
-    def _end(self, changes: ServiceChanges) -> None:
-        if self._present is changes:
-            self._present = None
-            for reader in self._readers:
-                reader.cancel()
-            self._readers = []
-            changes.miss()
+        lines += page.items
+        rest = onwards(rest, page) if page.after else None
+    return lines

@@ -20,7 +20,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, end
 from peloton.gateway.feed import ClusterFeed, OutOfReach
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.permissions import Rights
-from peloton.gateway.service_changes import WHOLE, ServiceChanges, ServiceFeed, Watched
+from peloton.gateway.service_changes import WHOLE, ServiceChanges, Watched, service_changes
 from peloton.gateway.service_objects import Sent, ServiceObjects
 from peloton.gateway.texts import canonical
 from peloton.settings.permissions_file import ROOT_PATH, Permission
@@ -122,7 +122,7 @@ class WatchService:
         self, cluster_client: ClusterClient, feed: ClusterFeed, *, watches_max: int = WATCHES_MAX
     ) -> None:
         self._cluster_client = cluster_client
-        self._services = ServiceFeed(feed)
+        self._feed, self._services = feed, service_changes(feed)
         self._objects: tuple[ServiceChanges, ServiceObjects] | None = None
         self._max = watches_max
         self._open: dict[str, ServiceWatch] = {}
@@ -142,7 +142,7 @@ class WatchService:
         watch = ServiceWatch(scope)
         self._open[watch.watch_id] = watch
         try:
-            changes = await self._services.changes()
+            changes = await self._services.present()
             changes.add(watch, scope.jobs)
             try:
                 await self._stream(watch, changes, start=sent.start_revision, call=call)
@@ -207,7 +207,7 @@ class WatchService:
 
     def _reader(self, changes: ServiceChanges) -> ServiceObjects:
         if self._objects is None or self._objects[0] is not changes:
-            self._objects = changes, ServiceObjects(self._services.feed, changes)
+            self._objects = changes, ServiceObjects(self._feed, changes)
         return self._objects[1]
 
 

@@ -16,7 +16,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.cli.internals import print_each
 from peloton.gateway import host_watches, run_statuses
 from peloton.gateway.feed import ClusterFeed
-from peloton.gateway.run_statuses import RunStatus, RunStatuses, StatusBuffer
+from peloton.gateway.run_statuses import RunStatus, StatusBuffer, status_stream
 from peloton.private.eventstream import eventstream_pb2 as v0
 from peloton.private.eventstream import eventstream_pb2_grpc as v0_grpc
 from peloton.private.eventstream.v1alpha.eventstreamsvc import eventstreamsvc_pb2 as v1
@@ -201,15 +201,15 @@ class Feed(ClusterFeed):
 def test_a_caller_that_leaves_while_a_stream_begins_leaves_no_dead_one() -> None:
     async def scene() -> None:
         feed = Feed()
-        statuses = RunStatuses(feed, (JOBMGR, RESMGR))
-        leaves = asyncio.create_task(statuses.stream())
+        statuses = status_stream(feed, (JOBMGR, RESMGR))
+        leaves = asyncio.create_task(statuses.present())
         await feed.asked.wait()
         leaves.cancel()
         feed.opened.set()
-        first = await statuses.stream()
-        while statuses._buffer is not None:  # the first page behind the mark has a gap
+        first = await statuses.present()
+        while statuses._present is not None:  # the first page behind the mark has a gap
             await asyncio.to_thread(lambda: None)
-        assert await statuses.stream() is not first
+        assert await statuses.present() is not first
 
     asyncio.run(scene())
 

@@ -15,7 +15,7 @@ from peloton.actors.job.messages import job_key
 from peloton.actors.job.spec import BATCH, SERVICE, JobSpec, TaskConfig
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.task.facts import TaskForgotten
-from peloton.gateway.service_changes import ServiceChanges, ServiceFeed, Watched
+from peloton.gateway.service_changes import ServiceChanges, Watched, service_changes
 from peloton.runtime.core.changes import Change, Mark
 from peloton.runtime.core.listing import Listed
 from peloton.runtime.core.story import StoryLine
@@ -98,7 +98,7 @@ def test_watchers_are_told_of_their_services_alone(changes: ServiceChanges) -> N
     changes.remove(of_a, [A])
     changes.remove(of_any, None)
     changes.note([stopped(A)])
-    assert len(of_a.found) == len(of_any.found) == 2 and not changes.watched
+    assert len(of_a.found) == len(of_any.found) == 2 and not changes.in_use
 
 
 def test_a_deleted_service_is_told_once(changes: ServiceChanges) -> None:
@@ -134,15 +134,15 @@ class Gap:
 def test_a_gap_ends_the_numbering_and_tells_everybody() -> None:
     async def play() -> None:
         gap, told, of_a = Gap(), Told(), Told()
-        feed = ServiceFeed(gap)  # type: ignore[arg-type]
-        changes = await feed.changes()
-        assert await feed.changes() is changes
+        feed = service_changes(gap)  # type: ignore[arg-type]
+        changes = await feed.present()
+        assert await feed.present() is changes
         changes.add(told, None)
         changes.add(of_a, [A])
         gap.ends.set()
         await asyncio.wait_for(asyncio.gather(told.over.wait(), of_a.over.wait()), WAIT_S_MAX)
         gap.ends.clear()
-        assert await feed.changes() is not changes
+        assert await feed.present() is not changes
 
     asyncio.run(play())
 
@@ -157,8 +157,8 @@ class GapAtOnce(Gap):
 
 def test_who_comes_after_a_gap_is_told_of_it() -> None:
     async def play() -> None:
-        feed, told, of_a = ServiceFeed(GapAtOnce()), Told(), Told()  # type: ignore[arg-type]
-        changes = await feed.changes()
+        feed, told, of_a = service_changes(GapAtOnce()), Told(), Told()  # type: ignore[arg-type]
+        changes = await feed.present()
         changes.add(told, None)
         changes.add(of_a, [A])
         await asyncio.wait_for(asyncio.gather(told.over.wait(), of_a.over.wait()), WAIT_S_MAX)
