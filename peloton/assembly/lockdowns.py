@@ -28,6 +28,7 @@ from peloton.actors.lockdown.messages import (
 )
 from peloton.backends.port import Backend
 from peloton.gateway.lockdowns import lock_text
+from peloton.pauses import Pauses
 from peloton.placement.messages import LaunchesStopped
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.core.followers import name_of
@@ -36,7 +37,7 @@ from peloton.runtime.shells.goals import Goals
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key, Unavailable, kind_of
 
-RETRY_FIRST_S, RETRY_S_MAX = 0.05, 1.0
+RETRY = Pauses(0.05, 1.0)
 GATED: tuple[tuple[str, type], ...] = ((LAUNCH, StartRuns), (KILL, StopRuns))
 """Which orders to backends a component is made of."""
 NOTHING = Locks()
@@ -93,7 +94,7 @@ class LockFollower:
 
     def _answer(self, ask: Callable[[], Future[Any]]) -> Any:
         """The answer, however often it has to be asked; None once we leave."""
-        pause_s = RETRY_FIRST_S
+        failures = 0
         while not self._leaving:
             self._woken.clear()
             future = ask()
@@ -107,8 +108,8 @@ class LockFollower:
                 return future.result()
             self._woken.clear()  # the answer has set it, too
             if not self._leaving:
-                self._woken.wait(pause_s)
-            pause_s = min(2 * pause_s, RETRY_S_MAX)
+                failures += 1
+                self._woken.wait(RETRY.after(failures))
         return None
 
     def _publish(self, found: Locks) -> None:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.messages import NOTIFIER, NoticeHandled, PostNotice
 from peloton.backends.port import Tell
+from peloton.pauses import Pauses
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key
@@ -39,15 +40,10 @@ STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: |\r?\n)")
 
 
 class Retries(NamedTuple):
-    """How often one end is tried, and the pauses: each is twice the one before."""
+    """How often one end is tried, and the pauses between."""
 
     attempts_max: int = 8
-    first_s: float = 1.0
-    most_s: float = 60.0
-
-    def pause_s(self, attempt: int) -> float:
-        """After this attempt, counted from 1."""
-        return float(min(self.first_s * 2 ** (attempt - 1), self.most_s))
+    pauses: Pauses = Pauses(1.0, 60.0)
 
 
 @functools.cache
@@ -171,7 +167,7 @@ class Notifier:
             if not problem:
                 return NoticeHandled(number, True, f"to {parts.authority}, attempt {attempt}")
             if attempt < self._retries.attempts_max:
-                await asyncio.sleep(self._retries.pause_s(attempt))
+                await asyncio.sleep(self._retries.pauses.after(attempt))
         text = f"{parts.authority}: {problem}, at the last of {self._retries.attempts_max} attempts"
         return NoticeHandled(number, False, text)
 

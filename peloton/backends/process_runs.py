@@ -50,10 +50,11 @@ from peloton.backends.keeper_messages import (
     wire_form,
 )
 from peloton.backends.keeper_requests import KeeperHeartbeat, ListTimes, QueuedRequest
+from peloton.pauses import Pauses
 
 LAUNCHES_PER_LINE_MAX = 64
 LAUNCH_LINE_BYTES_MAX = 8 * 1024 * 1024
-BACKOFF_FIRST_S, BACKOFF_LAST_S = 0.02, 2.0
+BACKOFF = Pauses(0.02, 2.0)
 SILENT_MAX_S = 10.0
 """How long the keeper may leave a ping unanswered. It answers none while it waits for a slow disk,
 so a shorter limit would report it down when it is only busy."""
@@ -106,7 +107,7 @@ class ProcessRuns:
         self._heartbeat = KeeperHeartbeat(silent_max_s)
         self._up: bool | None = None  # as last reported
         self._why_down = ""
-        self._pause_s = BACKOFF_FIRST_S
+        self._failures = 0
         self._begin("")
 
     @property
@@ -252,7 +253,7 @@ class ProcessRuns:
         self._hang_up()
 
     def _report_up(self) -> None:
-        self._pause_s = BACKOFF_FIRST_S
+        self._failures = 0
         if self._up is not True:
             self._up = True
             self._report(KeeperUp())
@@ -285,8 +286,8 @@ class ProcessRuns:
 
     def _pause(self) -> None:
         """New requests are only recorded: `repeats` has them for the next keeper."""
-        until = time.monotonic() + self._pause_s
-        self._pause_s = min(self._pause_s * 2, BACKOFF_LAST_S)
+        self._failures += 1
+        until = time.monotonic() + BACKOFF.after(self._failures)
         while not self._closing and (left_s := until - time.monotonic()) > 0:
             poll = select.poll()
             poll.register(self._wake_reader, select.POLLIN)

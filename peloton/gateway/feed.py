@@ -16,13 +16,14 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from peloton.gateway.cluster_port import ClusterPort
 from peloton.gateway.guard import CallCode, CallEnded
+from peloton.pauses import Pauses
 from peloton.runtime.core.changes import ALL, Change
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
 
 BEGIN_PATIENCE_S = 5.0
 """For the beginning of a stream; one that has begun waits for its shards as long as it takes."""
-RETRY_FIRST_S, RETRY_S_MAX = 0.05, 1.0
+RETRY = Pauses(0.05, 1.0)
 IDLE_S = 300.0
 """Without a reader for so long shards are followed no more; above `followers.FOLLOW_S`, after which
 a quiet shard answers."""
@@ -76,7 +77,7 @@ class ClusterFeed:
         A damaged shard ends the call, as in `ClusterClient.wait`: a repeat does not help.
         """
         loop = asyncio.get_running_loop()
-        pause_s, since_s = RETRY_FIRST_S, None
+        failures, since_s = 0, None
         while True:
             answer = await asyncio.wrap_future(ask())
             if not isinstance(answer, Unavailable):
@@ -87,8 +88,8 @@ class ClusterFeed:
             if patience_s is not None and loop.time() - since_s >= patience_s:
                 raise OutOfReach(answer.text)
             # Jitter: readers that lost the same shard must not retry at the same moment.
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
-            pause_s = min(2 * pause_s, RETRY_S_MAX)
+            failures += 1
+            await asyncio.sleep(RETRY.after(failures) * random.uniform(0.5, 1.5))
 
 
 class Followed(Protocol):

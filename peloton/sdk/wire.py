@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from peloton.pauses import Pauses
 from peloton.sdk import errors, translate
 from peloton.sdk.addresses import Addresses
 from peloton.sdk.credentials import CallRoute, Credentials, Routes
@@ -30,7 +31,7 @@ MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 NO_CREDENTIALS = Credentials()
 # Every address is tried so often at most, with growing pauses, and never beyond the deadline.
 ROUNDS_MAX = 4
-PAUSE_FIRST_S, PAUSE_S_MAX = 0.1, 2.0
+PAUSES = Pauses(0.1, 2.0)
 SERVICES = {
     "jobmgr": "peloton-jobmgr",
     "resmgr": "peloton-resmgr",
@@ -149,7 +150,6 @@ class Wire:
         self.fill(request, how != READ)
         until = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         call = RpcCall(method, request, how, until)
-        pause_s = PAUSE_FIRST_S
         trouble: errors.PelotonError
         for turn in itertools.count(1):
             try:
@@ -164,13 +164,12 @@ class Wire:
                     # Nothing else is caught: what may have arrived is not sent again.
                     trouble, again = over.trouble, True
             # Jitter: clients that lost the same server must not retry at the same moment.
-            wait_s = pause_s * random.uniform(0.5, 1.5)
+            wait_s = PAUSES.after(turn) * random.uniform(0.5, 1.5)
             wait_s = max(wait_s, _retry_s(trouble) * random.uniform(1.0, 1.5))
             more = again and (self._addresses.patient or turn < ROUNDS_MAX)
             if not more or time.monotonic() + wait_s >= until:
                 raise trouble from None
             time.sleep(wait_s)
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
             self._addresses.refresh()
         raise AssertionError("the last turn returns or raises")
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.facts import GangComplete
-from peloton.actors.job.slice.gang import BACKOFF_S, HOLD_LIMIT_S, backoff_s
+from peloton.actors.job.slice.gang import HOLD_LIMIT_S, PAUSES, backoff_s
 from peloton.actors.job.slice.goals import pursue
 from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.state import Slice, WishNotes
@@ -201,8 +201,8 @@ def test_two_gangs_are_alone_sooner_or_later(first: Any, second: Any) -> None:
 
 def test_the_first_attempt_is_repeated_at_once_and_pauses_have_an_end() -> None:
     assert backoff_s(JOB, 1) == 0.0
-    assert BACKOFF_S / 2 <= backoff_s(JOB, 2) <= 1.5 * BACKOFF_S
-    assert backoff_s(JOB, 500) <= 1.5 * BACKOFF_S * 256
+    assert PAUSES.first_s / 2 <= backoff_s(JOB, 2) <= 1.5 * PAUSES.first_s
+    assert backoff_s(JOB, 500) <= 1.5 * PAUSES.most_s
 
 
 # ---- the spec ----

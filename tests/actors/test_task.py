@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.actors.delays import throttle_s
+from peloton.actors.delays import THROTTLE
 from peloton.actors.host.container_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused
@@ -133,8 +133,8 @@ def _run_ended(outcome: RunOutcome) -> Any:
 
 
 def test_the_throttle_doubles_to_an_hour() -> None:
-    assert [throttle_s(n) for n in range(9)] == [0, 30, 60, 120, 240, 480, 960, 1920, 3600]
-    assert throttle_s(10_000) == 3600
+    assert [THROTTLE.after(n) for n in range(9)] == [0, 30, 60, 120, 240, 480, 960, 1920, 3600]
+    assert THROTTLE.after(10_000) == 3600
 
 
 def test_a_service_rests_before_its_next_run() -> None:

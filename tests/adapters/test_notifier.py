@@ -19,6 +19,7 @@ from peloton.actors.job.messages import (
 )
 from peloton.assembly import notifier
 from peloton.assembly.notifier import Notifier, Retries
+from peloton.pauses import Pauses
 from peloton.runtime.core.envelope import Envelope
 from peloton.settings.notify import LOOPBACK, AllowedUrls
 from tests.adapters.hooks import WAIT_S, Hooks
@@ -41,7 +42,7 @@ class Told:
             AllowedUrls(allowed or [LOOPBACK]),
             cluster="c",
             report=self.reports.append,
-            retries=Retries(attempts_max, 0.01, 0.01),
+            retries=Retries(attempts_max, Pauses(0.01, 0.01)),
         )
         self.notifier.start(self._take)
 
@@ -171,13 +172,3 @@ def test_it_ends_with_calls_under_way() -> None:
         told.send(order(f"http://127.0.0.1:{silent.getsockname()[1]}/"))
         caller, _ = silent.accept()
         caller.close()
-
-
-def test_pauses_double_up_to_a_bound() -> None:
-    assert [Retries().pause_s(attempt) for attempt in (1, 2, 3, 7, 8)] == [
-        1.0,
-        2.0,
-        4.0,
-        60.0,
-        60.0,
-    ]

@@ -375,13 +375,13 @@ def test_a_stream_that_lived_long_makes_up_for_those_that_failed() -> None:
         pair.a.dialled(stream, NOW)
         pair.a.closed(NOW)
     assert pair.join() == ""
-    pair.now = NOW + p.RETRY_S_MAX
+    pair.now = NOW + p.RETRY.most_s
     pair.hang_up()
-    assert pair.a.dial_s() == pytest.approx(pair.now + p.RETRY_S_MAX), "not long enough"
+    assert pair.a.dial_s() == pytest.approx(pair.now + p.RETRY.most_s), "not long enough"
     assert pair.join() == ""
-    pair.now += p.RETRY_S_MAX + 1
+    pair.now += p.RETRY.most_s + 1
     pair.hang_up()
-    assert pair.a.dial_s() == pytest.approx(pair.now + p.RETRY_FIRST_S)
+    assert pair.a.dial_s() == pytest.approx(pair.now + p.RETRY.first_s)
 
 
 def test_how_long_a_peer_is_out_of_reach() -> None:

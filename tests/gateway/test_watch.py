@@ -31,6 +31,7 @@ from peloton.gateway.serving import Server
 from peloton.gateway.waits import JobWaits
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
+from peloton.pauses import Pauses
 from peloton.runtime.core import followers
 from peloton.runtime.core.changes import ALL, CHANGES_MAX, Change
 from peloton.runtime.core.inspection import ChangesPage, FollowChanges
@@ -119,7 +120,7 @@ def test_a_waiter_is_told_at_once_though_every_timer_is_long(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(followers, "FOLLOW_S", LONG_S)
-    monkeypatch.setattr(feed, "RETRY_FIRST_S", LONG_S)
+    monkeypatch.setattr(feed, "RETRY", Pauses(LONG_S, LONG_S))
     job_id = long_job(deployment)
     answer = deployment.ops.WaitJob.future(ops.WaitJobRequest(job_id=job_id, timeout_s=600))
     deployment.until(lambda: waiting(deployment) == 1)
@@ -372,7 +373,7 @@ class Moving:
 def test_a_shard_that_moves_is_asked_again_with_the_same_mark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feed, "RETRY_FIRST_S", 0.001)
+    monkeypatch.setattr(feed, "RETRY", Pauses(0.001, 1.0))
     shard, query = Key("shard/a/0"), FollowChanges((7, 3))
     cluster = Moving(3)
     page = asyncio.run(ClusterFeed(cluster).page(shard, query, patience_s=None))  # type: ignore[arg-type]

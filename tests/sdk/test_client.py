@@ -336,7 +336,7 @@ def test_a_wait_asks_again_until_the_job_has_ended(client: Client, cluster: Clus
     going = ops.WaitJobResponse(state="RUNNING")
     ended = ops.WaitJobResponse(state="FAILED", done=True, counts={"FAILED": 1}, exit_code=3)
     cluster.waits = [going, going, ended]
-    assert client.ops.wait(JOB) == ("FAILED", True, {"FAILED": 1}, 3, "")
+    assert client.ops.wait(JOB) == ("FAILED", True, {"FAILED": 1}, 3, "", "")
     assert len(cluster.called("WaitJob")) == 3
 
 

@@ -24,7 +24,7 @@ from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.round import (
     ROUND_S_MAX,
-    SETTLE_FIRST_S,
+    SETTLE,
     UNCLEAR_S_MAX,
 )
 from peloton.runtime.shells.round_at_store import RoundAtStore
@@ -405,13 +405,13 @@ def test_an_unclear_round_is_settled_once_for_all_and_blocks_the_next():
     works = town.light()
     town.answer(**{group: Unclear("no answer") for group in works})
     later = stage.ask(town.house, w.Add(1))
-    stage.driver.after(SETTLE_FIRST_S)
+    stage.driver.after(SETTLE.first_s)
     [settle] = stage.committer.taken()
     assert isinstance(settle, Settle) and {*settle.shards.values()} == {
         town.house.shard,
         town.city.shard,
     }
-    stage.driver.after(10 * SETTLE_FIRST_S)
+    stage.driver.after(10 * SETTLE.first_s)
     assert stage.committer.taken() == [], "once per answer"
     town.answer(**{group: Committed() for group in works})
     assert not later.done()

@@ -12,7 +12,7 @@ from peloton.runtime.ports import Committed, Unclear
 from peloton.runtime.shells import round as round_
 from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.daemon_context import DaemonLimits
-from peloton.runtime.shells.round import SETTLE_FIRST_S
+from peloton.runtime.shells.round import SETTLE
 from peloton.runtime.shells.shard import IN_DOUBT
 from peloton.runtime.shells.shell_messages import Drop, Mail, Settle
 from peloton.runtime.simulation.scheduled import begun
@@ -50,10 +50,10 @@ def test_each_shard_is_settled_once_whenever_its_answer_came() -> None:
     town = Town()
     town.light()
     town.answer(house=Unclear("no answer"))
-    town.stage.driver.after(SETTLE_FIRST_S)
+    town.stage.driver.after(SETTLE.first_s)
     [first] = town.stage.committer.taken()
     town.answer(city=Unclear("no answer"))
-    town.stage.driver.after(10 * SETTLE_FIRST_S)
+    town.stage.driver.after(10 * SETTLE.first_s)
     [second] = town.stage.committer.taken()
     assert isinstance(first, Settle) and isinstance(second, Settle)
     assert [*first.shards.values()] == [town.house.shard]
@@ -70,7 +70,7 @@ def test_who_waits_for_a_shard_that_ended_waits_for_its_answer() -> None:
     ended = town.house
     stage.give(ended, Drop((ended.shard,)))
     stage.driver.paused = ()
-    stage.driver.after(SETTLE_FIRST_S)
+    stage.driver.after(SETTLE.first_s)
     assert town.lost() == {}
     stage.answer((ended, stage.journal.commit([*works.values()])[0]))
     town.commit()

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from peloton.runtime.core.handoff import FAIL_S_MAX, UNFIT_S
+from peloton.runtime.core.handoff import FAIL, UNFIT_S
 from peloton.runtime.core.ownership import ranked
 from peloton.runtime.ports import NodeAnswer, NodeOutcome, ShardId
 from peloton.runtime.shells.shell_messages import ShardLost, send
@@ -96,7 +96,7 @@ def storm(seed: int) -> Deployment:
 def test_after_a_storm_every_shard_is_with_its_first_in_rank(seed: int):
     deployment = storm(seed)
     deployment.ensemble.calm()
-    deployment.run(UNFIT_S + FAIL_S_MAX)
+    deployment.run(UNFIT_S + FAIL.most_s)
     settle(deployment)
     before = deployment.orders()
     deployment.run(60)
@@ -154,10 +154,10 @@ def test_where_nobody_can_open_all_go_on_trying_with_growing_pauses():
     deployment.run(120)
     first = deployment.orders()["OWN"]
     deployment.run(300)
-    assert 10 <= deployment.orders()["OWN"] - first <= 2 * 2 * 300 / FAIL_S_MAX
+    assert 10 <= deployment.orders()["OWN"] - first <= 2 * 2 * 300 / FAIL.most_s
     for daemon in deployment.daemons.values():
         daemon.root.trouble = lambda shard: None
-    settle(deployment, UNFIT_S + FAIL_S_MAX + 10)
+    settle(deployment, UNFIT_S + FAIL.most_s + 10)
 
 
 def test_a_damaged_shard_is_left_to_a_person():

@@ -6,6 +6,7 @@ are, nor read a clock.
 
 from __future__ import annotations
 
+from peloton.pauses import Pauses
 from peloton.runtime.vocabulary import Value
 
 
@@ -23,9 +24,7 @@ class RetryRules(Value, frozen=True, gc=False, array_like=True):
 
     def pause_after(self, failures: int) -> float:
         """Seconds before the next attempt after so many failures."""
-        if failures <= 0:
-            return 0.0
-        return float(min(self.pause_s * 2.0 ** min(failures - 1, 32), self.pause_max_s))
+        return Pauses(self.pause_s, self.pause_max_s).after(failures)
 
     def rule_out(self, exit_code: int | None, signal: str) -> bool:
         """Whether there is no further attempt after such an end. An end without exit code and

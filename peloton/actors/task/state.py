@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from peloton.actors.delays import throttle_s
+from peloton.actors.delays import THROTTLE
 from peloton.actors.task import facts as f
 from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
@@ -137,7 +137,7 @@ def may_retry(task: Task) -> bool:
 def pause_s(task: Task) -> float:
     """Seconds that it waits, after the end of its run, before it requests the next one."""
     if is_wanted(task):
-        return throttle_s(task.failures)
+        return THROTTLE.after(task.failures)
     rules = task.policy.retry
     return rules.pause_after(task.failures) if rules is not None and not task.free_try else 0.0
 

@@ -38,13 +38,14 @@ from peloton.backends.mesos.master_list import AskTimes, MasterList, master_list
 from peloton.backends.mesos.uses import bring_about, trouble_of
 from peloton.backends.port import POISON, HostsOrder, ReportProblem, Tell
 from peloton.backends.secrets_first import SecretsFirst, no_secrets
+from peloton.pauses import Pauses
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Refused, key
 
 REMOVED, OVERTAKEN = "Framework has been removed", "Framework failed over"
 """What the master says to a framework that is no more, and to one that another link has begun."""
-BACKOFF_S, BACKOFF_MAX_S = 0.1, 15.0
+BACKOFF = Pauses(0.1, 15.0)
 """Between two attempts to subscribe: the first pause, and the longest."""
 OPEN_AGAIN_S = 2.0
 """Between two orders to the actor to begin to exist."""
@@ -177,7 +178,7 @@ class MesosBackend:
     # ---- the thread that sends ----
 
     def _work(self) -> None:
-        pause_s = BACKOFF_S
+        failures = 0
         while not self._closing.is_set():
             self._granted.wait()
             self._granted.clear()
@@ -186,10 +187,8 @@ class MesosBackend:
             if self._closing.is_set():
                 return
             self._say(why)
-            if self._clock() - began > BACKOFF_MAX_S:
-                pause_s = BACKOFF_S
-            self._closing.wait(pause_s * random.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, BACKOFF_MAX_S)
+            failures = 1 if self._clock() - began > BACKOFF.most_s else failures + 1
+            self._closing.wait(BACKOFF.after(failures) * random.uniform(0.5, 1.0))
             self._ask_again(overtaken=why == OVERTAKEN)
 
     def _ask_again(self, *, overtaken: bool) -> None:

@@ -16,11 +16,12 @@ from functools import partial
 
 from peloton.backends.due_times import DueTimes
 from peloton.backends.mesos import calls
+from peloton.pauses import Pauses
 
 OVERDUE_S = 15.0
 """How long after its grace a task may take until it is killed again."""
-AGAIN_MAX_S = 300.0
-"""The longest pause between two kills: each is twice as long as the one before."""
+AGAIN = Pauses(2 * OVERDUE_S, 300.0)
+"""Between two kills."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +32,7 @@ class Kill:
     grace_s: float
     executor: str
     due_at: float
-    pause_s: float = OVERDUE_S
+    repeats: int = 0
 
 
 class Kills:
@@ -77,6 +78,6 @@ class Kills:
         self._send([calls.kill(task, kill.agent, grace_s=kill.grace_s)])
         if kill.executor:
             self._send([calls.shutdown(kill.executor, kill.agent)])
-        kill.pause_s = min(2 * kill.pause_s, AGAIN_MAX_S)
-        kill.due_at = now + kill.pause_s
+        kill.repeats += 1
+        kill.due_at = now + AGAIN.after(kill.repeats)
         self._times.at(kill.due_at, partial(self._overdue, task, kill))

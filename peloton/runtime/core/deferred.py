@@ -27,12 +27,12 @@ from peloton.runtime.core.records import MessageDeadLettered, Quarantined, Redri
 from peloton.runtime.core.story import StoryLine
 from peloton.runtime.core.supervision import (
     ATTEMPTS_MAX,
+    RETRY,
     Failure,
     Response,
     attempt,
     quarantined_after,
     respond,
-    retry_after_s,
 )
 from peloton.runtime.core.turns import Turns
 from peloton.runtime.vocabulary import Bits, DeadLettered, Goal, Key, Pursue, Unavailable
@@ -124,7 +124,7 @@ class DeferredMail:
         for part in reversed(singles(envelope, members) if members else [envelope]):
             box.push_front(replace(part, attempt=attempts))
         # The earliest counts: else each new failure would delay the mail that waits behind.
-        retry_s = self._turns.now + retry_after_s(attempts)
+        retry_s = self._turns.now + RETRY.after(attempts)
         self.due[envelope.to] = min(self.due.get(envelope.to, retry_s), retry_s)
 
     def due_retries(self, now: float) -> list[Envelope]:

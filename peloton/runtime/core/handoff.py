@@ -23,6 +23,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from peloton.pauses import Pauses
 from peloton.runtime.core.ownership import (
     TABLE,
     ActionKind,
@@ -56,8 +57,7 @@ DAMAGED_S = 600.0
 repaired meanwhile, or another version may have rewritten the data."""
 FAILS_MAX = 3
 """Claims of one shard that fail in a row before the daemon calls itself unfit."""
-FAIL_FIRST_S = 0.5
-FAIL_S_MAX = 15.0
+FAIL = Pauses(0.5, 15.0)
 FAILS_FORGOTTEN_S = 60.0
 """After a shard was open for so long, earlier failures do not count."""
 NODE_AGAIN_S = 1.0
@@ -213,7 +213,7 @@ class Handoff:
         if status.state is OwnershipState.OPEN and now - status.opened_at_s >= FAILS_FORGOTTEN_S:
             status.fails = 0
         status.fails += 1
-        status.claim_at_s = now + min(FAIL_FIRST_S * 2 ** min(status.fails - 1, 9), FAIL_S_MAX)
+        status.claim_at_s = now + FAIL.after(status.fails)
 
     # ---- news of the membership ----
 

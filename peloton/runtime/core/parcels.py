@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from peloton.pauses import Pauses
 from peloton.runtime.core.encoding import UNREADABLE, encode
 from peloton.runtime.core.wire import FRAMES, STREAM_FORMAT, Acknowledged, Hello, Parcel
 
@@ -55,7 +56,7 @@ again: its end of a dead stream may look alive for ever, while the other side wa
 ACK_S = 0.02
 """An acknowledgement waits so long for a parcel to carry it: one frame alone costs as much as
 twenty together. When half of the sender's window is used, it is sent at once."""
-ACK_PARCELS_MAX, RETRY_FIRST_S, RETRY_S_MAX = 16, 0.1, 5.0
+ACK_PARCELS_MAX, RETRY = 16, Pauses(0.1, 5.0)
 SILENT = "what was sent is not acknowledged"
 
 
@@ -119,7 +120,7 @@ class Link:
         self._progress_s = 0.0  # when anything was last received, or first sent
         self._acked_s = 0.0  # when one of ours was last acknowledged, or began to wait for that
         self._greeted_s = 0.0
-        self._retry_after_s = RETRY_FIRST_S
+        self._failures = 0
         self._retry_s = 0.0
         self.down_since_s: float | None = None  # None while greeted, or before the first check
 
@@ -226,11 +227,10 @@ class Link:
         """The stream is closed, or about to be: nothing of it is read from now on."""
         if self.greeted:
             self.down_since_s = now
-            if now - self._greeted_s > RETRY_S_MAX:
-                self._retry_after_s = RETRY_FIRST_S
-        self.stream, self.greeted = None, False
-        self._retry_s = now + self._retry_after_s
-        self._retry_after_s = min(2 * self._retry_after_s, RETRY_S_MAX)
+            if now - self._greeted_s > RETRY.most_s:
+                self._failures = 0
+        self.stream, self.greeted, self._failures = None, False, self._failures + 1
+        self._retry_s = now + RETRY.after(self._failures)
 
     def overdue(self, now: float) -> str:
         """Why the stream must be closed by now, or ""."""
@@ -358,7 +358,7 @@ class Link:
 
     def _progress(self, now: float) -> None:
         self._progress_s = now
-        self._retry_after_s = RETRY_FIRST_S
+        self._failures = 0
 
     def _has_credit(self) -> bool:
         """One parcel may always be in flight, else a window smaller than it would stop the link."""

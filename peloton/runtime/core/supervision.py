@@ -11,12 +11,14 @@ import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from peloton.pauses import Pauses
 from peloton.runtime.vocabulary import At, Kind, Unavailable
 
 T = TypeVar("T")
 
 ATTEMPTS_MAX = 3
-RETRY_FIRST_S = 0.5
+RETRY = Pauses(0.5, 60.0)
+"""Of a message that its actor failed on."""
 DEAD_LETTERS_MAX = 3
 """An actor with so many is quarantined."""
 ERROR_CHARS_MAX = 2000
@@ -78,11 +80,6 @@ def attempt_test(test: Callable[..., Any], *args: Any) -> bool:
 def respond(attempts: int) -> Response:
     """What to do after the `attempts`-th failure of one message."""
     return Response.DEAD_LETTER if attempts >= ATTEMPTS_MAX else Response.RETRY
-
-
-def retry_after_s(attempts: int) -> float:
-    """Seconds to wait before the next try."""
-    return float(RETRY_FIRST_S * 2 ** (attempts - 1))
 
 
 def quarantined_after(dead_letters: int) -> bool:

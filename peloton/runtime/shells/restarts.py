@@ -7,6 +7,7 @@ timer once the store is back. The module must not start anything.
 
 from __future__ import annotations
 
+from peloton.pauses import Pauses
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.shell_messages import ShardLost
 
@@ -15,7 +16,6 @@ SHELL_RESTART_S_MAX = 15.0
 STORE_AWAY_S_MAX = 2.0
 """The longest delay while the store does not answer. A daemon that is alone has a disk for a store,
 and asking that costs nothing; in a fleet shards are claimed by other rules."""
-DOUBLINGS_MAX = 16
 
 
 class Restarts:
@@ -36,8 +36,7 @@ class Restarts:
         most = SHELL_RESTART_S_MAX
         if lost.away or lost.gave_up:
             self._away[shard], most = None, STORE_AWAY_S_MAX
-        doubled = 2 ** min(fails - 1, DOUBLINGS_MAX)
-        self._at_s[shard] = now + min(RESTART_FIRST_S * doubled, most)
+        self._at_s[shard] = now + Pauses(RESTART_FIRST_S, most).after(fails)
 
     def opened(self, shard: ShardId, now: float) -> None:
         """The shard was recovered, so the store answers: the others need not wait for it."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Any
 
+from peloton.pauses import Pauses
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.ports import (
     ROUND_SHARDS_MAX,
@@ -52,8 +53,7 @@ for what goes on arriving, and a frame has the time of its first turn."""
 GATHERS_S_MAX = 0.1
 """Likewise, while the round before it is at the store."""
 UNCLEAR_S_MAX = 15.0
-SETTLE_FIRST_S = 0.1
-SETTLE_S_MAX = 2.0
+SETTLE = Pauses(0.1, 2.0)
 NOBODY_LEFT = "the shards whose frames could be settled have ended"
 
 
@@ -90,7 +90,7 @@ class RoundShell(Shell):
         self._asked: dict[Ref, None] = {}
         """Of these the journal was told to settle: once per unclear answer, as a second one would
         find nothing pending, which reads as a loss."""
-        self._settle_after_s = SETTLE_FIRST_S
+        self._settles = 0
         self._settle_at_s: float | None = None
 
     # ---- what shards call ----
@@ -302,10 +302,10 @@ class RoundShell(Shell):
         waiting = {ref: None for flight in self._flights for ref in flight.shards}
         self._unclear = {ref: since for ref, since in self._unclear.items() if ref in waiting}
         if not self._unclear:
-            self._settle_after_s = SETTLE_FIRST_S
+            self._settles = 0
         elif self._settle_at_s is None and any(ref not in self._asked for ref in self._unclear):
-            self._settle_at_s = self.now + self._settle_after_s
-            self._settle_after_s = min(2 * self._settle_after_s, SETTLE_S_MAX)
+            self._settles += 1
+            self._settle_at_s = self.now + SETTLE.after(self._settles)
             self.wake(self._settle_at_s)
 
     def _wait(self, shard: RoundShard, answer: Unclear) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.backends.mesos.kills import AGAIN_MAX_S, OVERDUE_S
+from peloton.backends.mesos.kills import AGAIN, OVERDUE_S
 from peloton.backends.mesos.task_info import OWN_EXECUTOR
 from tests.backends.mesos.bench import HOST, Talk, name, start
 from tests.backends.mesos.words import agent, reconciled, status
@@ -58,7 +58,7 @@ def test_the_pace_slows_down_and_stays_modest() -> None:
     talk.order(stop(0, grace_s=0.0))
     talk.clear().until(1700.0)
     assert 5 < len(talk.killed()) < 12
-    talk.clear().until(1700.0 + 10 * AGAIN_MAX_S)
+    talk.clear().until(1700.0 + 10 * AGAIN.most_s)
     assert len(talk.killed()) == 10
 
 

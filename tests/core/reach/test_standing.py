@@ -9,8 +9,7 @@ import pytest
 
 from peloton.runtime.core.reach.contacts import NOT_DIALLED, Contact, ContactReport, Contacts
 from peloton.runtime.core.reach.standing import (
-    BACK_FIRST_S,
-    BACK_S_MAX,
+    BACK,
     SURE_S,
     Standing,
     set_aside,
@@ -107,7 +106,7 @@ def test_who_knows_whom_it_does_not_reach_has_arrived_and_stands_aside() -> None
     assert life.judged("a", met="") and life.standing.arriving, "c may still come"
     assert life.judged("a", met="c") and not life.standing.arriving
     assert life.judged(met="ac", after_s=0.1), "it comes back as any other"
-    assert not life.judged(met="ac", after_s=BACK_FIRST_S)
+    assert not life.judged(met="ac", after_s=BACK.first_s)
 
 
 def test_who_stands_aside_comes_back_only_after_it_has_met_all_of_a_new_session() -> None:
@@ -115,7 +114,7 @@ def test_who_stands_aside_comes_back_only_after_it_has_met_all_of_a_new_session(
     life.judged("a", "c", met="")
     life.standing.joined()
     for _ in range(3):
-        assert life.judged(met="", after_s=BACK_FIRST_S)
+        assert life.judged(met="", after_s=BACK.first_s)
 
 
 def test_who_is_alone_waits_for_nobody() -> None:
@@ -147,11 +146,11 @@ def test_who_comes_back_again_and_again_waits_longer_each_time() -> None:
             pass
         waits.append(life.now - begun)
     assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 160.0]
-    assert (waits[0], waits[-1]) == (BACK_FIRST_S, BACK_S_MAX)
+    assert (waits[0], waits[-1]) == (BACK.first_s, BACK.most_s)
     life.judged("a", "c", after_s=3600.0)
     life.judged("a", "c", after_s=SURE_S)
     life.judged()
-    assert not life.judged(after_s=BACK_FIRST_S), "long ago does not count"
+    assert not life.judged(after_s=BACK.first_s), "long ago does not count"
 
 
 def test_a_new_session_has_to_meet_the_others_again() -> None:
@@ -168,8 +167,8 @@ def test_who_stood_aside_does_not_come_back_by_a_new_session() -> None:
     life.judged("a", "c")
     life.judged("a", "c", after_s=SURE_S)
     life.standing.joined()
-    assert life.judged() and life.judged(after_s=0.9 * BACK_FIRST_S)
-    assert not life.judged(after_s=0.2 * BACK_FIRST_S)
+    assert life.judged() and life.judged(after_s=0.9 * BACK.first_s)
+    assert not life.judged(after_s=0.2 * BACK.first_s)
 
 
 def test_the_reasons_name_addresses_and_both_sides() -> None:

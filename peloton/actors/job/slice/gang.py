@@ -37,13 +37,13 @@ from peloton.actors.task.messages import (
     crowd_key,
 )
 from peloton.actors.task.state import HOLDS, ON_HOST, Task, TaskStates, waits_for_gang
+from peloton.pauses import Pauses
 from peloton.placement.messages import PLACER_ANY, GangPart, GangWish
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted
 
 HOLD_LIMIT_S = 15.0
 """If not all members hold after so long, all give back: a host may be out of reach."""
-BACKOFF_S = 0.1
-BACKOFF_DOUBLINGS_MAX = 8
+PAUSES = Pauses(0.1, 25.6)
 NO_GANG = GangNotes()
 RESTARTED = "a member of the gang failed, and the gang restarts as one"
 replace = msgspec.structs.replace
@@ -56,7 +56,7 @@ def backoff_s(job: Key, attempt: int) -> float:
     # Not a checksum: those of two ids differ alike in every attempt.
     digest = hashlib.sha256(f"{job} {attempt}".encode()).digest()
     drawn = int.from_bytes(digest[:4], "big") / 2**32
-    return BACKOFF_S * 2.0 ** min(attempt - 2, BACKOFF_DOUBLINGS_MAX) * (0.5 + drawn)
+    return PAUSES.after(attempt - 1) * (0.5 + drawn)
 
 
 class GangStates(NamedTuple):

@@ -25,13 +25,14 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from peloton.pauses import Pauses
 from peloton.runtime.core.reach.contacts import NOT_DIALLED, ContactReport, named
 from peloton.runtime.ports import MemberNode
 
 SURE_S = 1.0
 """So long the rule must say it before a daemon stands aside: within that time the others publish
 what they see, and who should go may depend on it."""
-BACK_FIRST_S, BACK_S_MAX = 5.0, 160.0
+BACK = Pauses(5.0, 160.0)
 """How long it must say the opposite before one comes back; doubled with each time in the last
 `REMEMBERED_S`. A link has then been up for as long as a dead one was waited for already."""
 REMEMBERED_S = 600.0
@@ -132,4 +133,4 @@ class Standing:
         if self.arriving:
             return 0.0
         lately = sum(1 for at_s in self._times if at_s >= now - REMEMBERED_S)
-        return min(BACK_FIRST_S * 2.0 ** max(lately - 1, 0), BACK_S_MAX)
+        return BACK.after(max(lately, 1))
