@@ -205,7 +205,7 @@ def spec_of(
 ) -> Any:
     """The job without its commands. `here`: its hosts are this machine."""
     config: dict[str, Any] = {"resource": resource_of(peloton, options)}
-    found = surroundings(options, here=here)
+    found = caller_environment(options, here=here)
     if found:
         config["environment"] = {"variables": pairs_of(found)}
     spec = {
@@ -277,14 +277,14 @@ def pairs_of(found: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in found.items()]
 
 
-def surroundings(options: Mapping[str, Any], *, here: bool) -> dict[str, str]:
+def caller_environment(options: Mapping[str, Any], *, here: bool) -> dict[str, str]:
     """The variables that are taken along; says what cannot be."""
     every = options["env_all"]
     if every and options["clean_env"]:
         raise click.UsageError("--env-all and --clean-env: name one of them")
     if options["clean_env"]:
         return {}
-    from peloton.sdk.surroundings import missed, taken
+    from peloton.sdk.caller_environment import missed, taken
 
     if here:
         return taken(os.environ, every=every)

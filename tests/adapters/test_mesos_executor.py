@@ -21,7 +21,7 @@ from peloton.actors.host.messages import RunEnd, StartRun
 from peloton.actors.resources import UNIT
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.keeper.kinds import OVER_MEMORY
-from peloton.backends.mesos.executor.errand import EXECUTOR_LOST
+from peloton.backends.mesos.executor.talk import EXECUTOR_LOST
 from peloton.backends.mesos.keeper_tasks import (
     CHOICE,
     COMMAND,

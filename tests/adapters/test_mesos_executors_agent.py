@@ -18,8 +18,8 @@ import pytest
 from peloton.actors.host.messages import RunSpec, StartRun
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.keeper.secret_files import RunSecret
+from peloton.backends.mesos.executor.agent_environment import IDLE_VARIABLE
 from peloton.backends.mesos.executor.guardian import SIGNAL_BASE
-from peloton.backends.mesos.executor.surroundings import IDLE_VARIABLE
 from peloton.backends.mesos.keeper_tasks import default_command, keeper_data
 from tests.adapters.test_mesos_executor import executor_processes
 from tests.e2e.cluster import until_there

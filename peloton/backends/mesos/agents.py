@@ -18,7 +18,7 @@ import msgspec
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
 from peloton.backends.mesos.former_runs import FormerRuns
-from peloton.backends.mesos.groups import Seat
+from peloton.backends.mesos.groups import ContainerTaskId
 from peloton.backends.mesos.keeper_ends import (
     killed_before_it,
     lacks_executor,
@@ -214,7 +214,7 @@ class Agents:
         for host in self._former.hosts:
             if host in self.by_host:
                 for name, agent_id in self._former.take(host).items():
-                    self.by_host[host].runs.found(Seat(name))[0].at = agent_id
+                    self.by_host[host].runs.found(ContainerTaskId(name))[0].at = agent_id
         return changed, left
 
     @property

@@ -33,7 +33,7 @@ from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
 from peloton.backends.mesos.announcing import Announcements
 from peloton.backends.mesos.early_updates import EarlyUpdates
-from peloton.backends.mesos.groups import seat_of
+from peloton.backends.mesos.groups import container_task_id
 from peloton.backends.mesos.kills import Kills
 from peloton.backends.mesos.lists import Lists
 from peloton.backends.mesos.master_list import MasterList
@@ -185,7 +185,7 @@ class Conversation:
                 self._early.keep(agent_id, status)
             return
         self.agents.learn_of_keeper(agent, status)
-        task, seat = status["task_id"]["value"], seat_of(status)
+        task, id_ = status["task_id"]["value"], container_task_id(status)
         if status.get("uuid") and phase is not RunAt.ENDED:
             self._calls.append(calls.acknowledge(task, agent_id, uuid=status["uuid"]))
         if phase is RunAt.UNKNOWN:
@@ -193,9 +193,9 @@ class Conversation:
         if is_repeat_of_a_launch(status):
             self._calls += calls.reconcile((task,), agent_id)
             return
-        if is_hearsay(status) and not agent.believes_in(seat.run):
+        if is_hearsay(status) and not agent.believes_in(id_.run):
             return  # the host may have forgotten it just now; if not, its own update comes
-        run, learned = agent.runs.found(seat)
+        run, learned = agent.runs.found(id_)
         run.told_of(status)
         if learned:
             self._calls += self._lists.learned(agent, run, task=task)

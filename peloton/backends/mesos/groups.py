@@ -23,7 +23,7 @@ _RANKS = {End.FAILED: 0, End.LOST: 1, End.KILLED: 2, End.SUCCEEDED: 3}
 """Which end of a container is that of the pod: the lowest there is."""
 
 
-class Seat(NamedTuple):
+class ContainerTaskId(NamedTuple):
     """Of which run a task is, and of how many containers that is; 0: it is no pod of several."""
 
     run: str
@@ -46,14 +46,14 @@ def run_of_executor(id_: str) -> str:
     return found[1] if found is not None else ""
 
 
-def seat_of(status: Mapping[str, Any]) -> Seat:
+def container_task_id(status: Mapping[str, Any]) -> ContainerTaskId:
     """Where the task of an update belongs. Of a first one the executor says it, if it is named."""
     task = status["task_id"]["value"]
     own = _ID.fullmatch(task)
     if own is not None:
-        return Seat(own[1], int(own[3]))
+        return ContainerTaskId(own[1], int(own[3]))
     shared = _ID.fullmatch((status.get("executor_id") or {}).get("value", ""))
-    return Seat(task, int(shared[3]) if shared is not None and shared[1] == task else 0)
+    return ContainerTaskId(task, int(shared[3]) if shared is not None and shared[1] == task else 0)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.backends.mesos.executor.errand import EXECUTOR_LOST
+from peloton.backends.mesos.executor.talk import EXECUTOR_LOST
 from peloton.backends.mesos.keeper_tasks import PREFIX
 
 _SHORT = "required by task and its executor is more than available"

@@ -21,8 +21,8 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import BadRun, RunRequest, wire_form
-from peloton.backends.mesos.executor.errand import EARLIER_EXECUTOR, HOST, OWN_SECRETS
-from peloton.backends.mesos.executor.surroundings import IDLE_VARIABLE
+from peloton.backends.mesos.executor.agent_environment import IDLE_VARIABLE
+from peloton.backends.mesos.executor.talk import EARLIER_EXECUTOR, HOST, OWN_SECRETS
 from peloton.backends.mesos.words import Bundle
 
 PREFIX = "peloton-keeper-"

@@ -17,7 +17,7 @@ from peloton.actors.host.messages import ListRuns, RunEnd, RunsListed, RunsStart
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRETS_UNAVAILABLE, End, RunOutcome
 from peloton.backends.keeper.secret_files import RunSecret
-from peloton.backends.mesos.groups import Group, Seat
+from peloton.backends.mesos.groups import ContainerTaskId, Group
 from peloton.backends.mesos.readiness import ReadinessCount
 from peloton.backends.mesos.statuses import RunAt, mesos_outcome, tells_start
 from peloton.backends.mesos.task_info import OWN_EXECUTOR
@@ -187,15 +187,15 @@ class AgentRuns:
         self.sent(run)
         run.refusal = why
 
-    def found(self, seat: Seat) -> tuple[Run, bool]:
+    def found(self, id_: ContainerTaskId) -> tuple[Run, bool]:
         """The run of a task, and whether that is how we learn that it has several: one that nobody
         here has ordered is known from now on."""
-        run = self.runs.get(seat.run)
+        run = self.runs.get(id_.run)
         if run is None:
-            run = self.runs[seat.run] = Run(seat.run)
-        learned = bool(seat.of) and run.group is None and run.end is None
+            run = self.runs[id_.run] = Run(id_.run)
+        learned = bool(id_.of) and run.group is None and run.end is None
         if learned:
-            run.group = Group(seat.run, seat.of)
+            run.group = Group(id_.run, id_.of)
         return run, learned
 
     def ended(self, run: Run, end: RunEnd) -> None:

@@ -4,8 +4,8 @@ An entity that was not touched for `COLD_AFTER_S` is packed, and unpacked when i
 difference a reader can notice is time. It must not change a state: packing and unpacking give an
 equal value, and nothing about it is journaled.
 
-    Shelf      entities by key, each warm (a value) or cold (bytes)
-    Idleness   which entity was touched when, and so which to pack next
+    EntityCache  entities by key, each warm (a value) or cold (bytes)
+    Idleness     which entity was touched when, and so which to pack next
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLD_PER_CHECK_MAX = 256
 """Packing delays the pump: at most so many per check, though thousands may become idle at once."""
 
 
-class Shelf(MutableMapping[Key, Any]):
+class EntityCache(MutableMapping[Key, Any]):
     """Entities by key. `get` and `[]` unpack what they find; `peek` and iteration leave it cold."""
 
     __slots__ = ("_pack", "_unpack", "cold", "warm", "woken")

@@ -12,7 +12,7 @@ from typing import Any
 
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.crowd import Crowd
-from peloton.runtime.core.passivation import Shelf
+from peloton.runtime.core.passivation import EntityCache
 from peloton.runtime.vocabulary import Key, Kind, kind_of, no_parent
 
 
@@ -22,9 +22,9 @@ class Population:
     def __init__(self, kinds: Mapping[str, Kind], codec: Codec | None = None) -> None:
         self._kinds = kinds
         self._codec = codec if codec is not None else Codec(kinds)
-        self.cells = Shelf(self._pack_cell, self._unpack_cell)
+        self.cells = EntityCache(self._pack_cell, self._unpack_cell)
         self.since: dict[Key, float] = {}  # when the present deadline of a cell began
-        self.crowds = Shelf(self._pack_crowd, self._unpack_crowd)
+        self.crowds = EntityCache(self._pack_crowd, self._unpack_crowd)
         self.indexes: dict[Key, Any] = {}
         self.notes: dict[Key, Any] = {}  # of cells; lost on restart
         self.cut_crowds: dict[Key, Crowd] = {}  # of a checkpoint that is being encoded

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.passivation import Shelf
+from peloton.runtime.core.passivation import EntityCache
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.statements import Statement, StatementReply
@@ -302,14 +302,14 @@ class World:
                 found[key] = self._peek(crowds, key)
         return found
 
-    def _peek(self, shelf: Shelf, key: Key) -> Any:
+    def _peek(self, cache: EntityCache, key: Key) -> Any:
         """An entity, which is unpacked once in all the steps in which it stays cold."""
-        packed = shelf.cold.get(key)
+        packed = cache.cold.get(key)
         if packed is None:
-            return shelf.peek(key)
+            return cache.peek(key)
         known = self._unpacked.get(key)
         if known is None or known[0] is not packed:
-            known = self._unpacked[key] = (packed, shelf.peek(key))
+            known = self._unpacked[key] = (packed, cache.peek(key))
         return known[1]
 
     # ---- for daemons ----

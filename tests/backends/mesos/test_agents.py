@@ -6,7 +6,7 @@ from typing import Any
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.agents import CLUSTER_LABEL, Agents
-from peloton.backends.mesos.groups import Seat
+from peloton.backends.mesos.groups import ContainerTaskId
 from peloton.backends.mesos.statuses import RunAt
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
@@ -39,7 +39,7 @@ def test_a_new_id_on_the_same_machine_is_the_same_host_and_asks_for_what_went_on
     made = agents(agent("S0"))
     old = made.by_host[HOST]
     old.epoch, old.confirmed = 3, True
-    old.runs.found(Seat("r"))
+    old.runs.found(ContainerTaskId("r"))
     (new,), left = made.told([agent("S1")])
     assert left == [old] and made.by_host == {HOST: new} and made.of("S0") is None
     assert (new.agent_id, new.epoch, new.confirmed) == ("S1", 3, False)

@@ -23,11 +23,11 @@ from peloton.backends.keeper.requests import run_of
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import RUN_BYTES_MAX
 from peloton.backends.mesos.conversation import OFFER_WAIT_S
-from peloton.backends.mesos.executor.errand import (
+from peloton.backends.mesos.executor.talk import (
     EARLIER_EXECUTOR,
     HOST,
     OWN_SECRETS,
-    Errand,
+    ExecutorConfig,
     ExecutorTalk,
 )
 from peloton.backends.mesos.keeper_tasks import (
@@ -99,7 +99,7 @@ def test_our_executor_gets_the_value_in_the_data_of_the_task_and_nowhere_else(as
     data = task.pop("data")
     said = json.dumps([talk.calls, *(repr(each) for each in talk.reports)])
     assert not [form for form in FORMS if form in said]
-    executor = ExecutorTalk(Errand("F", "E"), lambda: b"", now=0.0)
+    executor = ExecutorTalk(ExecutorConfig("F", "E"), lambda: b"", now=0.0)
     executor.heard({"type": "LAUNCH", "launch": {"task": {**task, "data": data}}}, 0.0)
     (request,) = executor.launches
     run = run_of(HOST, request)

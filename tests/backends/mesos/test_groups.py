@@ -9,11 +9,11 @@ import pytest
 from peloton.actors.host.foreign_names import is_foreign_id
 from peloton.actors.task.messages import ContainerEnd, End, RunOutcome, parse_pod
 from peloton.backends.mesos.groups import (
+    ContainerTaskId,
     Group,
-    Seat,
+    container_task_id,
     executor_id,
     run_of_executor,
-    seat_of,
     task_id,
 )
 from peloton.backends.mesos.keeper_tasks import PREFIX
@@ -28,10 +28,12 @@ EXITED, KILLED = "Command exited with status {}", "Command terminated with signa
 def test_run_and_count_are_found_by_the_ids_alone() -> None:
     own = {"executor_id": {"value": executor_id(RUN, of=3)}}
     assert A == RUN, "who asks for the run is answered"
-    assert seat_of(status(A, "RUNNING", **own)) == Seat(RUN, 3)
+    assert container_task_id(status(A, "RUNNING", **own)) == ContainerTaskId(RUN, 3)
     for task in (B, C):
-        assert seat_of(status(task, "GONE")) == seat_of(status(task, "RUNNING", **own))
-        assert seat_of(status(task, "GONE")) == Seat(RUN, 3)
+        assert container_task_id(status(task, "GONE")) == container_task_id(
+            status(task, "RUNNING", **own)
+        )
+        assert container_task_id(status(task, "GONE")) == ContainerTaskId(RUN, 3)
     assert run_of_executor(executor_id(RUN, of=3)) == RUN
     for id_ in (A, B, C, executor_id(RUN, of=3)):
         assert "/" not in id_ and len(id_) < 255
@@ -41,8 +43,10 @@ def test_run_and_count_are_found_by_the_ids_alone() -> None:
 
 @pytest.mark.parametrize("id_", [RUN, "", f"{PREFIX}0123-4567", "a.b.c", "another-0-1.0.3"])
 def test_others_are_alone(id_: str) -> None:
-    assert seat_of(status(RUN, "RUNNING", executor_id={"value": id_})) == Seat(RUN)
-    assert seat_of(status(RUN, "RUNNING")) == Seat(RUN)
+    assert container_task_id(status(RUN, "RUNNING", executor_id={"value": id_})) == ContainerTaskId(
+        RUN
+    )
+    assert container_task_id(status(RUN, "RUNNING")) == ContainerTaskId(RUN)
 
 
 def test_it_has_begun_when_all_run() -> None:

@@ -20,7 +20,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.keeper.requests import run_of
-from peloton.backends.mesos.executor.errand import EXECUTOR_LOST, HOST
+from peloton.backends.mesos.executor.talk import EXECUTOR_LOST, HOST
 from peloton.backends.mesos.keeper_tasks import (
     CHOICE,
     COMMAND,

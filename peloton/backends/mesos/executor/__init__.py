@@ -7,7 +7,7 @@ must need nothing but the standard library and the keeper: agents have no more.
     __main__   the start
     guardian   the process that the agent knows: what is left of a killed executor ends with it
     secret_places  where the files of secrets lie, and how those of a killed executor are found
-    errand     what is heard, and what it makes us say and do
+    talk       what is heard, and what it makes us say and do
     loop       processes, sockets and times, on one thread
     agent_link the two connections to the agent
     http_pieces  bytes of answers, as answers and events

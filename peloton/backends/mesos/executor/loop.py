@@ -26,11 +26,11 @@ from peloton.backends.keeper.sandboxes import SandboxFolders
 from peloton.backends.keeper.secret_files import SecretFiles
 from peloton.backends.keeper.wakeups import read_alarm, wake_on_signals
 
+from .agent_environment import AgentEnvironment
 from .agent_link import AgentGone, AgentLink, AgentRefuses, NotTaken
-from .errand import HOST, Errand, ExecutorTalk
 from .pauses import ConnectPauses
 from .secret_places import SecretPlaces, sweep
-from .surroundings import Surroundings
+from .talk import HOST, ExecutorConfig, ExecutorTalk
 
 ROUND_S = 1.0
 LAST_WORDS_S = 1.0
@@ -71,7 +71,7 @@ def runs_in(folder: str, places: SecretPlaces) -> Runs:
 def work(environment: Mapping[str, str], guardian: int) -> None:
     """Be the executor that these variables describe, until it is over. `guardian` ends with the
     process of this name."""
-    found = Surroundings.of(environment)
+    found = AgentEnvironment.of(environment)
     os.chdir(found.folder)
     processes.reset_signals()
     processes.become_subreaper()
@@ -87,10 +87,10 @@ def work(environment: Mapping[str, str], guardian: int) -> None:
 class ExecutorLoop:
     """One executor."""
 
-    def __init__(self, found: Surroundings, runs: Runs, *, guardian: int) -> None:
-        errand: Errand = found.errand
+    def __init__(self, found: AgentEnvironment, runs: Runs, *, guardian: int) -> None:
+        config: ExecutorConfig = found.config
         self._runs = runs
-        self._talk = ExecutorTalk(errand, lambda: uuid.uuid4().bytes, now=time.monotonic())
+        self._talk = ExecutorTalk(config, lambda: uuid.uuid4().bytes, now=time.monotonic())
         self._selector = selectors.DefaultSelector()
         self._link = AgentLink(found.agent, self._selector, token=found.token)
         self._guardian = guardian
@@ -103,7 +103,7 @@ class ExecutorLoop:
         self._said = ""
 
     def serve(self) -> None:
-        """Until the errand is over, and nothing runs any more."""
+        """Until the executor is over, and nothing runs any more."""
         while not self._done():
             self._step(self._selector.select(self._timeout()))
         self._say(f"over: {self._talk.over}")

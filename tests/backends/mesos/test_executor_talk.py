@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from peloton.backends.mesos.executor.errand import (
+from peloton.backends.mesos.executor.talk import (
     EXECUTOR_LOST,
     KILL_GRACE_S,
     SHUTDOWN_GRACE_S,
-    Errand,
+    ExecutorConfig,
     ExecutorTalk,
 )
 
@@ -39,7 +39,7 @@ class Spoken:
     def __init__(self, *, recovers: bool = True) -> None:
         numbers = itertools.count(1)
         self.it = ExecutorTalk(
-            Errand("F", "E", recovers, RECOVERY_S, IDLE_S),
+            ExecutorConfig("F", "E", recovers, RECOVERY_S, IDLE_S),
             lambda: next(numbers).to_bytes(16, "big"),
             now=0.0,
         )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .errand import Errand
+from .talk import ExecutorConfig
 
 IDLE_VARIABLE = "PELOTON_EXECUTOR_IDLE_S"
 _DURATION = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)(ns|us|ms|secs|mins|hrs|days|weeks)")
@@ -16,18 +16,18 @@ _UNITS = {
 }  # fmt: skip
 
 
-class Surroundings(NamedTuple):
+class AgentEnvironment(NamedTuple):
     """`agent`: where it is, `HOST:PORT`. `folder`: the sandbox of the executor."""
 
-    errand: Errand
+    config: ExecutorConfig
     agent: str
     folder: str
     token: str = ""
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Surroundings:
+    def of(cls, environment: Mapping[str, str]) -> AgentEnvironment:
         """Raises KeyError and ValueError where it is no agent that has started us."""
-        errand = Errand(
+        config = ExecutorConfig(
             framework=environment["MESOS_FRAMEWORK_ID"],
             executor=environment["MESOS_EXECUTOR_ID"],
             recovers=environment.get("MESOS_CHECKPOINT") == "1",
@@ -36,7 +36,7 @@ class Surroundings(NamedTuple):
         )
         folder = environment.get("MESOS_SANDBOX") or environment["MESOS_DIRECTORY"]
         token = environment.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN", "")
-        return cls(errand, environment["MESOS_AGENT_ENDPOINT"], folder, token)
+        return cls(config, environment["MESOS_AGENT_ENDPOINT"], folder, token)
 
 
 def seconds(text: str) -> float:

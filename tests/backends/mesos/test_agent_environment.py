@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.backends.mesos.executor.errand import Errand
-from peloton.backends.mesos.executor.surroundings import IDLE_VARIABLE, Surroundings, seconds
+from peloton.backends.mesos.executor.agent_environment import (
+    IDLE_VARIABLE,
+    AgentEnvironment,
+    seconds,
+)
+from peloton.backends.mesos.executor.talk import ExecutorConfig
 
 TOLD = {
     "MESOS_FRAMEWORK_ID": "F", "MESOS_EXECUTOR_ID": "E", "MESOS_AGENT_ENDPOINT": "127.0.0.1:5051",
@@ -16,20 +20,22 @@ TOLD = {
 
 
 def test_all_that_is_told() -> None:
-    errand = Errand("F", "E", recovers=True, recovery_s=900.0, idle_s=2.5)
-    found = Surroundings.of(TOLD)
-    assert found == Surroundings(errand, "127.0.0.1:5051", "/sandbox", "t")
+    config = ExecutorConfig("F", "E", recovers=True, recovery_s=900.0, idle_s=2.5)
+    found = AgentEnvironment.of(TOLD)
+    assert found == AgentEnvironment(config, "127.0.0.1:5051", "/sandbox", "t")
 
 
 def test_what_need_not_be_told() -> None:
     names = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_AGENT_ENDPOINT", "MESOS_DIRECTORY")
-    found = Surroundings.of({name: TOLD[name] for name in names})
-    assert found == Surroundings(Errand("F", "E", recovers=False), "127.0.0.1:5051", "/work/E")
+    found = AgentEnvironment.of({name: TOLD[name] for name in names})
+    assert found == AgentEnvironment(
+        ExecutorConfig("F", "E", recovers=False), "127.0.0.1:5051", "/work/E"
+    )
 
 
 def test_it_is_no_agent_that_tells_nothing() -> None:
     with pytest.raises(KeyError):
-        Surroundings.of({})
+        AgentEnvironment.of({})
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.sdk.surroundings import missed, taken
+from peloton.sdk.caller_environment import missed, taken
 
 SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HERE = {

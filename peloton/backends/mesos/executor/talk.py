@@ -2,7 +2,7 @@
 
 Events of the agent and of the keeper's runs go in; calls for the agent, and orders for the runs,
 are taken out by whoever has the sockets and the processes. All times and ids are arguments, so the
-same errand is run with a real agent, a written one, and none.
+same talk is played with a real agent, a written one, and none.
 
 - An update is kept until the agent has acknowledged it: after each outage of the agent those that
   are open go with the subscription, and so do tasks of which it has acknowledged nothing yet.
@@ -42,7 +42,7 @@ LOST_STATE = "TASK_DROPPED"
 """Of a run that was not started, without fault of its program."""
 
 
-class Errand(NamedTuple):
+class ExecutorConfig(NamedTuple):
     """Who we are at the agent, and how long we stay. Without `recovers` we end with the agent."""
 
     framework: str
@@ -53,7 +53,7 @@ class Errand(NamedTuple):
 
 
 @dataclass(slots=True)
-class ErrandTask:
+class ExecutorTask:
     """One task, from its launch to the acknowledgement of its end."""
 
     info: Mapping[str, Any]
@@ -69,9 +69,11 @@ class ErrandTask:
 class ExecutorTalk:
     """One executor and its agent."""
 
-    def __init__(self, errand: Errand, new_uuid: Callable[[], bytes], *, now: float) -> None:
-        self._errand, self._new_uuid = errand, new_uuid
-        self.tasks: dict[str, ErrandTask] = {}
+    def __init__(
+        self, config: ExecutorConfig, new_uuid: Callable[[], bytes], *, now: float
+    ) -> None:
+        self._config, self._new_uuid = config, new_uuid
+        self.tasks: dict[str, ExecutorTask] = {}
         self.calls: list[AgentJson] = []
         self.launches: list[AgentJson] = []
         self.kills: list[tuple[str, float]] = []
@@ -101,7 +103,7 @@ class ExecutorTalk:
         self.calls.clear()
         if self._away_since is None:
             self._away_since = now
-        if not self._errand.recovers:
+        if not self._config.recovers:
             self._end("the agent has left, and recovers nothing")
 
     def refused(self, why: str) -> None:
@@ -138,7 +140,7 @@ class ExecutorTalk:
         if name in self.tasks:
             return
         # What it is to run is not kept: there may be secrets in it, and nobody asks for it again.
-        self.tasks[name] = ErrandTask({key: info[key] for key in info if key != "data"})
+        self.tasks[name] = ExecutorTask({key: info[key] for key in info if key != "data"})
         self._idle_since = None
         try:
             request = json.loads(base64.b64decode(info["data"], validate=True))
@@ -196,7 +198,7 @@ class ExecutorTalk:
         uuid = base64.b64encode(self._new_uuid()).decode()
         status = {
             "task_id": {"value": name},
-            "executor_id": {"value": self._errand.executor},
+            "executor_id": {"value": self._config.executor},
             "source": "SOURCE_EXECUTOR",
             "state": state,
             "timestamp": at,
@@ -213,7 +215,7 @@ class ExecutorTalk:
         self.calls.append(self._call("UPDATE", update))
 
     def _call(self, kind: str, what: AgentJson) -> AgentJson:
-        names = {"framework_id": self._errand.framework, "executor_id": self._errand.executor}
+        names = {"framework_id": self._config.framework, "executor_id": self._config.executor}
         ids = {name: {"value": value} for name, value in names.items()}
         return {**ids, "type": kind, kind.lower(): what}
 
@@ -221,9 +223,9 @@ class ExecutorTalk:
 
     def due(self, now: float) -> None:
         """What time has brought: nothing to do for long enough, or no agent."""
-        if self._idle_since is not None and now >= self._idle_since + self._errand.idle_s:
+        if self._idle_since is not None and now >= self._idle_since + self._config.idle_s:
             self._end("nothing to do")
-        if self._away_since is not None and now >= self._away_since + self._errand.recovery_s:
+        if self._away_since is not None and now >= self._away_since + self._config.recovery_s:
             self._end("the agent did not come back in time")
 
     @property
@@ -235,9 +237,9 @@ class ExecutorTalk:
         if self._over:
             return
         if self._idle_since is not None:
-            yield self._idle_since + self._errand.idle_s
+            yield self._idle_since + self._config.idle_s
         if self._away_since is not None:
-            yield self._away_since + self._errand.recovery_s
+            yield self._away_since + self._config.recovery_s
 
     def guardian_gone(self) -> None:
         """The process that the agent knows was killed: for the agent we are no more, and others
