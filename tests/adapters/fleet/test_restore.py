@@ -269,7 +269,7 @@ def test_a_day_of_jobs_and_of_owners_that_change(fleet: Fleet) -> None:
     with pytest.raises(NotFound):
         client.jobs.get(later)
     assert run_of(client, goes_on) == running, "it ran all the time"
-    assert c.ended(client, ends)[0] == "SUCCEEDED", client.ops.why(ends)
+    assert c.ended(client, ends)[0] == "SUCCEEDED", client.ops.story(f"task/{ends}/0")
     assert (fleet.folder / "ran").read_text() == 2 * "\n", "its end was not in the backup"
     new = job(client, "true")
     assert c.ended(client, new)[0] == "SUCCEEDED"
