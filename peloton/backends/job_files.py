@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from peloton.backends.keeper.disk import sync_folder, write_all
-from peloton.runtime.job_files import NoFilesOfOther, OtherFiles
+from peloton.runtime.job_files import NO_FILES_OF, NoFilesOfOther, OtherFiles
 
 FOLDER = "files"
 FREE_BYTES_MIN = 256 * 1024 * 1024
@@ -50,8 +50,8 @@ class JobFileFolder:
         return self._placed(job, names={*files}, same=same, fill=write)
 
     def share(self, job: str, of: str) -> bool:
-        """Give a job the files of another one, each of which goes its own way; False where it had
-        them. Raises OtherFiles, NoFilesOfOther, OSError."""
+        """Give a job the files of another one: the same bytes, which go with the last of the jobs
+        that have them. False where it had them. Raises OtherFiles, NoFilesOfOther, OSError."""
         source = self._folder / of
         try:
             names = {*os.listdir(source)}
@@ -65,7 +65,7 @@ class JobFileFolder:
 
             return self._placed(job, names=names, same=same, fill=link)
         except FileNotFoundError:
-            raise NoFilesOfOther(f"there are no files of job {of}, or no longer") from None
+            raise NoFilesOfOther(NO_FILES_OF.format(job=of)) from None
 
     def _placed(
         self,
@@ -86,7 +86,9 @@ class JobFileFolder:
             os.rename(draft, self._folder / job)
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another copy of the request
-                return not self._has(job, names, same=same)
+                if self._has(job, names, same=same):
+                    return False
+                return self._placed(job, names=names, same=same, fill=fill)  # it was withdrawn
             raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)

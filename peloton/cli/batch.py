@@ -5,7 +5,6 @@ Turns options into the spec of one job. Must not follow the job: `attend` does.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shlex
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from peloton.cli import exits
-from peloton.cli.options import API, CliSettings, OwnCommand
+from peloton.cli.options import API, CliSettings, OwnCommand, is_given
 from peloton.cli.output import command, hint
 from peloton.cli.session import connected
 from peloton.cli.sizes import megabytes, quantity
@@ -38,6 +37,7 @@ WAIT_OPTIONS = {"name_unique": "unique"}
 SCRIPT_BYTES_MAX = 4 * 1024 * 1024
 SCRIPT, FILES = "script", "$PELOTON_KEEPER/files/$PELOTON_JOB_ID/"
 """The name of a script among the files of its job, and where a task finds these."""
+FILE_COMMAND = re.compile(r'exec (?:sh )?"\$PELOTON_KEEPER/files/')
 PAGE = 1000
 """Instances that are asked for in one call."""
 AMOUNTS = {
@@ -124,8 +124,13 @@ class BatchCommand(OwnCommand):
         super().__init__(*args, context_settings=settings, **rest)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """`-j 4` is what `make` and GNU parallel take for the number that runs at a time."""
-        if any(one == "-j" and after.isdigit() for one, after in itertools.pairwise(args)):
+        """`-j 4` is what GNU parallel takes for the number that runs at a time. Behind the first
+        word of a command it is the command's."""
+        found, _, _ = self.make_parser(ctx).parse_args([*args])
+        words = found.get("words")
+        # Where there is none, click has a mark of its own.
+        before = args[: len(args) - len(words)] if isinstance(words, tuple) else []
+        if before[-1:] == ["-j"] and words[0].isdigit():
             raise click.UsageError("-j is --json: what runs at a time is --max-parallel N", ctx)
         return super().parse_args(ctx, args)
 
@@ -230,7 +235,7 @@ def put_options(peloton: Client, spec: dict[str, Any], *, options: Mapping[str, 
     if sla:
         spec["sla"] = sla
     config["resource"] = {**config.get("resource", {}), **amounts(options)}
-    if options["retries"]:
+    if options["retries"] or is_given("retries"):
         config["restartPolicy"] = {"maxFailures": options["retries"] + 1}
     labels = wait_labels(peloton, options)
     if labels:
@@ -330,7 +335,7 @@ def file_command(name: str, data: bytes, *, arguments: Sequence[str] = ()) -> st
 def files_again(spec: Any, job: str) -> str | dict[str, bytes]:
     """The files of a job of commands of this job: the same, if a command is a file."""
     commands = [one["command"].get("value", "") for one in spec["instanceConfig"].values()]
-    return job if any(FILES in text for text in commands) else {}
+    return job if any(map(FILE_COMMAND.search, commands)) else {}
 
 
 def runs_here(peloton: Client) -> bool:

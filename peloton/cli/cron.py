@@ -16,9 +16,8 @@ from peloton.cli.dry_run import dry_run_option, would
 from peloton.cli.lazy import LazyCommand, LazyGroup
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, as_yaml, show
-from peloton.cli.progress import span
 from peloton.cli.session import connected, refusal_texts, spec_in
-from peloton.cli.times import moment_text
+from peloton.cli.times import moment_text, span
 from peloton.cli.values import SPEC_FILE, duration
 from peloton.sdk.errors import Conflict, NotFound
 

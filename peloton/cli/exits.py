@@ -66,6 +66,5 @@ def of_job(ended: WaitResult, *, raw: bool = False) -> int:
 
 def of_run(ended: WaitResult) -> int:
     """What `run` of one command exits with: the code of that, or that it has none."""
-    return (
-        of_job(ended, raw=True) if ended.exit_code > 0 or ended.state != "FAILED" else NO_EXIT_CODE
-    )
+    none = ended.state == "FAILED" and ended.exit_code <= 0
+    return NO_EXIT_CODE if none else of_job(ended, raw=True)

@@ -10,12 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-from click.core import ParameterSource
-
 from peloton.cli import batch
 from peloton.cli.batch import PAGE
 from peloton.cli.names import with_name_like
+from peloton.cli.options import is_given
 from peloton.cli.outputs import TAIL_BYTES, tail
 from peloton.cli.task_texts import termination
 from peloton.cli.values import spans_text
@@ -64,10 +62,15 @@ def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int)
 
 def how_failed(task: Any) -> str:
     """Its exit code or signal, and what its message says where that is more."""
-    how = termination(task.runtime).removeprefix("FAILED").removeprefix(": ")
+    how = ended_by(task)
     said = str(task.runtime.message)
     plain = how and (said in how or said.startswith(PLAIN))
     return how if plain else ": ".join(filter(None, (how, said)))
+
+
+def ended_by(task: Any) -> str:
+    """Its exit code or signal, or what ended it; empty where there is neither."""
+    return termination(task.runtime).removeprefix("FAILED").removeprefix(": ")
 
 
 def number_of(task: Any) -> str:
@@ -86,7 +89,9 @@ def groups_lines(peloton: Client, job: str, *, only: int | None = None) -> Itera
     alike: dict[str, list[int]] = {}
     for one in found:
         if only is None or one.instanceId == only:
-            alike.setdefault(how_failed(one) or "failed", []).append(one.instanceId)
+            # Not what is said beside a code: what was measured differs from one to the other.
+            how = ended_by(one) or one.runtime.message
+            alike.setdefault(how or "failed", []).append(one.instanceId)
     largest = sorted(alike.items(), key=lambda group: (-len(group[1]), group[1][0]))
     for at, (how, instances) in enumerate(largest[:GROUPS_MAX]):
         what = "instances" if len(instances) > 1 else "instance"
@@ -171,14 +176,15 @@ def failed_again(peloton: Client, job: str, *, options: Mapping[str, Any]) -> tu
         raise Conflict(f"no instance of job {job} has failed")
     spec = to_dict(info.config)
     pool = pool_again(peloton, spec.pop("respoolID")["value"], options=options)
-    for key in ("changeLog", "instanceConfig"):
-        spec.pop(key, None)
+    spec.pop("changeLog", None)
+    own = spec.pop("instanceConfig", {})
     labels = [one for one in spec.pop("labels", []) if one["key"] != "retryOf"]
     spec["labels"] = [*labels, {"key": "retryOf", "value": job}]
     spec["instanceCount"] = len(found)
     more = batch.variables(options["environment"])
     spec["instanceConfig"] = {
         at: {
+            **with_amounts(own.get(str(number), {}), batch.amounts(options)),
             "command": with_variables(found[number]["command"], more),
             "labels": origin(found[number], number),
         }
@@ -187,6 +193,13 @@ def failed_again(peloton: Client, job: str, *, options: Mapping[str, Any]) -> tu
     spec["name"] = options["name"] or next_name(peloton, spec["name"])
     batch.put_options(peloton, spec, options=options)
     return spec, pool
+
+
+def with_amounts(config: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
+    """An instance's own config; where it says what it requests, with what is given in its place."""
+    if not given or "resource" not in config:
+        return config
+    return {**config, "resource": {**config["resource"], **given}}
 
 
 def with_variables(command: dict[str, Any], more: list[dict[str, str]]) -> dict[str, Any]:
@@ -201,8 +214,7 @@ def with_variables(command: dict[str, Any], more: list[dict[str, str]]) -> dict[
 
 def pool_again(peloton: Client, pool: str, *, options: Mapping[str, Any]) -> str:
     """The path of the pool with this id, unless another one was named."""
-    source = click.get_current_context().get_parameter_source("pool")
-    if source is not ParameterSource.DEFAULT:
+    if is_given("pool"):
         return str(options["pool"])
     try:
         return str(peloton.pools.get(pool).poolinfo.path.value)

@@ -122,6 +122,10 @@ def with_resource_of(peloton: Client, job: str, *, spec: dict[str, Any]) -> dict
     known = peloton.jobs.get(job).jobInfo.config.defaultConfig
     if not known.HasField("resource"):
         return spec
+    hint(
+        f"no resource in defaultConfig: each task keeps {known.resource.cpuLimit:g} cpu and "
+        f"{known.resource.memLimitMb:g} MB of memory"
+    )
     return with_resource(spec, to_dict(known.resource)) or spec
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,13 +58,10 @@ def stop(
         raise click.UsageError(f"--states: {text}")
     with connected() as peloton:
         if jobs:
-            checked = [checked_job(peloton, one, owner=owner, labels=labels) for one in jobs]
-            # All of them are told to stop before one is waited for.
-            codes = [stop_one(peloton, one, dry_run=dry_run) for one in checked]
-            for one in checked if progress and not dry_run else ():
-                if not is_over(one):
-                    follow(peloton, one.id.value)
-            return max(codes)
+            checked = [
+                checked_job(peloton, one, owner=owner, labels=labels) for one in dict.fromkeys(jobs)
+            ]
+            return stop_named(peloton, checked, progress=progress, dry_run=dry_run)
         if not owner and not states:
             raise click.UsageError("Either jobID or owner needs to be provided.")
         from peloton.sdk.client import JobQuery
@@ -95,16 +93,39 @@ def is_over(info: Any) -> bool:
     return state_name_of(info) in TERMINAL_STATES
 
 
-def stop_one(peloton: Client, info: Any, *, dry_run: bool) -> int:
-    from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
+def stop_named(peloton: Client, checked: Sequence[Any], *, progress: bool, dry_run: bool) -> int:
+    """Tell all of these jobs to stop, also where one of them cannot be; then follow them."""
+    from peloton.sdk.jobs import state_name_of
+
+    alive = [info for info in checked if not is_over(info)]
+    for info in (one for one in checked if is_over(one)):
+        print_line(f"Job is in terminal state: {state_name_of(info)}")
+    if dry_run:
+        for info in alive:
+            job = info.id.value
+            would(f"would stop job {job}: {states_text(info.runtime.taskStats)}", names=[job])
+        return exits.OK
+    code, failed = exits.OK, dict[str, PelotonError]()
+    for info in alive:
+        try:
+            code = stop_one(peloton, info) or code
+        except PelotonError as error:
+            failed[info.id.value] = error
+    if len(checked) == 1:
+        for error in failed.values():
+            raise error
+    for job, why in failed.items():
+        hint(f"{job}: {why}")
+    for info in alive if progress else ():
+        if info.id.value not in failed:
+            follow(peloton, info.id.value)
+    return exits.of_error(next(iter(failed.values()))) if failed else code
+
+
+def stop_one(peloton: Client, info: Any) -> int:
+    from peloton.sdk.jobs import TERMINAL_STATES
 
     job, wanted = info.id.value, info.config.instanceCount
-    if is_over(info):
-        click.echo(f"Job is in terminal state: {state_name_of(info)}")
-        return exits.OK
-    if dry_run:
-        would(f"would stop job {job}: {states_text(info.runtime.taskStats)}", names=[job])
-        return exits.OK
     with refusal_texts({"notFound": "Job {id} was not found: {m}"}, id=job):
         answer = peloton.tasks.stop(job)
     ended = 0

@@ -75,7 +75,10 @@ def parted(words: Sequence[str]) -> tuple[Sequence[str], str, Sequence[str]]:
     marks = [at for at, word in enumerate(words) if word in (VALUES, FILES, *_LINKED)]
     if not marks:
         return words, "", ()
-    if len(marks) > 1 or words[marks[0]] in _LINKED:
+    linked = next((words[at] for at in marks if words[at] in _LINKED), "")
+    if linked:
+        raise BadCommands(f"{linked} is not supported: one list of values is")
+    if len(marks) > 1:
         raise BadCommands(f"only one {VALUES} or {FILES} is supported, found {len(marks)}")
     (at,) = marks
     return words[:at], words[at], words[at + 1 :]

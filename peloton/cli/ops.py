@@ -18,8 +18,8 @@ from peloton.cli import exits
 from peloton.cli.names import key_of
 from peloton.cli.options import CliSettings, OwnCommand
 from peloton.cli.output import OutputForms, command, hint, show
-from peloton.cli.progress import span
 from peloton.cli.session import connected, refusal_texts
+from peloton.cli.times import span
 from peloton.cli.values import COUNT, duration
 from peloton.sdk.errors import PelotonError
 
@@ -174,15 +174,6 @@ def about_so_long(seconds: float) -> str:
 class WaitCommand(OwnCommand):
     """Finds its jobs by name as patiently as it waits for them."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Behind `wait`, --timeout is how long to wait: who means the time of a call, which it is
-        elsewhere, has no use for another one here."""
-        mine = [
-            one.replace("--timeout", "--within", 1) if one.partition("=")[0] == "--timeout" else one
-            for one in args
-        ]
-        return super().parse_args(ctx, mine)
-
     def job_ids(self, ctx: click.Context, typed: Sequence[str]) -> tuple[str, ...]:
         """The ids of the jobs that were typed; a daemon may be restarting meanwhile.
 
@@ -208,10 +199,12 @@ class WaitCommand(OwnCommand):
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @click.option(
     "--within",
+    "--timeout",
+    "-t",
     "within_s",
     type=duration,
     metavar="TIME",
-    help="Stop waiting after this; exits with 124. --timeout is the same.",
+    help="Stop waiting after this; exits with 124.",
 )
 @click.option("--raw-exit", is_flag=True, help="Exit with the task's code even where above 62.")
 def wait(jobs: tuple[str, ...], within_s: float | None, raw_exit: bool) -> int:

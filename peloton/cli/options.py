@@ -175,6 +175,12 @@ def of_the_output(*, hidden: bool, short: bool) -> list[click.Option]:
     ]
 
 
+def is_given(option: str) -> bool:
+    """Whether it was typed, and is not what the option has by default."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
+
+
 @contextmanager
 def typed_names(names: Sequence[str], *, ids: Sequence[str] = ()) -> Iterator[None]:
     """Adds the name that was typed to an error which says of no job that it is not there."""
@@ -249,12 +255,13 @@ class Globals(click.Command):
             if named and one.type is click.STRING:
                 one.type = JobName()  # a shell may complete it
         # On some of the original's commands `-o` is an offset or an override.
-        is_taken = any("-o" in one.opts for one in own)
+        taken = {name for one in own for name in one.opts}
+        connection = of_the_connection(hidden=not root)
         return [
             *own,
             *([LATEST] if self.changes_jobs else []),
-            *of_the_connection(hidden=not root),
-            *of_the_output(hidden=not root, short=not is_taken),
+            *(one for one in connection if taken.isdisjoint(one.opts)),
+            *of_the_output(hidden=not root, short="-o" not in taken),
         ]
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from peloton.cli.output import hint
 from peloton.cli.outputs import ended_of
+from peloton.cli.times import span
 
 FIRST_S, PAUSE_S, PAUSE_S_MAX, GROWTH = 2.0, 5.0, 60.0, 1.5
 
@@ -79,12 +80,3 @@ def progress_line(total: int, counts: Mapping[str, int], *, elapsed_s: float) ->
     rate = ended / elapsed_s if elapsed_s > 0 else 0.0
     left = f", {rate:.3g}/s, {span((total - ended) / rate)} left" if rate and ended < total else ""
     return f"{ended} of {total} ended{left}: {states}"
-
-
-def span(seconds: float) -> str:
-    """A length of time for people."""
-    whole = max(round(seconds), 0)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{whole % 60:02}s" if minutes else f"{whole}s"

@@ -111,7 +111,7 @@ def _widened(
 ) -> list[int]:
     """The widths of the columns: what the terminal has beyond the least goes to those first that
     lack the least. Rich would take it from columns that have no more than they need."""
-    found, spare = [*narrow], width - _width(narrow)
+    found, spare = [*narrow], max(width - _width(narrow), 0)
     full = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
     for column in sorted(range(len(found)), key=lambda column: full[column] - found[column]):
         more = min(full[column] - found[column], spare)

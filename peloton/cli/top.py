@@ -18,8 +18,8 @@ import click
 from peloton.cli import table, task_texts
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, show
-from peloton.cli.progress import span
 from peloton.cli.session import connected
+from peloton.cli.times import span
 from peloton.cli.top_page import Overview, Section
 from peloton.sdk.errors import ServiceUnavailable, TryLater
 

@@ -148,8 +148,9 @@ def _updated_job(sent: Any) -> Objects:
 
 
 def _created_job(sent: Any) -> Objects:
-    config = sent.config
-    return {"job": sent.id.value, "pool": config.respoolID.value, "name": config.name}
+    config, files_of = sent.config, sent.filesOf.value
+    found = {"job": sent.id.value, "pool": config.respoolID.value, "name": config.name}
+    return {**found, "files_of": files_of} if files_of else found
 
 
 def _created_service(sent: Any) -> Objects:

@@ -99,8 +99,8 @@ class Followed(Protocol):
     def in_use(self) -> bool:
         """Whether anybody reads it now."""
 
-    def note(self, changes: Iterable[Change]) -> bool:
-        """The next changes of one shard; False where what they did is not told in full."""
+    def note(self, change: Change) -> bool:
+        """The next change of one shard; False where what it did is not told in full."""
 
     def miss(self) -> None:
         """Something may have been missed: everybody is told, and nothing more is."""
@@ -163,7 +163,7 @@ class SharedReading(Generic[F]):
             async for changes in self._feed.behind(shard, mark, query=self._query):
                 for change in changes:
                     await asyncio.sleep(0)  # readers take what a large page brings, bit by bit
-                    if not into.note((change,)):
+                    if not into.note(change):
                         return
                 if into.in_use:
                     self._used_s = loop.time()

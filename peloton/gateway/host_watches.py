@@ -96,11 +96,10 @@ class HostChanges:
         """Whether anybody watches."""
         return bool(self.watches)
 
-    def note(self, changes: Iterable[Change]) -> bool:
-        """These hosts have changed."""
-        for key in dict.fromkeys(change.line.key for change in changes):
-            for watch in self.watches:
-                watch.changed(key)
+    def note(self, change: Change) -> bool:
+        """A host has changed."""
+        for watch in self.watches:
+            watch.changed(change.line.key)
         return True
 
     def miss(self) -> None:

@@ -30,7 +30,7 @@ from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.host_abilities import refuse_commands_in_images, refuse_uris
 from peloton.gateway.job_labels import NOTIFY
 from peloton.gateway.job_secrets import NO_VOLUMES, SecretsOfCall, masked
-from peloton.gateway.job_waits import OthersFirst
+from peloton.gateway.job_waits import OthersFirst, sees_job
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
 from peloton.gateway.requests import OTHER_FORM, RequestId, made_id, request_of
@@ -39,7 +39,7 @@ from peloton.gateway.texts import canonical, known_job
 from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig, SecretVolume
 from peloton.runtime.core.principal import creator_in
-from peloton.runtime.job_files import NoFilesOfOther, OtherFiles, problem_of
+from peloton.runtime.job_files import NO_FILES_OF, NoFilesOfOther, OtherFiles, problem_of
 from peloton.runtime.vocabulary import Key, Refused
 
 WHOLE_BYTES_MAX = 2 * 1024 * 1024
@@ -67,6 +67,7 @@ class FilesOfCall:
         self._store = cluster_client.files
         self._files = dict(sent.files)
         self._of = sent.filesOf.value
+        self._field = "filesOf" if self._of else "files"
         self._context = context
         self._made = ""
 
@@ -74,15 +75,15 @@ class FilesOfCall:
         """End the call where there can be no such files."""
         if not self._files and not self._of:
             return
-        why, field = problem_of(self._files), "files" if self._files else "filesOf"
+        why = problem_of(self._files)
         if self._store is None:
             why = NO_FILES
         elif self._files and self._of:
-            why, field = "a job with files has none of another job", "filesOf"
+            why = "a job with files has none of another job"
         elif self._of and canonical(self._of) is None:
             why = f"{self._of[:100]!r} is no id of a job"
         if why:
-            end(self._context, Code.INVALID_ARGUMENT, text=why, field=field)
+            end(self._context, Code.INVALID_ARGUMENT, text=why, field=self._field)
 
     def store(self, job_id: str) -> None:
         """Keep them, before the job is there; ends the call if that cannot be done. A job that is
@@ -94,17 +95,20 @@ class FilesOfCall:
             return
         try:
             if self._of:
-                made = self._store.share(job_id, self._of.lower())
+                other = self._of.lower()
+                if not sees_job(self._cluster_client, job_key(other), context=self._context):
+                    raise NoFilesOfOther(NO_FILES_OF.format(job=other))
+                made = self._store.share(job_id, other)
             else:
                 made = self._store.put(job_id, self._files)
             self._made = job_id if made else ""
         except NoFilesOfOther as error:
             end(self._context, Code.NOT_FOUND, text=str(error), field="filesOf")
         except OtherFiles as error:
-            end(self._context, Code.ALREADY_EXISTS, text=str(error), field="files")
+            end(self._context, Code.ALREADY_EXISTS, text=str(error), field=self._field)
         except OSError as error:
             text = f"they cannot be stored: {error.strerror}"
-            end(self._context, Code.UNAVAILABLE, text=text, field="files")
+            end(self._context, Code.UNAVAILABLE, text=text, field=self._field)
 
     def withdraw(self) -> None:
         """There is no such job."""

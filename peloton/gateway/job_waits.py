@@ -32,7 +32,7 @@ class OthersFirst:
         if self._cluster_client.job(self._job, self._context) is not None:
             return ""  # it exists: the job itself answers, as it did at first
         for after in self._spec.after:
-            if not self._sees(after.job):
+            if not sees_job(self._cluster_client, after.job, context=self._context):
                 return f"config.labels: {AFTER}: there is no job {client_name(after.job)}"
         return self._reserve() if self._spec.unique else ""
 
@@ -42,14 +42,6 @@ class OthersFirst:
             message = CancelReservation(self._job)
             self._cluster_client.ask(self._name(), message, context=self._context)
 
-    def _sees(self, other: Key) -> bool:
-        found = self._cluster_client.job(other, self._context)
-        rights = self._cluster_client.rights(self._context)
-        if found is None or rights is None:
-            return found is not None
-        path, by = found.summary.pool_path, found.created_by
-        return rights.may_with_job(Permission.SEE, path, created_by=by)
-
     def _reserve(self) -> str:
         message = ReserveName(self._job)
         answer = self._cluster_client.ask(self._name(), message, context=self._context)
@@ -58,3 +50,13 @@ class OthersFirst:
 
     def _name(self) -> Key:
         return name_key(self._spec.pool, self._spec.name)
+
+
+def sees_job(cluster_client: ClusterClient, job: Key, *, context: Context) -> bool:
+    """Whether there is this job, and the caller may see it."""
+    found = cluster_client.job(job, context)
+    rights = cluster_client.rights(context)
+    if found is None or rights is None:
+        return found is not None
+    path, by = found.summary.pool_path, found.created_by
+    return rights.may_with_job(Permission.SEE, path, created_by=by)

@@ -96,14 +96,13 @@ class StatusBuffer:
         """Whether anybody is told of each; who reads with offsets asks for the stream each time."""
         return bool(self.readers)
 
-    def note(self, changes: Iterable[Change]) -> bool:
+    def note(self, change: Change) -> bool:
         """Add what became of runs. False where runs were lost with a host: which ones is not said,
         readers read the tasks."""
-        for change in changes:
-            if any(isinstance(fact, _LOSES_RUNS) for fact in change.line.facts):
-                return False
-            for status in statuses_of(change):
-                self.add(status)
+        if any(isinstance(fact, _LOSES_RUNS) for fact in change.line.facts):
+            return False
+        for status in statuses_of(change):
+            self.add(status)
         return True
 
     def miss(self) -> None:

@@ -139,11 +139,10 @@ class ServiceChanges:
                 frozenset(line.labels), line.pool_path, line.created_by
             )
 
-    def note(self, changes: Iterable[Change]) -> bool:
+    def note(self, change: Change) -> bool:
         """Number what has changed, and tell who watches it."""
-        for change in changes:
-            for what in self._touched(change):
-                self._put(what)
+        for what in self._touched(change):
+            self._put(what)
         return True
 
     def miss(self) -> None:

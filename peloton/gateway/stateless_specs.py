@@ -107,6 +107,8 @@ def spec_path(path: str, sent: stateless.JobSpec) -> str:
 
 
 def _in_pod(path: list[str], sent: pod.PodSpec) -> list[str]:
+    if path[:1] == ["environment"] and path[1:]:
+        return [part.replace("variables", "environment") for part in path[1:]]
     if "command" in path and sent.mesos_spec.uris:
         at = path.index("command") + 1
         if path[at:] and path[at].partition("[")[0] == "uris":

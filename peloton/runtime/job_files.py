@@ -16,6 +16,9 @@ FILES_MAX = 1000
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
+NO_FILES_OF = "there are no files of job {job}, or no longer"
+
+
 class OtherFiles(Exception):
     """There are files of this job already, and they are not the same."""
 
@@ -32,8 +35,8 @@ class JobFileStore(Protocol):
         OSError."""
 
     def share(self, job: str, of: str) -> bool:
-        """Give a job the files of another one, each of which goes its own way; False where it had
-        them. Raises OtherFiles, NoFilesOfOther, OSError."""
+        """Give a job the files of another one: the same bytes, which go with the last of the jobs
+        that have them. False where it had them. Raises OtherFiles, NoFilesOfOther, OSError."""
 
     def remove(self, job: str) -> None:
         """Remove those of a job, if there are any. Raises OSError."""

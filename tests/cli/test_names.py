@@ -235,6 +235,12 @@ def test_options_behind_a_file_count_and_behind_a_command_are_refused(
         shown = yaml.safe_load(peloton(*given).out)
         assert shown["instanceCount"] == 2
         assert ("sla" in shown) == ("--max-parallel" in given)
+    for told in (("map", "-j", "4", "echo {}"), ("run", "-j", "4", "ls")):
+        refused = peloton(*told, ":::", "1")
+        assert refused.code in (64, 125) and "--max-parallel N" in refused.err
+    for own in (("--", "make", "-j", "4"), ("make", "-j", "4")):
+        shown = yaml.safe_load(peloton("run", "--pool", "/hello", "--dry-run", *own).out)
+        assert shown["defaultConfig"]["command"]["value"].endswith("make -j 4")
     shown = peloton(*words, str(file), "--preemptible").out
     assert "preemptible: true" in shown
     assert peloton(*words, str(file), "--no-such-option").code == 64

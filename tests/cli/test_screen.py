@@ -126,6 +126,14 @@ def test_a_name_that_people_copy_is_not_torn(
     assert "peloton-mesos-agent0" in shown[2] and max(map(len, shown)) <= 80
 
 
+@pytest.mark.parametrize("width", [10, 25, 40])
+def test_a_flat_table_keeps_its_first_columns_however_narrow(width: int) -> None:
+    header = ("ID", "State", "Pool", "Tasks")
+    table, left_out = screen.flat_table(header, [("8c95fa0c", "RUNNING", "/p", "1")], width=width)
+    assert [column.width for column in table.columns[:2]] >= [8, 7]
+    assert len(table.columns) + len(left_out) == len(header)
+
+
 def test_ids_that_begin_alike_are_told_apart(peloton: Terminal) -> None:
     first, second, other = a_crowd(peloton, "x")
     shown = typed_at(150, peloton, "ps")

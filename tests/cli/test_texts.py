@@ -296,6 +296,12 @@ def test_several_jobs_are_stopped_by_their_ids(peloton: Terminal) -> None:
     stopped = [one.request.jobId.value for one in peloton.cluster.called("Stop")]
     assert stopped == [JOB, other]
     assert peloton("kill", JOB, "nobody").code == 66
+    peloton.cluster.tasks.pop(JOB)
+    peloton.cluster.jobs[JOB].runtime.state = peloton.cluster.jobs[other].runtime.state = 3
+    before = len(peloton.cluster.called("Stop"))
+    partly = peloton("kill", JOB, other, other)
+    assert partly.code == 66 and partly.out.startswith("Successfully signalled")
+    assert len(peloton.cluster.called("Stop")) == before + 2, "each once, also after an error"
 
 
 def test_job_update(peloton: Terminal, tmp_path: Path) -> None:
@@ -643,6 +649,14 @@ def test_wait_says_why_an_instance_without_an_exit_code_failed(peloton: Terminal
     assert printed.err.splitlines()[0] == f"its lowest failed instance: {problem}"
     found = json.loads(peloton("wait", JOB, "-o", "json").out)
     assert (found["exit_code"], found["problem"]) == (None, problem)
+
+
+@pytest.mark.parametrize("option", ["--within", "--timeout", "-t"])
+def test_wait_stops_after_the_time_that_is_given(peloton: Terminal, option: str) -> None:
+    peloton.cluster.waits = [ops.WaitJobResponse(state="RUNNING")]
+    assert peloton("wait", JOB, option, "0s").code == 124
+    refused = peloton("wait", JOB, option, "soon")
+    assert refused.code == 64 and option in refused.err
 
 
 def test_wait_names_the_signal(peloton: Terminal) -> None:

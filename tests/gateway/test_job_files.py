@@ -12,7 +12,9 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.backends.job_files import JobFileFolder
 from peloton.gateway.requests import REQUEST_KEY
 from peloton.gateway.server import ServerOptions
+from tests.gateway.access_fixture import JOBS, ROLES, create_request, guarded
 from tests.gateway.fleet_fixture import Deployment, named, refused, running
+from tests.gateway.test_access_cells import Objects
 
 CODE = grpc.StatusCode
 NOBODY = "8c95fa0c-d174-40cd-ac17-6a1a166ec1a8"
@@ -88,6 +90,19 @@ def test_files_that_are_not_there(
     found, text = refused(deployment.jobs.Create, with_files(deployment, of=of))
     assert found is code
     assert said in text
+
+
+def test_files_of_a_job_that_the_caller_may_not_see(tmp_path: Path) -> None:
+    files = JobFileFolder(tmp_path)
+    with guarded(tmp_path, options=ServerOptions(files=files)) as fleet:
+        hidden = Objects(fleet).job("other pool", ROLES["submitter"])
+        files.put(hidden, FILES)
+        sent = create_request(fleet.pools["/team/jobs"], name="curious")
+        sent.filesOf.value = hidden
+        code, text, _ = fleet.call(f"{JOBS}.Create", sent, ROLES["submitter"])
+        said = f"filesOf: there are no files of job {hidden}, or no longer"
+        assert (code, text) == (CODE.NOT_FOUND, said)
+        assert fleet.call(f"{JOBS}.Create", sent, ROLES["administrator"])[0] == CODE.OK
 
 
 def test_files_of_its_own_and_of_another_job(deployment: Deployment) -> None:

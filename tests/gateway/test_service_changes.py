@@ -15,6 +15,8 @@ from peloton.actors.job.messages import job_key
 from peloton.actors.job.spec import BATCH, SERVICE, JobSpec, TaskConfig
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.task.facts import TaskForgotten
+from peloton.gateway.cluster_client import Code
+from peloton.gateway.host_watches import MISSED, HostWatch, HostWatches
 from peloton.gateway.service_changes import ServiceChanges, Watched, service_changes
 from peloton.runtime.core.changes import Change, Mark
 from peloton.runtime.core.listing import Listed
@@ -60,17 +62,22 @@ def changes() -> ServiceChanges:
     return ServiceChanges(now_ms=1000)
 
 
+def note(of: ServiceChanges, some: list[Change]) -> None:
+    for one in some:
+        assert of.note(one)
+
+
 def test_a_revision_is_known_from_the_beginning_on(changes: ServiceChanges) -> None:
     begin = changes.revision
     assert changes.knows(begin) and changes.since(begin) == []
     assert not any(map(changes.knows, (0, 1, begin - 1, begin + 1, begin + (1 << 20))))
-    changes.note([made(A), stopped(A)])
+    note(changes, [made(A), stopped(A)])
     assert changes.knows(begin) and changes.knows(changes.revision)
     assert changes.since(begin) == [(Watched(A), changes.revision)], "each object once"
 
 
 def test_numbers_of_others_are_not_known(changes: ServiceChanges) -> None:
-    changes.note([made(A)])
+    note(changes, [made(A)])
     identity = (1 << 20) - 1
     other = (changes.revision & ~identity) | ((changes.revision + 1) & identity)
     assert not changes.knows(other)
@@ -79,9 +86,9 @@ def test_numbers_of_others_are_not_known(changes: ServiceChanges) -> None:
 def test_what_is_forgotten_makes_old_revisions_unknown() -> None:
     changes = ServiceChanges(now_ms=1000, objects_max=2)
     begin = changes.revision
-    changes.note([made(A)])
+    note(changes, [made(A)])
     first = changes.revision
-    changes.note([change(Key(f"task/{A}/0"), TaskForgotten(), members=0b11)])
+    note(changes, [change(Key(f"task/{A}/0"), TaskForgotten(), members=0b11)])
     assert not changes.knows(begin) and changes.knows(first)
     assert [what for what, _ in changes.since(first)] == [Watched(A, 0), Watched(A, 1)]
 
@@ -90,25 +97,25 @@ def test_watchers_are_told_of_their_services_alone(changes: ServiceChanges) -> N
     of_a, of_any = Told(), Told()
     changes.add(of_a, [A])
     changes.add(of_any, None)
-    changes.note([made(A), made(B, BATCH), stopped(B)])
+    note(changes, [made(A), made(B, BATCH), stopped(B)])
     task = change(Key(f"task/{A}/2"), TaskForgotten(), members=0b10)
-    changes.note([task, change(Key(f"task/{B}/0"), TaskForgotten(), members=1)])
+    note(changes, [task, change(Key(f"task/{B}/0"), TaskForgotten(), members=1)])
     assert [what for what, _ in of_a.found] == [Watched(A), Watched(A, 2001)]
     assert of_any.found == of_a.found
     changes.remove(of_a, [A])
     changes.remove(of_any, None)
-    changes.note([stopped(A)])
+    note(changes, [stopped(A)])
     assert len(of_a.found) == len(of_any.found) == 2 and not changes.in_use
 
 
 def test_a_deleted_service_is_told_once(changes: ServiceChanges) -> None:
     told = Told()
-    changes.note([made(A)])
+    note(changes, [made(A)])
     changes.add(told, [A])
     of_a = job_key(A)
-    changes.note([change(of_a, DeletionOrdered(0.0)), stopped(A), change(of_a, JobForgotten())])
+    note(changes, [change(of_a, DeletionOrdered(0.0)), stopped(A), change(of_a, JobForgotten())])
     assert [what for what, _ in told.found] == [Watched(A)]
-    changes.note([made(A)])
+    note(changes, [made(A)])
     assert len(told.found) == 2, "the id is used again"
 
 
@@ -153,6 +160,23 @@ class GapAtOnce(Gap):
     async def behind(self, *args: Any, **more: Any) -> AsyncIterator[list[Change]]:
         for page in ():
             yield page
+
+
+def test_watches_of_hosts_share_a_reading_and_who_comes_late_is_told() -> None:
+    async def play() -> None:
+        gap = Gap()
+        watches = HostWatches(gap, None)  # type: ignore[arg-type]
+        first = await watches._hosts.present()
+        assert await watches._hosts.present() is first, "one reading for all"
+        early, late = HostWatch(None), HostWatch(None)  # type: ignore[arg-type]
+        first.add(early)
+        gap.ends.set()
+        while early._over is None:
+            await early.wait()
+        first.add(late)
+        assert early._over == late._over == (Code.UNAVAILABLE, MISSED)
+
+    asyncio.run(play())
 
 
 def test_who_comes_after_a_gap_is_told_of_it() -> None:

@@ -25,6 +25,7 @@ PURE = (
     "peloton/runtime/core/",
     "peloton/runtime/vocabulary.py",
     "peloton/runtime/ports.py",
+    "peloton/pauses.py",
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
