@@ -33,6 +33,7 @@ from peloton.actors.resources import UNIT, Resources  # noqa: E402
 from peloton.backends.mesos.backend import Framework, MesosBackend  # noqa: E402
 from peloton.runtime.core.envelope import Envelope  # noqa: E402
 from peloton.runtime.vocabulary import Key, Message  # noqa: E402
+from tests.backends.known_sets import known_sets
 from tests.servers.scripted_agents import Event  # noqa: E402
 from tests.servers.scripted_http import Reply  # noqa: E402
 from tests.servers.scripted_master import ScriptedMaster  # noqa: E402
@@ -185,8 +186,8 @@ def run(chosen: argparse.Namespace) -> Iterator[str]:
         player.wait(m.BackendUp, agents)
 
     def lists() -> None:
-        known = {host: (m.KnownRun(run_of(at).run, 0.0),) for at, host in enumerate(player.hosts)}
-        player.order(*(m.ListRuns(host, 1, known[host]) for host in player.hosts))
+        known = {host: known_sets(run_of(at).run) for at, host in enumerate(player.hosts)}
+        player.order(*(m.ListRuns(host, 1, sets=known[host]) for host in player.hosts))
         player.wait(m.RunsListed, agents)
 
     def since_offers() -> str:

@@ -3,7 +3,7 @@
 Importing the package must do nothing: no import of its own parts, no thread, no file.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 INSTALL_EXTRA = (
     "in the checkout, run `.venv/bin/pip install -e '.[{0}]'`; beside a wheel, "
     "`pip install 'peloton_scheduler-VERSION-py3-none-any.whl[{0}]'`"

@@ -24,10 +24,11 @@ from peloton.runtime.adapters.folder_origin import (
     OriginFinding,
 )
 from peloton.runtime.adapters.sqlite_copy import begin_anew
+from peloton.runtime.adapters.sqlite_reading import check_format
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.runtime.core.condition import JOURNAL, SANDBOXES
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.ports import ClusterRecord, JournalError, RolledBack, ShardId
+from peloton.runtime.ports import ClusterRecord, JournalError, JournalRefused, RolledBack, ShardId
 from peloton.runtime.vocabulary import key
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.start_options import SettingNames, StartOptions
@@ -51,6 +52,7 @@ def take_data_folder(
         if options.fresh:
             # The keeper of the old cluster kills its runs and exits once its folder is deleted.
             claimed_folder.empty_folder(path)
+        check_format(folder.journal_path)
         claimed_folder.claim_folder(path, backend)
         _identify(folder, options=options, report=report)
     except BaseException as error:
@@ -63,6 +65,8 @@ def take_data_folder(
             raise CannotStart(f"{mark} does not name a backend: {error.reason}") from error
         if isinstance(error, OSError):
             raise CannotStart(f"data folder {path}: {error.strerror}") from error
+        if isinstance(error, JournalRefused):
+            raise CannotStart(f"data folder {path}: {error}") from error
         raise
     return folder
 

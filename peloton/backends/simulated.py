@@ -203,25 +203,10 @@ class SimulatedBackend:
     def _list(self, order: m.ListRuns, now: float) -> list[Envelope]:
         """Adopt all runs of the ledger: this is how they survive a restart."""
         running = self._running.setdefault(order.host, {})
-        ends = []
-        for known in order.known:
-            if known.run in self._ended:
-                ends.append(self._ended[known.run])
-            elif known.run not in running and self._adopted_run(order.host, known.run) is None:
-                running[known.run] = None
-                ends_at = known.since + self._duration_s(known.run, None)
-                heapq.heappush(self._ends, (max(ends_at, now), ((known.run,), NOBODY), order.host))
-        for some in order.sets:
-            ends += self._adopt(order.host, some, now)
+        ends = [end for some in order.sets for end in self._adopt(order.host, some, now)]
         self._check(order, now)
         sets = self._adopted_sets(order.host)
-        names = tuple(running)
-        if not order.sets:  # the host may be one that does not read sets
-            names += tuple(
-                name for s in sets for name in names_of(s.crowd, s.members.raw, run=s.run)
-            )
-            sets = ()
-        listed = m.RunsListed(names, tuple(ends), order.asked_at, sets=sets)
+        listed = m.RunsListed(tuple(running), tuple(ends), order.asked_at, sets=sets)
         return [_report(order.host, listed)]
 
     def _check(self, order: m.ListRuns, now: float) -> None:

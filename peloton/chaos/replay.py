@@ -114,7 +114,7 @@ def head(plan: ClusterPlan) -> str:
     """The size of the cluster, its limits and its faults, in one line."""
     return (
         f"seed {plan.seed}: {plan.daemons} daemons, {plan.hosts} hosts, shards {plan.sizes}, "
-        f"feature level {plan.level}, {'one cluster of agents, ' if plan.outside else ''}"
+        f"{'one cluster of agents, ' if plan.outside else ''}"
         f"checkpoints from {plan.checkpoint_bytes_min} bytes, limits {plan.limits}, "
         f"services up to {plan.furnish_s_max} s late, storm {plan.storm_s} s, "
         f"faults {plan.faults}, {len(plan.actions)} actions"

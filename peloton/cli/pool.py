@@ -76,11 +76,9 @@ def rows(pools: Iterable[Any]) -> Iterator[tuple[object, ...]]:
     """One line for each kind of resource of a pool."""
     for one in pools:
         for kind in one.kinds:
-            # An owner of an earlier version does not tell it.
-            entitled = number(kind.entitlement) if kind.HasField("entitlement") else ""
             yield (
                 one.path, kind.kind, f"{kind.reservation:.10g}", f"{kind.limit:.10g}",
-                f"{kind.share:.10g}", kind.type, entitled, number(kind.demand),
+                f"{kind.share:.10g}", kind.type, number(kind.entitlement), number(kind.demand),
                 number(kind.allocation), number(kind.slack),
             )  # fmt: skip
 

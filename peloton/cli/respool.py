@@ -160,13 +160,8 @@ def wide_rows(
         for kind in pool.get("config", {}).get("resources", []):
             one = known.get((pool["id"]["value"], kind["kind"]))
             yield ("",) * len(WIDE_HEADER) if one is None else (
-                one.type, entitlement_of(one), one.demand, one.slack,
+                one.type, one.entitlement, one.demand, one.slack,
             )  # fmt: skip
-
-
-def entitlement_of(kind: Any) -> object:
-    """Nothing where the owner of the pools is of a version that does not tell."""
-    return kind.entitlement if kind.HasField("entitlement") else ""
 
 
 @click.command(cls=PelotonCommand)

@@ -196,10 +196,12 @@ def read_manifest(backup: Path) -> BackupManifest:
     file = backup / MANIFEST
     try:
         raw = json.loads(file.read_bytes())
+        made_by = f"{backup} was made by Peloton {raw['peloton']}"
         if raw["format"] > FORMAT or raw["journal_format"] > JOURNAL_FORMAT:
-            raise BackupRefused(
-                f"{backup} was made by Peloton {raw['peloton']}, which is later than this one"
-            )
+            raise BackupRefused(f"{made_by}, which is later than this one")
+        if raw["journal_format"] < JOURNAL_FORMAT:
+            text = f"{made_by}, whose journals this version does not read: restore it with that one"
+            raise BackupRefused(text)
         files = tuple(BackedUpFile(**each) for each in raw["files"])
         return BackupManifest(**{**raw, "files": files})
     except FileNotFoundError:

@@ -143,8 +143,6 @@ def _tell(done: Any, keyspace: str) -> None:
         click.echo(f"made in keyspace {keyspace}: {', '.join(done.made)}")
     if done.there:
         click.echo(f"there already, left as they are: {', '.join(done.there)}")
-    if done.moved:
-        click.echo(f"moved on to the present journal format: {done.moved} registers")
     for difference in done.differ:
         click.echo(f"wrong: {difference}", err=True)
     if done.differ:

@@ -119,11 +119,6 @@ class ClusterClient:
         self.places: list[Places] = []
         """What callers share a limited number of."""
 
-    @property
-    def level(self) -> int:
-        """The feature level in force."""
-        return self.cluster.level
-
     def shared(self, what: str) -> Places:
         """Places of which callers may take as many as `Places` lets them."""
         self.places.append(Places(what))
@@ -362,7 +357,6 @@ def all_pages(
         page = ask(ListPools(most, after, parent))
         known = len(found)
         found.update((view.pool, view) for view in page)
-        # An owner of an earlier version ignores the page size and answers with all pools.
         if len(page) != most or len(found) == known:
             return found
         after = _path_from_root(page[-1], found)

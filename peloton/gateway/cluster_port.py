@@ -19,10 +19,6 @@ from peloton.runtime.vocabulary import Key, Message, Query
 class ClusterPort(Protocol):
     """What a region offers to the gateway; every future gets a result, none raises."""
 
-    @property
-    def level(self) -> int:
-        """The feature level in force."""
-
     def ask(
         self,
         key: Key,

@@ -20,13 +20,10 @@ from typing import Any, NamedTuple
 
 from peloton.actors.host.hold_messages import HoldHost, HostHeld, ReleaseHold, comes_for
 from peloton.actors.host.inventory.messages import HostView
-from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.gateway.cluster_client import (
     ASKS_IN_FLIGHT_MAX,
     ClusterClient,
-    Code,
     Context,
-    end,
 )
 from peloton.gateway.guard import CallEnded
 from peloton.gateway.inventories import all_hosts, takes_work, unused_of
@@ -143,8 +140,6 @@ def _result(answer: Any, context: Context) -> str:
     if isinstance(answer, HostHeld):
         return SUITS
     assert isinstance(answer, Refused)
-    if answer.code == LEVEL_TOO_LOW:
-        end(context, Code.FAILED_PRECONDITION, text=answer.text)
     return answer.code if answer.code in RESULTS else NOT_READY
 
 

@@ -101,7 +101,7 @@ class Instances:
 
     def _keyed(self, to: Key, command: Message, *, sent: Any, context: Context) -> Any:
         client = self._cluster_client
-        request = request_of(sent, context, level=client.level)
+        request = request_of(sent, context)
         return client.ask(to, command, context=context, request=request)
 
     def ended(self, job: JobView, context: Context) -> Bits:

@@ -13,7 +13,6 @@ from peloton.actors.host.inventory.messages import (
     HostView,
     ListHosts,
     inventory_key,
-    is_troubled,
 )
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import HostStates, Maintenance
@@ -40,12 +39,8 @@ def all_hosts(
 
 
 def troubled_hosts(cluster_client: ClusterClient, context: Context) -> list[HostView]:
-    """The hosts that are out of reach, lost or in maintenance; none where that is not told soon.
-
-    Daemons of an earlier version answer with all of theirs.
-    """
-    found = hosts_soon(cluster_client, ListHosts(troubled=True), context=context) or []
-    return [view for view in found if is_troubled(view)]
+    """The hosts that are out of reach, lost or in maintenance; none where that is not told soon."""
+    return hosts_soon(cluster_client, ListHosts(troubled=True), context=context) or []
 
 
 def hosts_soon(
@@ -61,10 +56,7 @@ def hosts_soon(
 def hosts_held_for(
     cluster_client: ClusterClient, tasks: Iterable[str], *, context: Context
 ) -> list[HostView]:
-    """The hosts that are held for one of these tasks, by name; inventories have an index of them.
-
-    Daemons of an earlier version answer with others as well.
-    """
+    """The hosts that are held for one of these tasks, by name."""
     names = tuple(sorted(set(tasks)))
     return _asked(cluster_client, ListHosts(names), context=context) if names else []
 

@@ -33,12 +33,11 @@ from peloton.gateway.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.job_waits import OthersFirst, sees_job
 from peloton.gateway.pool_limits import warn_of_limits
 from peloton.gateway.principals import principal_of
-from peloton.gateway.requests import OTHER_FORM, RequestId, made_id, request_of
+from peloton.gateway.requests import RequestId, made_id, request_of
 from peloton.gateway.run_as import NotPermitted, run_as
-from peloton.gateway.texts import canonical, known_job
+from peloton.gateway.texts import canonical
 from peloton.gateway.translate_job import ParsedJob, to_spec
 from peloton.gateway.translate_task import BadConfig, SecretVolume
-from peloton.runtime.core.principal import creator_in
 from peloton.runtime.job_files import NO_FILES_OF, NoFilesOfOther, OtherFiles, problem_of
 from peloton.runtime.vocabulary import Key, Refused
 
@@ -145,9 +144,7 @@ class Creation:
         self._context = context
         self._path_of = path_of
         self._by = by
-        self._request: RequestId | None = request_of(
-            masked(sent, cluster_client.secrets), context, level=cluster_client.level
-        )
+        self._request: RequestId | None = request_of(masked(sent, cluster_client.secrets), context)
         self._secrets = SecretsOfCall(cluster_client, context)
         self._files = FilesOfCall(cluster_client, sent, context=context)
         self._id = ""
@@ -181,7 +178,7 @@ class Creation:
     def at_once(self) -> bytes | Later | None:
         """As `answer`, of a request without files and without waiting; None where more than one
         answer has to be waited for."""
-        if self._sent.secrets or self._before() is not None:
+        if self._sent.secrets:
             return None
         pools = self._cluster_client.cluster.read(ROOT, self._pool_query())
         if not isinstance(pools, tuple):
@@ -255,19 +252,7 @@ class Creation:
             return canonical(self._sent.id.value)
         if self._request is None:
             return str(uuid.uuid4())
-        before = self._before()
-        if before is not None:
-            made = made_id(before, "job")
-            view = self._cluster_client.job(known_job(made), self._context)
-            # Whoever has used the same key before, only their own job is a repeat's.
-            if view is not None and creator_in(view.created_by) == principal_of(self._context).name:
-                self._request = before
-                return made
         return made_id(self._request, "job")
-
-    def _before(self) -> RequestId | None:
-        """The request as daemons below or above its feature level know it, where one may come."""
-        return None if self._sent.id.value else OTHER_FORM.of(self._request, self._context)
 
     def _pool_query(self) -> GetPool:
         # Queried even if no pool is named: a cluster without a root is still starting.

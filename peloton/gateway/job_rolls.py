@@ -34,7 +34,7 @@ def roll(
         end(context, Code.INVALID_ARGUMENT, text=OTHER_CONFIG)
     ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
     command = RestartJob(ranges, options, kind=kind, config=sent.resourceVersion)
-    key, request = view.summary.job, request_of(sent, context, level=cluster_client.level)
+    key, request = view.summary.job, request_of(sent, context)
     answer = cluster_client.ask(key, command, context=context, request=request)
     if not isinstance(answer, WorkflowOrdered):
         assert isinstance(answer, Refused), answer

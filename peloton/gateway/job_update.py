@@ -105,7 +105,7 @@ class JobUpdate:
         whole = () if pieces else tuple(wanted.pieces.items())
         command = UpdateJob(wanted.spec, whole, pieces, version)
         sent = masked(self._sent, self._cluster_client.secrets)
-        request = request_of(sent, self._context, level=self._cluster_client.level)
+        request = request_of(sent, self._context)
         answer = self._cluster_client.ask(key, command, context=self._context, request=request)
         if not isinstance(answer, JobUpdated):
             assert isinstance(answer, Refused), answer

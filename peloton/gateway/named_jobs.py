@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from peloton.actors.job.messages import JobView, RefreshJob
-from peloton.actors.job.spec import INVALID, OLDER_LEVEL
+from peloton.actors.job.spec import INVALID
 from peloton.gateway.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.texts import known_job
 from peloton.runtime.vocabulary import Key, Refused
@@ -19,7 +19,6 @@ CODES = {
     "NOT_FOUND": Code.NOT_FOUND,
     "INCOMPLETE": Code.UNAVAILABLE,
     "BUSY": Code.UNAVAILABLE,
-    "OLDER_LEVEL": Code.FAILED_PRECONDITION,
     "NO_WORKFLOW": Code.NOT_FOUND,
     "NOT_BUILT": Code.UNIMPLEMENTED,
     "TERMINATING": Code.ABORTED,
@@ -46,8 +45,7 @@ def existing_job(cluster_client: ClusterClient, job_id: str, *, context: Context
 def refresh(cluster_client: ClusterClient, job_id: str, *, context: Context) -> None:
     """Let the job look at its goal again; nothing is cached that could be stale."""
     answer = cluster_client.ask(named_job(job_id, context), RefreshJob(), context=context)
-    # Daemons of an older version look at their goals just as often, without being asked.
-    if isinstance(answer, Refused) and answer.code != OLDER_LEVEL:
+    if isinstance(answer, Refused):
         refuse(context, answer)
 
 

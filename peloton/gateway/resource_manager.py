@@ -12,7 +12,7 @@ from peloton.actors.respool import messages as m
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.gateway.cluster_client import ClusterClient, Context
 from peloton.gateway.permissions import Rights
-from peloton.gateway.requests import OTHER_FORM, RequestId, made_id, request_of
+from peloton.gateway.requests import made_id, request_of
 from peloton.gateway.texts import client_name
 from peloton.gateway.translate_pool import pool_id, pool_info_of, to_pool
 from peloton.runtime.vocabulary import Key, Refused
@@ -28,16 +28,11 @@ class ResourceManager:
 
     def CreateResourcePool(self, sent: respool.CreateRequest, context: Context) -> Any:
         """Create a pool; its id is random, or derived from the request key if there is one."""
-        request = request_of(sent, context, level=self._cluster_client.level)
+        request = request_of(sent, context)
         new = made_id(request, "pool") if request is not None else str(uuid.uuid4())
         if not sent.HasField("config"):
             return respool.CreateResponse(error=_invalid_create(new, "resource pool config is nil"))
         command = m.CreatePool(to_pool(sent.config))
-        before = OTHER_FORM.of(request, context)
-        if before is not None:
-            made = made_id(before, "pool")
-            if self._is_repeated(m.pool_key(made), command, context=context, request=before):
-                return respool.CreateResponse(result=pool_id(made))
         key = m.pool_key(new)
         answer = self._cluster_client.ask(key, command, context=context, request=request)
         if not isinstance(answer, Refused):
@@ -46,15 +41,6 @@ class ResourceManager:
             taken = respool.ResourcePoolAlreadyExists(id=pool_id(new), message=answer.text)
             return respool.CreateResponse(error=respool.CreateResponse.Error(alreadyExists=taken))
         return respool.CreateResponse(error=_invalid_create(new, answer.text))
-
-    def _is_repeated(
-        self, pool: Key, command: m.CreatePool, *, context: Context, request: RequestId
-    ) -> bool:
-        """Whether a daemon that knows the key otherwise has made the pool of this request."""
-        if not self._cluster_client.pool(m.GetPool(pool, config_only=True), context):
-            return False
-        answer = self._cluster_client.ask(pool, command, context=context, request=request)
-        return not isinstance(answer, Refused)
 
     def GetResourcePool(self, sent: respool.GetRequest, context: Context) -> Any:
         """One pool, by default the root; with its children if requested."""

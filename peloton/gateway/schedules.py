@@ -47,7 +47,7 @@ class Schedules:
         given = sent.schedule
         spec = self._spec(given, context)
         command = m.CreateSchedule(spec, given.paused)
-        request = request_of(sent, context, level=self._cluster_client.level)
+        request = request_of(sent, context)
         self._order(self._new(given.name, context), command, context=context, request=request)
         return wire.CreateScheduleResponse()
 
@@ -114,7 +114,7 @@ class Schedules:
 
     def DeleteSchedule(self, sent: wire.DeleteScheduleRequest, context: Context) -> Any:
         """Leaves its jobs."""
-        request = request_of(sent, context, level=self._cluster_client.level)
+        request = request_of(sent, context)
         self._order(_key(sent.name, context), m.DeleteSchedule(), context=context, request=request)
         return wire.DeleteScheduleResponse()
 

@@ -335,7 +335,7 @@ class StatelessJobs:
             end(context, Code.ABORTED, text=UNEXPECTED)
         # A repeat under the same key gets the answer it missed: by now the version is another.
         client = self._cluster_client
-        request = request_of(masked(sent, client.secrets), context, level=client.level)
+        request = request_of(masked(sent, client.secrets), context)
         if secrets is not None:
             secrets.store()
         answer = self._cluster_client.ask(key, command(expected), context=context, request=request)

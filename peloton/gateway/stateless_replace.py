@@ -54,7 +54,7 @@ def replacement(
         return f"invalid job spec: {spec_text(text, sent.spec)}"
 
     whole = masked(sent, cluster_client.secrets)
-    request = request_of(whole, context, level=cluster_client.level)
+    request = request_of(whole, context)
     refs = secrets.for_replaced(sent.secrets, config, view=view, request=request)
     found = spec_wanted(cluster_client, config, context=context, text_of=text_of, secrets=refs)
     options = WorkflowOptions(

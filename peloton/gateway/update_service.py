@@ -70,7 +70,7 @@ class UpdateService:
             config=version,
             opaque=opaque_of(sent, context),
         )
-        request = request_of(sent, context, level=self._cluster_client.level)
+        request = request_of(sent, context)
         key = view.summary.job
         answer = self._cluster_client.ask(key, command, context=context, request=request)
         if not isinstance(answer, WorkflowOrdered):
@@ -139,7 +139,7 @@ class UpdateService:
         view, workflow = self._known(sent.updateId.value, context)
         opaque = "" if order == WorkflowOrders.ROLL_BACK else opaque_of(sent, context)
         command = ControlWorkflow(order, number=workflow.number, opaque=opaque)
-        key, request = view.summary.job, request_of(sent, context, level=self._cluster_client.level)
+        key, request = view.summary.job, request_of(sent, context)
         answer = self._cluster_client.ask(key, command, context=context, request=request)
         if isinstance(answer, Refused):
             refuse(context, answer)

@@ -77,7 +77,6 @@ class HostIndex:
         self.exclusive = np.zeros(0, np.bool_)
         self.pooled = np.zeros(0, np.bool_)  # in a pool of hosts that is not for every task
         self.knows_tasks = np.zeros(0, np.bool_)
-        self._silent: Counter[Key] = Counter()  # inventory → its rows that do not
         self.group = np.zeros(0, np.int64)  # quarantined last, without GPU first, own part first
         self.names: list[Key] = []
         self.rows: dict[Key, int] = {}
@@ -197,8 +196,7 @@ class HostIndex:
             self.host_labels.replace(row, ())
             self.task_labels.replace(row, ())
             self._running[row] = None
-            self._note_telling(row, False)
-            self._silent[self._inventory[row]] -= 1
+            self.knows_tasks[row] = False
             self._flights.drop(row)  # or they would be credited to the next host of this row
             self._in_flight[:, row] = 0
             self._labels[row] = ()
@@ -264,18 +262,15 @@ class HostIndex:
         self._changed([row])
 
     def _receive_tasks(self, row: int, host: HostSummary) -> None:
-        """The labels of its tasks. The table also has those of own proposals, which stay.
-
-        A host may begin to tell them without any change of its own: the feature level was raised.
-        """
-        known, before = self._position_of_tasks[row], self._running[row]
-        if host.position < known or (host.position == known and before is not None):
+        """The labels of its tasks. The table also has those of own proposals, which stay."""
+        before = self._running[row]
+        if host.position <= self._position_of_tasks[row]:
             return
         self._position_of_tasks[row] = host.position
         if host.running == before:
             return
         self._running[row] = host.running
-        self._note_telling(row, host.running is not None)
+        self.knows_tasks[row] = host.running is not None
         changes = dict(host.running or ())
         for label, count in before or ():
             changes[label] = changes.get(label, 0) - count
@@ -284,15 +279,6 @@ class HostIndex:
                 self.task_labels.change(row, label, by=count)
         self.news.more_reported([row])  # a constraint may hold now
         self.orders.touch([row])
-
-    def _note_telling(self, row: int, tells: bool) -> None:
-        self._silent[self._inventory[row]] -= int(tells) - int(self.knows_tasks[row])
-        self.knows_tasks[row] = tells
-
-    def silent_on_tasks(self) -> set[Key]:
-        """The inventories with hosts that do not tell their tasks, although others do."""
-        any_tells = self._silent.total() < len(self.rows)
-        return {inventory for inventory, rows in self._silent.items() if rows and any_tells}
 
     def _group(self, host: Key, row: int) -> int:
         part = zlib.crc32(host.encode()) % self.parts
@@ -320,7 +306,6 @@ class HostIndex:
             self._position_of_tasks[row] = NO_ROW
             self._launches[row] = NO_ROW
             members[row] = None
-            self._silent[inventory] += 1
 
     def _grow(self, extra: int) -> None:
         size = self.size

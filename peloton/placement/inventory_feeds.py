@@ -6,7 +6,7 @@ positions, so a delta after a gap is applied like any other, and a snapshot adds
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from peloton.runtime.vocabulary import Key
 
@@ -24,13 +24,6 @@ loss of the last delta before a silence goes unnoticed, and it may have reported
 SETTLE_S = 10.0
 """A placer goes on without the inventories that do not answer when none has for so long."""
 
-TASKS_RETRY_S = 5.0
-TASKS_RETRY_S_MAX = 300.0
-"""A snapshot is requested after so long of an inventory with hosts that do not tell what tasks they
-run while others do; each request doubles it. A daemon reads seconds later that the feature level
-was raised from which they do, and hosts on which nothing changes are not reported again: without it
-spread jobs would leave them out for good. It grows, as a host with too many labels tells none."""
-
 
 class InventoryFeed:
     """The state of one inventory's deltas."""
@@ -42,13 +35,6 @@ class InventoryFeed:
         self.requested_at = 0.0
         self.repeat_s = REPEAT_S_MIN
         self.whole = False  # it has sent a snapshot
-        self.tasks_at: float | None = None  # when to request one for what its hosts run
-        self.tasks_retry_s = TASKS_RETRY_S
-
-    @property
-    def due_at(self) -> float | None:
-        """When the next request is due."""
-        return min((at for at in (self.request_at, self.tasks_at) if at is not None), default=None)
 
 
 class InventoryFeeds:
@@ -84,14 +70,6 @@ class InventoryFeeds:
             if feed.request_at is None and now - feed.received_at >= QUIET_S:
                 feed.request_at = now
 
-    def expect_tasks(self, silent: Collection[Key], now: float) -> None:
-        """The inventories with hosts that do not tell what tasks they run, while others do."""
-        for inventory, feed in self._feeds.items():
-            if inventory not in silent:
-                feed.tasks_at, feed.tasks_retry_s = None, TASKS_RETRY_S
-            elif feed.tasks_at is None:
-                feed.tasks_at = now + feed.tasks_retry_s
-
     def settled(self, now: float) -> bool:
         """Whether all hosts are known, or those that are not were waited for."""
         if self.complete:
@@ -113,16 +91,11 @@ class InventoryFeeds:
             if feed.request_at is not None and feed.request_at <= now:
                 feed.requested_at, feed.request_at = now, now + SNAPSHOT_RETRY_S
                 feed.repeat_s = min(2 * feed.repeat_s, SNAPSHOT_RETRY_S)
-            elif feed.tasks_at is None or feed.tasks_at > now:
-                continue
-            if feed.tasks_at is not None:
-                feed.tasks_retry_s = min(2 * feed.tasks_retry_s, TASKS_RETRY_S_MAX)
-                feed.tasks_at = now + feed.tasks_retry_s
-            inventories.append(inventory)
+                inventories.append(inventory)
         return inventories
 
     @property
     def wake_at(self) -> float | None:
         """When the next request is due."""
-        times = (feed.due_at for feed in self._feeds.values())
+        times = (feed.request_at for feed in self._feeds.values())
         return min((at for at in times if at is not None), default=None)

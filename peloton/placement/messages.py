@@ -133,9 +133,8 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     `number` identifies the wish in the answer. `refused` are hosts that have just refused a member
     of this slice, with what they had free at that time: newer than any delta. Of the wishes that a
     placer keeps, those of higher `priority` are tried first. `keeps`: the slice takes proposals at
-    any time after; those of earlier versions take only the first answer, so that nothing of theirs
-    is kept. `avoid`: hosts where a run of this slice did not start: they are used last. `hosts`:
-    the only host of each member, where there is but one for each.
+    any time after. `avoid`: hosts where a run of this slice did not start: they are used last.
+    `hosts`: the only host of each member, where there is but one for each.
     """
 
     slice: Key

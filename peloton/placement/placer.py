@@ -113,21 +113,17 @@ class Placer:
         self.kept.expire(now)
         self.gangs.expire(now)
         asked: list[PlacerRequest] = []
-        told = False
         for _, message in messages:
             if isinstance(message, Wish | GangWish | AskRoom | AskGangRoom):
                 asked.append(message)
             elif isinstance(message, HostDeltas):
                 self._receive(message, now)
-                told = True
             elif isinstance(message, Declined):
                 self._decline(message)
             elif isinstance(message, LaunchesStopped):
                 self.stop_launches(message.text)
             else:
                 raise TypeError(f"a placer does not know {type(message).__name__}")
-        if told:
-            self._feeds.expect_tasks(self.index.silent_on_tasks(), now)
         asked = self._early.sift(asked, settled=self._feeds.settled(now))
         sends = self._answer(asked, now)
         sends += [Send(each, SnapshotWanted(self.key)) for each in self._feeds.due(now)]

@@ -22,10 +22,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-JOURNAL_FORMAT = 1
-ROWS_FORMAT = 4
-"""Of a journal in a store of rows: registers lie in one partition since format 2, the frames of a
-round since format 3, final states in a few partitions a shard since format 4."""
+JOURNAL_FORMAT = 5
+"""That of version 0.2.0, the first that is read: those before wrote 1 to 4."""
 FRAME_PART_BYTES_MAX = 256 * 1024
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 CHECKPOINT_PART_BYTES_MAX = 1024 * 1024  # more in one round would make others' frames wait
@@ -175,7 +173,7 @@ class ClusterRecord(Struct, frozen=True, gc=False):
     cluster_id: bytes
     format: int
     shards: dict[str, int]
-    name: str = ""  # of a record of an earlier version, until a daemon gives it one
+    name: str = ""  # until a daemon gives it one
     level: int = 0  # feature level, which only rises
     generation: int = 0  # how often a rollback of the journal was accepted
 

@@ -290,9 +290,6 @@ class DeadLettered(Value, frozen=True, gc=False, array_like=True):
 Decide = Callable[[Any, Any, At], Decision]
 Evolve = Callable[[Any, Any], Any]
 Pursuing = Callable[[Any, At], "Decision | Rest"]
-Upcast = Callable[[Any], Any]
-Downcast = Callable[[Any], Any]
-"""From the decoded but untyped value of one schema to that of the next, or of the one before."""
 
 
 def no_deadline(state: Any) -> tuple[str, float] | None:
@@ -323,9 +320,7 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     names the column that takes the values of a message, one for each member. `resolve` completes a
     message from the parent's state: message class → function of (parent's state, message, `spec` of
     the member) → message. `archive` is for facts that move values between a member's columns:
-    function of (state before, fact, read: a column) → {column: value}. `upcasters` names columns
-    changed with the kind's schema: column → {older schema: step of one value to the next schema};
-    `downcasters` has the ways back: column → {schema: step of one value to the schema before}.
+    function of (state before, fact, read: a column) → {column: value}.
     """
 
     columns: Mapping[str, Any]
@@ -334,8 +329,6 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
     per_member: Mapping[type, str] = {}
     resolve: Mapping[type, Callable[[Any, Any, Any], Message]] = {}
     archive: Mapping[type, Callable[..., Mapping[str, Any]]] = {}
-    upcasters: Mapping[str, Mapping[int, Upcast]] = {}
-    downcasters: Mapping[str, Mapping[int, Downcast]] = {}
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -343,11 +336,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     `absent` is the table for keys that do not exist: message class → decision without a state.
     `lookup` names the messages that need the `ended` row of a key that is not in memory.
-    `schema` is that of the state; `schemas` has those of facts, messages and answers that changed
-    since the first; `upcasters` converts from older ones: class → {older schema: step}.
     `since` has facts and answers of later versions: class → level. Below it, produce none of them.
-    `schemas_since` has the levels from which schemas are written: class → {schema: level}. Below,
-    `downcasters` write the schema before, which must be able to hold all: class → {schema: step}.
     """
 
     name: str
@@ -387,13 +376,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     keep_s: float = math.inf  # and how long; whichever bound is reached first
     ended_at: Callable[[Any], float] = lambda state: 0.0  # when it ended, for these; 0: not known
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
-    parting: tuple[int, Callable[[Key, Any], Message | None]] | None = None  # `core/parting.py`
+    parting: Callable[[Key, Any], Message | None] | None = None  # `core/parting.py`
     crowd: CrowdKind | None = None
-    schema: int = 1
-    schemas: Mapping[type, int] = {}
-    upcasters: Mapping[type, Mapping[int, Upcast]] = {}
     since: Mapping[type, int] = {}
-    level: int = 0  # the newest by which it decides otherwise, with no class or schema of it
-    schemas_since: Mapping[type, Mapping[int, int]] = {}
-    downcasters: Mapping[type, Mapping[int, Downcast]] = {}
+    level: int = 0  # the newest by which it decides otherwise, with no class of it
     queries: Mapping[int, type] = {}  # numbered beside the messages, from 501 up

@@ -20,7 +20,7 @@ CPU = 0
 
 
 def accounted(world: World, path: str) -> PoolAccount:
-    at = At(now=world.now, key=ROOT, level=6, index=world.tree)
+    at = At(now=world.now, key=ROOT, index=world.tree)
     found = account(copy_pools(world.tree.pools[ROOT], CopyPools(100), at), path, now=world.now)
     assert found is not None
     return found
@@ -113,7 +113,7 @@ def test_who_waits_in_the_order_of_the_queue_and_who_gives_back() -> None:
 
 def test_there_is_no_account_of_a_pool_that_is_not_there() -> None:
     world = World(Resources())
-    at = At(now=0.0, key=ROOT, level=6, index=world.tree)
+    at = At(now=0.0, key=ROOT, index=world.tree)
     copied = copy_pools(world.tree.pools[ROOT], CopyPools(100), at)
     assert account(copied, "/none", now=0.0) is None
 

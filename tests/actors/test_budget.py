@@ -19,7 +19,6 @@ from peloton.actors.job.slice.budget_messages import DownBudget, DownTally, Spar
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTally, Tally
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message
 
@@ -66,7 +65,7 @@ class World:
         self.tell(CreateJob(service(bound)))
 
     def tell(self, message: Message) -> None:
-        at = At(now=1.0, key=JOB, level=LEVEL_SERVICES)
+        at = At(now=1.0, key=JOB)
         turn = take_turn(KIND, self.job, message=message, at=at)
         self.job = turn.state
         self.to_slices += [s.message for s in turn.sends if isinstance(s.message, SetSliceGoal)]
@@ -169,14 +168,14 @@ def settle(world: World) -> None:
 def test_one_slice_has_all_and_several_begin_with_nothing(
     instances: int, bound: int, expected: DownBudget | None
 ) -> None:
-    at = At(now=1.0, key=JOB, level=LEVEL_SERVICES)
+    at = At(now=1.0, key=JOB)
     job = take_turn(KIND, None, message=CreateJob(service(bound, instances)), at=at).state
     assert budget_of(job, 0) == expected
 
 
 def test_a_batch_job_has_no_budget() -> None:
     spec = msgspec.structs.replace(service(3, 10), job_type="BATCH")
-    at = At(now=1.0, key=JOB, level=LEVEL_SERVICES)
+    at = At(now=1.0, key=JOB)
     assert budget_of(take_turn(KIND, None, message=CreateJob(spec), at=at).state, 0) is None
 
 

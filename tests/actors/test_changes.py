@@ -23,13 +23,13 @@ from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTall
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.job.state import Job
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import LEVEL_CHANGES, TaskGoals
+from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Refused
 
 JOB = Key("job/" + "0" * 36)
 DEFAULT = TaskConfig(resources=Resources(1, 1), command=Command("true"))
-AT = At(now=5.0, key=JOB, level=LEVEL_CHANGES)
+AT = At(now=5.0, key=JOB)
 
 
 def receive(job: Job | None, message: Message, who: str = "ann") -> TurnOutcome:
@@ -138,22 +138,14 @@ def test_who_was_not_stopped_is_not_started() -> None:
     assert isinstance(refused, Refused) and refused.code == "TERMINATED"
 
 
-def test_below_the_level_nothing_changes() -> None:
-    for message in (m.StartInstances(again=True), m.UpdateJob(spec(9)), m.AddChange(0, ())):
-        at = msgspec.structs.replace(AT, level=LEVEL_CHANGES - 1)
-        turn = take_turn(KIND, made(3), message=message, at=at)
-        assert not turn.facts and turn.reply.code == "OLDER_LEVEL"
-
-
-def test_an_owner_that_has_not_read_the_raised_level_yet_drops_no_tally() -> None:
+def test_a_tally_under_an_older_goal_is_dropped_and_a_later_one_is_not() -> None:
     """Dropped, it would not come again: the runtime has seen it."""
     job = tallied(made(3), 0, 1, RUNNING=3)
     ended = SliceTally(9, 0, Tally((("SUCCEEDED", 3),)), 1)
-    at = msgspec.structs.replace(AT, level=LEVEL_CHANGES - 1)
-    turn = take_turn(KIND, job, message=ended, at=at)
+    turn = take_turn(KIND, job, message=ended, at=AT)
     assert turn.state.state == JobStates.SUCCEEDED
     older = SliceTally(9, 0, Tally((("SUCCEEDED", 3),)), 0)
-    assert not take_turn(KIND, job, message=older, at=at).facts
+    assert not take_turn(KIND, job, message=older, at=AT).facts
 
 
 def test_the_last_slice_grows_and_new_ones_open() -> None:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host.devices import (
-    LEVEL_DEVICES,
     NO_DEVICE,
     devices_wanted,
     free_devices,
@@ -33,14 +32,11 @@ DONE = RunOutcome(End.SUCCEEDED, 0)
 GPU = m.RunSpec(Resources(UNIT, 0, 0, UNIT), "true")
 PAIR = replace(GPU, resources=Resources(UNIT, 0, 0, 2 * UNIT))
 CPU = replace(GPU, resources=Resources(UNIT))
-LEVEL = LEVEL_DEVICES
 
 
-def receive(
-    host: Host | None, message: Message, *members: int, crowd: Key = ONE, level: int = LEVEL
-) -> Turn:
+def receive(host: Host | None, message: Message, *members: int, crowd: Key = ONE) -> Turn:
     some = Bits.of(*members) if members else None
-    at = At(now=9.0, key=HOST, sender=crowd, members=some, epoch=3, level=level)
+    at = At(now=9.0, key=HOST, sender=crowd, members=some, epoch=3)
     return take_turn(KIND, host, message=message, at=at)
 
 
@@ -118,14 +114,7 @@ def test_a_machine_with_fewer_devices_gives_no_more_than_it_has() -> None:
     assert starts(receive(host, m.Launch(1, GPU), 9)) == [(0,)]
 
 
-def test_below_the_feature_level_gpus_are_only_counted() -> None:
-    turn = receive(up(2), m.Launch(1, GPU), 0, level=LEVEL - 1)
-    assert starts(turn) == [None] and not devices(turn.state)
-    turn = receive(turn.state, m.Launch(1, GPU), 1, 2)
-    assert starts(turn) == [(0,)] and reasons(turn), "one of two is held by a run that names none"
-
-
-def test_a_fraction_of_an_earlier_version_takes_a_whole_device() -> None:
+def test_a_fraction_takes_a_whole_device() -> None:
     half = replace(GPU, resources=Resources(UNIT, 0, 0, UNIT // 2))
     turn = receive(up(2), m.Launch(1, half), 0, 1, 2)
     assert starts(turn) == [(0,), (1,)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.actors.job.slice.messages import AskLeavers, ProveGang
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.displacing import (
     GIVE_BACK,
@@ -19,17 +20,18 @@ from peloton.actors.respool.displacing import (
     displacements,
 )
 from peloton.actors.respool.lot.messages import (
-    LEVEL_DISPLACEMENT,
     Displacement,
     Enqueue,
     GangTerms,
     LotShape,
     Reclaim,
 )
-from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.messages import ROOT, LeaversFound, PoolConfig
+from peloton.actors.respool.proving import hear
 from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import InventorySum, Pool
+from peloton.placement.messages import GangRoomFound
 from peloton.runtime.vocabulary import Bits, Key
 from tests.actors.test_reclaiming import AFTER_S, A, B, World, size_of
 
@@ -39,8 +41,6 @@ POLICY = PreemptionPolicy(sustained_s=AFTER_S, inside=(("/a", MIN_RUN_S),))
 
 class PoolWithRanks(World):
     """A tree in which pool /a ends tasks of its own."""
-
-    level = LEVEL_DISPLACEMENT
 
     def __init__(self, cpus: float, policy: PreemptionPolicy = POLICY) -> None:
         super().__init__(size_of(cpus, cpus), policy)
@@ -164,9 +164,16 @@ def test_a_gang_gets_room_for_all_or_nobody_is_ended() -> None:
     world.serve()
     assert world.serve(AFTER_S) == []
     world = full(6)
-    gang = world.gang("gang", A, size_of(1), tasks=5, priority=7)
+    gang, host = world.gang("gang", A, size_of(1), tasks=5, priority=7), Key("host/h")
     world.serve()
-    assert world.serve(AFTER_S) == [("low", 5)]
+    assert world.serve(AFTER_S) == [], "it is to be proven first that all go on the hosts then"
+    (ask,) = world.tree.proofs.take_sends()
+    assert isinstance(ask.message, AskLeavers) and ask.message.count == 5
+    hear(world.tree, LeaversFound(ask.message.lot, ask.message.number, 0, (host,) * 5))
+    (ask,) = world.tree.proofs.take_sends()
+    assert isinstance(ask.message, ProveGang)
+    hear(world.tree, GangRoomFound(ask.message.number, True, (host,), (size_of(5),)))
+    assert world.serve() == [("low", 5)]
     assert world.held(gang) == 5
 
 

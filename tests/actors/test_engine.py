@@ -12,16 +12,14 @@ from peloton.actors.engine.kind import KIND
 from peloton.actors.engine.state import OutsideBackend
 from peloton.actors.host.messages import PingBackend, StopRuns
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import At, Key, Message, Refused, Send
+from peloton.runtime.vocabulary import At, Key, Message, Send
 
 WEST, LINK = Key("engine/west"), Key("link/west")
 PING = PingBackend(Key("host/h"))
 
 
-def turn(
-    backend: OutsideBackend | None, message: Message, *, now: float = 1.0, level: int = 7
-) -> Any:
-    return take_turn(KIND, backend, message=message, at=At(now=now, key=WEST, level=level))
+def turn(backend: OutsideBackend | None, message: Message, *, now: float = 1.0) -> Any:
+    return take_turn(KIND, backend, message=message, at=At(now=now, key=WEST))
 
 
 def opened() -> OutsideBackend:
@@ -36,11 +34,6 @@ def test_it_begins_to_exist_and_says_that_it_is_here() -> None:
     assert again.reply == m.BackendOpen() and again.state == first.state and not again.facts
     for one in (first, again):
         assert one.sends == (Send(LINK, m.BackendHere()),)
-
-
-def test_below_its_level_it_does_not_exist() -> None:
-    early = turn(None, m.OpenBackend(), level=m.LEVEL_OUTSIDE - 1)
-    assert isinstance(early.reply, Refused) and early.reply.again and early.state is None
 
 
 def test_each_subscription_has_a_number_that_is_journaled_before_it_begins() -> None:

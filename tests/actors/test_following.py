@@ -28,7 +28,6 @@ from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.kind import KIND as TASKS
 from peloton.actors.task.messages import (
-    LEVEL_SERVICES,
     SLICE_SIZE,
     AssignHosts,
     SetTaskGoal,
@@ -67,7 +66,7 @@ class Bench:
         self.index.put(key, old=self.index.hosts.get(key), new=new)
 
     def turn(self, message: Message) -> TurnOutcome:
-        at = At(0.0, INVENTORY, SLICE, index=self.index, level=LEVEL_SERVICES)
+        at = At(0.0, INVENTORY, SLICE, index=self.index)
         outcome = take_turn(INVENTORIES, self.state, message=message, at=at)
         self.state = outcome.state
         return outcome
@@ -77,7 +76,7 @@ class Bench:
 
     def told(self) -> HostsTold | None:
         self.version += 1
-        at = At(0.0, INVENTORY, index=self.index, position=self.version, level=LEVEL_SERVICES)
+        at = At(0.0, INVENTORY, index=self.index, position=self.version)
         assert INVENTORIES.report is not None
         sends = [send for send in INVENTORIES.report(self.state, at) if send.to == SLICE]
         assert len(sends) < 2
@@ -155,7 +154,7 @@ def test_every_host_is_in_one_part_and_all_parts_have_some() -> None:
 
 def at_slice() -> At:
     crowd = Crowd(TASKS, Key("task/j/0"))
-    return At(0.0, SLICE, INVENTORY, index=crowd, level=LEVEL_SERVICES)
+    return At(0.0, SLICE, INVENTORY, index=crowd)
 
 
 def opened(goal: TaskGoals = TaskGoals.RUNNING) -> TurnOutcome:
@@ -258,7 +257,7 @@ def test_a_host_that_its_member_has_not_any_more_is_declined() -> None:
     crowd.columns.add(1)
     crowd.columns.write("spec", 1, value=0)
     notes = WishNotes(wished=Bits.of(0), wished_at=0.0)
-    at = At(0.0, SLICE, Key("placer/0"), index=crowd, notes=notes, level=LEVEL_SERVICES)
+    at = At(0.0, SLICE, Key("placer/0"), index=crowd, notes=notes)
     for host, launched in ((B, False), (A, True)):
         outcome = SLICES.decide[Placed](slice_, Placed(1, Bits.of(0), (host,)), at)
         sent = [type(send.message) for send in outcome.sends]

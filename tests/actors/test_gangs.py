@@ -23,7 +23,6 @@ from peloton.actors.job.slice.kind import KIND
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.tally import gang_why
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig, check_spec, updated
-from peloton.actors.job.spec_levels import check_gang
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.admission import AdmissionBatch, admissions
 from peloton.actors.respool.lot.kind import KIND as LOT
@@ -41,7 +40,6 @@ from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.kind import KIND as TASK
 from peloton.actors.task.messages import (
-    LEVEL_GANGS,
     AssignHosts,
     DropHold,
     End,
@@ -82,7 +80,7 @@ class Town:
         """One turn of a lot."""
         key = Key(f"lot/{lot}")
         some = Bits.of(*members) if members else None
-        at = At(now=now, key=key, sender=CROWD, members=some, level=LEVEL_GANGS)
+        at = At(now=now, key=key, sender=CROWD, members=some)
         before = self.tree.lots.get(key)
         after = take_turn(LOT, before, message=message, at=at).state
         self.tree.put(key, old=before, new=after)
@@ -219,8 +217,6 @@ def test_what_a_gang_may_be() -> None:
     refused = check_spec(spec(minimum_running=1001))
     assert refused is not None and "more than 1000" in refused.text
     assert check_spec(spec(gang_together=True)) is not None
-    early = check_gang(spec(minimum_running=2), level=LEVEL_GANGS - 1)
-    assert early is not None and early.again
     assert updated(spec(minimum_running=5), spec(minimum_running=9)).gang == 5
     assert updated(spec(minimum_running=1), spec(minimum_running=9)).gang == 0
 
@@ -247,13 +243,13 @@ class Stage:
         self.settle()
 
     def at(self, **fields: Any) -> At:
-        given = {"index": self.crowd, "notes": self.notes, "level": LEVEL_GANGS, **fields}
+        given = {"index": self.crowd, "notes": self.notes, **fields}
         return At(now=self.now, key=SLICE, **given)
 
     def tell(self, member: int, message: Any) -> None:
         """One task hears this."""
         before = self.tasks.get(member)
-        at = At(now=self.now, key=CROWD, sender=Key("host/h"), level=LEVEL_GANGS)
+        at = At(now=self.now, key=CROWD, sender=Key("host/h"))
         turn = take_turn(TASK, before, message=message, at=at)
         self.tasks[member] = turn.state
         if before is None or self.crowd.state_of(member) != turn.state:
@@ -376,7 +372,7 @@ def test_a_gang_that_is_refused_whole_pauses_as_well() -> None:
     for attempt in range(1, 5):
         stage.propose()
         assert stage.states() == ["HOLDING"] * 3
-        at = At(now=stage.now, key=CROWD, sender=Key("host/h"), level=LEVEL_GANGS)
+        at = At(now=stage.now, key=CROWD, sender=Key("host/h"))
         for member in range(3):
             refusal = RunRefused(attempt, "too early")
             stage.tasks[member] = take_turn(TASK, stage.tasks[member], message=refusal, at=at).state

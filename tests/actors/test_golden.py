@@ -22,10 +22,9 @@ import immutables
 import msgspec
 import pytest
 
-from peloton.actors.host import view as host_view
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds
-from peloton.runtime.core.codec import Codec, decode, encode
-from peloton.runtime.vocabulary import Bits, Key, Kind
+from peloton.runtime.core.codec import decode, encode
+from peloton.runtime.vocabulary import Bits, Kind
 from peloton.settings.daemon import ALONE_SHARDS
 
 FOLDER = Path(__file__).parent / "golden"
@@ -57,10 +56,6 @@ def sample(wanted: Any, inside: tuple[type, ...] = ()) -> Any:
     return wanted(**fields)
 
 
-OLDER_STATES: dict[str, dict[int, type]] = {"host": {1: host_view.HostAnswer}}
-"""Of kinds whose state is stored in another form today: the older ones, by schema."""
-
-
 def types_of(kind: Kind) -> Iterator[tuple[str, type]]:
     """Every type of a kind that is written down anywhere, by its name in bytes."""
     tables = {
@@ -72,9 +67,7 @@ def types_of(kind: Kind) -> Iterator[tuple[str, type]]:
     for form, numbered in tables.items():
         for number, cls in sorted(numbered.items()):
             yield f"{form} {number}", cls
-    for schema, cls in OLDER_STATES.get(kind.name, {}).items():
-        yield f"state {schema}", cls
-    yield f"state {kind.schema}", kind.state
+    yield "state 1", kind.state
 
 
 EVERY = {name: [*types_of(kind)] for name, kind in KINDS.items()} | {
@@ -135,27 +128,3 @@ def test_what_lacks_the_later_fields_is_understood(kind: str, name: str, cls: ty
     short = values[: len(values) - defaults]
     found = decode(encode(short), cls)
     assert msgspec.structs.astuple(found)[: len(short)] == tuple(short)
-
-
-OLDER = [(kind, schema) for kind, states in OLDER_STATES.items() for schema in states]
-
-
-@pytest.mark.parametrize(("kind", "schema"), OLDER)
-def test_a_recorded_state_of_an_older_schema_is_read_and_written_as_it_was(
-    kind: str, schema: int
-) -> None:
-    (row,) = [data for name, data in recorded(kind).items() if name.startswith(f"state {schema} ")]
-    codec, key = Codec(KINDS), f"{kind}/x"
-    codec.level = 0
-    raw = msgspec.Raw(in_a_real_crowd(row))
-    _, (state, _) = codec.decode_entity(encode((0, key, schema, (raw, 0.0))))
-    assert type(state) is KINDS[kind].state
-    assert codec.encode_cell(Key(key), state) == encode((0, key, schema, (raw, 0.0)))
-
-
-def in_a_real_crowd(row: bytes) -> bytes:
-    """The sample of a host, with keys of a crowd and of a run in place of "x"."""
-    state = msgspec.msgpack.decode(row)
-    (run,) = state[host_view.RUNS]
-    run[0], run[1][0] = "x-1007-7", "task/x/1"
-    return encode(state)

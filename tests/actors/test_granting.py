@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.facts import PortsGiven, PortsNoted
-from peloton.actors.host.granting import LABELS_TOO_EARLY
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import HOLDING, RunPhase
-from peloton.actors.host.machine_messages import LEVEL_PORTS, PortsInUse
+from peloton.actors.host.machine_messages import PortsInUse
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -40,11 +39,9 @@ ALONE = m.RunSpec(Resources(UNIT), "true", labels=(APP,), constraint=LESS)
 PLAIN = m.RunSpec(Resources(UNIT), "true", labels=(APP,))
 
 
-def receive(
-    host: Host | None, message: Message, *members: int, crowd: Key = ONE, level: int = 1
-) -> Turn:
+def receive(host: Host | None, message: Message, *members: int, crowd: Key = ONE) -> Turn:
     some = Bits.of(*members) if members else None
-    at = At(now=9.0, key=HOST, sender=crowd, members=some, epoch=3, level=level)
+    at = At(now=9.0, key=HOST, sender=crowd, members=some, epoch=3)
     return take_turn(KIND, host, message=message, at=at)
 
 
@@ -106,16 +103,6 @@ def test_a_repeat_of_a_granted_launch_is_answered_though_it_does_not_say_so() ->
     assert not refusals(receive(host, m.Launch(1, SPREAD), 1))
 
 
-def test_below_the_feature_level_nothing_is_spread() -> None:
-    """Others of the job may run here without labels, accepted by an earlier version."""
-    assert refusals(receive(up(), m.Launch(1, SPREAD), 0, level=0)) == [([0], LABELS_TOO_EARLY)]
-    apart = replace(ALONE, labels=())
-    assert refusals(receive(up(), m.Launch(1, apart), 0, level=0)) == [([0], LABELS_TOO_EARLY)]
-    turn = receive(up(), m.Launch(1, replace(PLAIN, resources=ROOM + ROOM)), 0, level=0)
-    (refusal,) = (s.message for s in turn.sends if isinstance(s.message, t.RunRefused))
-    assert refusal.summary is not None and refusal.summary.running is None
-
-
 def test_a_constraint_on_tasks_is_checked_when_the_run_is_granted() -> None:
     host = receive(up(), m.Launch(1, PLAIN), 0, crowd=TWO).state
     reason = "the host does not meet the constraint: requires no task with app=x"
@@ -135,7 +122,6 @@ def test_conditions_on_the_host_are_checked_too() -> None:
     spec = replace(PLAIN, constraint=rack)
     assert refusals(receive(up(), m.Launch(1, spec), 0))
     assert not refusals(receive(up(Label("rack", "r")), m.Launch(1, spec), 0))
-    assert not refusals(receive(up(Label("rack", "r")), m.Launch(1, spec), 0, level=0))
 
 
 def test_a_killed_run_counts_until_it_has_ended() -> None:
@@ -148,7 +134,7 @@ def test_a_killed_run_counts_until_it_has_ended() -> None:
 def test_fixed_ports_are_told_as_labels() -> None:
     spec = m.RunSpec(Resources(UNIT), "x", ports=(m.Port("a", 8080), m.Port("b", 0, "B")))
     host = receive(up(), m.Launch(1, spec), 0).state
-    assert host.summary(HOST, tasks=True).running == ((port_label(8080), 1),)
+    assert host.summary(HOST).running == ((port_label(8080), 1),)
     assert refusals(receive(host, m.Launch(1, spec), 1)) == [
         ([1], "port 8080 is taken on the host")
     ]
@@ -158,9 +144,9 @@ def test_fixed_ports_are_told_as_labels() -> None:
 def test_a_host_with_too_many_labels_tells_none() -> None:
     labels = tuple(Label("k", str(at)) for at in range(m.RUNNING_LABELS_MAX + 1))
     few = receive(up(), m.Launch(1, replace(PLAIN, labels=labels[1:])), 0).state
-    assert few.summary(HOST, tasks=True).running == tuple((each, 1) for each in sorted(labels[1:]))
+    assert few.summary(HOST).running == tuple((each, 1) for each in sorted(labels[1:]))
     many = receive(up(), m.Launch(1, replace(PLAIN, labels=labels)), 0).state
-    assert many.summary(HOST, tasks=True).running is None
+    assert many.summary(HOST).running is None
     assert refusals(receive(many, m.Launch(1, replace(ALONE, constraint=replace(
         LESS, label=labels[0])), 0), 1)), "the host itself knows all of them"  # fmt: skip
 
@@ -217,10 +203,10 @@ PICKED = m.RunSpec(Resources(UNIT), "x", ports=(m.Port("http", 0, "PORT"),))
 FIXED = m.RunSpec(Resources(UNIT), "x", ports=(m.Port("http", 31000, "PORT"),))
 
 
-def heard(host: Host, message: Message, *members: int, level: int = LEVEL_PORTS) -> Turn:
+def heard(host: Host, message: Message, *members: int) -> Turn:
     sender = host.backend if isinstance(message, PortsInUse) else h.CROWD
     some = Bits.of(*members) if members else None
-    at = At(now=9.0, key=h.HOST, sender=sender, members=some, epoch=h.EPOCH, level=level)
+    at = At(now=9.0, key=h.HOST, sender=sender, members=some, epoch=h.EPOCH)
     return take_turn(h.KIND, host, message=message, at=at)
 
 
@@ -238,7 +224,7 @@ def test_a_run_whose_picked_port_is_in_use_begins_with_another_as_the_same_attem
     turn = heard(with_run(PICKED), PortsInUse((31000,), (h.pod(0),)))
     assert started(turn) == [(h.pod(0), "31001")] and h.replies(turn) == []
     assert {type(fact) for fact in turn.facts} == {PortsNoted, PortsGiven}
-    summary = turn.state.summary(h.HOST, tasks=True)
+    summary = turn.state.summary(h.HOST)
     assert (summary.ports, summary.running) == (1, ((port_label(31000), 1),))
     again = heard(turn.state, PortsInUse((31000,), (h.pod(0),)))
     assert not again.facts and not again.sends, "a repeat finds that it has another by now"
@@ -279,13 +265,6 @@ def test_what_is_in_use_is_not_granted() -> None:
     assert not heard(host, PortsInUse((31000,))).facts, "nothing has changed"
 
 
-def test_below_the_level_the_run_is_lost_and_the_attempt_not_charged() -> None:
-    turn = heard(with_run(PICKED), PortsInUse((31000,), (h.pod(0),)), level=LEVEL_PORTS - 1)
-    ((end, _),) = h.replies(turn)
-    assert isinstance(end, t.Ended) and end.outcome.end == t.End.LOST and end.outcome.system
-    assert turn.state.ports_in_use == ()
-
-
 def test_a_run_that_has_begun_goes_on() -> None:
     host = heard(with_run(PICKED), m.RunsStarted((h.pod(0),))).state
     turn = heard(host, PortsInUse((31000,), (h.pod(0),)))
@@ -297,7 +276,7 @@ def test_a_run_that_has_begun_goes_on() -> None:
 def test_many_ports_in_use_do_not_hide_the_labels_of_tasks() -> None:
     host = heard(h.up(), m.Launch(1, PLAIN), 0).state
     host = heard(host, PortsInUse(tuple(range(40000, 40000 + 2 * m.RUNNING_LABELS_MAX)))).state
-    told = host.summary(h.HOST, tasks=True).running
+    told = host.summary(h.HOST).running
     assert told is not None and len(told) == m.RUNNING_LABELS_MAX
     assert dict(told)[APP] == 1
 

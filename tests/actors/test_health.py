@@ -220,7 +220,7 @@ def test_what_tasks_have_seen_the_backend_is_told() -> None:
 
 def test_a_list_is_asked_for_with_what_is_to_be_checked() -> None:
     host = started(host_with(0), 0)
-    asked = list_runs(host, At(now=9.0, key=hosts.HOST, epoch=1, level=hm.LEVEL_SETS)).message
+    asked = list_runs(host, At(now=9.0, key=hosts.HOST, epoch=1)).message
     assert isinstance(asked, hm.ListRuns)
     assert [(some.members, some.check) for some in asked.checked] == [(Bits.of(0), CHECK)]
 

@@ -38,12 +38,8 @@ EPOCH = 3
 def receive(host: Host | None, message: Message, *members: int, now: float = 9.0) -> Turn:
     """One turn of a host, on a message of these members or of its backend."""
     some = Bits.of(*members) if members else None
-    at = At(now=now, key=HOST, sender=CROWD, members=some, epoch=EPOCH, level=_level(message))
+    at = At(now=now, key=HOST, sender=CROWD, members=some, epoch=EPOCH)
     return take_turn(KIND, host, message=message, at=at)
-
-
-def _level(message: Message) -> int:
-    return t.LEVEL_GANGS if isinstance(message, m.Launch) and message.hold else 0
 
 
 def replies(turn: Turn) -> list[tuple[Message, list[int]]]:
@@ -89,7 +85,7 @@ def test_a_host_is_up_once_its_backend_was_compared() -> None:
     turn = receive(None, m.ConfigureHost(ROOM, (), BACKEND))
     assert turn.state.state == HostStates.UNREACHABLE
     turn = receive(turn.state, m.BackendUp())
-    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, 9.0)]
     assert turn.state.state == HostStates.RECONCILING
     assert receive(turn.state, m.RunsListed(())).state.state == HostStates.UP
 
@@ -370,7 +366,7 @@ def test_a_recheck_does_not_assume_that_the_backend_is_up(state: HostStates) -> 
     turn = receive(host, m.RecheckBackend())
     if state in (HostStates.UP, HostStates.RECONCILING):
         assert turn.state.state == HostStates.RECONCILING
-        assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+        assert orders(turn) == [m.ListRuns(HOST, EPOCH, 9.0)]
         return
     assert turn.state == host and orders(turn) == [m.PingBackend(HOST)]
     asked = receive(turn.state, m.BackendUp())
@@ -432,7 +428,7 @@ def test_a_host_that_is_no_more_never_comes_up_but_buries_its_dead() -> None:
     host = gone(with_run(RunPhase.STARTED))
     for message in (m.BackendUp(), m.RecheckBackend()):
         turn = receive(host, message)
-        assert turn.state == host and orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+        assert turn.state == host and orders(turn) == [m.ListRuns(HOST, EPOCH, 9.0)]
     ends = (m.RunEnd(pod(1), DONE),)
     turn = receive(host, m.RunsListed((pod(0),), ends))
     assert turn.state == host, "no list makes it part of the cluster"
@@ -626,16 +622,13 @@ def test_a_summary_has_the_free_ports() -> None:
     assert gone.summary(HOST).ports == 3
 
 
-def test_free_ports_are_counted_anew_for_another_range_and_an_older_state() -> None:
+def test_free_ports_are_counted_anew_for_another_range() -> None:
     spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b")))
     host = receive(up(), m.Launch(1, spec), 0).state
     other = receive(host, m.ConfigureHost(ROOM, (), BACKEND, (31001, 31011))).state
     assert other.summary(HOST).ports == 9, "one of the two is of the new range"
     ended = m.RunsEnded((m.RunEnd(pod(0), DONE),))
     assert receive(other, ended).state.summary(HOST).ports == 10
-    old = msgspec.structs.replace(host, ports_taken=None)  # as an older version wrote it
-    assert old.summary(HOST).ports == 1
-    assert receive(old, ended).state.summary(HOST).ports == 3
 
 
 def test_a_summary_counts_the_launches_that_were_decided() -> None:
@@ -653,7 +646,7 @@ def test_a_summary_counts_the_launches_that_were_decided() -> None:
 def test_a_machine_that_appears_begins_to_exist_and_is_up_once_it_was_compared() -> None:
     turn = receive(None, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
     assert turn.state.state == HostStates.RECONCILING and turn.state.capacity == ROOM
-    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, 9.0)]
     up_now = receive(turn.state, m.RunsListed(())).state
     assert up_now == msgspec.structs.replace(up(), version=up_now.version)
 
@@ -669,7 +662,7 @@ def test_a_machine_that_appears_again_is_compared(state: HostStates) -> None:
         host = receive(host, Due("unreachable")).state
     assert host.state == state
     turn = receive(host, m.HostAppeared(ROOM, (), BACKEND, (31000, 31003)))
-    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, 9.0)]
     still = HostStates.UP if state == HostStates.UP else HostStates.RECONCILING
     assert turn.state.state == still and bool(turn.facts) == (state > HostStates.UP)
     assert receive(turn.state, m.RunsListed(())).state.state == HostStates.UP
@@ -688,7 +681,7 @@ def test_a_machine_that_was_removed_is_part_of_the_cluster_again_when_it_appears
     host = receive(up(), m.HostGone()).state
     turn = receive(host, m.HostAppeared(ROOM, (), BACKEND))
     assert not turn.state.removed and turn.state.state == HostStates.RECONCILING
-    assert orders(turn) == [m.ListRuns(HOST, EPOCH, (), 9.0)]
+    assert orders(turn) == [m.ListRuns(HOST, EPOCH, 9.0)]
 
 
 OTHER_BACKEND = Key("backend/other")

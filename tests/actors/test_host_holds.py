@@ -45,12 +45,9 @@ HOLD_S = 300.0
 HOLD = hm.HoldHost("one", "zoe", HOLD_S)
 
 
-def receive(
-    host: Host | None, message: Message, *members: int, now: float = 9.0, level: int = 4
-) -> Turn:
-    """One turn at a feature level that has holds."""
+def receive(host: Host | None, message: Message, *members: int, now: float = 9.0) -> Turn:
     some = Bits.of(*members) if members else None
-    at = At(now=now, key=h.HOST, sender=h.CROWD, members=some, epoch=h.EPOCH, level=level)
+    at = At(now=now, key=h.HOST, sender=h.CROWD, members=some, epoch=h.EPOCH)
     return take_turn(h.KIND, host, message=message, at=at)
 
 
@@ -172,8 +169,7 @@ def test_a_lost_host_is_not_held(message: Message) -> None:
     assert receive(host, message).state.hold is None
 
 
-def test_an_older_member_of_the_fleet_forbids_holds() -> None:
-    assert refusal(receive(h.up(), HOLD, level=2))[0] == m.LEVEL_TOO_LOW
+def test_a_host_that_is_not_there_is_not_held() -> None:
     assert receive(None, HOLD).reply.code == m.NO_HOST
 
 
@@ -323,7 +319,7 @@ def test_a_maintenance_ends_foreign_runs_and_waits_for_them() -> None:
     host = receive(launched("a"), m.StartMaintenance()).state
     assert host.maintenance == Maintenance.DRAINING
     host = receive(host, m.RunsEnded((m.RunEnd(run_of("a"), h.DONE),))).state
-    assert host.maintenance == Maintenance.DOWN
+    assert host.maintenance == Maintenance.DRAINED and not host.runs
 
 
 def test_a_lost_host_has_no_foreign_runs() -> None:

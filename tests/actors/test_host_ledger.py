@@ -99,11 +99,10 @@ def test_a_fact_about_a_set_says_what_facts_about_its_runs_say(
             assert folded(before, [fact]) == folded(before, [single((name,)) for name in names])
 
 
-@given(st.lists(facts(), max_size=12), st.sampled_from([0, m.LEVEL_SETS]))
-def test_a_stored_host_is_read_in_both_schemas(history: list[Fact], level: int) -> None:
+@given(st.lists(facts(), max_size=12))
+def test_a_stored_host_is_read_as_it_was(history: list[Fact]) -> None:
     host = played(history)
     codec = Codec(kinds(ALONE_SHARDS))
-    codec.level = level
     body = codec.encode_cell(HOST, host)
     _, (again, _) = codec.decode_entity(body)
     assert again == host and codec.encode_cell(HOST, again) == body
@@ -114,8 +113,6 @@ def test_a_thousand_alike_runs_are_stored_in_the_bytes_of_some() -> None:
     host = folded(EMPTY, [accepted, f.SetStarted(CROWDS[0], Bits.span(0, 1000), 1)])
     codec = Codec(kinds(ALONE_SHARDS))
     assert len(codec.encode_cell(HOST, host)) < 500
-    codec.level = 0
-    assert len(codec.encode_cell(HOST, host)) > 50_000
 
 
 def test_who_asks_for_a_host_gets_its_runs_by_name() -> None:
@@ -146,13 +143,10 @@ STARTED = [
 ]
 
 
-@pytest.mark.parametrize("level", [0, m.LEVEL_SETS])
-def test_a_backend_is_asked_in_the_form_that_all_versions_understand(level: int) -> None:
-    message = list_runs(played(STARTED), At(now=9.0, key=HOST, level=level)).message
+def test_a_backend_is_asked_for_sets() -> None:
+    message = list_runs(played(STARTED), At(now=9.0, key=HOST)).message
     assert isinstance(message, m.ListRuns)
-    names = tuple(m.KnownRun(pod_id(CROWDS[0], member, run=1), 1.0) for member in (0, 1))
-    sets = (m.KnownSet(CROWDS[0], 1, Bits.of(0, 1), 1.0),)
-    assert (message.known, message.sets) == (((), sets) if level else (names, ()))
+    assert message.sets == (m.KnownSet(CROWDS[0], 1, Bits.of(0, 1), 1.0),)
 
 
 @given(

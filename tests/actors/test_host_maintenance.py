@@ -11,6 +11,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.goals import DRAIN_POLL_EVERY_S
 from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import facts as tf
 from peloton.actors.task import messages as t
@@ -26,22 +27,24 @@ STOPPED = RunOutcome(End.FAILED, None, "SIGTERM", "exited", "ended by SIGTERM")
 SPEC = m.RunSpec(Resources(UNIT), "true")
 
 
-def receive(
-    host: Host | None, message: Message, *members: int, level: int = m.LEVEL_MAINTENANCE
-) -> Turn:
-    """One turn at a feature level that has maintenance."""
+def receive(host: Host | None, message: Message, *members: int) -> Turn:
     some = Bits.of(*members) if members else None
-    at = At(now=9.0, key=h.HOST, sender=h.CROWD, members=some, epoch=h.EPOCH, level=level)
+    at = At(now=9.0, key=h.HOST, sender=h.CROWD, members=some, epoch=h.EPOCH)
     return take_turn(h.KIND, host, message=message, at=at)
+
+
+def told(turn: Turn) -> Host:
+    """The backend knows of the last use that it was told."""
+    return receive(turn.state, UseSet(turn.state.use.number, "")).state  # type: ignore[no-any-return]
 
 
 def draining(*members: int) -> Host:
     """A host in maintenance that holds these runs, which had started."""
     host = receive(h.up(), m.Launch(1, SPEC), *members).state
     host = receive(host, m.RunsStarted(tuple(h.pod(one) for one in members))).state
-    host = receive(host, m.StartMaintenance()).state
+    host = told(receive(host, m.StartMaintenance()))
     assert host.maintenance == Maintenance.DRAINING
-    return host  # type: ignore[no-any-return]
+    return host
 
 
 def stopped(host: Host, *members: int, outcome: RunOutcome = STOPPED) -> Turn:
@@ -53,7 +56,8 @@ def test_all_runs_are_stopped_once_and_nothing_is_granted() -> None:
     host = receive(host, m.KillRun(1, 5.0), 1).state
     turn = receive(host, m.StartMaintenance())
     assert turn.reply == m.MaintenanceSet(Maintenance.DRAINING)
-    assert [order.runs for order in h.orders(turn)] == [(h.pod(0),)], "1 is being killed already"
+    stops = [order.runs for order in h.orders(turn) if isinstance(order, m.StopRuns)]
+    assert stops == [(h.pod(0),)], "1 is being killed already"
     assert {run.phase for run in turn.state.runs.values()} == {RunPhase.KILLING}
     refused = receive(turn.state, m.Launch(1, SPEC), 2)
     ((answer, _),) = h.replies(refused)
@@ -69,7 +73,7 @@ def test_all_runs_are_stopped_once_and_nothing_is_granted() -> None:
 def test_a_host_is_drained_when_runs_have_ended_and_down_when_their_tasks_know() -> None:
     host = stopped(draining(0, 1), 0).state
     assert host.maintenance == Maintenance.DRAINING
-    host = stopped(host, 1).state
+    host = told(stopped(host, 1))
     assert host.maintenance == Maintenance.DRAINED and host.used == Resources()
     host = receive(host, m.RunSeen(1), 0).state
     assert host.maintenance == Maintenance.DRAINED
@@ -78,7 +82,7 @@ def test_a_host_is_drained_when_runs_have_ended_and_down_when_their_tasks_know()
 
 
 def test_an_idle_host_is_down_at_once_and_up_only_after_its_completion() -> None:
-    host = receive(h.up(), m.StartMaintenance()).state
+    host = told(receive(h.up(), m.StartMaintenance()))
     assert host.maintenance == Maintenance.DOWN
     assert host.version > h.up().version, "placers have to hear of it"
     turn = receive(host, m.CompleteMaintenance())
@@ -101,12 +105,6 @@ def test_a_host_that_is_not_there_or_was_removed_refuses() -> None:
         for message in (m.StartMaintenance(), m.CompleteMaintenance()):
             reply = receive(host, message).reply
             assert isinstance(reply, Refused) and reply.code == m.NO_HOST
-
-
-def test_an_older_member_of_the_fleet_forbids_maintenance() -> None:
-    turn = receive(h.up(), m.StartMaintenance(), level=m.LEVEL_MAINTENANCE - 1)
-    assert isinstance(turn.reply, Refused) and turn.reply.code == m.LEVEL_TOO_LOW
-    assert turn.state == h.up()
 
 
 def test_the_end_of_a_drained_run_is_the_hosts_doing() -> None:
@@ -154,6 +152,6 @@ def test_a_lost_order_to_stop_is_repeated_after_a_poll() -> None:
     begun = h.polls(host, h.HostNotes(HostStates.UP, 300.0), 10.0)
     assert h.KIND.recall_s(begun.notes) == 10.0 + DRAIN_POLL_EVERY_S, "not only in 290 s"
     due = h.polls(host, begun.notes, 20.0)
-    assert [type(order) for order in h.orders(due)] == [m.ListRuns]
+    assert [type(order) for order in h.orders(due)] == [m.ListRuns, SetUse]
     listed = receive(host, m.RunsListed((h.pod(0),)))
     assert [order.runs for order in h.orders(listed)] == [(h.pod(0),)]

@@ -25,9 +25,8 @@ def receive(
     message: Message,
     *,
     sender: Key | None = None,
-    level: int = m.LEVEL_HOST_POOLS,
 ) -> Turn:
-    at = At(now=9.0, key=m.POOLS_OWNER, sender=sender, level=level)
+    at = At(now=9.0, key=m.POOLS_OWNER, sender=sender)
     return take_turn(KIND, inventory, message=message, at=at)
 
 
@@ -85,8 +84,6 @@ def test_what_cannot_be_is_refused() -> None:
     assert refusal(inventory, m.DropHostPool("nowhere")) == m.NO_POOL
     same = receive(inventory, m.AssignHost(A, "x", "x"))
     assert same.reply == m.HostPoolChanged() and not same.facts
-    early = receive(Inventory(), m.MakeHostPool("x"), level=m.LEVEL_HOST_POOLS - 1)
-    assert isinstance(early.reply, Refused) and early.reply.again and not early.facts
     assert isinstance(receive(None, m.MakeHostPool("x")).reply, Refused)
 
 
@@ -133,7 +130,7 @@ def test_hosts_of_a_deleted_pool_are_the_default_ones_at_once_and_told_little_by
 def at_host(*members: int, sender: Key = m.POOLS_OWNER) -> At:
     some = Bits.of(*members) if members else None
     return At(
-        now=9.0, key=host_tests.HOST, sender=sender, members=some, epoch=1, level=2
+        now=9.0, key=host_tests.HOST, sender=sender, members=some, epoch=1
     )  # fmt: skip
 
 

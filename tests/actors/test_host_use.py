@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
 from peloton.actors.host.draining import NOT_OUT_OF_USE, why_not_down
-from peloton.actors.host.facts import UseTold, UseWanted
 from peloton.actors.host.goals import (
     DRAIN_POLL_EVERY_S,
     REMOVED_POLLS_MAX,
@@ -17,9 +16,8 @@ from peloton.actors.host.goals import (
     pursue,
     recall_s,
 )
-from peloton.actors.host.kind import SINCE
 from peloton.actors.host.state import Host, HostStates, Maintenance
-from peloton.actors.host.use_messages import LEVEL_USE, HostUse, SetUse, UseSet
+from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.turn import TurnOutcome as Turn
@@ -31,11 +29,9 @@ SPEC = m.RunSpec(Resources(UNIT), "true")
 ENDED = RunOutcome(End.KILLED, None, "SIGTERM", "killed", "")
 
 
-def receive(
-    host: Host, message: Message, *members: int, sender: Any = h.CROWD, level: int = LEVEL_USE
-) -> Turn:
+def receive(host: Host, message: Message, *members: int, sender: Any = h.CROWD) -> Turn:
     some = Bits.of(*members) if members else None
-    at = At(now=9.0, key=h.HOST, sender=sender, members=some, epoch=h.EPOCH, level=level)
+    at = At(now=9.0, key=h.HOST, sender=sender, members=some, epoch=h.EPOCH)
     return take_turn(h.KIND, host, message=message, at=at)
 
 
@@ -107,13 +103,13 @@ def test_a_machine_that_is_lost_does_not_wait_for_its_backend() -> None:
     host = receive(host, m.BackendDown("gone")).state
     assert (host.state, host.maintenance) == (HostStates.UNREACHABLE, Maintenance.DRAINED)
     lost = replace(host, state=HostStates.LOST)
-    step = pursue(lost, At(now=20.0, key=h.HOST, epoch=h.EPOCH, level=LEVEL_USE))
+    step = pursue(lost, At(now=20.0, key=h.HOST, epoch=h.EPOCH))
     assert isinstance(step, Decision) and step.because == "down for maintenance"
 
 
 def test_what_was_not_answered_is_ordered_again_with_each_poll() -> None:
     host = receive(drained().state, m.RunSeen(1), 0).state
-    at = At(now=20.0, key=h.HOST, epoch=h.EPOCH, level=LEVEL_USE)
+    at = At(now=20.0, key=h.HOST, epoch=h.EPOCH)
     step = pursue(host, replace_notes(at, None))
     assert isinstance(step, Decision) and step.notes.poll_at == 20.0 + DRAIN_POLL_EVERY_S
     later = replace_notes(at, HostNotes(HostStates.UP, 20.0))
@@ -123,7 +119,7 @@ def test_what_was_not_answered_is_ordered_again_with_each_poll() -> None:
 
 
 def replace_notes(at: At, notes: HostNotes | None) -> At:
-    return At(now=at.now, key=at.key, epoch=at.epoch, level=at.level, notes=notes)
+    return At(now=at.now, key=at.key, epoch=at.epoch, notes=notes)
 
 
 def test_after_an_outage_a_host_that_is_not_in_use_has_its_backend_compare() -> None:
@@ -144,7 +140,7 @@ def test_a_host_that_is_removed_in_maintenance_is_in_use_for_others() -> None:
     host = answered(receive(h.up(), m.StartMaintenance()).state, 2).state
     turn = receive(host, m.HostGone())
     assert told(turn) == [(HostUse.IN_USE, 3)] and turn.state.use.open
-    at = At(now=20.0, key=h.HOST, epoch=h.EPOCH, level=LEVEL_USE)
+    at = At(now=20.0, key=h.HOST, epoch=h.EPOCH)
     step = pursue(turn.state, replace_notes(at, HostNotes(turn.state.state, 20.0)))
     assert isinstance(step, Decision)
     assert [type(one.message) for one in step.sends] == [m.PingBackend, SetUse]
@@ -157,22 +153,14 @@ def test_a_host_that_is_removed_does_not_ask_a_backend_for_ever() -> None:
     host = answered(receive(h.up(), m.StartMaintenance()).state, 2).state
     for state in (HostStates.LOST, HostStates.RECONCILING, host.state):
         gone = receive(replace(host, state=state), m.HostGone()).state
-        at, orders, woken = At(now=0.0, key=h.HOST, epoch=h.EPOCH, level=LEVEL_USE), 0, 0
+        at, orders, woken = At(now=0.0, key=h.HOST, epoch=h.EPOCH), 0, 0
         while (step := pursue(gone, at)) and isinstance(step, Decision):
             orders += sum(isinstance(one.message, SetUse) for one in step.sends)
             at = At(
-                now=recall_s(step.notes) or at.now, key=at.key, epoch=at.epoch, level=at.level,
+                now=recall_s(step.notes) or at.now, key=at.key, epoch=at.epoch,
                 notes=step.notes,
             )  # fmt: skip
             woken += 1
             assert woken < 2 * REMOVED_POLLS_MAX
         assert orders == REMOVED_POLLS_MAX and recall_s(at.notes) is None
         assert at.now >= 1_800.0, "a backend that is away for a while is waited for"
-
-
-def test_earlier_versions_are_told_nothing_and_do_not_wait() -> None:
-    turn = receive(h.up(), m.StartMaintenance(), level=LEVEL_USE - 1)
-    assert told(turn) == [] and turn.state.maintenance == Maintenance.DOWN
-    assert SINCE[UseWanted] == SINCE[UseTold] == LEVEL_USE
-    again = receive(turn.state, m.StartMaintenance())
-    assert told(again) == [(HostUse.OUT_OF_USE, 1)], "the order again, once all know it"

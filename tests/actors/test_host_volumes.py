@@ -5,18 +5,14 @@ from __future__ import annotations
 import immutables
 from msgspec.structs import replace
 
-from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
 from peloton.actors.host.goals import HostNotes, pursue, recall_s
-from peloton.actors.host.granting import VOLUMES_TOO_EARLY
-from peloton.actors.host.kind import SINCE
 from peloton.actors.host.state import Host
 from peloton.actors.host.volume_messages import (
     DeleteVolume,
     RemoveVolumes,
     VolumeConfig,
-    VolumeDeleted,
     VolumesRemoved,
 )
 from peloton.actors.job.slice import facts as sf
@@ -34,31 +30,16 @@ from tests.actors.test_devices import BACKEND, CPU, HOST, ended, receive, up
 SPEC = replace(CPU, volume=VolumeConfig("data", 0))
 
 
-def test_a_host_makes_no_volume_that_others_would_not_know() -> None:
-    """A shard may be at an earlier level than the one where the job was made."""
-    early = receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES - 1)
-    assert not any(isinstance(fact, f.VolumesGiven) for fact in early.facts)
-    refusals = [one.message for one in early.sends if isinstance(one.message, t.RunRefused)]
-    assert [one.reason for one in refusals] == [VOLUMES_TOO_EARLY]
-    turn = receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES)
-    assert any(isinstance(fact, f.VolumesGiven) for fact in turn.facts)
-
-
-def test_what_says_something_of_volumes_needs_their_level() -> None:
-    for cls in (f.VolumesGiven, f.VolumeDeleting, f.VolumesGone, VolumeDeleted):
-        assert SINCE[cls] == t.LEVEL_SERVICES
-
-
 def refusals(sends: tuple[Send, ...]) -> list[Bits | None]:
     return [one.message.volumes for one in sends if isinstance(one.message, t.RunRefused)]
 
 
 def test_a_host_that_refuses_says_whose_volumes_it_has() -> None:
-    host = receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES).state
+    host = receive(up(), m.Launch(1, SPEC), 0).state
     huge = m.Launch(2, replace(SPEC, resources=Resources(100 * UNIT)))
-    turn = receive(host, huge, 0, 1, level=t.LEVEL_SERVICES)
+    turn = receive(host, huge, 0, 1)
     assert refusals(turn.sends) == [Bits.of(0)]
-    again = receive(turn.state, huge, 0, 1, level=t.LEVEL_SERVICES)
+    again = receive(turn.state, huge, 0, 1)
     assert refusals(again.sends) == refusals(owed(turn.state)) == [Bits.of(0)]
 
 
@@ -76,22 +57,22 @@ def test_an_instance_leaves_its_home_only_if_that_says_that_it_has_no_volume() -
 
 
 def test_a_host_with_volumes_alone_asks_its_backend_for_nothing() -> None:
-    host = receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES).state
+    host = receive(up(), m.Launch(1, SPEC), 0).state
     idle = ended_and_seen(host)
     assert idle.volumes and not idle.runs
     assert recalled(idle) is None
     name = next(iter(idle.volumes))
-    deleting = receive(idle, DeleteVolume(name), level=t.LEVEL_SERVICES)
+    deleting = receive(idle, DeleteVolume(name))
     assert recalled(deleting.state) is not None
 
 
 def test_a_volume_of_a_removed_host_is_removed_where_its_machine_answers() -> None:
     """A virtual host exists beyond its removal, and nothing else would ask it."""
-    host = ended_and_seen(receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES).state)
+    host = ended_and_seen(receive(up(), m.Launch(1, SPEC), 0).state)
     host = receive(host, m.HostGone(False)).state
     assert recalled(host) is None
     (name,) = host.volumes
-    turn = receive(host, DeleteVolume(name), level=t.LEVEL_SERVICES)
+    turn = receive(host, DeleteVolume(name))
     assert [one.message for one in turn.sends] == [m.PingBackend(HOST)]
     assert recalled(turn.state) is not None, "the question may be lost"
     asked = receive(turn.state, m.BackendUp(), crowd=BACKEND)
@@ -110,7 +91,7 @@ def recalled(host: Host) -> float | None:
     """When a host that is idle since long wants to be woken."""
     notes: HostNotes | None = None
     for now in (1e3, 2e3, 3e3):
-        at = At(now=now, key=HOST, members=None, epoch=3, level=t.LEVEL_SERVICES, notes=notes)
+        at = At(now=now, key=HOST, members=None, epoch=3, notes=notes)
         step = pursue(host, at)
         if isinstance(step, Decision) and step.notes is not None:
             notes = step.notes
@@ -119,9 +100,9 @@ def recalled(host: Host) -> float | None:
 
 def test_a_run_is_started_with_the_size_that_its_volume_was_made_with() -> None:
     """Room was taken for that, and no config changes it."""
-    host = receive(up(), m.Launch(1, SPEC), 0, level=t.LEVEL_SERVICES).state
+    host = receive(up(), m.Launch(1, SPEC), 0).state
     larger = replace(SPEC, volume=VolumeConfig("other", 9))
-    turn = receive(ended_and_seen(host), m.Launch(2, larger), 0, level=t.LEVEL_SERVICES)
+    turn = receive(ended_and_seen(host), m.Launch(2, larger), 0)
     (order,) = [one.message for one in turn.sends if isinstance(one.message, m.StartRuns)]
     volumes = [run.spec.volume for run in order.runs]
     assert volumes == [VolumeConfig("other", 0)]
@@ -132,7 +113,7 @@ def test_refusals_of_several_hosts_say_each_whose_it_is() -> None:
     huge = m.Launch(2, replace(SPEC, resources=Resources(100 * UNIT)))
     box, others = Outbox(lambda _: False), (Key("host/a"), Key("host/b"))
     for member, name in enumerate(others):
-        host = receive(up(), huge, member, level=t.LEVEL_SERVICES).state
+        host = receive(up(), huge, member).state
         for send in owed(host):
             assert isinstance(send.to, str) and send.members is not None
             box.add(Envelope(Key(send.to), send.message, send.members.raw, sender=name))

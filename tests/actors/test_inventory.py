@@ -13,7 +13,7 @@ from peloton.actors.host.hold_messages import TaskHold
 from peloton.actors.host.inventory.decide import list_hosts, report, snapshot
 from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts, is_troubled
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
+from peloton.actors.host.messages import RecheckBackend
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.volume_messages import HostVolume, VolumeConfig
 from peloton.actors.resources import UNIT, Resources
@@ -94,7 +94,7 @@ def test_a_snapshot_for_one_placer_is_no_gap_for_the_others() -> None:
             if isinstance(deltas, HostDeltas):
                 other.receive(ME, deltas.sequence, snapshot=deltas.snapshot, now=0.0)
         index.put(Key("host/a"), old=host(version=version - 1), new=host(version=version))
-        answer = index.snapshot(ME, tasks=True)
+        answer = index.snapshot(ME)
         assert [summary.position for summary in answer.hosts] == [version]
     assert other.due(0.0) == []
     (_, pending) = next(each for each in reports(index) if isinstance(each[1], HostDeltas))
@@ -144,13 +144,11 @@ def test_a_host_that_went_and_came_back_between_two_reports_is_there() -> None:
     assert [summary.host for summary in deltas.hosts] == ["host/b"]
 
 
-@pytest.mark.parametrize("level", [0, LEVEL_TASK_LABELS])
-def test_labels_of_tasks_are_told_from_the_feature_level_on(level: int) -> None:
-    """Below it some daemon may count none, and a shard may move to it at any time."""
+def test_labels_of_tasks_are_told() -> None:
     x = Label("app", "x")
     index = hosts(a=msgspec.structs.replace(host(), running=immutables.Map({x: 2})))
-    at = At(now=0.0, key=ME, index=index, level=level)
-    wanted = ((x, 2),) if level else None
+    at = At(now=0.0, key=ME, index=index)
+    wanted = ((x, 2),)
     first = next(s.message for s in report(Inventory(), at) if isinstance(s.message, HostDeltas))
     (send,) = snapshot(Inventory(), SnapshotWanted(Key("placer/1")), at).sends
     assert isinstance(send.message, HostDeltas)
@@ -161,7 +159,7 @@ def test_a_snapshot_names_no_host_that_is_gone() -> None:
     index = hosts(a=host(), b=host())
     reports(index)
     index.put(Key("host/b"), old=host(), new=removed())
-    whole = index.snapshot(ME, tasks=True)
+    whole = index.snapshot(ME)
     assert whole.snapshot and [summary.host for summary in whole.hosts] == ["host/a"]
     (_, deltas), sums = reports(index)
     assert isinstance(deltas, HostDeltas) and deltas.gone == ("host/b",), "the others need it still"

@@ -15,7 +15,7 @@ from peloton.actors.job.name import facts as f
 from peloton.actors.job.name import messages as names
 from peloton.actors.job.name.decide import RESERVATION_S, cancel, free
 from peloton.actors.job.name.kind import KIND as NAME
-from peloton.actors.job.name.messages import LEVEL_ARRAYS, ReserveName
+from peloton.actors.job.name.messages import ReserveName
 from peloton.actors.job.name.state import Name
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.runtime.core.turn import take_turn
@@ -24,12 +24,11 @@ from tests.actors.test_job import AT, made
 
 WAITER = Key("job/w")
 HOLDER, OTHER = Key("job/holder"), Key("job/other")
-NAMED = msgspec.structs.replace(AT, level=LEVEL_ARRAYS)
 
 
 def turn(job: Any, message: Message, **at: Any) -> Any:
-    """One turn of a job, at the level of such messages."""
-    moment = msgspec.structs.replace(AT, level=LEVEL_ARRAYS, **at)
+    """One turn of a job."""
+    moment = msgspec.structs.replace(AT, **at)
     return take_turn(KIND, job, message=message, at=moment)
 
 
@@ -42,17 +41,10 @@ def test_a_deleted_job_stays_until_its_waiters_know() -> None:
     assert turn(job, m.EndHeard(WAITER)).state is None
 
 
-def test_below_the_level_nothing_is_noted() -> None:
-    found = turn(made(1), m.AwaitEnd(), sender=WAITER)
-    assert found.facts
-    below = msgspec.structs.replace(AT, level=LEVEL_ARRAYS - 1, sender=WAITER)
-    assert not take_turn(KIND, made(1), message=m.AwaitEnd(), at=below).facts
-
-
 def test_a_reservation_that_follows_another_has_its_own_time() -> None:
     """The runtime counts on while a deadline keeps its name."""
-    first = take_turn(NAME, None, message=ReserveName(WAITER), at=NAMED).state
-    late = msgspec.structs.replace(NAMED, now=NAMED.now + RESERVATION_S)
+    first = take_turn(NAME, None, message=ReserveName(WAITER), at=AT).state
+    late = msgspec.structs.replace(AT, now=AT.now + RESERVATION_S)
     second = take_turn(NAME, first, message=ReserveName(Key("job/x")), at=late).state
     assert second.holder == "job/x" and NAME.deadline(second)[1] == RESERVATION_S
     assert NAME.deadline(second)[0] != NAME.deadline(first)[0]
@@ -61,7 +53,7 @@ def test_a_reservation_that_follows_another_has_its_own_time() -> None:
 def test_only_the_job_that_has_a_name_frees_it_and_others_are_answered_alike() -> None:
     for name in (Name(HOLDER, True), Name(HOLDER, kept_at=1.0)):
         for job, facts in ((OTHER, ()), (HOLDER, (f.NameForgotten(),))):
-            found = free(name, names.FreeName(job), NAMED)
+            found = free(name, names.FreeName(job), AT)
             assert found.facts == facts
             assert found.sends == (Send(SENDER, names.NameFreed()),)
 
@@ -72,4 +64,4 @@ def test_only_its_job_cancels_a_reservation_and_a_claimed_name_is_none() -> None
         (Name(HOLDER, kept_at=1.0), OTHER, ()),
         (Name(HOLDER, True), HOLDER, ()),
     ):
-        assert cancel(name, names.CancelReservation(job), NAMED).facts == facts
+        assert cancel(name, names.CancelReservation(job), AT).facts == facts

@@ -13,7 +13,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.kind import KIND
 from peloton.actors.respool.ledger import HOUR_S, NOTED_MAX, LendingLedger
-from peloton.actors.respool.messages import LEVEL_LEDGER, ROOT, PoolConfig, PoolHour
+from peloton.actors.respool.messages import ROOT, PoolConfig, PoolHour
 from peloton.actors.respool.state import HOURS_KEPT_MAX, Pool
 from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Key
@@ -119,8 +119,8 @@ def test_the_integrals_are_those_of_the_definition(steps: list[tuple[Key, int, i
         assert kept[pool] + cpus(hour.held) == pytest.approx(exact[pool], abs=1e-4)
 
 
-def keep(pool: Pool, hour: PoolHour, level: int = LEVEL_LEDGER) -> Pool:
-    at = At(now=0.0, key=A, sender=ROOT, level=level)
+def keep(pool: Pool, hour: PoolHour) -> Pool:
+    at = At(now=0.0, key=A, sender=ROOT)
     return take_turn(KIND, pool, message=m.KeepHour(hour), at=at).state
 
 
@@ -137,7 +137,6 @@ def test_a_pool_keeps_the_last_hours_once_each() -> None:
     assert [hour.began for hour in pool.hours] == [
         number * HOUR_S for number in range(5, HOURS_KEPT_MAX + 5)
     ]
-    assert keep(pool, hour_from(1e9), LEVEL_LEDGER - 1).hours == pool.hours
 
 
 def test_what_is_given_back_is_counted_for_who_gave_it() -> None:

@@ -12,8 +12,8 @@ from peloton.runtime.core.turn import take_turn
 from peloton.runtime.vocabulary import At, Refused
 
 
-def at(now: float, who: str = "ann", level: int = m.LEVEL_LOCKDOWN) -> At:
-    return At(now=now, key=m.LOCKDOWN, who=who, level=level)
+def at(now: float, who: str = "ann") -> At:
+    return At(now=now, key=m.LOCKDOWN, who=who)
 
 
 def ordered(lockdown: Lockdown | None, *names: str, locked: bool, when: At) -> Any:
@@ -49,8 +49,6 @@ def test_that_the_engine_was_locked_once_is_known_for_good() -> None:
         assert get_locks(state, m.GetLocks(), at(3.0)).rested
 
 
-def test_strange_components_and_earlier_levels_are_refused() -> None:
+def test_strange_components_are_refused() -> None:
     strange = ordered(None, "Nonsense", locked=True, when=at(1.0)).reply
     assert isinstance(strange, Refused) and strange.code == m.BAD_COMPONENT
-    early = ordered(None, m.KILL, locked=True, when=at(1.0, level=m.LEVEL_LOCKDOWN - 1)).reply
-    assert isinstance(early, Refused) and early.code == m.BELOW_LEVEL and early.again

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from peloton.actors.host.messages import Container, MesosWords
-from peloton.actors.job.slice.task_config import Command, Override, TaskConfig, effective
+from peloton.actors.job.slice.task_config import Command, TaskConfig, effective
 from peloton.actors.job.spec import JobSpec, check_instances
-from peloton.actors.job.spec_levels import check_configs
-from peloton.actors.task.messages import LEVEL_SERVICES
 from tests.actors.test_secret_refs import SPEC
 
 EXECUTOR = MesosWords("{}")
@@ -59,9 +57,3 @@ def test_only_a_service_has_one_and_only_where_it_is_understood() -> None:
     unknown = TaskConfig(command=Command("a"), executor=True)
     assert "an executor is not supported: a task is a command" in refused("SERVICE", unknown)
     assert "should not include executor config" in refused("BATCH", DEFAULT)
-
-
-def test_it_needs_a_level_at_which_all_know_of_it() -> None:
-    assert check_configs(SPEC, [Override(0, DEFAULT)], level=LEVEL_SERVICES) is None
-    refused = check_configs(SPEC, [Override(0, DEFAULT)], level=LEVEL_SERVICES - 1)
-    assert refused is not None and "feature level 7" in refused.text

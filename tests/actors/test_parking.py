@@ -26,7 +26,7 @@ from peloton.actors.respool.lot.state import Lot
 from peloton.actors.task import messages as m
 from peloton.actors.task.decide import deadline, owed
 from peloton.actors.task.kind import KIND as TASK
-from peloton.actors.task.messages import LEVEL_PARKING, Policy, TaskGoals
+from peloton.actors.task.messages import Policy, TaskGoals
 from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.placement.messages import Placed, Unplaced, Wish
 from peloton.runtime.core.crowd import Crowd
@@ -73,8 +73,7 @@ def tasks(**groups: Bits) -> Crowd:
 
 
 def at(crowd: Crowd, now: float, notes: WishNotes | None = None, **rest: Any) -> At:
-    given = {"level": LEVEL_PARKING, **rest}
-    return At(now=now, key=SLICE, index=crowd, notes=notes, **given)
+    return At(now=now, key=SLICE, index=crowd, notes=notes, **rest)
 
 
 PURSUE, RECALL = pursue_with(POLICY), recall_with(POLICY)
@@ -144,11 +143,6 @@ def test_who_holds_nothing_is_not_told_to_give_back() -> None:
     assert notes.kept == Bits.of(1) and notes.holding == ()
 
 
-def test_below_the_feature_level_nobody_gives_back() -> None:
-    notes = wished(tasks(ready=Bits.of(1)), 0.0, level=LEVEL_PARKING - 1)
-    assert notes.holding == () and RECALL(notes) == recall_s(notes)
-
-
 def test_without_a_policy_the_goals_alone_decide() -> None:
     off = slice_kind(HoldPolicy(enabled=False))
     assert off.recall_s is recall_s and off.recall_s is not RECALL
@@ -188,7 +182,7 @@ def test_it_says_what_it_waits_for() -> None:
 
 # ---- a task ----
 
-TASK_AT = At(now=1.0, key=CROWD, sender=Key("lot/j/0/0"), level=LEVEL_PARKING)
+TASK_AT = At(now=1.0, key=CROWD, sender=Key("lot/j/0/0"))
 
 
 def receive(task: Task, message: Message) -> TurnOutcome:
@@ -283,9 +277,7 @@ def test_the_next_wishes_name_the_host_for_a_while() -> None:
 
 
 def lot_turn(lot: Lot | None, message: Message, *members: int, now: float = 1.0) -> TurnOutcome:
-    where = At(
-        now=now, key=Key("lot/j/0/0"), sender=CROWD, members=Bits.of(*members), level=LEVEL_PARKING
-    )
+    where = At(now=now, key=Key("lot/j/0/0"), sender=CROWD, members=Bits.of(*members))
     return take_turn(LOT, lot, message=message, at=where)
 
 

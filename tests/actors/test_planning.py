@@ -24,8 +24,8 @@ from tests.actors.test_pool import A1, A, B, admit, config, cpus, lot, put, root
 PLAN = Key("lot/plan/0/0")
 
 
-def copied(of: Tree, most: int = 1000, level: int = 99) -> PoolsCopy:
-    at = At(now=0.0, key=ROOT, index=of, level=level)
+def copied(of: Tree, most: int = 1000) -> PoolsCopy:
+    at = At(now=0.0, key=ROOT, index=of)
     return copy_pools(of.pools[ROOT], CopyPools(most), at)
 
 
@@ -128,8 +128,6 @@ def test_who_would_give_back_and_what_would_be_given_anyway() -> None:
     admit(found)
     again = plan_lots(copied(found), [new(A, 80)], now=5.0)
     assert again.given_back == [], "the other one gets it anyway"
-    below = plan_lots(copied(found, level=0), [new(A, 80)], now=5.0)
-    assert below.given_back == [] and below.waits
 
 
 def test_as_many_lots_give_back_as_it_takes() -> None:

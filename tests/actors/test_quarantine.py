@@ -8,10 +8,11 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.facts import HostQuarantined
-from peloton.actors.host.hold_messages import LEVEL_HOLDS, HoldHost, ReleaseHold
+from peloton.actors.host.hold_messages import HoldHost, ReleaseHold
 from peloton.actors.host.kind import kind
 from peloton.actors.host.quarantine import HOST_FAULTS, QUARANTINE_S, QUICK_S, WINDOW_S
 from peloton.actors.host.state import Host
+from peloton.actors.host.use_messages import UseSet
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome, pod_id
 from peloton.backends.keeper import kinds as keeper
@@ -32,13 +33,13 @@ KILLED = RunOutcome(End.KILLED)
 class Tried:
     """A host on which runs are tried, one after the other."""
 
-    def __init__(self, after: int = AFTER, level: int = m.LEVEL_MAINTENANCE) -> None:
+    def __init__(self, after: int = AFTER) -> None:
         self.kind = kind(1, quarantine_after=after)
         self.host: Host = h.up()
-        self.level, self.now, self.runs = level, 100.0, 0
+        self.now, self.runs = 100.0, 0
 
     def turn(self, message: Message, crowd: Key | None = None, members: Bits | None = None) -> Any:
-        at = At(now=self.now, key=h.HOST, sender=crowd, members=members, epoch=3, level=self.level)
+        at = At(now=self.now, key=h.HOST, sender=crowd, members=members, epoch=3)
         found = take_turn(self.kind, self.host, message=message, at=at)
         self.host = found.state
         return found
@@ -160,7 +161,6 @@ def test_holds_do_not_prolong_it() -> None:
     """The runtime counts its deadline anew after each of them."""
     tried = quarantined()
     over = tried.now + QUARANTINE_S
-    tried.level = LEVEL_HOLDS
     tried.now = over - 1.0
     tried.turn(HoldHost("one", "zoe", 300.0))
     tried.turn(ReleaseHold("one"))
@@ -176,13 +176,13 @@ def test_maintenance_ends_it() -> None:
     for crowd, run in [(Key(f"task/{job:036}/0"), job + 1) for job in range(AFTER)]:
         tried.turn(m.RunSeen(run), crowd, Bits.of(0))
     tried.turn(m.StartMaintenance())
+    tried.turn(UseSet(tried.host.use.number, ""))
     tried.turn(m.CompleteMaintenance())
     assert not tried.is_out() and tried.host.summary(h.HOST).up
 
 
-@pytest.mark.parametrize("setup", [{"after": 0}, {"level": m.LEVEL_MAINTENANCE - 1}])
-def test_where_it_is_off_or_below_the_level_nothing_is_noted(setup: dict[str, int]) -> None:
-    tried = Tried(**setup)
+def test_where_it_is_off_nothing_is_noted() -> None:
+    tried = Tried(after=0)
     for job in range(50):
         tried.run(job, FAULT)
     assert not tried.is_out() and not tried.host.trouble

@@ -225,7 +225,7 @@ def test_the_reservation_is_a_blocker_with_its_numbers() -> None:
 def test_a_plan_knows_what_may_not_be_borrowed() -> None:
     """With the rule a plan admits no more than the tree does, and says why others wait."""
     found = tree(WITHIN, a=config("a", reserved=2, limit=8))
-    at = At(now=0.0, key=ROOT, index=found, level=99)
+    at = At(now=0.0, key=ROOT, index=found)
     copied = copy_pools(found.pools[ROOT], CopyPools(10), at)
     key, shape = Key("lot/plan/0/0"), lot(A, preemptible=False).shape
     plan = plan_lots(copied, [NewLot(key, shape, Key("task/plan/0"), Bits.span(0, 5))], now=0.0)

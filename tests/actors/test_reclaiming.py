@@ -18,7 +18,6 @@ from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.lot.decide import owed
 from peloton.actors.respool.lot.kind import KIND as LOT
 from peloton.actors.respool.lot.messages import (
-    LEVEL_PREEMPTION,
     Admit,
     Enqueue,
     LotShape,
@@ -48,8 +47,6 @@ def size_of(cpu: float, memory: float = 0.0) -> Resources:
 
 class World:
     """A tree, its lots, and slices that carry out what they are told."""
-
-    level = LEVEL_PREEMPTION
 
     def __init__(self, capacity: Resources, policy: PreemptionPolicy = POLICY) -> None:
         self.tree, self.now = Tree(policy), 0.0
@@ -135,7 +132,7 @@ class World:
         old = self.tree.lots.get(key)
         sender = Key(f"task/{crowd or key.split('/')[1]}/0")
         at = At(
-            now=self.now, key=key, sender=sender, members=members, level=self.level,
+            now=self.now, key=key, sender=sender, members=members,
             index=self.tree,
         )  # fmt: skip
         new = take_turn(LOT, old, message=message, at=at).state

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.giving import TaskBatch, missing_of
 from peloton.actors.respool.goals import take_back
-from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.respool.lot.state import last_tickets
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS
@@ -250,7 +249,7 @@ def test_all_that_are_due_at_once_are_looked_at_without_another_message() -> Non
     notes, turns = PoolNotes(), 0
     while True:
         now = 0.0 if notes.wake_at is None else AFTER_S
-        at = At(now=now, key=ROOT, level=LEVEL_PREEMPTION, index=world.tree, notes=notes)
+        at = At(now=now, key=ROOT, index=world.tree, notes=notes)
         step = take_back(at)
         if step is WAITING or turns > 2 * len(pools):
             break

@@ -16,8 +16,6 @@ from peloton.actors.job.spec import (
     effective,
     with_secrets,
 )
-from peloton.actors.job.spec_levels import check_secrets
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.backends.keeper import secret_files
 from tests.actors.test_job import DEFAULT, POOL
 
@@ -78,15 +76,6 @@ def test_an_own_config_has_the_secrets_of_the_default() -> None:
     assert effective(default, None).secrets == REFS
     assert with_secrets(DEFAULT, ()) is DEFAULT
     assert Override(0, DEFAULT).config.secrets == ()
-
-
-def test_secrets_need_the_level_of_services() -> None:
-    secretive = SPEC.with_secrets(REFS)
-    assert check_secrets(SPEC, level=0) is None
-    assert check_secrets(secretive, level=LEVEL_SERVICES) is None
-    refused = check_secrets(secretive, level=LEVEL_SERVICES - 1)
-    assert refused is not None and refused.field == "config.defaultConfig"
-    assert "feature level 7" in refused.text
 
 
 def test_another_value_of_a_secret_is_another_spec() -> None:

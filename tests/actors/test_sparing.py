@@ -34,7 +34,7 @@ from peloton.actors.job.slice.state import Slice
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import Yielded
 from peloton.actors.task.kind import KIND as TASK
-from peloton.actors.task.messages import LEVEL_SERVICES, GiveWay, KillCause, Policy, TaskGoals
+from peloton.actors.task.messages import GiveWay, KillCause, Policy, TaskGoals
 from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.turn import TurnOutcome, take_turn
@@ -75,7 +75,7 @@ def turn(
     notes: object = None,
     now: float = 9.0,
 ) -> TurnOutcome:
-    at = At(now=now, key=SLICE, sender=sender, index=tasks, level=LEVEL_SERVICES, notes=notes)
+    at = At(now=now, key=SLICE, sender=sender, index=tasks, notes=notes)
     return take_turn(KIND, slice_, message=message, at=at)
 
 
@@ -217,14 +217,14 @@ def test_a_host_asks_until_the_runs_are_ending() -> None:
         (hm.RunsStarted((h.pod(0), h.pod(1))), None),
         (hm.StartMaintenance(), None),
     ):
-        at = At(now=9.0, key=h.HOST, sender=h.CROWD, members=members, epoch=h.EPOCH, level=7)
+        at = At(now=9.0, key=h.HOST, sender=h.CROWD, members=members, epoch=h.EPOCH)
         found = take_turn(h.KIND, host, message=message, at=at)
         host = found.state
     assert host.maintenance == Maintenance.DRAINING
     assert {run.phase for run in host.runs.values()} == {RunPhase.STARTED}
     (ask,) = [send for send in found.sends if isinstance(send.message, AskToEnd)]
     assert ask.message == AskToEnd(((1, Bits.of(0, 1)),)) and ask in h.KIND.owed(host)
-    at = At(now=9.0, key=h.HOST, sender=h.CROWD, members=Bits.of(0), epoch=h.EPOCH, level=7)
+    at = At(now=9.0, key=h.HOST, sender=h.CROWD, members=Bits.of(0), epoch=h.EPOCH)
     host = take_turn(h.KIND, host, message=hm.KillRun(1, 3.0), at=at).state
     (left,) = [s.message for s in h.KIND.owed(host) if isinstance(s.message, AskToEnd)]
     assert left == AskToEnd(((1, Bits.of(1)),))
@@ -249,7 +249,7 @@ def looked_through(hosts: int) -> int:
     assert len(slice_.ends) == hosts
     counted = CountedCrowd(TASK, CROWD)
     counted.classes, counted.columns = tasks.classes, tasks.columns
-    at = At(now=9.0, key=SLICE, index=counted, level=LEVEL_SERVICES)
+    at = At(now=9.0, key=SLICE, index=counted)
     assert ends_step(slice_, at) is None
     return counted.looked
 

@@ -23,13 +23,9 @@ from peloton.actors.job.version.messages import (
     version_key,
 )
 from peloton.actors.job.workflow.messages import WorkflowOrders, WorkflowTypes
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.runtime.core.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import SENDER, Key, Message
 from tests.actors.test_job import AT, DEFAULT, JOB, POOL
-
-NOW = msgspec.structs.replace(AT, level=LEVEL_SERVICES)
-BELOW = msgspec.structs.replace(AT, level=LEVEL_SERVICES - 1)
 
 
 def spec(command: str = "true", instances: int = 2, **fields: Any) -> JobSpec:
@@ -50,7 +46,7 @@ def to_specs(turn: TurnOutcome) -> list[tuple[Any, Message]]:
 class Talk:
     """A job that talks with the owners of its specs."""
 
-    def __init__(self, first: JobSpec, overrides: Any = (), at: Any = NOW) -> None:
+    def __init__(self, first: JobSpec, overrides: Any = (), at: Any = AT) -> None:
         self.at = at
         self.job: Job | None = None
         self.kept: dict[Key, Any] = {}
@@ -100,7 +96,7 @@ def test_the_spec_before_is_stored_with_the_workflow_that_replaces_it() -> None:
     assert talk.job is not None and not talk.job.versions.owes
     talk.receive(m.ReplaceJob(spec("three")))
     assert talk.commands() == ["one", "two"] and talk.past[1] == KeptSpec(2, 2, 2)
-    view = KIND.inspect[m.GetJob](talk.job, m.GetJob(), NOW)
+    view = KIND.inspect[m.GetJob](talk.job, m.GetJob(), AT)
     assert (view.since, view.past) == (3, talk.past)
 
 
@@ -143,7 +139,7 @@ def test_own_configs_are_stored_with_the_spec_that_has_them() -> None:
     assert talk.stored == [1], "only now the job knows them"
     talk.receive(m.ReplaceJob(spec("two")))
     (kept,) = [state for state in talk.kept.values() if state]
-    found = VERSION.inspect[GetSpec](kept, GetSpec(), NOW)
+    found = VERSION.inspect[GetSpec](kept, GetSpec(), AT)
     assert found == SpecView(kept.spec, own()[0][1])
     assert talk.past == (KeptSpec(1, 1, 1),)
 
@@ -177,9 +173,9 @@ def test_a_deleted_job_stays_until_no_spec_is_left() -> None:
     talk = Talk(spec("0"))
     for number in (1, 2, 3):
         talk.receive(m.ReplaceJob(spec(str(number))))
-    gone = take_turn(KIND, talk.job, message=m.DeleteJob(force=True), at=NOW)
+    gone = take_turn(KIND, talk.job, message=m.DeleteJob(force=True), at=AT)
     assert to_specs(gone) == [(version_key(JOB, 1), DropSpec(1))], "one after the other"
-    waiting = take_turn(KIND, gone.state, message=SliceGone(0), at=NOW)
+    waiting = take_turn(KIND, gone.state, message=SliceGone(0), at=AT)
     assert waiting.state is not None
     assert [send.message for send in KIND.owed(waiting.state)] == [DropSpec(1)]
     talk.job = gone.state
@@ -194,36 +190,35 @@ def test_a_deleted_job_stays_until_no_spec_is_left() -> None:
 
 def test_what_was_lost_is_sent_again_and_answered_again() -> None:
     talk = Talk(spec("one"))
-    lost = take_turn(KIND, talk.job, message=m.ReplaceJob(spec("two")), at=NOW)
+    lost = take_turn(KIND, talk.job, message=m.ReplaceJob(spec("two")), at=AT)
     stores = [one for _, one in to_specs(lost)]
     again = [send.message for send in KIND.owed(lost.state) if isinstance(send.message, StoreSpec)]
     assert stores == again and len(again) == 1
-    owner = msgspec.structs.replace(NOW, key=version_key(JOB, 1), sender=JOB)
+    owner = msgspec.structs.replace(AT, key=version_key(JOB, 1), sender=JOB)
     first = take_turn(VERSION, None, message=again[0], at=owner)
     second = take_turn(VERSION, first.state, message=again[0], at=owner)
     assert second.sends == first.sends and not second.facts
-    heard = take_turn(KIND, lost.state, message=m.SpecStored(1), at=NOW).state
+    heard = take_turn(KIND, lost.state, message=m.SpecStored(1), at=AT).state
     assert not heard.versions.owes
-    assert not take_turn(KIND, heard, message=m.SpecStored(1), at=NOW).facts
+    assert not take_turn(KIND, heard, message=m.SpecStored(1), at=AT).facts
     gone = take_turn(VERSION, None, message=DropSpec(1), at=owner)
     assert [send.message for send in gone.sends] == [m.SpecDropped(1)] and not gone.facts
 
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_spec_that_nobody_wants_is_told_to_go(exists: bool) -> None:
-    owner = msgspec.structs.replace(NOW, sender=version_key(JOB, 9))
+    owner = msgspec.structs.replace(AT, sender=version_key(JOB, 9))
     job = Talk(spec()).job if exists else None
     turn = take_turn(KIND, job, message=m.SpecStored(9), at=owner)
     assert to_specs(turn) == [(SENDER, DropSpec(9))]
 
 
-def test_of_a_batch_job_the_spec_before_is_stored_from_the_level_on() -> None:
+def test_of_a_batch_job_the_spec_before_is_stored_too() -> None:
     batch = {"job_type": "BATCH"}
-    for at, stored in ((BELOW, []), (NOW, [1])):
-        talk = Talk(spec("one", **batch), at=at)
-        talk.receive(m.UpdateJob(spec("one", 3, **batch)))
-        assert talk.stored == stored and len(talk.past) == len(stored)
-        assert talk.job is not None and talk.job.versions.since == 2
+    talk = Talk(spec("one", **batch))
+    talk.receive(m.UpdateJob(spec("one", 3, **batch)))
+    assert talk.stored == [1] and len(talk.past) == 1
+    assert talk.job is not None and talk.job.versions.since == 2
 
 
 def test_a_job_that_has_left_memory_is_read_before_it_answers_a_repeat() -> None:

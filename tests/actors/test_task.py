@@ -449,14 +449,12 @@ def test_a_limit_that_was_taken_away_and_held_all_the_same_costs_no_attempt() ->
 
 
 def test_the_host_is_told_another_limit_of_a_run_that_it_has() -> None:
-    at = msgspec.structs.replace(AT, level=m.LEVEL_SERVICES)
-    turn = take_turn(KIND, running(), message=m.SetRunLimit(90.0), at=at)
+    turn = receive(running(), m.SetRunLimit(90.0))
     assert replies(turn) == [LimitRun(1, 90.0)]
-    turn = take_turn(KIND, turn.state, message=m.SetRunLimit(None), at=at)
+    turn = receive(turn.state, m.SetRunLimit(None))
     assert replies(turn) == [LimitRun(1, 0.0)]
     waits = msgspec.structs.replace(running(), state=TaskStates.WAITING)
-    assert replies(take_turn(KIND, waits, message=m.SetRunLimit(90.0), at=at)) == []
-    assert replies(receive(running(), m.SetRunLimit(90.0))) == [], "earlier hosts do not know it"
+    assert replies(receive(waits, m.SetRunLimit(90.0))) == []
 
 
 @pytest.mark.parametrize("outcome", [KILLED, LOST])

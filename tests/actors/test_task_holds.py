@@ -20,7 +20,6 @@ from peloton.actors.host.goals import recall_s
 from peloton.actors.host.granting import HELD
 from peloton.actors.host.inventory.decide import ABSENT, DECIDE
 from peloton.actors.host.inventory.messages import (
-    LEVEL_HOST_POOLS,
     POOLS_OWNER,
     WRONG_SOURCE,
     MoveHostPool,
@@ -29,7 +28,6 @@ from peloton.actors.host.inventory.state import EVOLVE, Inventory
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.task_holds import next_over
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.messages import LEVEL_GANGS
 from peloton.placement import filters
 from peloton.runtime.vocabulary import At, Key, Message, Pursue, Refused
 from tests.actors import test_host as h
@@ -76,7 +74,7 @@ def test_a_host_that_waits_for_a_task_gives_nobody_else_room() -> None:
 
 
 def test_room_that_is_held_for_a_gang_is_not_kept_twice() -> None:
-    turn = receive(waiting(3), m.Launch(1, SPEC, hold=True), 3, level=LEVEL_GANGS)
+    turn = receive(waiting(3), m.Launch(1, SPEC, hold=True), 3)
     assert [type(fact) for fact in turn.facts] == [f.RunsHeld, f.TaskHoldsEnded]
     assert not turn.state.task_holds and turn.state.free == ROOM - SPEC.resources
 
@@ -122,11 +120,8 @@ def test_a_hold_keeps_what_the_run_has_that_is_to_be_killed() -> None:
 
 
 def test_what_cannot_be_held_is_said() -> None:
-    for message, level, code in (
-        (wait_for(0), 3, m.LEVEL_TOO_LOW),
-        (wait_for(0, need=ROOM + Resources(UNIT)), 4, filters.TOO_SMALL),
-    ):
-        assert refusal(receive(h.up(), message, level=level))[0] == code
+    huge = wait_for(0, need=ROOM + Resources(UNIT))
+    assert refusal(receive(h.up(), huge))[0] == filters.TOO_SMALL
     assert refusal(receive(None, wait_for(0)))[0] == m.NO_HOST
     down = receive(waiting(0), m.StartMaintenance()).state
     assert not down.task_holds
@@ -239,7 +234,6 @@ def test_the_order_of_an_operator_outlives_a_move() -> None:
 
 def test_moves_that_cannot_be_are_refused() -> None:
     assert refusal(receive(h.up(), mm.MoveToPool("y", "x")))[0] == WRONG_SOURCE
-    assert refusal(receive(h.up(), MOVE, level=3))[0] == m.LEVEL_TOO_LOW
     assert refusal(receive(None, MOVE))[0] == m.NO_HOST
     host = receive(h.up(), m.StartMaintenance()).state
     assert refusal(receive(host, MOVE))[0] == mm.IN_MAINTENANCE
@@ -248,7 +242,7 @@ def test_moves_that_cannot_be_are_refused() -> None:
 
 
 def asked(inventory: Inventory, message: MoveHostPool) -> tuple[Inventory, list[Message]]:
-    at = At(now=1.0, key=POOLS_OWNER, sender=h.HOST, level=LEVEL_HOST_POOLS)
+    at = At(now=1.0, key=POOLS_OWNER, sender=h.HOST)
     found = DECIDE[MoveHostPool](inventory, message, at)
     for fact in found.facts:
         inventory = EVOLVE[type(fact)](inventory, fact)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.slice.facts import MembersBegun, SliceGoalSet, SliceOpened
 from peloton.actors.job.slice.kind import KIND as SLICE
 from peloton.actors.job.slice.messages import (
@@ -40,7 +39,7 @@ from peloton.actors.job.throttle import (
 )
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.core.turn import take_turn
-from peloton.runtime.vocabulary import Bits, Due, Key, Refused
+from peloton.runtime.vocabulary import Bits, Due, Key
 from tests.actors.test_grants import spec
 from tests.actors.test_job import AT, DEFAULT
 
@@ -53,7 +52,7 @@ def throttled(instances: int, rule: Throttle = RATE, most: int = 0) -> Any:
 
 
 def turn(job: Job | None, message: Any, now: float, **at: Any) -> Any:
-    moment = msgspec.structs.replace(AT, level=LEVEL_ARRAYS, now=now, **at)
+    moment = msgspec.structs.replace(AT, now=now, **at)
     return take_turn(KIND, job, message=message, at=moment)
 
 
@@ -154,12 +153,6 @@ def test_new_instances_of_an_update_wait_too() -> None:
     found = turn(job, m.UpdateJob(more), 100.5)
     assert found.state.throttled.slices[1].waiting == 1000
     assert goals(found)[1].begins == 5, "5 of the 10 of this second"
-
-
-def test_below_the_level_such_jobs_are_refused() -> None:
-    at = msgspec.structs.replace(AT, level=LEVEL_ARRAYS - 1)
-    found = take_turn(KIND, None, message=m.CreateJob(throttled(5)), at=at)
-    assert isinstance(found.reply, Refused) and found.reply.code == "OLDER_LEVEL"
 
 
 # ---- the slice ----

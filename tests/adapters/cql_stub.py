@@ -28,7 +28,7 @@ from peloton.runtime.core.statements import (
     ReadCluster,
     ReadRegister,
 )
-from peloton.runtime.ports import ROWS_FORMAT
+from peloton.runtime.ports import JOURNAL_FORMAT
 from tests.adapters import cql_wire as wire
 from tests.adapters.cql_wire import Frame, Reader, Wire
 
@@ -72,7 +72,7 @@ class Stub:
         self.epoch, self.op, self.position, self.chain = 0, b"first", 0, GENESIS
         self.segments = b""
         self.batched = 0  # rows that came in batches
-        self.format = ROWS_FORMAT
+        self.format = JOURNAL_FORMAT
         self.fault: str | None = None
         self.faulty: type = Advance
         self.arrived: Counter[type] = Counter()

@@ -6,21 +6,17 @@ server; those tests have one of their own, in test_cassandra_faults.py.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT
 from cassandra.io.asyncioreactor import AsyncioConnection
 from cassandra.policies import FallthroughRetryPolicy, NoSpeculativeExecutionPolicy
-from msgspec.structs import replace
 
-from peloton.runtime.adapters import cassandra_schema, cassandra_session, cassandra_upgrade
+from peloton.runtime.adapters import cassandra_schema, cassandra_session
 from peloton.runtime.adapters.cassandra_doctor import findings_of, read_cluster
 from peloton.runtime.adapters.cassandra_session import (
     CONDITIONAL,
@@ -30,7 +26,6 @@ from peloton.runtime.adapters.cassandra_session import (
     Connected,
 )
 from peloton.runtime.adapters.cassandra_store import (
-    BYTES_IN_FLIGHT_MAX,
     CassandraRows,
     requests,
 )
@@ -43,7 +38,6 @@ from peloton.runtime.core.statements import (
     CreateRegister,
     FrameRow,
     InsertRow,
-    ReadEnded,
     ReadRegister,
     ReadSegment,
     RegisterRow,
@@ -53,10 +47,8 @@ from peloton.runtime.core.statements import (
     WriteTogether,
 )
 from peloton.runtime.ports import (
-    FRAME_BYTES_MAX,
     FRAME_PART_BYTES_MAX,
     ROUND_SHARDS_MAX,
-    ROWS_FORMAT,
     CheckpointPart,
     Claimed,
     Committed,
@@ -274,336 +266,39 @@ def test_final_states_of_one_bucket_are_one_write_and_each_is_found() -> None:
     owner.close()
 
 
-def test_where_there_are_no_final_states_of_older_formats_none_are_looked_for() -> None:
-    """A keyspace that never had an older format pays for one read once."""
-    session, where = keyspaces.empty().session, keyspaces.settings()
-    with contextlib.closing(PatientRows.open(where)) as rows:
-        read = ReadEnded(ShardId("g", 0), OLD_STATE.kind, OLD_STATE.key)
-        assert rows.run([read, read]) == [RowsFound(), RowsFound()]
-        session.execute(INSERT_OLD_STATE, [OLD_STATE.kind, OLD_STATE.key, 7, OLD_STATE.body])
-        assert rows.run([read]) == [RowsFound()], "no daemon writes such a row any more"
-    with contextlib.closing(PatientRows.open(where)) as rows:
-        assert rows.run([read]) == [RowsFound((OLD_STATE,))]
-
-
 # ---- schema ----------------------------------------------------------------------------------
 
 
-OLD_REGISTER = """CREATE TABLE register (shard_group text, shard_number int, epoch bigint, op blob,
-    owner text, last_position bigint, last_chain blob, floor bigint, floor_epoch bigint,
-    PRIMARY KEY ((shard_group, shard_number)))"""
-OLD_JOURNAL = """CREATE TABLE journal (shard_group text, shard_number int, segment bigint,
-    position bigint, epoch bigint, part int, parts int, op blob, prev_chain blob, chain blob,
-    body blob, PRIMARY KEY ((shard_group, shard_number, segment), position, epoch, part))
-    WITH CLUSTERING ORDER BY (position ASC, epoch DESC, part ASC)"""
-OLDER = "older"
-"""One keyspace for all of them, as to make one takes over a second."""
-OLD_GUARDED = {
-    "register": ("shard_group", "shard_number"),
-    "registers": ("part", "shard_group", "shard_number"),
-}
-OLD_PLAIN = {"journal": ("shard_group", "shard_number", "segment")}
-OF_SHARD_0 = "shard_group = 'g' AND shard_number = 0"
-REGISTER_COLUMNS = "epoch, op, owner, last_position, last_chain, floor, floor_epoch"
-FRAME_COLUMNS = "position, epoch, part, parts, op, prev_chain, chain, body"
-TAIL_FRAMES = 20
-"""After the checkpoint."""
-FEW, MANY = TAIL_FRAMES + 4, 300
-"""Frames of the first shard; many are more than an old segment has."""
-LARGEST = bytes(range(256)) * (FRAME_BYTES_MAX // 256)
+OF_VERSION_0_1_0 = (
+    "CREATE TABLE cluster (one int PRIMARY KEY, cluster_id uuid, format int, shards text)",
+    "CREATE TABLE register (shard_group text, shard_number int, epoch bigint, op blob,"
+    " PRIMARY KEY ((shard_group, shard_number)))",
+)
+"""Some of its tables."""
 
 
-class OldTables(NamedTuple):
-    """Where a journal of an older format has its registers."""
-
-    format: int
-    table: str
-    part: str = ""
-
-    def claim(self, session: Any) -> Any:
-        text = f"UPDATE {self.table} SET epoch = ?, op = ?, owner = 'old' WHERE {self.part}"
-        return session.prepare(f"{text}{OF_SHARD_0} IF epoch = ?")
-
-
-OLD = {
-    1: OldTables(1, "register"),
-    2: OldTables(2, "registers", "part = 0 AND "),
-    3: OldTables(3, "shard_registers", "part = 0 AND "),
-}
-OLD_STATE = EndedRow("job", "job/old", 7, b"final")
-INSERT_OLD_STATE = """INSERT INTO ended
-    (shard_group, shard_number, kind, key, position, deleted, body)
-    VALUES ('g', 0, %s, %s, %s, false, %s)"""
-
-
-def of_format(
-    old: OldTables, server: Connected, *, write: Callable[[FencedRows], None]
-) -> CassandraSettings:
-    """A keyspace with frames of two shards, laid out as an earlier version did.
-
-    The first has a checkpoint and frames after it, the second frames only, of two owners. The third
-    was never claimed.
-    """
+def test_a_keyspace_of_version_0_1_0_is_refused_by_name_and_left_as_it_is(
+    server: Connected,
+) -> None:
     session = server.session
-    cassandra_schema.apply(server, OLDER, replication=COPIES)
-    for made in (OLD_REGISTER, cassandra_upgrade.REGISTERS, OLD_JOURNAL):
-        executed(server, made.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
-    keyspaces.empty_tables(server)
-    keyspaces.empty_tables(server, guarded=OLD_GUARDED, plain=OLD_PLAIN)
-    where = CassandraSettings(port=cassandra.shared().port, keyspace=OLDER)
-    with contextlib.closing(FencedRows(PatientRows.open(where), process=b"o" * 16)) as owner:
-        owner.bootstrap({"g": 3}, name="west")
-        owner.raise_level(1)
-        write(owner)
-    executed(server, INSERT_OLD_STATE, [OLD_STATE.kind, OLD_STATE.key, 7, OLD_STATE.body])
-    key, columns = "shard_group, shard_number", REGISTER_COLUMNS
-    if old.format < 3:
-        insert = session.prepare(
-            f"INSERT INTO journal ({key}, segment, {FRAME_COLUMNS})"
-            f" VALUES ({', '.join(['?'] * 11)})"
-        )
-        for row in executed(server, f"SELECT {key}, {FRAME_COLUMNS} FROM frames"):
-            executed(server, insert, (*row[:2], (row[2] - 1) // 256, *row[2:]))
-        for row in executed(server, "SELECT DISTINCT segment FROM frames"):
-            executed(server, "DELETE FROM frames WHERE segment = %s", row)
-    else:
-        columns = f"{columns}, segments"
-    registers = list(executed(server, f"SELECT {key}, {columns} FROM shard_registers"))
-    forget_the_new(session)
-    part, mark = ("part, ", "0, ") if old.part else ("", "")
-    marks = ", ".join(["%s"] * len(registers[0]))
-    insert = f"INSERT INTO {old.table} ({part}{key}, {columns}) VALUES ({mark}{marks})"
-    for row in registers:
-        session.execute(f"{insert} IF NOT EXISTS", row, execution_profile=CONDITIONAL)
-    session.execute(
-        "UPDATE cluster SET format = %s WHERE one = 0 IF format = %s",
-        [old.format, ROWS_FORMAT],
-        execution_profile=CONDITIONAL,
-    )
-    return where
-
-
-def write_few(owner: FencedRows) -> None:
-    write_frames(owner, FEW)
-
-
-def write_many(owner: FencedRows) -> None:
-    write_frames(owner, MANY)
-
-
-def write_frames(owner: FencedRows, count: int) -> None:
-    first, second = ShardId("g", 0), ShardId("g", 1)
-    assert isinstance(owner.claim(first, "old"), Claimed)
-    for position in range(1, count + 1):
-        commit(owner, Work(first, 1, Frame(position, b"%d" % position)))
-        if position == count - TAIL_FRAMES:
-            parts = (CheckpointPart(position, 0, b"state", True),)
-            commit(owner, Work(first, 1, parts=parts, floor=Floor(position)))
-    for epoch in (1, 2):
-        assert isinstance(owner.claim(second, "old"), Claimed)
-        list(owner.read_checkpoint(second))
-        body = bytes([epoch]) * (FRAME_PART_BYTES_MAX + 1)
-        commit(owner, Work(second, epoch, Frame(epoch, body)))
-
-
-def write_largest(owner: FencedRows) -> None:
-    shard = ShardId("g", 0)
-    assert isinstance(owner.claim(shard, "old"), Claimed)
-    commit(owner, Work(shard, 1, Frame(1, LARGEST)))
-
-
-def forget_the_new(session: Any) -> None:
-    """As if no daemon of this version had been there."""
-    key = "part, shard_group, shard_number"
-    where = "part = %s AND shard_group = %s AND shard_number = %s"
-    for row in session.execute(f"SELECT {key} FROM shard_registers"):
-        session.execute(
-            f"DELETE FROM shard_registers WHERE {where} IF EXISTS",
-            row,
-            execution_profile=CONDITIONAL,
-        )
-
-
-def recover_all(where: CassandraSettings, count: int) -> None:
-    """All of `of_format` is there, and can be written on."""
-    with contextlib.closing(FencedRows(PatientRows.open(where), process=b"n" * 16)) as heir:
-        record = heir.bootstrap({"g": 3}, name="west")
-        assert (record.level, record.format) == (1, ROWS_FORMAT)
-        claims = [heir.claim(ShardId("g", number), "new") for number in range(3)]
-        assert all(isinstance(claimed, Claimed) for claimed in claims)
-        states = [[*heir.read_checkpoint(ShardId("g", number))] for number in range(3)]
-        assert states == [[b"state"], [], []]
-        tails = [[*heir.read_tail(ShardId("g", number))] for number in range(3)]
-        assert [frame.position for frame in tails[0]] == [
-            *range(count - TAIL_FRAMES + 1, count + 1)
-        ]
-        assert [(frame.position, frame.body[:1]) for frame in tails[1]] == [(1, b"\1"), (2, b"\2")]
-        for number, (claimed, tail) in enumerate(zip(claims, tails, strict=True)):
-            assert isinstance(claimed, Claimed) and claimed.epoch == (2, 3, 1)[number]
-            frame = Frame(claimed.last_position + 1, b"new")
-            commit(heir, Work(ShardId("g", number), claimed.epoch, frame))
-            assert claimed.last_position == (tail[-1].position if tail else 0)
-        lengths = [len([*heir.read_tail(ShardId("g", number))]) for number in range(3)]
-        assert lengths == [TAIL_FRAMES + 1, 3, 1]
-        assert heir.read_ended(ShardId("g", 0), kind="job", key="job/old") == OLD_STATE
-        assert heir.read_ended(ShardId("g", 1), kind="job", key="job/old") is None
-        for row in (EndedRow("job", "job/old", 8, b"newer"), replace(OLD_STATE, deleted=True)):
-            newer = replace(row, position=max(row.position, 8) + row.deleted)
-            commit(heir, Work(ShardId("g", 0), 2, ended=(newer,)))
-            found = heir.read_ended(ShardId("g", 0), kind="job", key="job/old")
-            assert found == (None if row.deleted else newer), "an older row is not looked at"
-
-
-@pytest.mark.parametrize("old", OLD.values(), ids=["1", "2", "3"])
-def test_a_journal_of_an_older_format_is_moved_and_its_owners_fenced(
-    server: Connected, old: OldTables
-) -> None:
-    # Only the first two have the segments of old; one of them is enough.
-    write, count = (write_many, MANY) if old.format == 1 else (write_few, FEW)
-    where, session = of_format(old, server, write=write), server.session
-    never_made = f"{old.part}{OF_SHARD_0.replace('0', '2')}"
-    session.execute(f"DELETE FROM {old.table} WHERE {never_made} IF EXISTS")
-    early = FencedRows(PatientRows.open(where), process=b"n" * 16)
-    with (
-        contextlib.closing(early),
-        pytest.raises(JournalRefused, match="run `peloton schema apply"),
-    ):
-        early.bootstrap({"g": 3}, name="west")
-    applied = cassandra_schema.apply(server, OLDER, replication=COPIES)
-    assert applied.moved == 4, "three shards', and the feature level's"
-    # Whoever held a shard is fenced for good: no claim of that version can follow.
-    (row,) = session.execute(f"SELECT epoch FROM {old.table} WHERE {old.part}{OF_SHARD_0}")
-    (fence,) = session.execute(f"SELECT epoch FROM {old.table} WHERE {never_made}")
-    assert fence == row, "nor make one that was missing"
-    claim = old.claim(session)
-    assert not session.execute(claim, [2, b"late", 1]).one()[0]
-    with pytest.raises(TypeError, match="too large"):
-        session.execute(claim, [row[0] + 1, b"late", row[0]])
-    recover_all(where, count)
-    assert cassandra_schema.apply(server, OLDER, replication=COPIES).moved == 0
-
-
-class Weighed:
-    """A session that notes how many bytes it ever had in flight."""
-
-    def __init__(self, session: Any) -> None:
-        self.session, self.lock = session, threading.Lock()
-        self.now = self.most = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.session, name)
-
-    def execute_async(self, statement: Any, bound: Any) -> Any:
-        size = sum(len(value) for value in bound if isinstance(value, bytes))
-        self._add(size)
-        future = self.session.execute_async(statement, bound)
-        future.add_callbacks(lambda _: self._add(-size), lambda _: self._add(-size))
-        return future
-
-    def _add(self, size: int) -> None:
-        with self.lock:
-            self.now += size
-            self.most = max(self.most, self.now)
-
-
-def test_the_largest_frame_is_moved_within_what_a_server_takes(server: Connected) -> None:
-    where = of_format(OLD[2], server, write=write_largest)
-    session = Weighed(server.session)
-    assert cassandra_upgrade.upgrade(session, server.session.execute) == 4
-    assert FRAME_PART_BYTES_MAX < session.most <= BYTES_IN_FLIGHT_MAX
-    with contextlib.closing(FencedRows(PatientRows.open(where), process=b"n" * 16)) as heir:
-        assert isinstance(heir.claim(ShardId("g", 0), "new"), Claimed)
-        assert [*heir.read_checkpoint(ShardId("g", 0))] == []
-        assert [*heir.read_tail(ShardId("g", 0))] == [Frame(1, LARGEST)]
-
-
-class Killed(Exception):
-    """The command dies here."""
-
-
-class Mortal:
-    """A session of a command that dies at its n-th request."""
-
-    def __init__(self, session: Any, life: int) -> None:
-        self.session, self.life = session, life
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.session, name)
-
-    def execute(self, *words: Any, **more: Any) -> Any:
-        self.life -= 1
-        if self.life < 0:
-            raise Killed
-        return self.session.execute(*words, **more)
-
-    def execute_async(self, *words: Any, **more: Any) -> Any:
-        self.life -= 1
-        if self.life < 0:
-            raise Killed
-        return self.session.execute_async(*words, **more)
-
-
-def test_a_move_may_die_anywhere_and_goes_on(server: Connected) -> None:
-    """At each request in turn; what was done stays done, so the lives add up to one move. From the
-    oldest format it is all moves, one after the other."""
-    where, session = of_format(OLD[1], server, write=write_few), server.session
-    deaths = 0
-    with contextlib.closing(FencedRows(PatientRows.open(where), process=b"e" * 16)) as early:
-        while True:
-            try:
-                cassandra_upgrade.upgrade(Mortal(session, deaths), session.execute)
-                break
-            except Killed:
-                deaths += 1
-            with pytest.raises(JournalRefused, match=r"has format (-2|-1|0|1|2|3),.*schema apply"):
-                early.bootstrap({"g": 3}, name="west")
-            if deaths in (1, 12):
-                told = [each.text for each in findings_of(read_cluster(server, OLDER))]
-                words = "has format 1," if deaths == 1 else "is being moved"
-                assert [words in text for text in told].count(True) == 1, told
-    assert deaths > 40
-    segments_made = {segment for (segment,) in session.execute("SELECT segment FROM frames")}
-    assert len(segments_made) == 2, "copied again, it is the same"
-    recover_all(where, FEW)
-
-
-def test_two_commands_that_move_one_journal_do_not_mix(server: Connected) -> None:
-    """The lock of the first has expired while it was slow."""
-    where, session = of_format(OLD[2], server, write=write_few), server.session
-    with pytest.raises(Killed):
-        cassandra_upgrade.upgrade(Mortal(session, 20), session.execute)
-    assert cassandra_upgrade.upgrade(session, session.execute) == 4
-    recover_all(where, FEW)
-    read = f"SELECT epoch, segments FROM shard_registers WHERE part = 1 AND {OF_SHARD_0}"
-    (before,) = session.execute(read)
-    for move in cassandra_upgrade.MOVES[1:]:
-        moved = cassandra_upgrade._move_all(session, move, groups={"g": 3}, keep_lock=lambda: None)
-        assert moved == 4
-    (after,) = session.execute(read)
-    assert after == before, "what has moved on is not moved back"
-
-
-def test_the_lock_is_renewed_while_a_journal_is_moved(
-    server: Connected, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    where, session = of_format(OLD[2], server, write=write_few), server.session
-    times = itertools.count(0.0, cassandra_schema.LOCK_RENEWED_S)
-    session.execute(f"USE {OLDER}")
-    lock = cassandra_schema.SchemaLock(session, OLDER, clock=lambda: next(times))
-    read = f"SELECT TTL(holder) FROM {cassandra_schema.LOCK_TABLE} WHERE one = 0"
-    assert session.execute(read).one()[0] <= 120
-    monkeypatch.setattr(cassandra_schema, "LOCK_TTL_S", 5000)
-    lock.keep()
-    assert 4900 < session.execute(read).one()[0] <= 5000
-    renewals = next(times)
-    assert cassandra_upgrade.upgrade(session, session.execute, keep_lock=lock.keep) == 4
-    asked = (next(times) - renewals) / cassandra_schema.LOCK_RENEWED_S
-    assert asked > 4 * 3, "for each register, and for each part of a tail that is copied"
-    lock.free()
-    with pytest.raises(JournalRefused, match="its lock on older has expired: run it again"):
-        lock.keep()
-    assert cassandra_schema.apply(server, OLDER, replication=COPIES).moved == 0
-    recover_all(where, FEW)
+    replication = "{'class': 'NetworkTopologyStrategy', 'dc1': 1}"
+    executed(server, f"CREATE KEYSPACE IF NOT EXISTS older WITH replication = {replication}")
+    session.set_keyspace("older")
+    for text in OF_VERSION_0_1_0:
+        executed(server, text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+    record = "INSERT INTO cluster (one, cluster_id, format, shards) VALUES (0, %s, 1, '{}')"
+    session.execute(f"{record} IF NOT EXISTS", [uuid.UUID(int=7)], execution_profile=CONDITIONAL)
+    where = CassandraSettings(port=cassandra.shared().port, keyspace="older")
+    refused = "the journal has format 1, of version 0.1.0 .*`peloton respool dump`"
+    with pytest.raises(JournalRefused, match=refused):
+        CassandraRows.open(where)
+    with pytest.raises(JournalRefused, match=refused):
+        cassandra_schema.apply(server, "older", replication=COPIES)
+    (finding,) = (one for one in findings_of(read_cluster(server, "older")) if "0.1.0" in one.text)
+    assert finding.wrong and finding.remedy.startswith("Start the version that wrote it")
+    tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'older'"
+    assert {row[0] for row in executed(server, tables)} == {"cluster", "register"}
+    assert [row[0] for row in executed(server, "SELECT format FROM cluster")] == [1]
 
 
 def test_of_commands_at_the_same_time_one_makes_the_tables_which_are_then_left_alone(
@@ -629,7 +324,7 @@ def test_of_commands_at_the_same_time_one_makes_the_tables_which_are_then_left_a
     done = [one for one in outcomes if isinstance(one, cassandra_schema.SchemaApplied)]
     others = [str(one) for one in outcomes if not isinstance(one, cassandra_schema.SchemaApplied)]
     written = ("cluster", "shard_registers", "frames", "checkpoint", "secrets")
-    all_tables = (*written, "ended_states", "ended")
+    all_tables = (*written, "ended_states")
     assert [one.made for one in done if one.made] == [all_tables]
     assert all("another command is changing the schema" in text for text in others)
     last = cassandra_schema.apply(server, "together", replication=COPIES)
@@ -669,18 +364,18 @@ def test_what_was_done_to_the_keyspace_is_named_and_not_touched(server: Connecte
     session = server.session
     of = "{'class': 'NetworkTopologyStrategy', 'dc1': %d}"
     session.execute(f"CREATE KEYSPACE ill WITH replication = {of % 1}")
-    session.execute("CREATE TABLE ill.ended (kind int PRIMARY KEY, key text)")
+    session.execute("CREATE TABLE ill.ended_states (kind int PRIMARY KEY, key text)")
     applied = cassandra_schema.apply(server, "ill", replication=COPIES)
-    assert "table ended: column kind is int, not text" in applied.differ
-    assert "table ended: column position is missing" in applied.differ
+    assert "table ended_states: column kind is int, not text" in applied.differ
+    assert "table ended_states: column position is missing" in applied.differ
     session.execute("ALTER TABLE shard_registers WITH gc_grace_seconds = 60")
     session.execute("ALTER TABLE frames WITH default_time_to_live = 60")
-    session.execute("DROP TABLE ended")
+    session.execute("DROP TABLE ended_states")
     session.execute(f"ALTER KEYSPACE ill WITH replication = {of % 3} AND durable_writes = false")
     texts = " | ".join(
         finding.text for finding in findings_of(read_cluster(server, "ill")) if finding.wrong
     )
-    for words in ("gc_grace_seconds is 60", "vanish after 60 s", "ended is missing",
+    for words in ("gc_grace_seconds is 60", "vanish after 60 s", "ended_states is missing",
                   "3 copies, 1 servers", "durable_writes is off"):  # fmt: skip
         assert words in texts
 

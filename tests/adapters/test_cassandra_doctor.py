@@ -14,7 +14,7 @@ from peloton.runtime.adapters.cassandra_doctor import (
     findings_of,
     milliseconds,
 )
-from peloton.runtime.ports import ROWS_FORMAT
+from peloton.runtime.ports import JOURNAL_FORMAT
 
 GOOD_SETTINGS = {
     "commitlog_sync": "batch", "commitlog_sync_group_window": "0ms", "paxos_variant": "v2",
@@ -68,13 +68,7 @@ def test_a_good_cluster_has_no_findings() -> None:
         (replace(GOOD, replication={"class": "x", "dc1": "1"}), False, "1 copy"),
         (replace(GOOD, replication={"class": "x", "elsewhere": "3"}), True, "3 copies, 0 servers"),
         (replace(GOOD, replication={"class": "x", "replication_factor": "5"}), True, "5 copies"),
-        (replace(GOOD, differences=("table ended is missing",)), True, "ended is missing"),
-        (replace(GOOD, format=2), True, "has format 2, daemons of this version need 4"),
-        (replace(GOOD, format=3), True, "has format 3, daemons of this version need 4"),
-        (replace(GOOD, format=0), True, "is being moved"),
-        (replace(GOOD, format=-1), True, "is being moved"),
-        (replace(GOOD, format=-2), True, "is being moved"),
-        (replace(GOOD, format=5), True, "has format 5, this program has 4"),
+        (replace(GOOD, differences=("table frames is missing",)), True, "frames is missing"),
         (replace(GOOD, unread="Unavailable"), True, "cannot be read: Unavailable"),
         (with_options("gc_grace_seconds", 3600), True, "gc_grace_seconds is 3600"),
         (with_options("default_time_to_live", 60), True, "vanish after 60 s"),
@@ -86,11 +80,13 @@ def test_what_is_not_kept_is_named(reading: ClusterReading, wrong: bool, text: s
     assert findings[0].remedy
 
 
-@pytest.mark.parametrize("old", [-1, 0, 1, 2])
-def test_an_older_format_is_moved_by_the_command_that_makes_the_tables(old: int) -> None:
-    (finding,) = findings_of(replace(GOOD, format=old))
-    assert finding.remedy == "peloton schema apply --replication dc1:3"
-    assert findings_of(replace(GOOD, format=ROWS_FORMAT)) == []
+@pytest.mark.parametrize(
+    ("found", "remedy"), [(4, "Start the version that wrote it"), (99, "Use the version")]
+)
+def test_another_format_is_named_with_the_version_to_use(found: int, remedy: str) -> None:
+    (finding,) = findings_of(replace(GOOD, format=found))
+    assert finding.wrong and finding.remedy.startswith(remedy)
+    assert findings_of(replace(GOOD, format=JOURNAL_FORMAT)) == []
 
 
 def test_a_window_counts_only_where_there_is_one() -> None:

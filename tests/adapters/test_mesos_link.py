@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End
 from peloton.backends.mesos import backend, driver, master_list
+from tests.backends.known_sets import known_sets
 from tests.contracts.backends import HOST, OTHER, run
 from tests.contracts.mesos_backends import ScriptedMesosRig
 from tests.servers.scripted_http import PATH, Reply
@@ -42,7 +43,7 @@ def begun(rig: ScriptedMesosRig, *names: str) -> None:
 
 def all_well(rig: ScriptedMesosRig, *names: str) -> None:
     """The link is subscribed, these run, each was launched once, and another can be."""
-    rig.order(m.ListRuns(HOST, 1, tuple(m.KnownRun(name, 0.0) for name in names), 7.0))
+    rig.order(m.ListRuns(HOST, 1, 7.0, known_sets(*names)))
     listed = rig.next_report(m.RunsListed)
     assert (sorted(listed.running), listed.ends) == (sorted(names), ())
     rig.order(m.StartRuns(OTHER, 1, (run("o-0-1", 0.01),)))
@@ -227,7 +228,7 @@ def test_a_launch_that_is_never_answered(
     assert "ACCEPT: " in rig.next_report(m.BackendDown).text
     rig.next_report(m.BackendUp)
     rig.order(order)
-    rig.order(m.ListRuns(HOST, 1, (), 7.0))
+    rig.order(m.ListRuns(HOST, 1, 7.0))
     listed = rig.next_report(m.RunsListed)
     if done:
         assert ([*listed.running], listed.ends) == (["r-0-1"], ())
@@ -245,7 +246,7 @@ def test_a_launch_that_is_accepted_and_lost(rig: ScriptedMesosRig) -> None:
     rig.order(m.StartRuns(HOST, 1, (run("r-0-1"),)))
     rig.master.wait_calls("ACCEPT")
     rig.master.ignore()
-    rig.order(m.ListRuns(HOST, 1, (m.KnownRun("r-0-1", 0.0),), 7.0))
+    rig.order(m.ListRuns(HOST, 1, 7.0, known_sets("r-0-1")))
     (end,) = rig.next_report(m.RunsListed).ends
     assert (end.run, end.outcome.end, end.outcome.system) == ("r-0-1", End.LOST, True)
     rig.order(m.ForgetRuns(HOST, ("r-0-1",)))
@@ -306,7 +307,7 @@ def test_updates_the_wrong_way_round_do_not_bring_a_run_back(rig: ScriptedMesosR
     rig.master.happen(lambda agents: agents.exits("r-0-1", 0))
     assert len(rig.master.release_updates(reverse=True)) == 3
     assert rig.ends("r-0-1")["r-0-1"].outcome.end == End.SUCCEEDED
-    rig.order(m.ListRuns(HOST, 1, (m.KnownRun("r-1-1", 0.0),), 7.0))
+    rig.order(m.ListRuns(HOST, 1, 7.0, known_sets("r-1-1")))
     listed = rig.next_report(m.RunsListed)
     assert [*listed.running] == ["r-1-1"] and [end.run for end in listed.ends] == ["r-0-1"]
     assert not [got for got in rig.master.calls if got.type == "KILL"]

@@ -14,6 +14,7 @@ from peloton.actors.task.messages import End
 from peloton.backends.mesos import driver
 from tests.adapters.test_mesos_link import all_well, another_subscription, rig
 from tests.adapters.test_mesos_link import begun as run_begun
+from tests.backends.known_sets import known_sets
 from tests.contracts.backends import HOST
 from tests.contracts.mesos_backends import ScriptedMesosRig
 from tests.servers.scripted_http import Reply
@@ -125,7 +126,7 @@ def test_a_launch_that_was_done_and_never_answered(
     rig.master.happen(lambda agents: agents.handle(unanswered))
     assert "ACCEPT: " in rig.next_report(m.BackendDown).text
     rig.next_report(m.BackendUp)
-    rig.order(m.ListRuns(HOST, 1, (m.KnownRun(POD, 0.0),), 7.0))
+    rig.order(m.ListRuns(HOST, 1, 7.0, known_sets(POD)))
     listed = rig.next_report(m.RunsListed)
     assert ([*listed.running], listed.ends) == ([POD], ())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.messages import KnownRun, KnownSet, ListRuns, RunsEnded, RunsListed
+from peloton.actors.host.messages import KnownSet, ListRuns, RunsEnded, RunsListed
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, pod_id
 from peloton.backends.simulated import RunScript, SimulatedBackend
@@ -15,8 +15,8 @@ from peloton.runtime.vocabulary import Bits, Key, Message, key
 HOST, CROWD = key("host", "h"), Key("task/j/1")
 SPEC = m.RunSpec(Resources(), "true")
 SETS = (KnownSet(CROWD, 1, Bits.of(0, 1), 5.0), KnownSet(CROWD, 2, Bits.of(1), 7.0))
-NAMES = tuple(
-    KnownRun(pod_id(CROWD, member, run=known.run), known.since)
+SINGLE = tuple(
+    KnownSet(CROWD, known.run, Bits.of(member), known.since)
     for known in SETS
     for member in known.members
 )
@@ -33,7 +33,7 @@ def tell(one: SimulatedBackend, *orders: Message, now: float = 8.0) -> list[Mess
 
 
 def listing(*sets: KnownSet, at: float = 8.0) -> ListRuns:
-    return ListRuns(HOST, 1, (), at, sets)
+    return ListRuns(HOST, 1, at, sets)
 
 
 def pod(member: int, run: int = 1) -> str:
@@ -41,9 +41,9 @@ def pod(member: int, run: int = 1) -> str:
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.7])
-def test_sets_end_when_and_as_their_runs_would(spread: float) -> None:
+def test_sets_end_when_and_as_their_members_one_by_one_would(spread: float) -> None:
     named, sets = backend(spread=spread, failing=0.5), backend(spread=spread, failing=0.5)
-    tell(named, ListRuns(HOST, 1, NAMES, 8.0))
+    tell(named, listing(*SINGLE))
     tell(sets, listing(*SETS))
     ends: list[dict[str, m.RunEnd]] = []
     for one in (named, sets):
@@ -59,14 +59,13 @@ def test_sets_end_when_and_as_their_runs_would(spread: float) -> None:
     assert ends[0] == ends[1] and len(ends[0]) == 6
 
 
-def test_a_list_names_what_was_adopted_in_the_form_of_its_request() -> None:
+def test_a_list_names_what_was_adopted_as_sets() -> None:
     one = backend()
     (listed,) = tell(one, listing(*SETS))
     assert isinstance(listed, RunsListed) and (listed.running, listed.asked_at) == ((), 8.0)
     assert listed.sets == tuple(m.RunningSet(s.crowd, s.run, s.members) for s in SETS)
-    (again,) = tell(one, ListRuns(HOST, 1, (), 9.0))
-    assert isinstance(again, RunsListed) and again.sets == ()
-    assert sorted(again.running) == sorted(known.run for known in NAMES)
+    (again,) = tell(one, ListRuns(HOST, 1, 9.0))
+    assert isinstance(again, RunsListed) and again.sets == listed.sets, "named by nobody"
 
 
 def test_what_runs_under_its_name_is_not_adopted_a_second_time() -> None:
@@ -98,5 +97,5 @@ def test_after_a_reset_nothing_of_a_set_is_left() -> None:
     one = backend()
     tell(one, listing(*SETS))
     one.reset()
-    *_, listed = tell(one, ListRuns(HOST, 1, (), 9.0))
+    *_, listed = tell(one, ListRuns(HOST, 1, 9.0))
     assert listed == RunsListed((), (), 9.0)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from peloton import __version__
 from peloton.backends import keeper_folder
 from peloton.backends.keeper.identity import keeper_id
 from peloton.backends.keeper.journal import KeeperJournal
@@ -32,7 +33,7 @@ from peloton.runtime.ports import SealedSecret
 from tests.cli.terminal import Printed, typed
 from tests.killed_forks import dies_at, is_killed
 
-GOLDEN = Path(__file__).parent.parent / "journals" / "0.1.0" / "journal.sqlite.xz"
+GOLDEN = Path(__file__).parent.parent / "journals" / __version__ / "journal.sqlite.xz"
 COMMAND = {"value": "true", "shell": True, "arguments": []}
 LAUNCH = {"is": "launch", "run": "a", "host": "h", "command": COMMAND, "memory_mb": 1.0}
 START = {"is": "start", "run": "a", "pid": 1, "birth": 1, "at": 1.0}
@@ -130,8 +131,8 @@ def test_restored_runs_are_nobodys_processes(data: Path, tmp_path: Path) -> None
         ("LOST", backups.RESTORED)
     }
     hosts = {record["run"]: record["host"] for record in records if record["is"] == "launch"}
-    slice_ = "1442f257-1091-5fac-9e50-e8b6f26a809f"
-    wanted = {"a": "h", f"{slice_}-1-1": "a", f"{slice_}-2-1": "a"}
+    job = "3cc43045-07e3-4687-9be5-bfdaa83ac273"
+    wanted = {"a": "h", f"{job}-0-1": "a", f"{job}-7-1": "a"}
     assert wanted.items() <= hosts.items(), "what the journal has on hosts, and the keeper not"
     assert hosts.keys() == ends.keys()
     assert not [record for record in records if record["is"] == "epoch"]
@@ -197,6 +198,11 @@ def later(file: Path) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "format": 99}))
 
 
+def earlier(file: Path) -> None:
+    raw = json.loads(file.read_text())
+    file.write_text(json.dumps({**raw, "peloton": "0.1.0", "journal_format": 1}))
+
+
 def escape(file: Path) -> None:
     file.write_text(file.read_text().replace('"backend"', '"../backend"'))
 
@@ -210,6 +216,7 @@ def escape(file: Path) -> None:
         ("manifest.json", Path.unlink, "is no complete backup"),
         ("manifest.json", lambda file: file.write_text("{"), "manifest.json is damaged"),
         ("manifest.json", later, "which is later than this one"),
+        ("manifest.json", earlier, "by Peloton 0.1.0, whose journals this version does not read"),
         ("manifest.json", escape, "which is not in a backup"),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.runtime.adapters.sqlite_schema import SCHEMA
+from peloton import __version__
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.runtime.core import witness
@@ -17,7 +17,7 @@ from peloton.runtime.ports import ShardId
 from tests.cli.terminal import typed
 
 JOB = "00000000-0000-4000-8000-000000000000"
-GOLDEN = Path(__file__).parent.parent / "journals" / "0.1.0" / "journal.sqlite.xz"
+GOLDEN = Path(__file__).parent.parent / "journals" / __version__ / "journal.sqlite.xz"
 
 
 @pytest.fixture
@@ -47,19 +47,19 @@ def test_a_healthy_journal_is_checked(data: Path) -> None:
 
 
 def test_what_is_damaged_is_named_and_the_exit_code_says_so(data: Path) -> None:
-    where = "shard_group = 'jobmgr' AND shard_number = 1"
+    where = "shard_group = 'hostmgr'"
     behind(data, f"UPDATE journal SET body = CAST(body || x'00' AS BLOB) WHERE {where}"
-           " AND position = 20")  # fmt: skip
-    behind(data, f"DELETE FROM journal WHERE {where} AND position = 22")
+           " AND position = 15")  # fmt: skip
+    behind(data, f"DELETE FROM journal WHERE {where} AND position = 16")
     code, lines, _ = journal(data, "check")
     assert code == 1
     wrong = [line for line in lines if line.startswith("wrong")]
     assert wrong[:2] == [
-        "wrong   jobmgr-1 position 22: no whole frame is there",
-        "wrong   jobmgr-1 position 20: it is not what was written",
+        "wrong   hostmgr-0 position 16: no whole frame is there",
+        "wrong   hostmgr-0 position 15: it is not what was written",
     ]
     (undecoded,) = wrong[2:]
-    assert undecoded.startswith("wrong   jobmgr-1 position 20: the frame does not decode: ")
+    assert undecoded.startswith("wrong   hostmgr-0 position 15: the frame does not decode: ")
     assert lines[-1] == "ok      resmgr-0", "the others are looked at all the same"
 
 
@@ -67,15 +67,15 @@ def test_final_states_are_checked_too(data: Path) -> None:
     behind(data, "UPDATE ended SET body = x'00' WHERE kind = 'slice' AND deleted = 0"
            " AND shard_number = 1")  # fmt: skip
     code, lines, _ = journal(data, "check", "--shard", "jobmgr-1")
-    assert code == 1 and len(lines) == 1
-    assert "slice/" in lines[0] and "its final state cannot be read" in lines[0]
+    assert code == 1 and len(lines) == 2
+    assert all("slice/" in line and "its final state cannot be read" in line for line in lines)
 
 
 def test_entries_are_lines_of_json(data: Path) -> None:
-    code, lines, _ = journal(data, "dump", "--shard", "jobmgr-1", "--from", "3", "--limit", "5")
+    code, lines, _ = journal(data, "dump", "--shard", "resmgr-0", "--from", "3", "--limit", "5")
     entries = [json.loads(line) for line in lines]
     assert code == 0 and len(entries) == 5
-    assert {entry["shard"] for entry in entries} == {"jobmgr-1"}
+    assert {entry["shard"] for entry in entries} == {"resmgr-0"}
     assert min(entry["position"] for entry in entries) == 3
     assert all(entry["facts"] for entry in entries)
 
@@ -103,27 +103,15 @@ def test_states(data: Path) -> None:
 def test_figures(data: Path) -> None:
     _, lines, _ = journal(data, "stat", "--json")
     found = {line["shard"]: line for line in map(json.loads, lines)}
-    assert found["hostmgr-0"]["last_position"] == 27
-    assert found["hostmgr-0"]["tail_frames"] == 7
+    assert found["hostmgr-0"]["last_position"] == 16
+    assert found["hostmgr-0"]["tail_frames"] == 2
     assert found["hostmgr-0"]["facts"]["host HostConfigured"] == 2
-    assert found["jobmgr-0"]["ended_rows"] == 5
+    assert found["jobmgr-0"]["ended_rows"] == 3
     code, told, _ = journal(data, "stat", "--shard", "hostmgr-0")
     assert code == 0
-    assert told[0] == "hostmgr-0  epoch 1, position 27, floor 20"
+    assert told[:2] == ["cluster golden", "hostmgr-0  epoch 1, position 16, floor 14"]
     assert "           2 host HostConfigured" in told
-    assert found["hostmgr-0"]["cluster"] == "", "its version knew no names"
-
-
-def test_figures_name_the_cluster(data: Path) -> None:
-    database = sqlite3.connect(data / "journal.sqlite")
-    with database:
-        database.executescript(SCHEMA)
-        database.execute("INSERT INTO cluster_name VALUES (1, 'west')")
-    database.close()
-    told = journal(data, "stat", "--shard", "resmgr-0")[1]
-    assert told[0] == "cluster west" and told[1].startswith("resmgr-0  epoch ")
-    _, (line,), _ = journal(data, "stat", "--shard", "resmgr-0", "--json")
-    assert json.loads(line)["cluster"] == "west"
+    assert found["hostmgr-0"]["cluster"] == "golden"
 
 
 def test_the_journal_of_a_daemons_config(data: Path, tmp_path: Path) -> None:
@@ -191,12 +179,12 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 def test_one_damaged_shard_does_not_hide_the_others_from_dump(data: Path) -> None:
     """Frames that do not decode are printed as bytes, and what follows is printed too."""
-    where = "shard_group = 'hostmgr' AND position = 21"
+    where = "shard_group = 'hostmgr' AND position = 15"
     behind(data, f"UPDATE journal SET body = x'c1' WHERE {where}")
     lines = [json.loads(line) for line in journal(data, "dump", "--shard", "hostmgr-0")[1]]
-    (broken,) = [line for line in lines if line["position"] == 21]
+    (broken,) = [line for line in lines if line["position"] == 15]
     assert broken["raw"] == "c1"
-    assert lines[-1]["position"] == 27
+    assert lines[-1]["position"] == 16
 
 
 def witnessed(data: Path) -> None:

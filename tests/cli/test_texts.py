@@ -126,7 +126,7 @@ def test_respool_dump(peloton: Terminal) -> None:
 def test_respool_dump_wide(peloton: Terminal) -> None:
     header, *rows = peloton.lines("respool", "dump", "--output", "wide")[-3:]
     assert [[cell.strip() for cell in row.split("|")][7:-1] for row in rows] == [
-        ["ELASTIC", "", "2.5", "0.0"], ["ELASTIC", "9.0", "2.5", "0.0"],
+        ["ELASTIC", "9.0", "2.5", "0.0"], ["ELASTIC", "9.0", "2.5", "0.0"],
     ]  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def test_pool_list(peloton: Terminal) -> None:
     assert [[cell.strip() for cell in row.split("|")][:-1] for row in printed.out.splitlines()][
         -2:
     ] == [
-        ["/", "cpu", "6", "12", "1", "ELASTIC", "", "2.5", "0.5", "0"],
+        ["/", "cpu", "6", "12", "1", "ELASTIC", "9", "2.5", "0.5", "0"],
         ["/hello", "cpu", "6", "12", "1", "ELASTIC", "9", "2.5", "0.5", "0"],
     ]
     assert peloton("pool", "list", "-o", "name").out == "/\n/hello\n"

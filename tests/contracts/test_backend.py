@@ -21,6 +21,7 @@ from peloton.actors.task.messages import End
 from peloton.backends import port
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key, Refused, kind_of
+from tests.backends.known_sets import known_sets, names_listed
 from tests.contracts.backends import (
     CAPACITY,
     HOST,
@@ -54,10 +55,10 @@ def rig(request: pytest.FixtureRequest) -> Iterator[BackendRig]:
 
 def listed(rig: BackendRig, *known: str, epoch: int = 1) -> tuple[list[str], dict[str, End]]:
     """What runs, and how what has ended did; `known` is what the ledger takes for running."""
-    rig.order(m.ListRuns(HOST, epoch, tuple(m.KnownRun(name, 0.0) for name in known), 7.0))
+    rig.order(m.ListRuns(HOST, epoch, 7.0, known_sets(*known)))
     answer = rig.next_report(m.RunsListed)
     assert answer.asked_at == 7.0
-    return sorted(answer.running), {end.run: end.outcome.end for end in answer.ends}
+    return names_listed(answer), {end.run: end.outcome.end for end in answer.ends}
 
 
 def test_every_message_of_the_port_has_a_number() -> None:
@@ -148,7 +149,7 @@ def test_orders_of_an_older_epoch_are_not_obeyed(rig: BackendRig) -> None:
     rig.order(
         m.StartRuns(HOST, 1, (run("old-0-1"),)),
         m.StopRuns(HOST, 1, ("r-0-1",), 0.0),
-        m.ListRuns(HOST, 1, (), 1.0),
+        m.ListRuns(HOST, 1, 1.0),
     )
     assert listed(rig, "r-0-1", epoch=2) == (["r-0-1"], {})
     messages = [message for _, message in rig.reports]
@@ -220,7 +221,7 @@ def test_a_kill_that_comes_before_the_next_daemon_has_compared_is_not_lost(
         rig.order(m.StopRuns(HOST, 2, ("r-0-1",), 5.0))
     assert rig.ends("r-0-1")["r-0-1"].outcome.end == End.KILLED
     lists = [report for _, report in rig.reports[before:] if isinstance(report, m.RunsListed)]
-    assert all("r-0-1" in each.running for each in lists)
+    assert all("r-0-1" in names_listed(each) for each in lists)
 
 
 @with_containers
@@ -228,7 +229,7 @@ def test_an_end_is_listed_until_it_is_forgotten(rig: BackendRig) -> None:
     rig.order(m.StartRuns(HOST, 1, (run("r-0-1", 0.01, 3),)))
     end = rig.ends("r-0-1")["r-0-1"]
     for _ in range(2):
-        rig.order(m.ListRuns(HOST, 1, (m.KnownRun("r-0-1", 0.0),)))
+        rig.order(m.ListRuns(HOST, 1, sets=known_sets("r-0-1")))
         (again,) = rig.next_report(m.RunsListed).ends
         assert replace(again, started_at=end.started_at) == end, "it may tell of the start as well"
     rig.order(m.ForgetRuns(HOST, ("r-0-1", "never-0-1")))

@@ -86,7 +86,7 @@ def test_another_daemon_is_told_what_is_checked_and_tells_it_anew(
     known = m.KnownSet(CROWD, 1, Bits.of(0), 0.0)
     some = CheckedSet(CROWD, 1, Bits.of(0), by_http(port), 0.0)
     rig.now += 0.5
-    rig.order(m.ListRuns(HOST, 1, (), 7.0, (known,), (some,)))
+    rig.order(m.ListRuns(HOST, 1, 7.0, (known,), (some,)))
     again = told(rig)
     assert again.healthy and again.number > first.number
 

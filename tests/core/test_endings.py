@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from peloton.runtime.core.digest import alike, digest
 from peloton.runtime.core.endings import (
     ENDED_ROWS_PER_ROUND,
-    LEVEL_DIGESTS,
     RowDamaged,
     open_row,
 )
@@ -405,9 +404,8 @@ def test_a_refusal_outlives_pieces_that_were_dropped_after_it():
 
 
 def sealed() -> tuple[Bench, bytes]:
-    """A shard at the feature level of digests, and the row of what has ended in it."""
+    """A shard, and the row of what has ended in it."""
     bench = Bench()
-    bench.shard.codec.level = bench.shard.codec.known_level = LEVEL_DIGESTS
     bench.send(X, w.Add(5), reply_to=0, request=("k", b"5"))
     bench.send(X, w.Close())
     bench.rest()
@@ -431,14 +429,6 @@ def test_a_row_of_another_key_is_not_accepted():
     bench, body = sealed()
     with pytest.raises(RowDamaged, match="it is the row of note/x"):
         open_row(bench.shard.codec, body, key=key("note", "y"))
-
-
-def test_a_row_without_a_digest_is_read_at_every_level():
-    bench = closed()
-    ((_, row),) = bench.ended.items()
-    bench.shard.codec.level = LEVEL_DIGESTS
-    assert row.body[0] == 0x93
-    assert open_row(bench.shard.codec, row.body, key=X)[0].total == 5
 
 
 def test_an_entity_with_a_damaged_row_is_unavailable_and_the_others_are_not():

@@ -22,8 +22,8 @@ def lamps_first(name: Key, note: w.Note) -> Message | None:
     return w.Lamps(1, 7) if note.version < 1 else None
 
 
-def bench_of(asking: Asking, *, level: int = 0, keep: int = 0) -> Bench:
-    kind: Any = replace(KINDS["note"], parting=(level, asking), keep=keep)
+def bench_of(asking: Asking, *, keep: int = 0) -> Bench:
+    kind: Any = replace(KINDS["note"], parting=asking, keep=keep)
     return Bench(kinds={**KINDS, "note": kind})
 
 
@@ -76,17 +76,6 @@ def test_a_shard_that_recovers_asks_again() -> None:
     bench.shard = bench.replay()
     bench.rest()
     assert note_of(bench) is None
-
-
-def test_below_its_feature_level_it_leaves_as_it_is() -> None:
-    bench = bench_of(lamps_first, level=1)
-    closed(bench)
-    assert note_of(bench) is None
-    bench.send(X, w.Add(1))
-    bench.rest()
-    back = note_of(bench)
-    assert back is not None
-    assert back.heard == -1
 
 
 def test_one_that_acts_again_meanwhile_stays() -> None:

@@ -11,8 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.runtime.core.codec import Entry, encode
-from peloton.runtime.core.digest import digest
-from peloton.runtime.core.records import SHARD_KEY, EntitiesEvicted
 from peloton.runtime.core.recovery import Unrecoverable, restore
 from peloton.runtime.ports import Frame
 from peloton.runtime.vocabulary import Bits, Decision, Key, Send, Unavailable, key
@@ -71,52 +69,6 @@ def test_a_message_to_members_of_what_is_no_crowd_is_refused() -> None:
     (answer,) = bench.answers()
     assert isinstance(answer, Unavailable) and "note/x is no crowd" in answer.text
     assert not bench.frames and not bench.shard.deferred.quarantined
-
-
-def of_nobody() -> Bench:
-    """What an older version left behind: a fact under the key of a crowd, and then its parent left.
-
-    A slice of which no instance had begun told an empty set of tasks that they are to be stopped.
-    """
-    bench = Bench()
-    bench.send(A, w.Install(2))
-    bench.rest()
-    first = len(bench.frames)
-    wrong = Entry(bulbs("b"), (w.Fitted(0), w.GoalSet(1, False)), cause="BulbGoal")
-    left = Entry(SHARD_KEY, (EntitiesEvicted((panel("b"),)),))
-    bench.frames += [frame(bench, first + 1, wrong), frame(bench, first + 2, left)]
-    return bench
-
-
-def test_a_fact_of_no_member_changes_nobody() -> None:
-    bench = of_nobody()
-    twin = bench.replay()
-    twin.position -= 2
-    assert digest(twin) == digest(bench.shard)
-    assert twin.population.crowd(bulbs("a")).present == 0b11
-
-
-def test_nor_does_what_a_checkpoint_holds_of_it() -> None:
-    bench = of_nobody()
-    pieces = [
-        (0, bench.codec.encode_cell(bulbs("b"), w.Bulb(), since=bench.now)),
-        (0, bench.codec.encode_cell(X, w.Note(total=3))),
-    ]
-    shard = bench.fresh()
-    restore(shard, [encode(pieces)], frames=[], floor=7)
-    assert dict(shard.population.cells.items()) == {X: w.Note(total=3)}
-    assert not shard.population.since
-
-
-def test_the_shard_goes_on_behind_such_facts() -> None:
-    bench = of_nobody()
-    bench.shard = bench.replay()
-    bench.send(panel("b"), w.Install(2), reply_to=1)
-    bench.send(panel("b"), w.Switch(True))
-    bench.rest()
-    assert bench.answers() == [w.Done(1)]
-    assert bench.shard.population.crowd(bulbs("b")).present == 0b11
-    assert digest(bench.replay()) == digest(bench.shard)
 
 
 # ---- what is said of a journal that cannot be read ----

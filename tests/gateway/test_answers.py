@@ -30,7 +30,6 @@ from peloton.gateway.internal_tasks import states_of
 from peloton.gateway.job_cache import JobManagerService
 from peloton.gateway.pool_limits import warning_of_limits
 from peloton.gateway.requests import (
-    LEVEL_CALLERS,
     REQUEST_KEY,
     REQUEST_KEY_LENGTH_MAX,
     request_of,
@@ -192,21 +191,19 @@ def test_a_listing_that_is_not_all_there_at_once_is_asked_for(
 def test_a_request_key_stands_for_one_body() -> None:
     one, other = (job.CreateRequest(config=job.JobConfig(name=name)) for name in ("a", "b"))
     call = Call(**{REQUEST_KEY.replace("-", "_"): "k"})
-    first, again, second = (
-        request_of(sent, call, level=LEVEL_CALLERS) for sent in (one, one, other)
-    )
+    first, again, second = (request_of(sent, call) for sent in (one, one, other))
     assert first == again and first is not None and second is not None
     assert first[0] == second[0] and first[1] != second[1]
-    assert request_of(one, Call(), level=LEVEL_CALLERS) is None
+    assert request_of(one, Call()) is None
 
 
 def test_a_request_key_has_a_limit() -> None:
     name = REQUEST_KEY.replace("-", "_")
     sent = job.CreateRequest()
     call = Call(**{name: "k" * REQUEST_KEY_LENGTH_MAX})
-    assert request_of(sent, call, level=LEVEL_CALLERS) is not None
+    assert request_of(sent, call) is not None
     long = Call(**{name: "k" * (REQUEST_KEY_LENGTH_MAX + 1)})
-    assert ended(lambda: request_of(sent, long, level=LEVEL_CALLERS))[0] is CODE.INVALID_ARGUMENT
+    assert ended(lambda: request_of(sent, long))[0] is CODE.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize(

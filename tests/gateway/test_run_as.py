@@ -17,7 +17,6 @@ from peloton.gateway.calls import CallContext, Later
 from peloton.gateway.cluster_client import ClusterClient
 from peloton.gateway.guard import CallEnded
 from peloton.gateway.job_create import Creation
-from peloton.gateway.requests import LEVEL_CALLERS
 from peloton.gateway.run_as import UNKNOWN, NotPermitted, RunAs, run_as
 from peloton.gateway.translate_job import to_spec
 from peloton.runtime.core.principal import Principal
@@ -87,8 +86,6 @@ def test_another_user_is_not_permitted_wherever_it_is_named(by: RunAs, text: str
 
 class Pools:
     """A cluster with one pool, which notes what it is told."""
-
-    level = LEVEL_CALLERS
 
     def __init__(self) -> None:
         self.told: list[Any] = []

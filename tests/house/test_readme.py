@@ -120,7 +120,7 @@ def test_a_setup_that_fails_is_not_taken_for_done(root: Path, tmp_path: Path) ->
 PIP_SAYS = r"""
 [ "$2" = pip ] || exit 0
 for number in 1 2 3 4 5 6 7 8 9 10 11 12; do
-  echo "Collecting p$number>=1 (from peloton-scheduler==0.1.0)"
+  echo "Collecting p$number>=1 (from peloton-scheduler==0.2.0)"
   echo "  Downloading p$number-1-py3-none-any.whl (1 kB)"
 done
 echo "Installing collected packages: p1, p2, p3"

@@ -2,8 +2,7 @@
 
 `VERSION/journal.sqlite.xz` is a data folder's journal as that version left it (`make.py`), and
 `VERSION/states.jsonl` what was recovered from it then: one line for each actor. A later version may
-know more of an actor, never less or something else. Where upcasters change the form of a state, the
-lines of older versions are recorded anew, and the difference is the review of the upcaster:
+know more of an actor, never less or something else. The lines of a new version are recorded with
 
     PELOTON_RECORD_GOLDEN=1 pytest tests/journals/test_golden_journals.py
 """
@@ -13,6 +12,8 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,14 @@ from peloton import __version__
 from peloton.assembly.daemon import Daemon
 from peloton.assembly.journal_reader import JournalReader, open_source
 from peloton.assembly.kinds import kinds
+from peloton.failures import CannotStart
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.digest import digest
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.ports import Claimed, ShardId
+from peloton.runtime.ports import Claimed, JournalRefused, ShardId
 from peloton.sdk.client import Client
 from peloton.sdk.jobs import JobQuery
 from peloton.settings.daemon import parse
@@ -156,6 +158,20 @@ def test_a_daemon_starts_on_it(folder: Path) -> None:
             assert found >= {"succeeded", "stopped", "waiting", "running", "impossible"}
     finally:
         assert daemon.stop()
+
+
+def test_a_data_folder_of_version_0_1_0_is_refused_by_name_and_left_as_it_is(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as db, db:
+        db.execute("UPDATE cluster SET format = 1")
+        db.execute("DROP TABLE witness")  # which came later
+    before = (folder / "journal.sqlite").read_bytes()
+    refused = "the journal has format 1, of version 0.1.0 .*`peloton respool dump`"
+    with pytest.raises(CannotStart, match=refused):
+        Daemon(parse(make.settings(folder), folder), failed=lambda: None)
+    with pytest.raises(JournalRefused, match=refused):
+        JournalReader(open_source(folder, None))
+    assert (folder / "journal.sqlite").read_bytes() == before
+    assert not (folder / "witness").exists()
 
 
 def test_less_or_other_is_noticed() -> None:

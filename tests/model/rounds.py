@@ -38,7 +38,6 @@ from peloton.runtime.core.statements import (
     single_writes,
 )
 from peloton.runtime.ports import (
-    ROWS_FORMAT,
     Answer,
     Claimed,
     Committed,
@@ -130,8 +129,6 @@ class Silence(BaseException):
 
 class Tape:
     """Rows that answer what is on the tape."""
-
-    format = ROWS_FORMAT
 
     def __init__(self, replies: Sequence[tuple[StatementReply, ...]]) -> None:
         self.replies = deque(replies)

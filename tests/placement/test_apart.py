@@ -5,11 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton.placement.inventory_feeds import TASKS_RETRY_S, TASKS_RETRY_S_MAX
 from peloton.placement.messages import (
     Constraint,
     Declined,
-    HostDeltas,
     HostSummary,
     Label,
     Placed,
@@ -72,40 +70,6 @@ def test_hosts_that_tell_no_labels_are_no_candidates() -> None:
     assert proposals(placer, 3) == [("new", 0), ("new", 1)]
     placer = placer_of([host("old", res(99))])
     assert place(placer, APART) == ([], {"unknown_task_labels": 1})
-
-
-def test_labels_may_be_told_of_a_host_that_has_not_changed() -> None:
-    """The feature level was raised: only the next snapshot says so."""
-    placer = placer_of([host("a", res(9)), host("b", res(9), running=((MINE, 1),))])
-    report(placer, [host("a", res(9), running=((MINE, 2),)), host("b", res(9))], 2, snapshot=True)
-    assert proposals(placer, 3) == [("b", 1), ("a", 2), ("b", 2)]
-
-
-def test_a_host_that_does_not_change_is_asked_for_its_tasks_once_others_tell_theirs() -> None:
-    """It was reported below the feature level, and would never be reported anew."""
-    placer = placer_of([host("a", res(9)), host("b", res(9))])
-    assert placer.wake_at is None, "nobody tells: the level is not raised"
-    told = host("b", res(9), 2, running=())
-    assert report(placer, [told], 2) == []
-    now, pause = 0.0, TASKS_RETRY_S
-    for _ in range(12):  # its daemon may not know the level yet
-        assert placer.wake_at == now + pause
-        now += pause
-        assert placer.receive([], now) == WANTED
-        pause = min(2 * pause, TASKS_RETRY_S_MAX)
-        assert report(placer, [host("a", res(9)), told], 2, now=now, snapshot=True) == []
-    assert pause == TASKS_RETRY_S_MAX, "a host with too many labels never tells"
-    assert report(placer, [], 4, now=now + 1) == WANTED, "a gap is not waited with"
-
-    placer = placer_of([host("a", res(9)), told])
-    assert placer.receive([], TASKS_RETRY_S) == WANTED
-    report(placer, [host("a", res(9), running=()), told], 2, now=TASKS_RETRY_S, snapshot=True)
-    assert placer.wake_at is None
-    assert proposals(placer, 2) == [("a", 0), ("b", 0)]
-    placer.receive([(INVENTORY, HostDeltas(INVENTORY, 3, (host("c", res(9)),)))], 9.0)
-    assert placer.wake_at == 9.0 + TASKS_RETRY_S
-    placer.receive([(INVENTORY, HostDeltas(INVENTORY, 4, (), gone=(Key("host/c"),)))], 9.0)
-    assert placer.wake_at is None, "who is gone is not asked"
 
 
 def test_one_wish_is_answered_by_few_messages() -> None:

@@ -451,8 +451,7 @@ class Ops(ops_pb2_grpc.OpsServicer):
             pool = answer.pools.add(id=pool_id, path=path)
             kind = pool.kinds.add(kind="cpu", reservation=6, limit=12, share=1, type="ELASTIC")
             kind.demand, kind.allocation = 2.5, 0.5
-            if path != "/":  # as an owner of an earlier version, which does not tell
-                kind.entitlement = 9.0
+            kind.entitlement = 9.0
         return answer
 
     def ShowHost(self, request: Any, context: Any) -> ops.ShowHostResponse:

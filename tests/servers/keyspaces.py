@@ -25,7 +25,6 @@ GUARDED: Keys = {"cluster": ("one",), "shard_registers": ("part", "shard_group",
 PLAIN: Keys = {
     "frames": ("segment",),
     "checkpoint": ("shard_group", "shard_number", "position", "epoch", "bucket"),
-    "ended": ("shard_group", "shard_number", "kind", "key"),
     "ended_states": ("shard_group", "shard_number", "bucket"),
     "secrets": ("job",),
 }

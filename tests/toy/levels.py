@@ -1,8 +1,8 @@
 """A toy kind in two versions, of which the later has a fact that the earlier does not know.
 
 A counter gets `Count`. Version 2 may say how many in one fact, where version 1 says one fact
-for each; what it writes depends on the feature level. `V1_CHANGED` knows the same facts as version
-1, in later schemas of fact and state. It must not know who raises the level.
+for each; what it writes depends on the feature level. It must not know
+who raises the level.
 """
 
 from __future__ import annotations
@@ -95,14 +95,4 @@ V2 = replace(
     messages={1: Count, 2: Blindly},
     facts={1: Counted, 2: CountedMany},
     since={CountedMany: MANY_LEVEL},
-)
-V1_CHANGED = replace(
-    V1,
-    decide={Count: _one_by_one},
-    absent={Count: lambda message, at: _one_by_one(None, message, at)},
-    schema=2,
-    schemas={Counted: 2},
-    upcasters={Counter: {1: lambda raw: raw}, Counted: {1: lambda raw: raw}},
-    schemas_since={Counter: {2: MANY_LEVEL}, Counted: {2: MANY_LEVEL}},
-    downcasters={Counter: {2: lambda raw: raw}, Counted: {2: lambda raw: raw}},
 )

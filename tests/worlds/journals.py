@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.statements import Rows, Statement, StatementReply
 from peloton.runtime.ports import (
-    ROWS_FORMAT,
     CheckpointPart,
     Claimed,
     Committed,
@@ -68,8 +67,6 @@ class Story(outside.Story):
 
 class Haltable:
     """Rows of a daemon that may stand still before any of its calls."""
-
-    format = ROWS_FORMAT
 
     def __init__(self, rows: Rows, sea: Sea) -> None:
         self.rows = rows

@@ -348,7 +348,7 @@ def _counts_nothing(noticed: Any) -> Any:
 # seeds, and heal in other ways.
 PLANTED: dict[str, Planted] = {
     "answered before it is written": Planted(ShardShell, "close_frame", _answers_early),
-    "sent before it is written": Planted(ShardShell, "close_frame", _sends_early),
+    "sent before it is written": Planted(ShardShell, "close_frame", _sends_early, seed=24),
     "a frame without its condition": Planted(
         memory_rows.MemoryRows, "_conditional", _unconditional, seed=8
     ),

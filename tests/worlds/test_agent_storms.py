@@ -32,7 +32,7 @@ from peloton.runtime.vocabulary import key
 
 HOST = key("host", "h0")
 RUN, OTHER = f"{'j':0>36}-0-1", f"{'j':0>36}-1-1"
-OUTSIDE = ClusterSetup(level=agents.LEVEL, outside=True)
+OUTSIDE = ClusterSetup(outside=True)
 
 
 def plan_of(fault: str) -> ClusterPlan:
@@ -47,7 +47,6 @@ def plan_of(fault: str) -> ClusterPlan:
         daemons=2,
         hosts=2,
         sizes={"jobmgr": 1, "resmgr": 1, "hostmgr": 1},
-        level=agents.LEVEL,
         outside=True,
         faults={} if strokes else {fault: 1.0},
         actions=tuple(sorted((*creations, *stops, *cuts, *strokes), key=lambda each: each.at_s)),
@@ -72,13 +71,11 @@ def test_a_share_of_all_seeds_has_them_and_the_others_none() -> None:
         assert plan.outside or not here
     with_them = [draw(seed, outside=True) for seed in range(20)]
     assert all(plan.outside != plan.embedded for plan in with_them)
-    assert all(plan.level >= agents.LEVEL for plan in with_them if plan.outside)
 
 
 def test_shrinking_tries_machines_of_each_daemon_first() -> None:
     plan = plan_of("updates lost")
     assert [each.outside for each in smaller(plan)].count(False) == 1
-    assert all(each.level for each in smaller(plan)), "below it there is no such cluster"
 
 
 # ---- single updates ----

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from peloton.actors.archive import decide
 from peloton.actors.archive.decide import CHECK_S, LAP_S
-from peloton.actors.archive.messages import LEVEL_ARCHIVE, PERIOD_S
+from peloton.actors.archive.messages import PERIOD_S
 from peloton.actors.job.messages import DeleteJob, JobView, StartInstances
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.assembly.kinds import ArchivePolicy
@@ -49,7 +49,6 @@ def cluster_of(seed: int, *, by_bytes: bool = False) -> CheckedCluster:
         lambda run: Fate(1.0),
         finished_jobs_max=1000 if by_bytes else 0,
         policy=policy._replace(keep_bytes=KEEP_BYTES) if by_bytes else policy,
-        level=LEVEL_ARCHIVE,
     )
     return CheckedCluster(seed=seed, daemons=2, sizes=SIZES, setup=setup)
 

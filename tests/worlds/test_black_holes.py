@@ -35,7 +35,7 @@ def cluster_of(outcome: RunOutcome, *, hosts: int = 12) -> CheckedCluster:
         where = found[0].machines.started.get(run)
         return Fate(0.5, outcome) if where == "host/h0" else Fate(2.0, SUCCESS)
 
-    setup = ClusterSetup(fates=fate, level=2, quarantine_after=4)
+    setup = ClusterSetup(fates=fate, quarantine_after=4)
     found.append(CheckedCluster(hosts=hosts, setup=setup))
     return found[0]
 
@@ -68,7 +68,7 @@ def test_a_quarantine_outlives_its_shard() -> None:
 
 
 def test_one_job_that_fails_everywhere_quarantines_nothing() -> None:
-    setup = ClusterSetup(fates=lambda run: Fate(0.5, FAILURE), level=2, quarantine_after=2)
+    setup = ClusterSetup(fates=lambda run: Fate(0.5, FAILURE), quarantine_after=2)
     cluster = CheckedCluster(hosts=3, setup=setup)
     cluster.create(200, name="bad")
     cluster.run_until(cluster.over)

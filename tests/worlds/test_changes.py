@@ -21,7 +21,7 @@ from peloton.actors.job.messages import (
     UpdateJob,
 )
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
-from peloton.actors.task.messages import LEVEL_CHANGES, TaskGoals
+from peloton.actors.task.messages import TaskGoals
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
@@ -32,7 +32,7 @@ FOREVER, SHORT = Fate(None), Fate(2.0)
 
 
 def cluster_of(fate: Fate = SHORT, hosts: int = 3, **setup: object) -> CheckedCluster:
-    given = {"fates": lambda run: fate, "level": LEVEL_CHANGES, **setup}
+    given = {"fates": lambda run: fate, **setup}
     return CheckedCluster(hosts=hosts, setup=ClusterSetup(**given))
 
 
@@ -167,15 +167,6 @@ def test_what_an_update_may_not() -> None:
     assert cluster.ask(job, RefreshJob()) == JobRefreshed()
 
 
-def test_nothing_is_changed_before_the_fleet_knows_how() -> None:
-    cluster = cluster_of(FOREVER, level=LEVEL_CHANGES - 1)
-    job = cluster.create_job(job_spec(1))
-    for message in (StartInstances(again=True), UpdateJob(job_spec(2)), RefreshJob()):
-        refused = cluster.ask(job, message)
-        assert isinstance(refused, Refused) and refused.again
-    cluster.run_until(lambda: cluster.counts(job) == {"RUNNING": 1})
-
-
 # ---- limits ----
 
 
@@ -288,7 +279,7 @@ def storm(cluster: CheckedCluster, seed: int, *, spec: JobSpec) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_in_any_order_the_last_goal_is_reached(seed: int) -> None:
-    setup = ClusterSetup(fates=once_in_vain, level=LEVEL_CHANGES, finished_jobs_max=seed % 2)
+    setup = ClusterSetup(fates=once_in_vain, finished_jobs_max=seed % 2)
     cluster = CheckedCluster(daemons=2, hosts=8, seed=seed, setup=setup)
     storm(cluster, seed, spec=job_spec(30, max_failures=1))
     cluster.run_for(20.0)
@@ -296,7 +287,7 @@ def test_in_any_order_the_last_goal_is_reached(seed: int) -> None:
 
 
 def test_nor_is_the_limit_ever_exceeded() -> None:
-    setup = ClusterSetup(fates=once_in_vain, level=LEVEL_CHANGES, checked=False)
+    setup = ClusterSetup(fates=once_in_vain, checked=False)
     cluster = CheckedCluster(daemons=2, hosts=40, seed=1, setup=setup)
     storm(cluster, 1, spec=limited(1040, 80))
 

@@ -9,7 +9,7 @@ import pytest
 from peloton.actors.host.container_messages import ContainersReported
 from peloton.actors.job.messages import StopJob
 from peloton.actors.task.facts import ContainersTold
-from peloton.actors.task.messages import LEVEL_SERVICES, ContainerEnd
+from peloton.actors.task.messages import ContainerEnd
 from peloton.backends.container_news import ContainerNews
 from peloton.backends.unconfirmed import REPEAT_S
 from peloton.chaos.cluster.checked import CheckedCluster
@@ -25,7 +25,7 @@ ALONE = (DONE, SERVES[1], ContainerEnd("side", False, 2.0, 5.0, 0))
 
 
 def cluster_of(seed: int = 0) -> CheckedCluster:
-    setup = ClusterSetup(fates=lambda run: Fate(None), level=LEVEL_SERVICES)
+    setup = ClusterSetup(fates=lambda run: Fate(None))
     cluster = CheckedCluster(hosts=3, daemons=1, seed=seed, setup=setup)
     cluster.machines.start_s = 1.0
     return cluster

@@ -34,7 +34,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, SIZES, ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.everywhere import DaemonsRun
@@ -56,7 +56,7 @@ def cluster_of(
         number = int(run.rpartition("-")[2])
         return fates[number - 1] if number <= len(fates) else FOR_EVER
 
-    given = {"fates": fate, "level": LEVEL_SERVICES, **setup}
+    given = {"fates": fate, **setup}
     return CheckedCluster(hosts=hosts, daemons=daemons, seed=seed, setup=ClusterSetup(**given))
 
 

@@ -23,7 +23,6 @@ from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
-    LEVEL_SERVICES,
     SLICE_SIZE,
     crowd_key,
 )
@@ -49,9 +48,7 @@ FOR_EVER = Fate(None)
 def cluster_of(
     fate: Callable[[str], Fate] = lambda run: FOR_EVER, *, seed: int = 0, hosts: int = 3
 ) -> CheckedCluster:
-    setup = ClusterSetup(
-        fates=fate, level=LEVEL_SERVICES, preemption=PreemptionPolicy(sustained_s=5.0)
-    )
+    setup = ClusterSetup(fates=fate, preemption=PreemptionPolicy(sustained_s=5.0))
     cluster = CheckedCluster(hosts=hosts, seed=seed, setup=setup)
     cluster.machines.start_s = 1.0
     return cluster

@@ -12,7 +12,7 @@ from peloton.actors.host.messages import BackendUp, ConfigureHost, StartMaintena
 from peloton.actors.job.messages import JobStates, StartInstances, StopJob
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.respool.lot.messages import GetLot
-from peloton.actors.task.messages import LEVEL_GANGS, End, RunOutcome
+from peloton.actors.task.messages import End, RunOutcome
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate
@@ -24,7 +24,7 @@ FAILS = Fate(1.0, RunOutcome(End.FAILED, 1, message="exit 1"))
 
 
 def cluster_of(hosts: int = 2, run_s: float | None = 1.0, **setup: object) -> CheckedCluster:
-    given = {"fates": lambda run: Fate(run_s), "level": LEVEL_GANGS, **setup}
+    given = {"fates": lambda run: Fate(run_s), **setup}
     daemons = given.pop("daemons", 1)
     return CheckedCluster(hosts=hosts, daemons=daemons, setup=ClusterSetup(**given))
 

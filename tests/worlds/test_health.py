@@ -13,7 +13,7 @@ from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates
 from peloton.actors.task.facts import HealthTold
 from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, TaskHealth, over_text
-from peloton.actors.task.messages import LEVEL_SERVICES, End
+from peloton.actors.task.messages import End
 from peloton.backends.simulated_health import ILL, UNREADY
 from peloton.backends.unconfirmed import REPEAT_S
 from peloton.chaos.cluster.checked import CheckedCluster
@@ -30,7 +30,7 @@ NEVER_WELL = 2.0
 
 
 def cluster_of(seed: int = 0, daemons: int = 1) -> CheckedCluster:
-    setup = ClusterSetup(fates=lambda run: Fate(None), level=LEVEL_SERVICES)
+    setup = ClusterSetup(fates=lambda run: Fate(None))
     cluster = CheckedCluster(hosts=3, daemons=daemons, seed=seed, setup=setup)
     cluster.machines.start_s = 1.0
     return cluster

@@ -19,10 +19,10 @@ from peloton.runtime.simulation.scan import Scan
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import key
 from tests.toy.fleet import GRID, METER
-from tests.toy.levels import V1, V1_CHANGED, V2, Ask, Count, Total
+from tests.toy.levels import V1, V2, Ask, Count, Total
 from tests.toy.messages import Build, Done
 
-OLD, NEW, CHANGED = {"counter": V1}, {"counter": V2}, {"counter": V1_CHANGED}
+OLD, NEW = {"counter": V1}, {"counter": V2}
 SIZES = {"house": 2}
 NAMES = ("d1", "d2")
 KEYS = [key("counter", name) for name in "abcd"]
@@ -92,12 +92,6 @@ class Fleet:
         entries = [entry for body in bodies for entry in codec.decode_frame(body)[1]]
         names = (type(fact).__name__ for entry in entries for fact in entry.facts)
         return sorted({name for name in names if name.startswith("Count")})
-
-    def schemas(self) -> set[int]:
-        """In which schemas counts were written since the last call."""
-        codec = Codec(CHANGED)
-        rows = [row for _, frame in self.scan.poll() for row in codec.raw_frame(frame.body)[1]]
-        return {fact.schema for row in rows if row[0] in KEYS for fact in row[1]}
 
     def notes(self) -> list[str]:
         """What health of all daemons says besides."""
@@ -199,27 +193,6 @@ def test_a_store_that_does_not_answer_is_asked_for_the_level_again() -> None:
     assert old.root is not None and not old.root.exited.done()
     store.mend(old.name)
     refused(fleet, old, within_s=LEVEL_POLL_S + 1.0)
-
-
-def test_new_schemas_wait_for_the_operator_too() -> None:
-    """The shards of an upgraded daemon go back to one of the version before."""
-    fleet = Fleet(OLD)
-    fleet.count(1)
-    fleet.upgrade("d1", CHANGED)
-    fleet.count(1)
-    there = fleet.world.daemons["d1"]
-    assert there.shards(), "it has written"
-    fleet.upgrade("d1", OLD)
-    fleet.count(1)
-    for name in NAMES:
-        assert fleet.world.daemons[name].region.health() == (True, [])
-        fleet.upgrade(name, CHANGED)
-    assert fleet.schemas() == {1}
-    assert fleet.journal().raise_level(1) == 1
-    fleet.world.run_for(2 * LEVEL_POLL_S)
-    fleet.count(1)
-    assert fleet.schemas() == {2}
-    assert [fleet.answer(name, Ask()) for name in KEYS] == [Total(4)] * 4
 
 
 @pytest.mark.parametrize("level", [0, 1])

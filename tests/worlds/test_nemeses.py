@@ -212,10 +212,6 @@ NOT_SENT = {
         "no job has volumes: test_volumes has some, and storms lose its words",
     ),
     **dict.fromkeys(
-        [("backend", "SetUse"), ("host", "UseSet")],
-        "its level is below theirs: test_host_use loses each of them",
-    ),
-    **dict.fromkeys(
         [("inventory", "FollowHosts"), ("inventory", "UnfollowHosts"), ("slice", "HostsTold")],
         "no job follows hosts: test_daemon_jobs has some, and storms lose its words",
     ),

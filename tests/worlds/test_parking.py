@@ -16,7 +16,7 @@ from peloton.actors.job.slice.tally import GIVEN_BACK
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.lot.facts import LotEnqueued, LotParked
 from peloton.actors.task.facts import AdmissionParking
-from peloton.actors.task.messages import LEVEL_PARKING, Policy, crowd_key
+from peloton.actors.task.messages import Policy, crowd_key
 from peloton.actors.task.state import Admission, TaskStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, ClusterSetup, job_spec
@@ -32,10 +32,8 @@ POOL_CPUS = 4
 """Of the pool under test: one large task needs all of it."""
 
 
-def cluster_of(
-    level: int = LEVEL_PARKING, policy: HoldPolicy = POLICY, *, seed: int = 0
-) -> CheckedCluster:
-    setup = ClusterSetup(fates=for_ever, holding=policy, level=level)
+def cluster_of(policy: HoldPolicy = POLICY, *, seed: int = 0) -> CheckedCluster:
+    setup = ClusterSetup(fates=for_ever, holding=policy)
     return CheckedCluster(hosts=HOSTS, setup=setup, seed=seed)
 
 
@@ -47,10 +45,8 @@ def spec(count: int, pool: Key, size: int = 1, **fields: object) -> JobSpec:
 class Stage:
     """Each host has one cpu less than the large task needs, which its pool admits first."""
 
-    def __init__(
-        self, level: int = LEVEL_PARKING, policy: HoldPolicy = POLICY, *, seed: int = 0
-    ) -> None:
-        self.cluster = cluster = cluster_of(level, policy, seed=seed)
+    def __init__(self, policy: HoldPolicy = POLICY, *, seed: int = 0) -> None:
+        self.cluster = cluster = cluster_of(policy, seed=seed)
         self.pool = cluster.make_pool("tight", NEED.times(POOL_CPUS))
         other = cluster.make_pool("other", HOST_CAPACITY.times(HOSTS))
         self.blocking = cluster.create_job(spec(HOSTS, other, spread=True), "blocking")
@@ -119,13 +115,6 @@ def test_nobody_waits_for_a_timer_to_be_placed() -> None:
     stage.cluster.ask(stage.blocking, StopJob())
     stage.until(stage.large, 1, within_s=5.0)
     assert stage.facts(AdmissionParking) == 0
-
-
-def test_below_the_feature_level_it_holds_on() -> None:
-    stage = Stage(level=LEVEL_PARKING - 1)
-    stage.cluster.run_for(5 * HELD_S)
-    assert stage.count(stage.large, Admission.ADMITTED, TaskStates.WAITING) == 1
-    assert stage.count(stage.small, Admission.ADMITTED, TaskStates.RUNNING) == 0
 
 
 def test_without_the_policy_it_holds_on() -> None:
@@ -222,7 +211,7 @@ def test_a_run_that_is_not_started_is_lost_and_its_next_one_goes_elsewhere() -> 
 
 
 def test_where_there_is_no_other_host_it_is_tried_there_again() -> None:
-    cluster = CheckedCluster(hosts=1, setup=ClusterSetup(fates=for_ever, level=LEVEL_PARKING))
+    cluster = CheckedCluster(hosts=1, setup=ClusterSetup(fates=for_ever))
     cluster.machines.deaf = True
     job = cluster.create_job(job_spec(1), "silent")
     cluster.run_for(Policy().start_timeout_s - 60.0)
@@ -259,7 +248,6 @@ def test_whatever_crashes_everybody_runs_in_the_end_and_nothing_is_left(seed: in
     setup = ClusterSetup(
         fates=lambda run: Fate(chance.choice((9.0, 30.0))),
         holding=HoldPolicy(attempts=1, timeout_s=4.0),
-        level=LEVEL_PARKING,
     )
     cluster = CheckedCluster(hosts=HOSTS, setup=setup, seed=seed)
     pools = [cluster.make_pool(name, NEED.times(6)) for name in ("one", "two")]

@@ -6,7 +6,6 @@ import pytest
 
 from peloton.actors.resources import UNIT
 from peloton.actors.respool.messages import (
-    LEVEL_LEDGER,
     ROOT,
     GetPoolHistory,
     PoolHistory,
@@ -21,9 +20,9 @@ FULL = 12
 """Tasks that all hosts have room for."""
 
 
-def cluster_of(level: int = LEVEL_LEDGER, hours: float = 2.25) -> CheckedCluster:
+def cluster_of(hours: float = 2.25) -> CheckedCluster:
     """Its tasks run for so long."""
-    setup = ClusterSetup(fates=lambda run: Fate(hours * HOUR_S), level=level)
+    setup = ClusterSetup(fates=lambda run: Fate(hours * HOUR_S))
     return CheckedCluster(setup=setup)
 
 
@@ -65,18 +64,9 @@ def test_what_was_held_is_kept_and_a_recovery_loses_the_open_hour_only() -> None
     cluster.check_quiet()
 
 
-def test_nothing_is_kept_below_its_feature_level() -> None:
-    cluster = cluster_of(LEVEL_LEDGER - 1)
-    cluster.create_job(job_spec(1), "one")
-    cluster.run_until(cluster.over, within_s=3 * HOUR_S)
-    cluster.run_for(10.0)
-    found = history(cluster, "/p")
-    assert found.kept == () and found.open is not None
-
-
 def test_an_hour_that_is_over_holds_up_nobody() -> None:
     """The first end closes an hour, and makes room for one that waits."""
-    cluster = cluster_of(LEVEL_LEDGER, hours=1.5)
+    cluster = cluster_of(hours=1.5)
     first = cluster.create_job(job_spec(1), "first")
     cluster.run_for(60.0)
     job = cluster.create_job(job_spec(3 * FULL), "more")

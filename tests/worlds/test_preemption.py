@@ -13,16 +13,11 @@ from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.actors.job.slice import evicting
 from peloton.actors.job.spec import SERVICE, JobSpec
 from peloton.actors.respool import giving
-from peloton.actors.respool.lot.messages import (
-    LEVEL_DISPLACEMENT,
-    LEVEL_GANG_PROOFS,
-    LEVEL_PREEMPTION,
-)
 from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.actors.respool.proving import NOT_TOGETHER
 from peloton.actors.respool.reclaiming import NOT_PREEMPTIBLE
 from peloton.actors.respool.reclaims import PreemptionPolicy
-from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, PREEMPTED, crowd_key
+from peloton.actors.task.messages import PREEMPTED, crowd_key
 from peloton.actors.task.state import TaskStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import (
@@ -47,11 +42,9 @@ def for_ever(run: str) -> Fate:
     return Fate(None)
 
 
-def cluster_of(
-    policy: PreemptionPolicy = POLICY, seed: int = 0, level: int = LEVEL_PREEMPTION
-) -> tuple[CheckedCluster, Key]:
+def cluster_of(policy: PreemptionPolicy = POLICY, seed: int = 0) -> tuple[CheckedCluster, Key]:
     """A cluster with a second pool of equal rights."""
-    setup = ClusterSetup(fates=for_ever, preemption=policy, level=level)
+    setup = ClusterSetup(fates=for_ever, preemption=policy)
     cluster = CheckedCluster(hosts=HOSTS, setup=setup, seed=seed)
     return cluster, cluster.make_pool("q", HOST_CAPACITY.times(HOSTS))
 
@@ -102,7 +95,7 @@ def test_the_other_pool_gets_its_half_back() -> None:
 @pytest.mark.parametrize("stateful", [False, True])
 def test_an_instance_with_a_volume_is_never_preempted(stateful: bool) -> None:
     """Though its job is preemptible: its data cannot go with it."""
-    cluster, q = cluster_of(level=LEVEL_SERVICES)
+    cluster, q = cluster_of()
     lent = spec(ALL, job_type=SERVICE)
     if stateful:
         volume = VolumeConfig("data", 1)
@@ -119,7 +112,7 @@ def test_an_instance_with_a_volume_is_never_preempted(stateful: bool) -> None:
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_gang_gets_back_what_its_pool_is_entitled_to(size: int) -> None:
     """Its members are smaller than all it needs, so hosts have to have room for one at a time."""
-    cluster, q = cluster_of(level=LEVEL_GANGS)
+    cluster, q = cluster_of()
     lent = cluster.create_job(spec(ALL), "a")
     run_all(cluster, lent, ALL)
     members = ALL // 2 // size
@@ -224,17 +217,6 @@ def test_a_lost_shard_ends_nobody_in_vain(of: str) -> None:
         assert past_runs(cluster, lent) == ALL // 2
 
 
-def test_below_the_feature_level_nobody_is_preempted() -> None:
-    setup = ClusterSetup(fates=for_ever, preemption=POLICY, level=LEVEL_PREEMPTION - 1)
-    cluster = CheckedCluster(hosts=HOSTS, setup=setup)
-    q = cluster.make_pool("q", HOST_CAPACITY.times(HOSTS))
-    lent = cluster.create_job(spec(ALL), "a")
-    run_all(cluster, lent, ALL)
-    cluster.create_job(spec(ALL, q), "b")
-    cluster.run_for(5 * SUSTAINED_S)
-    assert running(cluster, lent) == ALL and past_runs(cluster, lent) == 0
-
-
 def lend_and_ask() -> None:
     cluster, q = cluster_of()
     lent = cluster.create_job(spec(ALL), "a")
@@ -257,7 +239,7 @@ INSIDE = POLICY._replace(inside=(("/p", 60.0),))
 
 
 def test_a_higher_priority_displaces_tasks_of_its_pool_that_have_run_for_a_time() -> None:
-    cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT)
+    cluster, _ = cluster_of(INSIDE)
     low = cluster.create_job(spec(ALL, priority=1), "low")
     run_all(cluster, low, ALL)
     high = cluster.create_job(spec(2, priority=5), "high")
@@ -274,15 +256,8 @@ def test_a_higher_priority_displaces_tasks_of_its_pool_that_have_run_for_a_time(
     assert past_runs(cluster, low) == 2, "their new tickets move nobody"
 
 
-@pytest.mark.parametrize(
-    ("policy", "level"),
-    [
-        pytest.param(POLICY, LEVEL_DISPLACEMENT, id="the pool is not named"),
-        pytest.param(INSIDE, LEVEL_DISPLACEMENT - 1, id="below its feature level"),
-    ],
-)
-def test_nobody_is_displaced(policy: PreemptionPolicy, level: int) -> None:
-    cluster, _ = cluster_of(policy, level=level)
+def test_nobody_is_displaced_in_a_pool_that_is_not_named() -> None:
+    cluster, _ = cluster_of(POLICY)
     low = cluster.create_job(spec(ALL, priority=1), "low")
     run_all(cluster, low, ALL)
     high = cluster.create_job(spec(2, priority=5), "high")
@@ -291,7 +266,7 @@ def test_nobody_is_displaced(policy: PreemptionPolicy, level: int) -> None:
 
 
 def test_a_gang_displaces_as_many_as_it_needs() -> None:
-    cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT)
+    cluster, _ = cluster_of(INSIDE)
     low = cluster.create_job(spec(ALL, priority=1), "low")
     run_all(cluster, low, ALL)
     gang = cluster.create_job(spec(3, size=2, priority=5, minimum_running=3), "gang")
@@ -300,7 +275,7 @@ def test_a_gang_displaces_as_many_as_it_needs() -> None:
 
 
 def test_one_that_is_killed_on_preemption_is_displaced_for_good() -> None:
-    cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT)
+    cluster, _ = cluster_of(INSIDE)
     low = cluster.create_job(spec(ALL, priority=1, for_good=True), "low")
     run_all(cluster, low, ALL)
     high = cluster.create_job(spec(2, priority=5), "high")
@@ -310,7 +285,7 @@ def test_one_that_is_killed_on_preemption_is_displaced_for_good() -> None:
 
 def test_a_victim_of_the_same_priority_is_noticed() -> None:
     def ask() -> None:
-        cluster, _ = cluster_of(INSIDE, level=LEVEL_DISPLACEMENT)
+        cluster, _ = cluster_of(INSIDE)
         low = cluster.create_job(spec(ALL, priority=5), "low")
         run_all(cluster, low, ALL)
         cluster.create_job(spec(2, priority=5), "same")
@@ -325,7 +300,7 @@ def test_a_victim_of_the_same_priority_is_noticed() -> None:
 
 def test_runs_that_have_just_begun_are_left_alone_until_they_are_old_enough() -> None:
     """The older ones are ended; of the others each as soon as it has run for long enough."""
-    cluster, _ = cluster_of(POLICY._replace(inside=(("/p", 200.0),)), level=LEVEL_DISPLACEMENT)
+    cluster, _ = cluster_of(POLICY._replace(inside=(("/p", 200.0),)))
     old = cluster.create_job(spec(2, priority=1), "old")
     run_all(cluster, old, 2)
     cluster.run_for(150.0)
@@ -351,7 +326,7 @@ def gang_between(cluster: CheckedCluster, q: Key, *, kept: int) -> tuple[Key, Ke
 
 def test_nobody_is_ended_for_a_gang_that_does_not_go_on_the_hosts() -> None:
     """There is room for one of its members on the host without such a task, and no other."""
-    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    cluster, q = cluster_of()
     lent, gang = gang_between(cluster, q, kept=2)
     cluster.run_for(10 * SUSTAINED_S)
     assert running(cluster, gang) == 0
@@ -361,7 +336,7 @@ def test_nobody_is_ended_for_a_gang_that_does_not_go_on_the_hosts() -> None:
 
 
 def test_as_many_as_it_takes_are_ended_for_one_that_does() -> None:
-    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    cluster, q = cluster_of()
     lent, gang = gang_between(cluster, q, kept=1)
     run_all(cluster, gang, 2)
     assert past_runs(cluster, lent) == 6, "three on each of two hosts"
@@ -371,7 +346,7 @@ def test_as_many_as_it_takes_are_ended_for_one_that_does() -> None:
 
 def test_what_several_jobs_hold_of_a_host_is_room_for_a_gang() -> None:
     """Two of each have a host together, where none of them alone makes room for a member."""
-    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    cluster, q = cluster_of()
     jobs = [cluster.create_job(spec(6), f"{number}") for number in range(2)]
     for job in jobs:
         run_all(cluster, job, 6)
@@ -385,7 +360,7 @@ def test_what_several_jobs_hold_of_a_host_is_room_for_a_gang() -> None:
 def test_a_proof_that_is_lost_is_made_again(of: str) -> None:
     """The owner of the pools, of the victims, or of the gang, is lost at each moment of the way."""
     for moment in range(6):
-        cluster, q = cluster_of(seed=moment, level=LEVEL_GANG_PROOFS)
+        cluster, q = cluster_of(seed=moment)
         lent, gang = gang_between(cluster, q, kept=1)
         cluster.run_for(SUSTAINED_S - 0.05 + moment * 0.02)
         cluster.drop_shard({ROOT: ROOT, "lent": lent, "gang": gang}[of])
@@ -395,7 +370,7 @@ def test_a_proof_that_is_lost_is_made_again(of: str) -> None:
 
 
 def test_a_gang_displaces_only_where_all_of_it_goes_on_the_hosts() -> None:
-    cluster, _ = cluster_of(INSIDE, level=LEVEL_GANG_PROOFS)
+    cluster, _ = cluster_of(INSIDE)
     cluster.create_job(spec(2, size=3, preemptible=False), "kept")
     cluster.run_for(5.0)
     low = cluster.create_job(spec(6, priority=1), "low")
@@ -411,7 +386,7 @@ def test_a_gang_displaces_only_where_all_of_it_goes_on_the_hosts() -> None:
 
 def test_two_gangs_do_not_count_on_the_same_room() -> None:
     """Both wait for long enough at once; the second proof is made when the first gang has come."""
-    cluster, q = cluster_of(level=LEVEL_GANG_PROOFS)
+    cluster, q = cluster_of()
     r = cluster.make_pool("r", HOST_CAPACITY.times(HOSTS))
     lent = cluster.create_job(spec(ALL), "a")
     run_all(cluster, lent, ALL)

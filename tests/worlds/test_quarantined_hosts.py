@@ -14,7 +14,6 @@ from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.messages import StartJob, StopJob
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import Fate
@@ -28,19 +27,19 @@ from tests.worlds.planted import Planted, planted
 FOR_EVER = Fate(None)
 
 
-def cluster_at(level: int) -> CheckedCluster:
+def quarantining_cluster() -> CheckedCluster:
     """Runs of a job `s` never end, those of others after a second."""
 
     def fate(run: str) -> Fate:
         return FOR_EVER if "s-" in run else Fate(1.0)
 
-    setup = ClusterSetup(fates=fate, level=level, quarantine_after=QUARANTINED_AFTER)
+    setup = ClusterSetup(fates=fate, quarantine_after=QUARANTINED_AFTER)
     return CheckedCluster(hosts=HOSTS_MIN, setup=setup)
 
 
 def quarantined() -> tuple[CheckedCluster, Key]:
     """A cluster that has known for a while that one of its hosts fails everything."""
-    cluster = cluster_at(level=2)
+    cluster = quarantining_cluster()
     host = cluster.hosts[0]
     fail_all(cluster, host)
     return cluster, host
@@ -78,7 +77,7 @@ def test_one_that_is_not_left_out_is_noticed() -> None:
 
 def waits_for_its_home() -> tuple[CheckedCluster, Key, Key]:
     """An instance whose volume is on a host that fails everything; its job and that host."""
-    cluster = cluster_at(LEVEL_SERVICES)
+    cluster = quarantining_cluster()
     spec = job_spec(1, resources=Resources(UNIT), volume=VolumeConfig("/data", 40))
     service = cluster.create_job(msgspec.structs.replace(spec, job_type="SERVICE"), "s")
     cluster.run_until(lambda: cluster.counts(service) == {"RUNNING": 1})

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from peloton.actors.host.hold_messages import (
-    LEVEL_TASK_HOLDS,
     HeldForTask,
     HoldForTask,
     ReleaseTaskHolds,
@@ -34,7 +33,7 @@ LONG = Fate(10_000.0)
 
 
 def cluster_of(fate: Fate = LONG, hosts: int = 3) -> CheckedCluster:
-    setup = ClusterSetup(fates=lambda run: fate, level=LEVEL_TASK_HOLDS)
+    setup = ClusterSetup(fates=lambda run: fate)
     return CheckedCluster(hosts=hosts, setup=setup)
 
 
@@ -93,9 +92,7 @@ def test_a_task_that_is_started_again_comes_to_the_host_that_waits(crash: bool) 
 
 def test_a_large_task_gets_a_host_amid_a_steady_load_of_small_ones() -> None:
     """Of twelve cpus eight are in use at any time, scattered over three hosts."""
-    setup = ClusterSetup(
-        fates=lambda run: Fate(5.0 + zlib.crc32(run.encode()) % 20), level=LEVEL_TASK_HOLDS
-    )
+    setup = ClusterSetup(fates=lambda run: Fate(5.0 + zlib.crc32(run.encode()) % 20))
     cluster = CheckedCluster(hosts=3, setup=setup)
     small = job_spec(2000)
     small = msgspec.structs.replace(small, maximum_running=8, spread=True)

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from peloton.actors.job.messages import JobStates
-from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.spec import Deadline
 from peloton.actors.schedule.messages import (
     CreateSchedule,
@@ -36,7 +35,7 @@ SHORT = Fate(2.0)
 
 
 def cluster_of(fate: Fate = SHORT, **setup: Any) -> CheckedCluster:
-    given = {"fates": lambda run: fate, "level": LEVEL_ARRAYS, **setup}
+    given = {"fates": lambda run: fate, **setup}
     return CheckedCluster(hosts=3, setup=ClusterSetup(**given))
 
 
@@ -172,13 +171,6 @@ def test_what_never_comes_is_refused() -> None:
     spec = ScheduleSpec("0 0 30 2 *", "UTC", "/p", job_spec(1))
     answer = cluster.ask(NIGHTLY, CreateSchedule(spec))
     assert isinstance(answer, Refused) and "never comes" in answer.text
-
-
-def test_below_its_level_there_are_no_schedules() -> None:
-    cluster = cluster_of(level=LEVEL_ARRAYS - 1)
-    spec = ScheduleSpec("* * * * *", "UTC", "/p", job_spec(1))
-    answer = cluster.ask(NIGHTLY, CreateSchedule(spec))
-    assert isinstance(answer, Refused) and answer.again and answer.code == "OLDER_LEVEL"
 
 
 def set_clocks(cluster: CheckedCluster, by_s: float) -> None:

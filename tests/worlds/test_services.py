@@ -13,7 +13,6 @@ import pytest
 from peloton.actors.delays import HEALTHY_AFTER_S
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import (
-    CreateJob,
     DeleteJob,
     JobGoals,
     JobStates,
@@ -23,14 +22,13 @@ from peloton.actors.job.messages import (
 )
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import JobSpec, Throttle
-from peloton.actors.task.messages import LEVEL_SERVICES, TaskGoals
+from peloton.actors.task.messages import TaskGoals
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import (
     HOST_CAPACITY,
     NEED,
     STORM_POOL,
     ClusterSetup,
-    job_id,
     job_spec,
 )
 from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
@@ -49,7 +47,7 @@ def cluster_of(
         number = int(run.rpartition("-")[2])
         return fates[number - 1] if number <= len(fates) else last
 
-    given = {"fates": fate, "level": LEVEL_SERVICES, **setup}
+    given = {"fates": fate, **setup}
     return CheckedCluster(hosts=3, seed=seed, setup=ClusterSetup(**given))  # type: ignore[arg-type]
 
 
@@ -250,10 +248,3 @@ def test_a_throttle_paces_the_first_starts() -> None:
     cluster.run_for(30.0)
     assert states(cluster, job) == {"INITIALIZED": 1, "RUNNING": 1}
     cluster.run_until(lambda: states(cluster, job) == RUNNING, within_s=60)
-
-
-def test_below_its_feature_level_there_are_no_services() -> None:
-    cluster = cluster_of(level=LEVEL_SERVICES - 1)
-    refused = cluster.ask(Key(f"job/{job_id('s')}"), CreateJob(service()))
-    assert isinstance(refused, Refused) and refused.again
-    assert refused.field == "config.type" and f"feature level {LEVEL_SERVICES}" in refused.text

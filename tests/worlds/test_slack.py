@@ -14,7 +14,7 @@ from peloton.actors.host.messages import ConfigureHost, GetHost
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import GetLot
-from peloton.actors.task.messages import LEVEL_SLACK, SLACK_TAKEN
+from peloton.actors.task.messages import SLACK_TAKEN
 from peloton.chaos.cluster import checks
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, NEED, ClusterSetup, job_spec
@@ -31,7 +31,7 @@ FULL = 4
 
 
 def cluster_of(hosts: int = 1, **setup: object) -> CheckedCluster:
-    given = {"fates": lambda run: Fate(RUN_S), "level": LEVEL_SLACK, "host_capacity": WITH_SLACK}
+    given = {"fates": lambda run: Fate(RUN_S), "host_capacity": WITH_SLACK}
     return CheckedCluster(hosts=hosts, setup=ClusterSetup(**{**given, **setup}))
 
 
@@ -150,12 +150,6 @@ def test_a_pool_lets_them_have_a_part_of_its_reservation() -> None:
     (found,) = cluster.instances(job, 1)
     text = "the limit of <pool /p> for tasks on slack is 0 MB: it can never be admitted"
     assert text in cluster.ask(found.lot, GetLot()).because
-
-
-def test_below_its_feature_level_no_job_runs_on_slack() -> None:
-    cluster = cluster_of(level=LEVEL_SLACK - 1)
-    with pytest.raises(AssertionError, match="feature level 6"):
-        cluster.create_job(revocable(1))
 
 
 def take_half() -> None:

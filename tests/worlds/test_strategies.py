@@ -7,7 +7,6 @@ from collections import Counter
 import msgspec
 import pytest
 
-from peloton.actors.task.messages import LEVEL_GANGS
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
 
@@ -40,5 +39,5 @@ def test_the_strategy_of_a_job_decides_where_its_tasks_run(
     ("strategy", "expected"), [("pack", [4, 2, 0]), ("spread", [2, 2, 2]), ("mimir", [2, 2, 2])]
 )
 def test_it_does_so_for_gangs(strategy: str, expected: list[int]) -> None:
-    cluster = CheckedCluster(hosts=HOSTS, setup=ClusterSetup(level=LEVEL_GANGS))
+    cluster = CheckedCluster(hosts=HOSTS, setup=ClusterSetup())
     assert hosts_of(cluster, strategy, minimum_running=2 * HOSTS) == expected

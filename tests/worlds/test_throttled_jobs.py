@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from peloton.actors.job.messages import JobStates, StartInstances, StopJob, UpdateJob
-from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.spec import JobSpec, Throttle
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
@@ -21,7 +20,7 @@ from peloton.runtime.vocabulary import Key
 
 
 def cluster_of(run_s: float | None = 0.5, **setup: object) -> CheckedCluster:
-    given = {"fates": lambda run: Fate(run_s), "level": LEVEL_ARRAYS, **setup}
+    given = {"fates": lambda run: Fate(run_s), **setup}
     return CheckedCluster(hosts=3, setup=ClusterSetup(**given))
 
 

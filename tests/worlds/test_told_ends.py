@@ -19,7 +19,6 @@ from peloton.actors.job.messages import (
     StartInstances,
     StopJob,
 )
-from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.spec import JobSpec, Notify
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
@@ -63,7 +62,9 @@ class TellingCluster(CheckedCluster):
     def __init__(self, fate: Fate = SHORT) -> None:
         self.told: list[PostNotice] = []
         self.answers = True
-        setup: dict[str, Any] = {"fates": lambda run: fate, "level": LEVEL_ARRAYS}
+        setup: dict[str, Any] = {
+            "fates": lambda run: fate,
+        }
         super().__init__(hosts=3, setup=ClusterSetup(**setup))
 
     def _furnish(self, daemon: SimulatedDaemon) -> None:

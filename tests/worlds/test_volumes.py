@@ -36,7 +36,6 @@ from peloton.actors.job.slice.volume_messages import (
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import HOST_CAPACITY, ClusterSetup, job_spec
 from peloton.chaos.cluster.machines import FAILURE, MACHINE_BACKEND, Fate
@@ -54,7 +53,7 @@ def cluster_of(*fates: Fate, hosts: int = 3, seed: int = 0) -> CheckedCluster:
         number = int(run.rpartition("-")[2])
         return fates[number - 1] if number <= len(fates) and "s-" in run else FOR_EVER
 
-    setup = ClusterSetup(fates=fate, level=LEVEL_SERVICES)
+    setup = ClusterSetup(fates=fate)
     return CheckedCluster(hosts=hosts, seed=seed, setup=setup)
 
 

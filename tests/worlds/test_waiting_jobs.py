@@ -21,7 +21,6 @@ from peloton.actors.job.messages import (
 )
 from peloton.actors.job.name.decide import RESERVATION_S
 from peloton.actors.job.name.messages import (
-    LEVEL_ARRAYS,
     NAME_TAKEN,
     CancelReservation,
     NameReserved,
@@ -40,7 +39,7 @@ NAME = name_key(STORM_POOL, "j")
 
 
 def cluster_of(fate: Fate = SHORT, **setup: object) -> CheckedCluster:
-    given = {"fates": lambda run: fate, "level": LEVEL_ARRAYS, **setup}
+    given = {"fates": lambda run: fate, **setup}
     return CheckedCluster(hosts=3, setup=ClusterSetup(**given))
 
 
@@ -334,13 +333,6 @@ def test_a_job_that_gave_up_its_name_is_not_started_again() -> None:
     cluster.run_until(cluster.over)
     answer = cluster.ask(job, StartInstances(again=True))
     assert isinstance(answer, Refused) and "given up its name" in answer.text
-
-
-def test_below_the_level_such_jobs_are_refused() -> None:
-    cluster = cluster_of(level=LEVEL_ARRAYS - 1)
-    for fields in ({"unique": True}, {"after": after(job_id("x"))}, {"deadline": Deadline("", 9)}):
-        answer = cluster.ask(job_id("j"), CreateJob(wanted(**fields)), keyed=False)
-        assert isinstance(answer, Refused) and answer.code == "OLDER_LEVEL"
 
 
 def test_a_job_that_has_left_memory_still_tells_its_end() -> None:

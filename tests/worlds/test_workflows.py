@@ -24,7 +24,6 @@ from peloton.actors.job.messages import (
 )
 from peloton.actors.job.slice import renewing
 from peloton.actors.job.slice.messages import Command, Override, TaskConfig
-from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.state import Job
@@ -50,10 +49,8 @@ COUNT = 6
 ROLLING, DONE = WorkflowStates.ROLLING_FORWARD, WorkflowStates.SUCCEEDED
 
 
-def cluster_of(
-    fate: Callable[[str], Fate] = lambda run: FOR_EVER, seed: int = 0, level: int = LEVEL_ADDING
-) -> CheckedCluster:
-    setup = ClusterSetup(fates=fate, level=level)
+def cluster_of(fate: Callable[[str], Fate] = lambda run: FOR_EVER, seed: int = 0) -> CheckedCluster:
+    setup = ClusterSetup(fates=fate)
     cluster = CheckedCluster(hosts=3, seed=seed, setup=setup)
     cluster.machines.start_s = 1.0  # else a whole workflow is one instant
     return cluster
@@ -803,7 +800,7 @@ def test_what_a_job_refuses_at_that_moment() -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_hosts_wait_for_runs_in_place(restarts: bool) -> None:
-    setup = ClusterSetup(fates=lambda run: FOR_EVER, level=LEVEL_ADDING)
+    setup = ClusterSetup(fates=lambda run: FOR_EVER)
     cluster = CheckedCluster(hosts=12, seed=3, setup=setup)
     cluster.machines.start_s = 1.0
     spec = msgspec.structs.replace(service(), spread=True)
@@ -892,26 +889,6 @@ def test_a_creation_that_adds_nobody_is_stopped_and_goes_on() -> None:
     cluster.ask(job, ControlWorkflow(WorkflowOrders.RESUME))
     finished(cluster, job)
     assert cluster.counts(job) == {"RUNNING": COUNT}
-    quiet(cluster, job)
-
-
-@pytest.mark.parametrize("created", [False, True])
-def test_below_its_level_all_that_a_workflow_adds_end_with_their_job(created: bool) -> None:
-    """A job at a daemon of an earlier version waits for the ends of all."""
-    cluster, job = cluster_of(level=LEVEL_ADDING - 1), job_id("s")
-    paused = WorkflowOptions(batch=1, paused=True)
-    if created:
-        cluster.ask(job, CreateJob(service(8), options=paused))
-    else:
-        job = running(cluster)
-        cluster.ask(job, ReplaceJob(service(8), options=paused))
-    cluster.run_for(2.0)
-    if not created:  # else its slice has not told anything yet
-        assert cluster.counts(job) == {"RUNNING": COUNT, "INITIALIZED": 2}
-    assert len(cluster.instances(job, 8)) == 8
-    cluster.ask(job, StopJob())
-    killed(cluster, job)
-    assert cluster.counts(job) == {"KILLED": 8}
     quiet(cluster, job)
 
 

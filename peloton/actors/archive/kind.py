@@ -52,5 +52,4 @@ def kind(forget_after_s: float = FORGET_AFTER_S) -> Kind:
         },
         depends=lambda query: OWN_STATE,  # but for `late_s`, for which whoever asks has `due_at`
         lookup=frozenset((m.ArchiveJob, m.DropJob, m.JobGoing, m.DeleteEnded)),
-        since=dict.fromkeys(FACTS.values(), m.LEVEL_ARCHIVE),
     )

@@ -9,8 +9,6 @@ from __future__ import annotations
 from peloton.actors.job.messages import JobSummary
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
 
-LEVEL_ARCHIVE = 2
-"""The feature level from which jobs are archived; below it they leave memory without."""
 PERIOD_S = 60.0
 """Stored: it can never change. At 50 jobs a second and shard a period takes about a megabyte."""
 

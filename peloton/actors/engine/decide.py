@@ -14,15 +14,11 @@ from peloton.actors.engine import facts as f
 from peloton.actors.engine import messages as m
 from peloton.actors.engine.state import OutsideBackend
 from peloton.actors.host.messages import BACKEND_MESSAGES
-from peloton.actors.levels import below_level
-from peloton.runtime.vocabulary import At, Decision, Refused, Send
+from peloton.runtime.vocabulary import At, Decision, Send
 
 
 def open_first(message: m.OpenBackend, at: At) -> Decision:
     """Begin to exist; the link of this daemon hears of it at once."""
-    if at.level < m.LEVEL_OUTSIDE:
-        text = below_level("an outside backend needs", m.LEVEL_OUTSIDE, level=at.level)
-        return Decision(reply=Refused(m.BELOW_LEVEL, text, "backend", again=True), because=text)
     link = m.link_of(at.key)
     here = Send(link, m.BackendHere())
     return Decision(facts=(f.BackendOpened(link, at.now),), sends=(here,), reply=m.BackendOpen())

@@ -25,5 +25,4 @@ KIND = Kind(
     answers=m.ANSWERS,
     partition=lambda key: key,
     owed=owed,
-    since=dict.fromkeys((*FACTS.values(), *m.ANSWERS.values()), m.LEVEL_OUTSIDE),
 )

@@ -9,13 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from peloton.actors.host.messages import BACKEND_MESSAGES
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.runtime.vocabulary import Delivery, Key, Message, Value, key
-
-LEVEL_OUTSIDE = LEVEL_SERVICES
-"""Feature level from which there are backends that exist once."""
-BELOW_LEVEL = "BELOW_LEVEL"
-"""Code of a refusal."""
 
 
 def link_of(backend: Key) -> Key:

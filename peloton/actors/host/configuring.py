@@ -19,8 +19,6 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.folds import folded
 from peloton.actors.host.inventory.messages import (
-    LEVEL_HOST_POOLS,
-    LEVEL_UNREAD,
     HostPoolChanged,
     HostPoolSeen,
 )
@@ -35,7 +33,6 @@ from peloton.runtime.vocabulary import (
     Key,
     Refused,
     Send,
-    Unavailable,
     kind_of,
 )
 
@@ -82,7 +79,7 @@ def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
     configured = f.HostConfigured(
         message.capacity, message.labels, message.backend, message.ports, m.UNREACHABLE_TIMEOUT_S
     )
-    request = Send(message.backend, m.ListRuns(at.key, at.epoch, (), at.now))
+    request = Send(message.backend, m.ListRuns(at.key, at.epoch, at.now))
     reached = f.HostReachable(at=at.now)
     return Decision((configured, reached), (request,), because="the host appeared")
 
@@ -92,8 +89,6 @@ def set_pool(host: Host, message: m.SetHostPool, at: At) -> Decision:
 
     Whoever gave the order to the owner of the pools may repeat it here, so as to wait for it.
     """
-    if at.level < LEVEL_HOST_POOLS:
-        return _level_unread()
     sends = _pool_seen(message, at)
     reply = HostPoolChanged(message.version)
     if message.version <= host.pool_version:
@@ -105,15 +100,8 @@ def set_pool(host: Host, message: m.SetHostPool, at: At) -> Decision:
 
 def no_host_for_pool(message: m.SetHostPool, at: At) -> Decision:
     """There is nobody to tell."""
-    if at.level < LEVEL_HOST_POOLS:
-        return _level_unread()
     reply = HostPoolChanged(message.version)
     return Decision(sends=_pool_seen(message, at), reply=reply, because="no such host")
-
-
-def _level_unread() -> Decision:
-    """The daemon of the inventory knows that the level was raised, this one does not yet."""
-    return Decision(reply=Unavailable(LEVEL_UNREAD), because=LEVEL_UNREAD)
 
 
 def _pool_seen(message: m.SetHostPool, at: At) -> tuple[Send, ...]:
@@ -125,7 +113,7 @@ def from_backend(
 ) -> Callable[[Host, Any, At], Decision]:
     """Decide a report only if it is of the host's own backend.
 
-    A backend that names itself is the sender of its reports; those of earlier versions do not.
+    A backend is the sender of its reports.
     """
 
     def checked(host: Host, message: Any, at: At) -> Decision:

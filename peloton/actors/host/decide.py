@@ -33,7 +33,7 @@ from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.granting import Granted, granted
 from peloton.actors.host.health import health_reported, health_seen
 from peloton.actors.host.health_messages import HealthReported, HealthSeen
-from peloton.actors.host.held_runs import TOO_EARLY, asked_again, held_now
+from peloton.actors.host.held_runs import asked_again, held_now
 from peloton.actors.host.holding import expired, hold, hold_deadline, not_held, release
 from peloton.actors.host.ledger import (
     RunEvent,
@@ -101,7 +101,7 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
 def _start_again(host: Host, some: RunSet, *, at: At) -> Send:
     """The order to start runs that were held until now."""
     assert at.sender is not None and some.spec is not None
-    told = devices_told(host, some.resources, devices=some.devices, level=at.level)
+    told = devices_told(host, some.resources, devices=some.devices)
     starts = tuple(
         m.StartRun(name, volumes.as_made(host, some.spec, run=name), some.ports, told)
         for name in names_of(at.sender, some.members.raw, run=some.run)
@@ -115,8 +115,6 @@ def _grant(
     assert at.sender is not None and message.spec is not None
     spec = message.spec
     found = granted(host, message, members=members, at=at)
-    if message.hold and at.level < t.LEVEL_GANGS:
-        found = Granted(Bits(), (), TOO_EARLY)
     some, reason, crowd, run = found.members, found.reason, at.sender, message.run
     facts: tuple[Fact, ...] = ()
     sends: tuple[Send, ...] = ()
@@ -138,8 +136,7 @@ def _grant(
     if refused:
         facts = (*facts, f.RunsRefused(at.sender, refused, message.run, reason))
         # The summary is as of the end of this turn, so what was granted in it is not free.
-        tasks = at.level >= m.LEVEL_TASK_LABELS
-        summary = folded(host, facts).summary(at.key, tasks=tasks)
+        summary = folded(host, facts).summary(at.key)
         there = volumes.volumes_there(host, refused, crowd=at.sender)
         refusal = t.RunRefused(message.run, reason, summary, there)
         sends = (*sends, Send(SENDER, refusal, refused))
@@ -149,7 +146,7 @@ def _grant(
 def _starts(host: Host, message: m.Launch, *, at: At, found: Granted) -> tuple[m.StartRun, ...]:
     spec, (members, ports, _, devices) = message.spec, found
     assert spec is not None and at.sender is not None
-    none = devices_told(host, spec.resources, level=at.level)
+    none = devices_told(host, spec.resources)
     return tuple(
         m.StartRun(
             name,

@@ -1,9 +1,7 @@
 """Which gpus of a host a run gets: whole devices, by index.
 
 Turns (host, need) into the lowest indices that no run holds. Must not share a device: a need that
-is no whole number, which only journals of earlier versions have, takes the next whole one.
-Runs that were accepted below `LEVEL_DEVICES` hold gpus and name none: the sum of the ledger keeps
-their number free for them, but not any particular ones.
+is no whole number takes the next whole one.
 """
 
 from __future__ import annotations
@@ -14,9 +12,6 @@ from peloton.actors.host.state import Host
 from peloton.actors.resources import EPSILON, UNIT, Resources
 from peloton.runtime.vocabulary import Bits
 
-LEVEL_DEVICES = 5
-"""From this feature level on each run with gpus has devices of its own: an earlier version would
-take over a host without knowing whose they are."""
 NO_DEVICE = "no free gpu on the host"
 
 Devices = tuple[tuple[int, ...], ...]
@@ -48,12 +43,12 @@ def with_devices(free: list[int], members: Bits, *, need: Resources) -> tuple[Bi
 
 
 def devices_told(
-    host: Host, need: Resources, *, devices: Sequence[int] = (), level: int
+    host: Host, need: Resources, *, devices: Sequence[int] = ()
 ) -> tuple[int, ...] | None:
     """The devices that the backend lets a run see: none at all where it asks for none on a host
     that has some. None: the backend hides nothing."""
     if devices:
         return tuple(devices)
-    if level < LEVEL_DEVICES or not host.capacity.gpu or devices_wanted(need):
+    if not host.capacity.gpu or devices_wanted(need):
         return None
     return ()

@@ -39,7 +39,6 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
             backend=fact.backend,
             ports=fact.ports,
             unreachable_timeout_s=fact.unreachable_timeout_s,
-            ports_taken=0,
         )
     same, capacity = host.backend == fact.backend, fact.capacity
     if host.declared is not None:
@@ -57,9 +56,8 @@ def _configured(host: Host | None, fact: f.HostConfigured) -> Host:
         unreachable_timeout_s=fact.unreachable_timeout_s,
         version=host.version + 1,
         removed=False,
-        ports_taken=None,  # of the new range
     )
-    return replace(host, ports_taken=ports_taken(host))
+    return replace(host, ports_taken=ports_taken(host))  # of the new range
 
 
 def _volumes(host: Host, fact: Any) -> Host:

@@ -12,7 +12,6 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host.devices import (
-    LEVEL_DEVICES,
     NO_DEVICE,
     Devices,
     devices_told,
@@ -60,7 +59,7 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
         if len(ports) < len(spec.ports):
             return _cannot(f"{each.task}: {NO_PORT}, or one is taken")
         (name,) = names_of(crowd, _ONE.raw, run=run)
-        own, told = _devices(host, each.spec.resources, free=free, at=at)
+        own, told = _devices(host, each.spec.resources, free=free)
         if own is None:
             return _cannot(f"{each.task}: {NO_DEVICE}")
         accepted = f.RunsAccepted(crowd, _ONE, run, spec, at.now, (ports,) if ports else ())
@@ -73,12 +72,12 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
 
 
 def _devices(
-    host: Host, need: Resources, *, free: list[int], at: At
+    host: Host, need: Resources, *, free: list[int]
 ) -> tuple[Devices | None, tuple[int, ...] | None]:
     """The devices of one run, as journaled (None: there are not enough) and as the backend is
     told."""
-    if at.level < LEVEL_DEVICES or not devices_wanted(need):
-        return (), devices_told(host, need, level=at.level)
+    if not devices_wanted(need):
+        return (), devices_told(host, need)
     some, devices = with_devices(free, _ONE, need=need)
     return (devices, devices[0]) if some else (None, None)
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.devices import (
-    LEVEL_DEVICES,
     NO_DEVICE,
     Devices,
     devices_wanted,
@@ -23,12 +22,9 @@ from peloton.actors.host.state import Host, Maintenance, ports_given
 from peloton.actors.host.task_holds import alive, members_held, room_beside
 from peloton.actors.host.volumes import with_volumes
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import LEVEL_SERVICES
-from peloton.placement.conditions import accepts, closed_to, condition_text, depends_on_tasks
+from peloton.placement.conditions import accepts, closed_to, condition_text
 from peloton.runtime.vocabulary import At, Bits
 
-LABELS_TOO_EARLY = "the cluster's feature level is too low for conditions on the tasks of a host"
-VOLUMES_TOO_EARLY = f"volumes need feature level {LEVEL_SERVICES}"
 HELD = "host is held for another caller"
 NO_PORT = "no free port on the host"
 
@@ -70,7 +66,7 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
             fixed = [port.number for port in spec.ports if port.number in taken]
             reason = f"port {fixed[0]} is taken on the host" if fixed else NO_PORT
         some = with_ports
-    if not (devices_wanted(spec.resources) and at.level >= LEVEL_DEVICES):
+    if not devices_wanted(spec.resources):
         return Granted(some, ports, reason)
     with_gpus, devices = with_devices(free_devices(host), some, need=spec.resources)
     # The lowest members have them, as they have the first ports.
@@ -84,8 +80,6 @@ def _by_room(
     """For how many of the members there is room, and why not for more."""
     if spec.volume is not None:
         assert at.sender is not None
-        if at.level < LEVEL_SERVICES:
-            return 0, VOLUMES_TOO_EARLY
         return with_volumes(host, spec, members=members, crowd=at.sender, room=room)
     fits = spec.resources.fits(room)
     if fits >= len(members):
@@ -114,8 +108,6 @@ def _by_constraint(
     """How many of `count` runs the constraint allows one after another."""
     if spec.constraint is None or not count:
         return count, reason
-    if at.level < m.LEVEL_TASK_LABELS and depends_on_tasks(spec.constraint):
-        return 0, LABELS_TOO_EARLY
     found = accepts(
         spec.constraint,
         spec.all_labels,
@@ -136,8 +128,6 @@ def _apart(host: Host, launch: m.Launch, *, count: int, at: At, reason: str) -> 
     spec = launch.spec
     if spec is None or spec.apart is None or not count:
         return count, reason
-    if at.level < m.LEVEL_TASK_LABELS:
-        return 0, LABELS_TOO_EARLY
     here = host.running.get(spec.apart, 0)
     room = max(0, launch.shares + 1 - here)
     if room >= count:

@@ -11,15 +11,8 @@ from peloton.actors.task.health_messages import HealthCheck, TaskHealth
 from peloton.runtime.vocabulary import Bits, Key, Message, Value
 
 
-class KnownRun(Value, frozen=True, gc=False, array_like=True):
-    """A run in the ledger, and since when."""
-
-    run: str
-    since: float
-
-
 class KnownSet(Value, frozen=True, gc=False, array_like=True):
-    """As `KnownRun`, for the same run of many members of a crowd."""
+    """The same run of many members of a crowd, in the ledger, and since when."""
 
     crowd: Key
     run: int

@@ -13,10 +13,8 @@ from peloton.actors.host import facts as f
 from peloton.actors.host.ledger import RunPhase, RunSet
 from peloton.actors.host.messages import Launch
 from peloton.actors.host.state import Host
-from peloton.actors.task.messages import LEVEL_GANGS, Held, RunRefused
+from peloton.actors.task.messages import Held, RunRefused
 from peloton.runtime.vocabulary import SENDER, At, Bits, Fact, Key, Send
-
-TOO_EARLY = f"holds for gangs need feature level {LEVEL_GANGS}"
 
 
 def held(host: Host) -> list[tuple[Key, RunSet]]:

@@ -14,10 +14,6 @@ from peloton.placement.filters import HostWant
 from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Key, Message, Value
 
-LEVEL_HOLDS = 3
-"""The feature level from which a host may be held: an earlier version would grant its room."""
-LEVEL_TASK_HOLDS = 4
-"""The feature level from which a host may be held for a task, for the same reason."""
 FOREIGN_GRACE_S = 30.0
 TASK_HOLD_S = 180.0
 """How long a host waits for a task whose run was killed, as in the original."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
-from peloton.actors.host import messages as m
 from peloton.actors.host.folds import folded
 from peloton.actors.host.maintenance import no_host
 from peloton.actors.host.state import Host
 from peloton.actors.host.task_holds import alive
-from peloton.actors.levels import below_level
 from peloton.placement.filters import SUITS, suits
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
@@ -25,9 +23,6 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
     """Hold the host for a caller whom it suits."""
     if host.removed:
         return no_host(message, at)
-    if at.level < hm.LEVEL_HOLDS:
-        text = below_level("holds need", hm.LEVEL_HOLDS, level=at.level)
-        return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
     # One whose time is over is no obstacle: its deadline may come behind this message.
     ended: tuple[Fact, ...] = ()
     if host.hold is not None and at.now >= host.hold.until:
@@ -35,7 +30,7 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
         host = folded(host, ended)
     if host.hold is not None and host.hold.name == message.name:
         return Decision(reply=_answer(host, host.hold, at), because="held already")
-    summary = host.summary(at.key, tasks=True)
+    summary = host.summary(at.key)
     ready = host.grants and host.hold is None and _awaited(host, message, at)
     room, ports = host.unused, host.free_ports
     result = suits(summary, message.want, ready=ready, room=room, ports=ports)

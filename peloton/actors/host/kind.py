@@ -17,56 +17,24 @@ from peloton.actors.host import volume_messages as vm
 from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.container_messages import CONTAINER_MESSAGES
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
-from peloton.actors.host.devices import LEVEL_DEVICES
 from peloton.actors.host.facts import (
     FACTS,
-    DaemonsEnding,
-    DevicesGiven,
-    HeldRefused,
-    HeldReleased,
-    HeldStarted,
-    HoldEnded,
-    HoldTaken,
-    HostDrained,
-    HostMoving,
-    HostPoolSet,
-    HostQuarantined,
-    HostTakenDown,
-    MaintenanceCompleted,
-    MaintenanceStarted,
-    PortsGiven,
-    PortsNoted,
-    QuarantineEnded,
     RunsForgotten,
-    RunsHeld,
     SetForgotten,
-    SlackMeasured,
-    SlackTaken,
-    TaskHeld,
-    TaskHoldsEnded,
-    TroubleNoted,
-    TroubleOver,
-    UseTold,
-    UseWanted,
-    VolumeDeleting,
-    VolumesGiven,
-    VolumesGone,
 )
 from peloton.actors.host.folds import EVOLVE
 from peloton.actors.host.goals import deadline, pursue, recall_s
 from peloton.actors.host.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.inventory.messages import (
-    LEVEL_HOST_POOLS,
     HostPoolChanged,
     HostView,
     inventory_key,
 )
-from peloton.actors.host.machine_messages import LEVEL_PORTS, MACHINE_MESSAGES
+from peloton.actors.host.machine_messages import MACHINE_MESSAGES
 from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.state import Host
-from peloton.actors.host.use_messages import LEVEL_USE, USE_MESSAGES
-from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_SERVICES, LEVEL_SLACK
+from peloton.actors.host.use_messages import USE_MESSAGES
 from peloton.runtime.vocabulary import At, Decision, Key, Kind
 
 MESSAGES: Mapping[int, type] = {
@@ -79,35 +47,6 @@ MESSAGES: Mapping[int, type] = {
     **vm.VOLUME_MESSAGES,
     **USE_MESSAGES,
 }
-SINCE: Mapping[type, int] = {
-    **dict.fromkeys(
-        (
-            *(MaintenanceStarted, HostDrained, HostTakenDown, MaintenanceCompleted),
-            *(m.MaintenanceSet, TroubleNoted, TroubleOver, HostQuarantined, QuarantineEnded),
-        ),
-        m.LEVEL_MAINTENANCE,
-    ),
-    **dict.fromkeys((HostPoolSet, HostPoolChanged), LEVEL_HOST_POOLS),
-    **dict.fromkeys(
-        (
-            *(HoldTaken, HoldEnded, hm.HostHeld, hm.HoldReleased),
-            *(hm.ForeignLaunched, hm.ForeignKilled),
-        ),
-        hm.LEVEL_HOLDS,
-    ),
-    **dict.fromkeys(
-        (TaskHeld, TaskHoldsEnded, hm.HeldForTask, hm.TaskHoldsReleased), hm.LEVEL_TASK_HOLDS
-    ),
-    HostMoving: mm.LEVEL_MOVES,
-    **dict.fromkeys((RunsHeld, HeldStarted, HeldReleased, HeldRefused), LEVEL_GANGS),
-    DevicesGiven: LEVEL_DEVICES,
-    **dict.fromkeys((SlackMeasured, SlackTaken), LEVEL_SLACK),
-    DaemonsEnding: LEVEL_SERVICES,
-    **dict.fromkeys((VolumesGiven, VolumeDeleting, VolumesGone, vm.VolumeDeleted), LEVEL_SERVICES),
-    **dict.fromkeys((UseWanted, UseTold), LEVEL_USE),
-    **dict.fromkeys((PortsNoted, PortsGiven), LEVEL_PORTS),
-}
-"""The feature levels of classes that earlier versions do not know."""
 
 
 def _partition(key: Key) -> str:
@@ -165,9 +104,4 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
             591: vm.VolumeDeleted,
         },
         view=view.waiting,
-        schema=2,
-        upcasters={Host: {1: view.upcast}},
-        since=SINCE,
-        schemas_since={Host: {2: m.LEVEL_SETS}},
-        downcasters={Host: {2: view.downcast}},
     )

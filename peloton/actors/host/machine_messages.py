@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
 from peloton.runtime.vocabulary import Message
-
-LEVEL_PORTS = LEVEL_ADDING
-"""The feature level from which a host knows of ports that others use."""
 
 
 class SlackReported(Message, frozen=True, gc=False, array_like=True):

@@ -23,7 +23,6 @@ from peloton.actors.host.reports import STOP_GRACE_S, held_runs
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.use import awaits_backend, use_changed
 from peloton.actors.job.slice.budget_messages import AskToEnd
-from peloton.actors.levels import below_level
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
 from peloton.placement.messages import DAEMON_LABEL
 from peloton.runtime.vocabulary import (
@@ -62,8 +61,6 @@ def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
 
 def begin(host: Host, at: At) -> Decision:
     """Grant nothing any more and end every run."""
-    if at.level < m.LEVEL_MAINTENANCE:
-        return too_early("maintenance needs", m.LEVEL_MAINTENANCE, at=at)
     runs = _not_ending(host)
     others = [each for each in runs if DAEMON_LABEL not in each[1].labels]
     last = len(others) < len(runs) and not _has_only_daemons(host)
@@ -137,12 +134,6 @@ def complete(host: Host, message: m.CompleteMaintenance, at: At) -> Decision:
         reply=m.MaintenanceSet(int(Maintenance.NONE)),
         because="maintenance was completed",
     )
-
-
-def too_early(what: str, since: int, *, at: At) -> Decision:
-    """Refuse: the cluster's feature level is below that of an order."""
-    text = below_level(what, since, level=at.level)
-    return Decision(reply=Refused(m.LEVEL_TOO_LOW, text, again=True), because=text)
 
 
 def no_host(message: Any, at: At) -> Decision:

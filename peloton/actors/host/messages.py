@@ -16,7 +16,6 @@ from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.containers import Uri as Uri
 from peloton.actors.host.foreign_names import shown_run
 from peloton.actors.host.health_messages import CheckedSet, HealthNoted
-from peloton.actors.host.health_messages import KnownRun as KnownRun
 from peloton.actors.host.health_messages import KnownSet as KnownSet
 from peloton.actors.host.roster_messages import PORTS_DEFAULT as PORTS_DEFAULT
 from peloton.actors.host.roster_messages import AddHost as AddHost
@@ -33,17 +32,11 @@ from peloton.placement.messages import Constraint, Label, port_label
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value
 
 UNREACHABLE_TIMEOUT_S = 60.0
-LEVEL_SETS = 1
-"""The feature level from which runs are stored, and listed, as sets of members."""
-LEVEL_TASK_LABELS = 1
-"""The level from which hosts settle conditions on their runs' labels; earlier ones ignore these."""
 RUNNING_LABELS_MAX = 128
 """A host whose runs have more different labels reports none: its summary would be too large."""
-LEVEL_MAINTENANCE = 2
-"""The feature level from which a host may be drained for maintenance."""
 
 # Codes of refusals.
-HOLDS_RUNS, NO_HOST, NOT_DOWN, LEVEL_TOO_LOW = "HOLDS_RUNS", "NO_HOST", "NOT_DOWN", "LEVEL_TOO_LOW"
+HOLDS_RUNS, NO_HOST, NOT_DOWN = "HOLDS_RUNS", "NO_HOST", "NOT_DOWN"
 
 
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
@@ -332,15 +325,13 @@ class ForgetRuns(Message, frozen=True, gc=False, array_like=True):
 
 
 class ListRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: list your runs. `known` are those that run according to the ledger.
+    """Host to backend: list your runs. `sets` are those that run according to the ledger.
 
-    From feature level `LEVEL_SETS` on they are in `sets` instead; the answer may then have sets.
     `checked` are runs, begun or not, whose health is to be checked while they run.
     """
 
     host: Key
     epoch: int
-    known: tuple[KnownRun, ...] = ()
     asked_at: float = math.inf
     sets: tuple[KnownSet, ...] = ()
     checked: tuple[CheckedSet, ...] = ()

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from peloton.runtime.vocabulary import Message
 
-LEVEL_MOVES = 4
-"""The feature level from which hosts drain before they change their pool."""
 IN_MAINTENANCE = "IN_MAINTENANCE"
 
 

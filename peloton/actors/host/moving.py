@@ -12,7 +12,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
 from peloton.actors.host.inventory.messages import POOLS_OWNER, WRONG_SOURCE, MoveHostPool
-from peloton.actors.host.maintenance import begin, no_host, too_early
+from peloton.actors.host.maintenance import begin, no_host
 from peloton.actors.host.state import Host, Maintenance
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.runtime.vocabulary import At, Decision, Refused, Rest, Send
@@ -24,8 +24,6 @@ def move(host: Host, message: mm.MoveToPool, at: At) -> Decision:
     """Drain, in order to join another pool."""
     if host.removed:
         return no_host(message, at)
-    if at.level < mm.LEVEL_MOVES:
-        return too_early("moves of hosts need", mm.LEVEL_MOVES, at=at)
     if host.moving == message.destination:
         return Decision(reply=m.MaintenanceSet(int(host.maintenance)), because="moving already")
     if host.maintenance != Maintenance.NONE:

@@ -20,7 +20,7 @@ from peloton.actors.host.folds import folded
 from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.granting import NO_PORT
 from peloton.actors.host.ledger import Found, RunPhase, pick_ports
-from peloton.actors.host.machine_messages import LEVEL_PORTS, PortsInUse
+from peloton.actors.host.machine_messages import PortsInUse
 from peloton.actors.host.reports import start_order
 from peloton.actors.host.state import Host, lost_outcome, ports_given
 from peloton.actors.host.volumes import as_made
@@ -33,19 +33,14 @@ _BEGUN = (RunPhase.STARTED, RunPhase.KILLING)
 
 def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
     """Note the ports, and give those that were ordered with one of them others."""
-    known = at.level >= LEVEL_PORTS
     others = _of_others(host, message.ports)
-    noted = known and others != host.ports_in_use
-    facts: list[Fact] = [f.PortsNoted(others)] if noted else []
+    facts: list[Fact] = [f.PortsNoted(others)] if others != host.ports_in_use else []
     there = replace(host, ports_in_use=others)
     taken = ports_given(there)
     starts, refused, over = list[m.StartRun](), dict[tuple[Key, int, str], int](), list[Found]()
     for name, found in _not_begun(host, message):
         spec = found.of.spec
         assert spec is not None
-        if not known:
-            over.append(found)
-            continue
         taken.difference_update(set(found.of.ports) - set(message.ports))
         ports = pick_ports(spec.ports, taken, span=host.ports)
         if not ports:
@@ -57,13 +52,13 @@ def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
             refused[why] = refused.get(why, 0) | 1 << found.member
             continue
         facts.append(f.PortsGiven(found.crowd, Bits.of(found.member), found.of.run, ports))
-        told = devices_told(host, found.of.resources, devices=found.of.devices, level=at.level)
+        told = devices_told(host, found.of.resources, devices=found.of.devices)
         starts.append(m.StartRun(name, as_made(host, spec, run=name), ports, told))
     facts += [f.HeldRefused(who, Bits(raw), run, why) for (who, run, why), raw in refused.items()]
     alone = ((one.crowd, replace(one.of, members=Bits.of(one.member))) for one in over)
     ends = all_ended(alone, lost_outcome("a port of the run " + IN_USE))
     facts += ended_facts(ends)
-    summary = folded(host, facts).summary(at.key, tasks=True) if refused else None
+    summary = folded(host, facts).summary(at.key) if refused else None
     sends = [
         Send(crowd, RunRefused(run, why, summary), Bits(raw))
         for (crowd, run, why), raw in refused.items()

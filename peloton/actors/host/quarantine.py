@@ -65,7 +65,7 @@ def is_quarantine_over(host: Host, *, now: float) -> bool:
 
 
 def _judged(host: Host, ends: Iterable[m.RunEnd], *, at: At, after: int) -> tuple[Fact, ...]:
-    if at.level < m.LEVEL_MAINTENANCE or host.quarantine is not None:
+    if host.quarantine is not None:
         return ()
     if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
         return ()

@@ -155,8 +155,8 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
 def _reconciled(
     host: Host, message: m.RunsListed, *, now: float, agreed: bool
 ) -> tuple[f.HostReconciled, ...]:
-    """Also for a host that is up and has not journaled its keeper yet, as in an earlier version, or
-    the incarnation of its machine; that only once all of its runs were judged by its list.
+    """Also for a host that is up and has not journaled its keeper yet, or the incarnation of its
+    machine; that only once all of its runs were judged by its list.
 
     A list without a name, of a host that had one, comes from a daemon of an earlier version: no
     machine is known to be that one, so the next one that names itself counts as another.
@@ -252,16 +252,8 @@ def list_runs(host: Host, at: At) -> Send:
     """The request for the list of runs that the backend knows."""
     unknown = (RunPhase.ACCEPTED, RunPhase.HELD)
     known = [each for each in held_runs(host) if each[1].phase not in unknown]
-    if at.level >= m.LEVEL_SETS:
-        sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
-        checked = checked_sets(host)
-        return Send(host.backend, m.ListRuns(at.key, at.epoch, (), at.now, sets, checked))
-    runs = tuple(
-        m.KnownRun(name, some.since)
-        for crowd, some in known
-        for name in names_of(crowd, some.members.raw, run=some.run)
-    )
-    return Send(host.backend, m.ListRuns(at.key, at.epoch, runs, at.now))
+    sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
+    return Send(host.backend, m.ListRuns(at.key, at.epoch, at.now, sets, checked_sets(host)))
 
 
 def backend_down(host: Host, message: m.BackendDown, at: At) -> Decision:
@@ -333,7 +325,7 @@ def _orders(
                 name,
                 as_made(host, some.spec, run=name),
                 some.ports,
-                devices_told(host, some.resources, devices=some.devices, level=at.level),
+                devices_told(host, some.resources, devices=some.devices),
             )
             for crowd, some in again
             if some.spec

@@ -16,7 +16,7 @@ import msgspec
 from peloton.actors.host import facts as f
 from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.ledger import RunPhase, RunSet, by_crowd
-from peloton.actors.host.state import Host, in_range, ports_taken
+from peloton.actors.host.state import Host, in_range
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Label
@@ -50,7 +50,7 @@ def _accepted(host: Host, fact: f.RunsAccepted | f.RunsHeld) -> Host:
         runs=runs,
         used=host.used + need.times(len(fact.members)),
         version=host.version + 1,
-        ports_taken=ports_taken(host) + picked,
+        ports_taken=host.ports_taken + picked,
         launches=host.launches + len(fact.members),
         running=_counted(host.running, alike, by=len(fact.members)),
         foreign=host.foreign + is_foreign(fact.crowd),
@@ -73,7 +73,7 @@ def _ports_given(host: Host, fact: f.PortsGiven) -> Host:
         return replace(of, ports=fact.ports)
 
     runs = host.runs.change(fact.crowd, fact.members, run=fact.run, to=given)
-    taken = ports_taken(host) + sum(in_range(host, port) for port in fact.ports)
+    taken = host.ports_taken + sum(in_range(host, port) for port in fact.ports)
     taken -= sum(in_range(host, port) for ports in before for port in ports)
     return replace(host, runs=runs, ports_taken=taken, version=host.version + 1)
 
@@ -111,7 +111,7 @@ def _held_over(host: Host, fact: f.HeldReleased | f.HeldRefused) -> Host:
 
 def _without(host: Host, gone: list[RunSet]) -> Host:
     """The host without what these runs held."""
-    used, taken, running = host.used, ports_taken(host), host.running
+    used, taken, running = host.used, host.ports_taken, host.running
     for each in gone:
         used = used - each.resources.times(len(each.members))
         taken -= sum(in_range(host, port) for port in each.ports)
@@ -152,7 +152,7 @@ def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
         runs = host.runs
         for crowd, run, members in _sets(fact):
             runs = runs.change(crowd, members, run=run, to=next_phase)
-        # Killed runs were noted before; facts of earlier versions have no time.
+        # Killed runs were noted before.
         noted_at = 0.0 if isinstance(fact, f.KillOrdered) else fact.noted_at
         return replace(host, runs=runs, proof_from=max(host.proof_from, noted_at))
 
@@ -165,7 +165,7 @@ RunsOver = tuple[Key, int, Bits, RunOutcome, float | None, float | None]
 
 def end_runs(host: Host, ends: Iterable[RunsOver]) -> Host:
     """These runs are over: what they held is free, and their ends stay for their tasks."""
-    runs, used, taken = host.runs, host.used, ports_taken(host)
+    runs, used, taken = host.runs, host.used, host.ports_taken
     running, foreign = host.running, host.foreign
     for crowd, run, members, outcome, at, started_at in ends:
         before: list[RunSet] = []

@@ -17,7 +17,7 @@ from peloton.actors.host.machine_messages import SlackReported
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
 from peloton.actors.host.state import Host
 from peloton.actors.resources import EPSILON, amount
-from peloton.actors.task.messages import LEVEL_SLACK, SLACK_TAKEN
+from peloton.actors.task.messages import SLACK_TAKEN
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted, members_of
 
 VICTIMS_MAX = 1000
@@ -26,8 +26,6 @@ VICTIMS_MAX = 1000
 
 def slack_measured(host: Host, message: SlackReported, at: At) -> Decision:
     """The backend has measured the slack of its runs."""
-    if at.level < LEVEL_SLACK:
-        return Decision(because=f"slack counts from feature level {LEVEL_SLACK} on")
     known = None if host.declared is None else host.capacity.slack
     # It is part of the cpu that runs hold, whatever a program says of itself.
     slack = None if message.slack is None else min(message.slack, host.capacity.cpu)

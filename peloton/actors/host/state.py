@@ -64,7 +64,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     version: int = 0
     because: str = ""
     removed: bool = False  # not part of the cluster any more; messages about its runs are answered
-    ports_taken: int | None = None  # of `ports`; None in states of versions that did not count them
+    ports_taken: int = 0  # of `ports`, by its runs
     launches: int = 0  # members whose launch was decided here, accepted or refused; never falls
     keeper: str = ""
     keeper_at: str = ""  # its folder when it was compared last, for people
@@ -129,9 +129,9 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         """How many ports of its range neither a run holds nor others use."""
         first, end = self.ports
         others = sum(in_range(self, port) for port in self.ports_in_use)
-        return max(0, end - first - ports_taken(self) - others)
+        return max(0, end - first - self.ports_taken - others)
 
-    def summary(self, key: Key, *, tasks: bool = False) -> HostSummary:
+    def summary(self, key: Key, *, tasks: bool = True) -> HostSummary:
         """The host as placers see it, with the labels of its `tasks` if they are to be known."""
         return HostSummary(
             host=key,
@@ -179,9 +179,7 @@ def configuration(host: Host) -> f.HostConfigured:
 
 
 def ports_taken(host: Host) -> int:
-    """How many ports of the host's range its runs hold; counted if the state has no number."""
-    if host.ports_taken is not None:
-        return host.ports_taken
+    """How many ports of the host's range its runs hold, counted."""
     return len(
         {port for _, some in host.runs.sets() for port in some.ports if in_range(host, port)}
     )

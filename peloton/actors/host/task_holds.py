@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from peloton.actors.host import facts as f
 from peloton.actors.host import hold_messages as hm
 from peloton.actors.host.ledger import HOLDING, NO_SETS
-from peloton.actors.host.maintenance import no_host, too_early
+from peloton.actors.host.maintenance import no_host
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources
 from peloton.placement.filters import NOT_READY, TOO_SMALL
@@ -25,8 +25,6 @@ def hold_for_task(host: Host, message: hm.HoldForTask, at: At) -> Decision:
     """Keep others away until the task has come."""
     if host.removed:
         return no_host(message, at)
-    if at.level < hm.LEVEL_TASK_HOLDS:
-        return too_early("holds for tasks need", hm.LEVEL_TASK_HOLDS, at=at)
     problem = _problem(host, message)
     if problem is not None:
         return Decision(reply=problem, because=problem.text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from peloton.actors.host import facts as f
 from peloton.actors.host.state import Host, HostStates, Maintenance
-from peloton.actors.host.use_messages import LEVEL_USE, HostUse, SetUse, UseSet
+from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.runtime.vocabulary import At, Decision, Fact, Rest, Send
 
 _OF = {
@@ -26,7 +26,7 @@ def use_changed(
 ) -> tuple[tuple[Fact, ...], tuple[Send, ...]]:
     """What is journaled, and ordered, as the host comes to this phase of a maintenance."""
     use = _OF[phase]
-    if host.use.wanted == use or at.level < LEVEL_USE:
+    if host.use.wanted == use:
         return (), ()
     order = SetUse(at.key, at.epoch, use, host.use.number + 1)
     return (f.UseWanted(use),), (Send(host.backend, order),)

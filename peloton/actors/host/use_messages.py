@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import enum
 
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.runtime.vocabulary import Key, Message, Value
-
-LEVEL_USE = LEVEL_SERVICES
-"""Feature level from which backends are told of the use of hosts."""
 
 
 class HostUse(enum.IntEnum):

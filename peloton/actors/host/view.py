@@ -1,13 +1,10 @@
-"""A host as others read it, and the form in which schema 1 of its state was stored.
+"""A host as others read it.
 
-Turns the sets of the ledger into one record for each run, and back. `HostAnswer` is the answer to
-`GetHost`; its bytes must never change. Stored states are converted untyped: `upcast` is schema 1
-to 2, `downcast` is its inverse.
+Turns the sets of the ledger into one record for each run. `HostAnswer` is the answer to `GetHost`;
+its bytes must never change.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import immutables
 
@@ -20,12 +17,8 @@ from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.use_messages import UseAtBackend
 from peloton.actors.host.volume_messages import HostVolume
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import pod_id
 from peloton.placement.messages import Label
-from peloton.runtime.vocabulary import At, Bits, Key, Value
-
-RUNS = 6
-"""The position of the ledger among the fields."""
+from peloton.runtime.vocabulary import At, Key, Value
 
 
 class HostAnswer(Value, frozen=True, gc=False, array_like=True):
@@ -42,7 +35,7 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     version: int = 0
     because: str = ""
     removed: bool = False
-    ports_taken: int | None = None
+    ports_taken: int = 0
     launches: int = 0
     keeper: str = ""
     keeper_at: str = ""
@@ -72,47 +65,10 @@ def waiting(key: Key, host: Host) -> HostView | None:
     """
     if host.removed or host.state != HostStates.RECONCILING or not host.because:
         return None
-    return HostView(host.summary(key), host.state, len(host.runs), host.because)
+    return HostView(host.summary(key, tasks=False), host.state, len(host.runs), host.because)
 
 
 def get_host(host: Host, query: GetHost, at: At) -> HostAnswer:
     """The host as it is."""
     values = {name: getattr(host, name) for name in HostAnswer.__struct_fields__}
     return HostAnswer(**{**values, "runs": immutables.Map(host.runs.items())})
-
-
-def upcast(raw: Any) -> Any:
-    """Schema 1 to 2: pairs of name and run become sets of alike runs by crowd."""
-    if len(raw) <= RUNS:
-        return raw
-    crowds: dict[str, list[tuple[list[Any], int]]] = {}
-    for _, (crowd, member, *alike) in raw[RUNS]:
-        sets = crowds.setdefault(crowd, [])
-        for at, (known, members) in enumerate(sets):
-            if known == alike:
-                sets[at] = (known, members | 1 << member)
-                break
-        else:
-            sets.append((alike, 1 << member))
-    ledger = [
-        [crowd, [[Bits(members).pack(), *alike] for alike, members in sorted(sets, key=_order)]]
-        for crowd, sets in sorted(crowds.items())
-    ]
-    return [*raw[:RUNS], [ledger], *raw[RUNS + 1 :]]
-
-
-def _order(entry: tuple[list[Any], int]) -> tuple[int, int]:
-    (run, *_), members = entry
-    return run, members & -members
-
-
-def downcast(raw: Any) -> Any:
-    """Schema 2 to 1."""
-    (crowds,) = raw[RUNS]
-    runs = sorted(
-        [pod_id(crowd, member, run=alike[0]), [crowd, member, *alike]]
-        for crowd, sets in crowds
-        for members, *alike in sets
-        for member in Bits.unpack(members)
-    )
-    return [*raw[:RUNS], runs, *raw[RUNS + 1 :]]

@@ -30,19 +30,16 @@ from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import members_in
 from peloton.actors.job.spec import (
     INVALID,
-    OLDER_LEVEL,
     JobSpec,
     Override,
     check_instances,
     check_spec,
     updated,
 )
-from peloton.actors.job.spec_levels import check_configs
 from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
-from peloton.actors.levels import below_level
-from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_SERVICES, SLICE_SIZE
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Fact, Refused, Send
 
 TERMINATED, BUSY = "TERMINATED", "BUSY"
@@ -62,9 +59,6 @@ def start(job: Job, message: m.StartInstances, at: At) -> Decision:
     spec = job.spec
     if spec is None or job.goal == m.JobGoals.DELETED:
         return missing(message, at)
-    refused = _below_level(at)
-    if refused is not None:
-        return refused
     whole = ((0, spec.instances),)
     ranges = clipped(message.ranges, job.reach) if message.ranges else whole
     members = _all_startable(job, ranges, again=message.again)
@@ -136,14 +130,12 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
     spec = msgspec.structs.replace(spec, own_configs=known.own_configs + len(given))
     wrong = _check_growth(known, spec.instances, given=given) or check_spec(spec)
     wrong = wrong or check_instances(spec, given, own=spec.own_configs)
-    wrong = wrong or check_configs(spec, given, level=at.level)
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     if not given and all(getattr(spec, name) == getattr(known, name) for name in CHANGEABLE):
         return Decision(reply=m.JobUpdated(0, known.config_version), because="nothing new")
     added = spec.instances - known.instances
-    keeps = at.level >= LEVEL_SERVICES
-    changed = f.JobChanged(spec, tuple(pieces.items()), at.now, at.who, keeps)
+    changed = f.JobChanged(spec, tuple(pieces.items()), at.now, at.who)
     facts: tuple[Fact, ...] = (changed,)
     reply = m.JobUpdated(added, spec.config_version)
     return _ordered(job, facts, reply=reply, because=f"updated: {added} more instances", now=at.now)
@@ -153,9 +145,6 @@ def refresh(job: Job, message: m.RefreshJob, at: At) -> Decision:
     """Nothing is read anew, as nothing is cached: the goal is looked at after every message."""
     if job.spec is None or job.goal == m.JobGoals.DELETED:
         return missing(message, at)
-    refused = _below_level(at)
-    if refused is not None:
-        return refused
     slices = Bits.span(0, job.slices) - job.confirmed
     return Decision(
         sends=goals_of(job, slices), reply=m.JobRefreshed(), because="refreshed on request"
@@ -229,14 +218,7 @@ def _not_changeable(job: Job, message: Any, at: At) -> Decision | None:
         text = "invalid job configuration version"
         refusal = Refused(OTHER_VERSION, text, "config.changeLog.version")
         return Decision(reply=refusal, because=text)
-    return _below_level(at)
-
-
-def _below_level(at: At) -> Decision | None:
-    if at.level >= LEVEL_CHANGES:
-        return None
-    text = below_level("changes of jobs need", LEVEL_CHANGES, level=at.level)
-    return Decision(reply=Refused(OLDER_LEVEL, text, again=True), because=text)
+    return None
 
 
 def _check_growth(known: JobSpec, instances: int, *, given: Sequence[Override]) -> Refused | None:

@@ -34,13 +34,11 @@ from peloton.actors.job.orders import (
 from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
 from peloton.actors.job.spec import check_instances, check_spec, check_waits
-from peloton.actors.job.spec_levels import check_configs, check_gang, check_secrets, check_service
 from peloton.actors.job.spec_versions import newly_owed, owed_to_specs
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import decide as workflows
 from peloton.actors.job.workflow.progress import go_on
-from peloton.actors.task.messages import LEVEL_CHANGES
 from peloton.runtime.vocabulary import SELF, SENDER, At, Bits, Decision, Due, Fact, Refused, Send
 
 EXISTS, NOT_TERMINAL = "ALREADY_EXISTS", "NOT_TERMINAL"
@@ -102,11 +100,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
     pieces = [*((k, received[k]) for k in sorted(received)), *message.overrides]
     given = [override for _, overrides in pieces for override in overrides]
     refused = check_spec(spec) or check_instances(spec, given, own=len(given))
-    refused = refused or check_waits(spec, now=at.now, level=at.level)
-    refused = refused or check_gang(spec, level=at.level)
-    refused = refused or check_configs(spec, given, level=at.level)
-    refused = refused or check_service(spec, level=at.level)
-    refused = refused or check_secrets(spec, level=at.level)
+    refused = refused or check_waits(spec, now=at.now)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
     facts: tuple[Fact, ...] = tuple(
@@ -168,8 +162,7 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
         return Decision(reply=Refused(workflows.TERMINATING, text, "id"), because=text)
     # Members that wait for their restart end without any change of a task, which were tallied.
     # So do slices without instances: of a daemon job without hosts, or that a workflow adds.
-    silent = metered(job.spec) or job.spec.is_daemon or job.workflow is not None
-    tallied = at.level >= LEVEL_CHANGES and silent
+    tallied = metered(job.spec) or job.spec.is_daemon or job.workflow is not None
     if ranges == whole:
         if job.state in TERMINAL_JOB_STATES:
             return Decision(reply=reply, because="it has ended")
@@ -248,11 +241,7 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
     known = job.reports.get(message.number)
     if job.goal == m.JobGoals.DELETED or (known is not None and known.version >= message.version):
         return Decision()
-    # Below that level the owner of the slice may be of a version whose tallies name no goal. A
-    # known goal shows that the level was raised, though this owner has not read that yet: a tally
-    # that it ignored would not come again.
-    risen = at.level >= LEVEL_CHANGES or (known is not None and known.goal > 0)
-    goal = message.goal if risen else 0
+    goal = message.goal
     if known is not None and goal < known.goal:
         return Decision(because="made under an older goal than the known tally")
     awaited = job.awaited.get(message.number)
@@ -326,14 +315,14 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.LeaveMemory: archiving.leave,
     m.Archived: archiving.archived,
     m.ForgetJob: archiving.forget,
-    m.AwaitEnd: waiting.from_level(waiting.await_end),
-    m.AwaitNoted: waiting.from_level(waiting.noted),
-    m.EndTold: waiting.from_level(waiting.told),
-    m.EndHeard: waiting.from_level(waiting.heard),
-    NameGranted: waiting.from_level(waiting.granted),
-    NameRefused: waiting.from_level(waiting.refused),
-    NameFreed: waiting.from_level(waiting.freed),
-    m.NoticeHandled: waiting.from_level(waiting.told_outside),
+    m.AwaitEnd: waiting.await_end,
+    m.AwaitNoted: waiting.noted,
+    m.EndTold: waiting.told,
+    m.EndHeard: waiting.heard,
+    NameGranted: waiting.granted,
+    NameRefused: waiting.refused,
+    NameFreed: waiting.freed,
+    m.NoticeHandled: waiting.told_outside,
     m.MakeJob: make,
     m.ReplaceJob: workflows.replace_job,
     m.RestartJob: workflows.restart_job,

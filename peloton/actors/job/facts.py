@@ -120,7 +120,6 @@ class JobChanged(Fact, frozen=True, gc=False, array_like=True):
     overrides: tuple[tuple[int, tuple[Override, ...]], ...]
     at: float
     who: str = ""
-    keeps: bool = False  # the spec before is kept
 
 
 class ChangePieceGiven(Fact, frozen=True, gc=False, array_like=True):

@@ -7,40 +7,18 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from peloton.actors.archive.messages import LEVEL_ARCHIVE, archive_key
+from peloton.actors.archive.messages import archive_key
 from peloton.actors.job import messages as m
 from peloton.actors.job.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.job.facts import (
     FACTS,
-    ArchivedIn,
-    BudgetShared,
-    ChangePieceGiven,
-    ChangePiecesDropped,
-    InstancesStarted,
-    JobChanged,
-    LeavesRaised,
-    NameSettled,
-    NoticeSettled,
-    OpaqueChanged,
-    OtherEnded,
-    OtherNoted,
     SliceConfirmed,
-    SpareHeard,
-    SpecConfirmed,
-    SpecGone,
-    WaiterNoted,
-    WaiterTold,
-    WorkflowBegun,
-    WorkflowMoved,
-    WorkflowUndone,
 )
 from peloton.actors.job.goals import pursue
-from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.state import EVOLVE, Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary, texts
 from peloton.actors.job.waiting import dated_deadline_of
-from peloton.actors.task.messages import LEVEL_CHANGES, LEVEL_SERVICES
 from peloton.runtime.vocabulary import OWN_STATE, WAITING, Key, Kind
 
 FINISHED_JOBS_MAX = 10_000
@@ -115,42 +93,6 @@ KIND = Kind(
         )
     ),  # fmt: skip
     fresh=lambda message: isinstance(message, m.CreateJob) and message.drawn,
-    since={
-        **dict.fromkeys(
-            (
-                InstancesStarted,
-                JobChanged,
-                ChangePieceGiven,
-                ChangePiecesDropped,
-                m.InstancesOrdered,
-                m.ChangeAdded,
-                m.JobUpdated,
-                m.JobRefreshed,
-            ),
-            LEVEL_CHANGES,
-        ),
-        **dict.fromkeys(
-            (
-                m.JobStarted,
-                m.WorkflowOrdered,
-                WorkflowBegun,
-                WorkflowMoved,
-                WorkflowUndone,
-                LeavesRaised,
-                OpaqueChanged,
-                BudgetShared,
-                SpareHeard,
-                SpecConfirmed,
-                SpecGone,
-            ),
-            LEVEL_SERVICES,
-        ),
-        ArchivedIn: LEVEL_ARCHIVE,
-        **dict.fromkeys(
-            (OtherNoted, OtherEnded, WaiterNoted, WaiterTold, NameSettled, NoticeSettled),
-            LEVEL_ARRAYS,
-        ),
-    },
     unfinished=lambda job: job.spec is None,
 )
 
@@ -183,5 +125,5 @@ def kind(
         keep=finished_jobs_max,
         keep_bytes=finished_bytes_max / shards,
         keep_s=archive_after_s,
-        parting=(LEVEL_ARCHIVE, _parting(shards)),
+        parting=_parting(shards),
     )

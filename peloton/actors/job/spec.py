@@ -12,18 +12,16 @@ from collections.abc import Iterable
 import msgspec
 
 from peloton.actors.host.messages import SecretRef, clash
-from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.actors.job.slice.messages import Command as Command
 from peloton.actors.job.slice.messages import Override as Override
 from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
 from peloton.actors.job.slice.messages import effective as effective
-from peloton.actors.levels import below_level
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.placement.conditions import depends_on_tasks
 from peloton.runtime.vocabulary import Key, Refused, Value
 
 INSTANCES_MAX = 100_000
-INVALID, OLDER_LEVEL = "INVALID_CONFIG", "OLDER_LEVEL"
+INVALID = "INVALID_CONFIG"
 BATCH, SERVICE, DAEMON = "BATCH", "SERVICE", "DAEMON"
 DEFAULT = "defaultConfig"
 GANG_MAX = SLICE_SIZE
@@ -219,14 +217,10 @@ def _check_batch(spec: JobSpec) -> Refused | None:
     return None
 
 
-def check_waits(spec: JobSpec, *, now: float, level: int) -> Refused | None:
+def check_waits(spec: JobSpec, *, now: float) -> Refused | None:
     """The first rule that what the job wants besides its instances breaks, at this moment."""
     if not (spec.after or spec.deadline or spec.unique or spec.throttle or spec.notify):
         return None
-    if level < LEVEL_ARRAYS:
-        what = "waiting for jobs, deadlines, throttles, held names and told ends need"
-        text = below_level(what, LEVEL_ARRAYS, level=level)
-        return Refused(OLDER_LEVEL, text, "config.labels", again=True)
     if spec.deadline is not None and 0 < spec.deadline.at <= now:
         return _invalid("labels", f"peloton.deadline: {spec.deadline.text} has passed")
     return None

@@ -266,7 +266,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
     for number, more in fact.overrides:
         overrides = overrides.set(number, (*overrides.get(number, ()), *more))
     grants, uses, lower = _regranted(job, spec, grown=grown)
-    versions = v.replaced(job.versions, known) if fact.keeps else job.versions
+    versions = v.replaced(job.versions, known)
     awaited = dict.fromkeys((*grown, *lower), version)
     touched = [*grown, *lower]
     if (limited(known), known.max_running_time_s) != (limited(spec), spec.max_running_time_s):

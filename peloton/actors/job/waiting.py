@@ -6,14 +6,10 @@ messages are owed until they are answered. Must not address a task.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import metered
 from peloton.actors.job.name.messages import (
-    LEVEL_ARRAYS,
     FreeName,
     NameFreed,
     NameGranted,
@@ -26,7 +22,6 @@ from peloton.actors.job.throttle import next_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, moment_of
 from peloton.actors.mentions import job_mention
-from peloton.actors.task.messages import LEVEL_CHANGES
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Send
 
 WAITERS_MAX = 1000
@@ -35,20 +30,6 @@ ANY_END = "ENDED"
 DEADLINE, THROTTLE, PROGRESS = "deadline", "throttle", "progress"
 STARTS_AFTER_S = 0.001
 """The runtime counts whole milliseconds: so much later a period is over in any case."""
-
-
-def from_level(decide: Callable[[Job, Any, At], Decision]) -> Callable[[Job, Any, At], Decision]:
-    """Nothing is decided by an owner that has not learned of the feature level yet.
-
-    Who sent the message sends it, or what it answers, again.
-    """
-
-    def decided(job: Job, message: Any, at: At) -> Decision:
-        if at.level < LEVEL_ARRAYS:
-            return Decision(because=f"feature level {LEVEL_ARRAYS} is not known here yet")
-        return decide(job, message, at)
-
-    return decided
 
 
 def await_end(job: Job, message: m.AwaitEnd, at: At) -> Decision:
@@ -229,8 +210,7 @@ def ended_by_itself(
 ) -> Decision:
     """The job stops all its instances, for a reason that clients see."""
     assert job.spec is not None
-    tallied = at.level >= LEVEL_CHANGES and metered(job.spec)
-    facts = (*facts, f.StopOrdered(at.now, "", tallied, reason))
+    facts = (*facts, f.StopOrdered(at.now, "", metered(job.spec), reason))
     folded = evolved_by(job, facts)
     goals = goals_of(folded, Bits.span(0, folded.slices))
     return Decision(facts=facts, sends=(*also, *goals), because=reason)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.levels import below_level
 from peloton.actors.lockdown import facts as f
 from peloton.actors.lockdown import messages as m
 from peloton.actors.lockdown.state import Lockdown
@@ -17,9 +16,6 @@ from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
 def set_locks(lockdown: Lockdown, message: m.SetLocks, at: At) -> Decision:
     """Lock what is not locked yet, or unlock what is."""
-    if at.level < m.LEVEL_LOCKDOWN:
-        text = below_level("lockdowns need", m.LEVEL_LOCKDOWN, level=at.level)
-        return Decision(reply=Refused(m.BELOW_LEVEL, text, "components", again=True))
     for name in message.components:
         if name not in m.COMPONENTS:
             return Decision(reply=Refused(m.BAD_COMPONENT, f"no component {name}", "components"))

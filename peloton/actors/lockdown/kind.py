@@ -27,5 +27,4 @@ KIND = Kind(
     inspect={m.GetLocks: get_locks},
     depends=lambda query: OWN_STATE,
     queries=m.QUERIES,
-    since=dict.fromkeys((*FACTS.values(), *m.ANSWERS.values()), m.LEVEL_LOCKDOWN),
 )

@@ -5,11 +5,8 @@ None must say how a component is stopped: daemons do that, each from what it rea
 
 from __future__ import annotations
 
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.runtime.vocabulary import Key, Message, Query, Value
 
-LEVEL_LOCKDOWN = LEVEL_SERVICES
-"""Feature level from which there are lockdowns."""
 LOCKDOWN = Key("lockdown/cluster")
 """The only one."""
 READ, WRITE, KILL, LAUNCH = "Read", "Write", "Kill", "Launch"
@@ -17,8 +14,7 @@ ENGINE = "GoalStateEngine"
 COMPONENTS = (ENGINE, READ, WRITE, KILL, LAUNCH)
 """What can be locked, as clients call it."""
 
-# Codes of refusals.
-BELOW_LEVEL = "BELOW_LEVEL"
+# Code of a refusal.
 BAD_COMPONENT = "BAD_COMPONENT"
 
 

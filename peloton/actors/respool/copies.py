@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LEVEL_PREEMPTION
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import Within
 from peloton.actors.respool.reclaims import PreemptionPolicy
@@ -63,14 +62,14 @@ def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
         pools=tuple(tree.pools.items()),
         lots=tuple(islice(tree.lots.items(), query.lots_max)),
         more_lots=max(0, len(tree.lots) - query.lots_max),
-        preempts=policy.enabled and at.level >= LEVEL_PREEMPTION,
+        preempts=policy.enabled,
         sustained_s=policy.sustained_s,
         in_flight_max=policy.in_flight_max,
         evictions_max=policy.evictions_max,
         window_s=policy.window_s,
         since=noted.since,
         releases=tuple(CopiedRelease(key, *known) for key, known in noted.sums.items()),
-        inside=policy.inside if at.level >= LEVEL_DISPLACEMENT else (),
+        inside=policy.inside,
         always_within=policy.within == Within.ALWAYS,
         within=policy.within,
     )

@@ -88,8 +88,6 @@ def early(message: m.Capacity, at: At) -> Decision:
 
 def keep_hour(pool: Pool, message: m.KeepHour, at: At) -> Decision:
     """Keep what the root has counted, unless it is known."""
-    if at.level < m.LEVEL_LEDGER:
-        return Decision(because=f"hours are kept from feature level {m.LEVEL_LEDGER} on")
     if pool.hours and message.hour.began < pool.hours[-1].ended:
         return Decision(because="a time that is known")
     return Decision(facts=(f.HourKept(message.hour),))

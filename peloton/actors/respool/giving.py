@@ -105,7 +105,7 @@ def first_waiting(
         lot, unit = tree.lots[key], tree.unit(key)
         if priority is not None and lot.shape.priority != priority:
             break
-        if unit.lots and found and tree.proofs.in_force:
+        if unit.lots and found:
             break
         fitting = fitting_rations(tree, pool_of_lane(lane), unit=unit, rationed=rationed)
         most = min(fitting, 1 if unit.lots else len(lot.waiting))
@@ -116,7 +116,7 @@ def first_waiting(
             found.append(TaskBatch(unit.need, count, unit.lots))
             for each, part in unit.rationed:
                 rationed[each] = rationed[each] + part.times(count)
-        if count < most or (unit.lots and tree.proofs.in_force):
+        if count < most or unit.lots:
             break  # the first that does not fit blocks those behind it
         room = room - unit.need.times(count) if room is not None else None
     return found

@@ -16,9 +16,6 @@ import msgspec
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.displacing import displacements
 from peloton.actors.respool.lot.messages import (
-    LEVEL_DISPLACEMENT,
-    LEVEL_GANG_PROOFS,
-    LEVEL_PREEMPTION,
     Admit,
 )
 from peloton.actors.respool.messages import ROOT, KeepHour, OpenRoot
@@ -85,17 +82,15 @@ def _admit(at: At) -> Decision | Rest:
 def take_back(at: At) -> Decision | Rest:
     """Nothing more can be admitted: have others give back what somebody is entitled to."""
     tree: Tree = at.index
-    if not tree.policy.enabled or at.level < LEVEL_PREEMPTION:
+    if not tree.policy.enabled:
         return WAITING
     known = at.notes if at.notes is not None else PoolNotes()
-    tree.proofs.in_force = at.level >= LEVEL_GANG_PROOFS
     for message in known.heard:
         hear(tree, message)
     orders = reclaims(tree, at.now)
-    inside = at.level >= LEVEL_DISPLACEMENT
-    if inside and not orders:
+    if not orders:
         orders = displacements(tree, at.now)
-    moments = (tree.reclaims.wake_at, tree.displacements.wake_at if inside else None)
+    moments = (tree.reclaims.wake_at, tree.displacements.wake_at)
     notes = PoolNotes(min((each for each in moments if each is not None), default=None))
     asks = tree.proofs.take_sends()
     overdue = notes.wake_at is not None and notes.wake_at <= at.now

@@ -10,7 +10,7 @@ from functools import partial
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.copies import CopyPools, PoolsCopy, copy_pools
 from peloton.actors.respool.decide import ABSENT, DECIDE
-from peloton.actors.respool.facts import FACTS, HourKept
+from peloton.actors.respool.facts import FACTS
 from peloton.actors.respool.goals import keep, pursue
 from peloton.actors.respool.queries import get_pool, list_pools, list_queue, pool_history
 from peloton.actors.respool.reclaims import PreemptionPolicy
@@ -55,7 +55,6 @@ def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
             m.GetPoolHistory: pool_history,
         },
         depends=_depends,
-        since={HourKept: m.LEVEL_LEDGER},
         recall_s=lambda notes: notes.wake_at,
         queries={
             501: m.ListPools,

@@ -13,8 +13,6 @@ from peloton.runtime.vocabulary import Bits, Key, Latest, Message, Query, Value,
 
 ROOT = Key("respool/root")
 ROOT_ID = "root"
-LEVEL_LEDGER = 6
-"""Feature level from which pools keep what they lent, hour by hour."""
 TREE_PARTITION = "tree"
 """All pools and lots of one tree share a shard."""
 
@@ -143,7 +141,7 @@ class GetPool(Query, frozen=True, gc=False, array_like=True):
     The pool comes first and the root last; the answer is empty if there is no such pool. Only the
     view of the pool itself has children (on request) and the reason why its first ticket waits.
     With `config_only` the views show neither use nor demand nor that reason, so that an answer
-    stays true until a pool changes; an owner of an earlier version shows them all the same.
+    stays true until a pool changes.
     """
 
     pool: Key = ROOT

@@ -31,7 +31,6 @@ class GangProofs:
     """The proofs of one tree."""
 
     def __init__(self) -> None:
-        self.in_force = False  # by the feature level
         self.open: GangProof | None = None
         self.last: tuple[Key, float] | None = None  # who has one, and until when
         self.next: dict[Key, bool] = {}  # lanes that wait for their turn; whether inside of a pool

@@ -62,7 +62,7 @@ class RunOn(NamedTuple):
 
 def prove(tree: Tree, lane: Key, *, over: Overdrafts, cover: Cover, now: float) -> Proven:
     """The members that are to give back; for a gang once it is proven that it goes on the hosts."""
-    if not (cover.gain[0].gang and tree.proofs.in_force):
+    if not cover.gain[0].gang:
         return Proven(cover)
     (gang,), proofs = cover.gain, tree.proofs
     held_until = _held_until(tree, lane, gang=gang.gang, now=now)

@@ -3,8 +3,7 @@
 Each moment makes one job: its id follows from schedule and moment, so a repeat finds it there.
 After a time without an owner only the last moment counts. Before anything of a moment is journaled,
 the daemon says whether the creator of the schedule may still create such a job: an answer that is
-lost leaves nothing behind, and daemons of versions that did not ask read the same facts. Must not
-know more of a job than its answers say.
+lost leaves nothing behind . Must not know more of a job than its answers say.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from peloton.actors.job.messages import (
     StopJob,
     job_key,
 )
-from peloton.actors.levels import below_level
 from peloton.actors.mentions import job_mention
 from peloton.actors.schedule import facts as f
 from peloton.actors.schedule import messages as m
@@ -37,16 +35,12 @@ from peloton.actors.schedule.state import EVOLVE, NO_JOB_YET, RightsPending, Sch
 from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Fact, Key, Refused, Send
 
 EXISTS, NOT_FOUND, INVALID = "ALREADY_EXISTS", "NOT_FOUND", "INVALID_SCHEDULE"
-OLDER_LEVEL = "OLDER_LEVEL"
 SCHEDULED_TIME = "PELOTON_SCHEDULED_TIME"
 """The variable that says to a job's tasks which moment it was made for, however late it runs."""
 
 
 def create_first(message: m.CreateSchedule, at: At) -> Decision:
     """Create it, if it has a moment at all."""
-    if at.level < m.LEVEL_SCHEDULES:
-        text = below_level("schedules need", m.LEVEL_SCHEDULES, level=at.level)
-        return Decision(reply=Refused(OLDER_LEVEL, text, again=True), because=text)
     spec = message.spec
     try:
         next_at = Moments(spec.cron, spec.zone).after(at.wall)

@@ -35,5 +35,4 @@ KIND = Kind(
     inspect={m.GetSchedule: get_schedule},
     depends=lambda query: OWN_STATE,
     view=schedule_line,
-    since=dict.fromkeys((*FACTS.values(), m.ScheduleChanged), m.LEVEL_SCHEDULES),
 )

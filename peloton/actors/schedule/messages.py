@@ -15,11 +15,8 @@ from peloton.actors.job.messages import (
     JobSpec,
     Override,
 )
-from peloton.actors.job.name.messages import LEVEL_ARRAYS
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
 
-LEVEL_SCHEDULES = LEVEL_ARRAYS
-"""Feature level from which there are schedules."""
 RUNS_KEPT = 10
 """Jobs that a schedule knows it has made."""
 SPEC_BYTES_MAX = 256 * 1024

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from peloton.actors.task.messages import LEVEL_SERVICES, ContainerEnd
+from peloton.actors.task.messages import ContainerEnd
 from peloton.runtime.vocabulary import Message, Value
-
-LEVEL_CONTAINERS = LEVEL_SERVICES
-"""Feature level from which tasks are told: that from which there are pods with several."""
 
 
 def steps_of(containers: Iterable[ContainerEnd]) -> int:

@@ -41,7 +41,7 @@ from peloton.actors.task.state import (
     pause_s,
     waits_for_gang,
 )
-from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Key, Send
+from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Send
 
 LAUNCH_TIMEOUT_S = 1200.0
 """In which a host has to answer a launch; it has longer to start the run."""
@@ -64,10 +64,9 @@ def limit_set(task: Task, message: m.SetRunLimit, at: At) -> Decision:
     if task.policy.max_running_s == message.max_running_s:
         return Decision()
     told = LimitRun(task.run, message.max_running_s or 0.0)
-    holds = task.state in ON_HOST and at.level >= m.LEVEL_SERVICES
     return Decision(
         facts=(f.RunLimitSet(message.max_running_s),),
-        sends=(Send(HOST, told),) if holds else (),
+        sends=(Send(HOST, told),) if task.state in ON_HOST else (),
         because="its job was updated",
     )
 
@@ -190,8 +189,9 @@ def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="refusal of another run")
-    host = at.sender or Key("")  # none where a daemon of an earlier version has merged several
-    report = Send(PARENT, HostRefused(message.reason, message.summary, host, message.volumes))
+    assert at.sender is not None
+    refusal = HostRefused(message.reason, message.summary, at.sender, message.volumes)
+    report = Send(PARENT, refusal)
     fact = f.LaunchRefused(message.reason)
     return Decision(facts=(fact,), sends=(*seen, report), because=message.reason)
 

@@ -12,30 +12,16 @@ from peloton.actors.host.messages import Launch
 from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import messages as m
 from peloton.actors.task.columns import ARCHIVE, COLUMNS, WRITE
-from peloton.actors.task.container_messages import LEVEL_CONTAINERS, TASK_CONTAINER_MESSAGES
+from peloton.actors.task.container_messages import TASK_CONTAINER_MESSAGES
 from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.task.facts import (
     FACTS,
     AdmissionGranted,
-    AdmissionParked,
-    AdmissionParking,
     AdmissionQueued,
     AdmissionReleased,
-    ContainersTold,
-    EventsDropped,
-    GangJoined,
-    HealthTold,
-    HeldLaunching,
-    HoldDropped,
     LaunchAccepted,
-    RenewalOrdered,
-    RoomHeld,
-    RunEventsDropped,
-    RunLimitSet,
     TaskHolding,
     TaskLaunching,
-    TaskRenewed,
-    TaskRestarted,
 )
 from peloton.actors.task.goals import pursue
 from peloton.actors.task.health_messages import TASK_HEALTH_MESSAGES
@@ -76,18 +62,6 @@ KIND = Kind(
     partition=_partition,
     deadline=deadline,
     owed=owed,
-    since={
-        **dict.fromkeys((TaskRestarted, RunLimitSet), m.LEVEL_CHANGES),
-        EventsDropped: m.LEVEL_DROPPED_EVENTS,
-        **dict.fromkeys(
-            (TaskHolding, RoomHeld, HeldLaunching, HoldDropped, GangJoined), m.LEVEL_GANGS
-        ),
-        **dict.fromkeys((AdmissionParking, AdmissionParked), m.LEVEL_PARKING),
-        **dict.fromkeys(
-            (RenewalOrdered, TaskRenewed, RunEventsDropped, HealthTold), m.LEVEL_SERVICES
-        ),
-        ContainersTold: LEVEL_CONTAINERS,
-    },
     # Before and after each of these the task owes what is answered by the same message once more:
     # its ticket, its release, its launch. The wish that follows an admission is no promise.
     lazy=frozenset((AdmissionQueued, AdmissionGranted, AdmissionReleased, LaunchAccepted)),

@@ -18,18 +18,6 @@ SLICE_SIZE = 1000
 """Instances a slice holds: slice k has the instances SLICE_SIZE·k and following."""
 DEADLINE_EXCEEDED = "Deadline exceeded"
 """The reason of a run that was killed because it ran longer than it may: the original's text."""
-LEVEL_CHANGES = 2
-"""Feature level from which jobs are updated, and instances started again."""
-LEVEL_DROPPED_EVENTS = 4
-"""Feature level from which the events of an instance may be deleted."""
-LEVEL_GANGS = 6
-"""Feature level from which there are gangs: earlier hosts would start a run that is to be held."""
-LEVEL_SLACK = 6
-"""Feature level from which jobs run on slack: hosts of an earlier version would not count it."""
-LEVEL_PARKING = 6
-"""Feature level from which tasks without a host give their allocation back and keep their place."""
-LEVEL_SERVICES = 7
-"""Feature level from which there are services: jobs whose instances are to run for ever."""
 
 
 class TaskGoals(enum.IntEnum):

@@ -160,7 +160,7 @@ class MesosBackend:
             self._thread.join(timeout=5.0)
 
     def _open(self) -> None:
-        """See to it that the actor exists: the feature level may not have been raised yet."""
+        """See to it that the actor exists."""
         while not self._closing.is_set():
             answer: Future[Any] = Future()
             self._tell([Envelope(self.key, OpenBackend(), reply_to=answer)])

@@ -228,10 +228,9 @@ class AgentRuns:
         """Of those that the host believes in, and those that we have launched: the tasks of which
         only Mesos knows how they are. A run that we do not know is asked for by its name, as a
         task: if it has others, we learn of them so."""
-        known = {run.run for run in order.known}
+        known = {run.name for run in self.launched()}
         for some in order.sets:
             known.update(names_of(some.crowd, some.members.raw, run=some.run))
-        known.update(run.name for run in self.launched())
         found = ((name, self.runs.get(name)) for name in known)
         return sorted(
             task

@@ -10,8 +10,6 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from peloton.actors.engine.messages import LEVEL_OUTSIDE
-from peloton.chaos.cluster import levels
 from peloton.chaos.cluster.subscription import MACHINES_ENGINE
 from peloton.chaos.cluster.workload import cluster_of
 from peloton.runtime.simulation.plan import P, StormAction, changed
@@ -28,7 +26,6 @@ SHARE = 0.12
 EACH_SHARE = 0.4
 """Of those, the storms that have each of these faults."""
 STRENGTHS = (0.2, 0.5, 1.0)
-LEVEL = LEVEL_OUTSIDE
 AWAY_S = (2.0, 40.0)
 OVERTAKEN_S = (14.0, 30.0)
 """Longer than a session, and than the takeover that follows its end."""
@@ -134,15 +131,12 @@ def drawn(seed: int, *, storm_s: float) -> tuple[dict[str, float], list[StormAct
     return faults, actions
 
 
-def over_agents(plan: P, level: int) -> P:
-    """The same storm over machines that exist once, with the faults of such a cluster. It has the
-    level that this needs from its start: nobody raises it."""
+def over_agents(plan: P) -> P:
+    """The same storm over machines that exist once, with the faults of such a cluster."""
     faults, more = drawn(plan.seed, storm_s=plan.storm_s)
-    actions = [action for action in plan.actions if action.name != levels.RAISE]
     return changed(
         plan,
         outside=True,
-        level=max(level, LEVEL),
         faults={**plan.faults, **faults},
-        actions=tuple(sorted((*actions, *more), key=lambda action: action.at_s)),
+        actions=tuple(sorted((*plan.actions, *more), key=lambda action: action.at_s)),
     )

@@ -164,7 +164,6 @@ STATES: dict[str, str] = {
     "answered after the storm": "a client got its answer only in the calm",
     "a listing": "all jobs were listed across daemons",
     "absent": "a client asked for a job that is deleted",
-    "level raised": "an operator raised the feature level amid the storm",
     "a gap in a feed": "a follower of changes was told that some are not kept any more",
     "a damaged shard": "a row had rotted, and its shard was halted by name",
     "one daemon with its own store": "a storm over an embedded store",

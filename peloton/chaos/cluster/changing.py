@@ -1,7 +1,7 @@
 """What clients do in some storms: they start, restart and update jobs that exist.
 
-Turns an action of a plan into operations of clients, like `workload.py`. Below the feature level
-of these commands all are refused, which is an answer like any other. It must not judge an answer.
+Turns an action of a plan into operations of clients, like `workload.py`. It must not judge an
+answer.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import GetJob, JobView, StopJob
 from peloton.actors.job.slice.counts import counted_state
 from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key
-from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
@@ -50,7 +49,6 @@ from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.simulation.world import NotReached
 from peloton.runtime.vocabulary import Bits, Key, Query, members_of
 
-COUNTED_AT = LEVEL_ADDING, LEVEL_ADDING - 1
 ANSWER_S_MAX = 60.0
 READ_S_MAX = 120.0
 """In s: readers ask again after 25 s without an answer, and pages may hold one change."""
@@ -240,11 +238,10 @@ def tallies_equal_the_tasks(view: ClusterView) -> None:
             some = crowd.split(slice_.homes.placed.raw) if crowd is not None else ()
             counts = dict(Counter(counted_state(task) for task, raw in some for _ in Bits(raw)))
         tally = dict(job.reports[slice_.number].tally.counts)
-        told = [counts]
-        if slice_.homes is None:  # a slice counts by the level that its daemon knew then
-            waiting = (slice_.waiting - slice_.unadded(level) for level in COUNTED_AT)
-            told = [dict(+(Counter(counts) + Counter(INITIALIZED=len(some)))) for some in waiting]
-        if tally not in told:
+        if slice_.homes is None:
+            waiting = len(slice_.waiting - slice_.unadded)
+            counts = dict(+(Counter(counts) + Counter(INITIALIZED=waiting)))
+        if tally != counts:
             raise Contradiction(f"R11 {key}: its job counts {tally}, its tasks are {counts}")
 
 

@@ -32,7 +32,6 @@ from peloton.chaos.cluster.clients import Clients
 from peloton.chaos.cluster.faulty_backend import FaultyBackend, MachineLink
 from peloton.chaos.cluster.feed_readers import FeedReader
 from peloton.chaos.cluster.history import Operation
-from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.listener import Listener, SimulatedNotifier, SimulatedRights
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines, RunFates, machine_report
 from peloton.chaos.cluster.subscription import MACHINES_ENGINE, MACHINES_LINK, EngineLink, Master
@@ -68,8 +67,6 @@ class ClusterSetup(NamedTuple):
     """Whether a `CheckedCluster` makes its checks."""
     roles: tuple[tuple[str, ...], ...] = ()
     """Of each daemon; those beyond the last have all roles."""
-    level: int = 0
-    """The feature level at the start."""
     embedded: bool = False
     """Whether the one daemon has a store of its own, as SQLite is."""
     outside: bool = False
@@ -108,8 +105,6 @@ class SimulatedCluster:
         )
         self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup
-        if setup.level:
-            start_at(self.world, setup.level)
         self.world.furnish = self._furnish
         self.world.services = SERVICE_MESSAGES
         # `BackendFaults` are for orders

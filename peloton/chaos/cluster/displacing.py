@@ -13,7 +13,7 @@ from typing import Any
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.respool.lot import facts as lf
-from peloton.actors.respool.lot.messages import LEVEL_DISPLACEMENT, LotShape
+from peloton.actors.respool.lot.messages import LotShape
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
@@ -26,7 +26,6 @@ from peloton.runtime.vocabulary import Key
 SHARE = 0.1
 ACTIONS = (3, 7)
 SIZES = (2, 12, 30)
-LEVEL = LEVEL_DISPLACEMENT
 STORM_PATH = "/p"
 ALLOWED = ((STORM_PATH, 0.3),)
 PRIORITIES = 4

@@ -17,7 +17,7 @@ from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
 from peloton.actors.job.record import Job
 from peloton.actors.job.spec import DAEMON, Command, JobSpec, TaskConfig
-from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import lending
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
@@ -31,7 +31,6 @@ from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key, Message
 
-LEVEL = LEVEL_SERVICES
 SHARE = 0.15
 ACTIONS = (2, 8)
 PARTS = 2

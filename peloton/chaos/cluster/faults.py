@@ -21,7 +21,6 @@ from peloton.chaos.cluster import (
     host_pooling,
     larger,
     lending,
-    levels,
     noticing,
     ordering,
     overcommit,
@@ -178,7 +177,7 @@ LATEST = [fault.name for fault in (
 APART = frozenset((*ADDED, *SINGLE, SLOW, *LATEST))
 """Faults that have generators of their own."""
 CLUSTER_ACTIONS: dict[str, Callable[[Storm, StormAction], None]] = {
-    **workload.WORK, **changing.WORK, **larger.WORK, **levels.WORK, **pool_work.WORK,
+    **workload.WORK, **changing.WORK, **larger.WORK, **pool_work.WORK,
     **placing.WORK, **ordering.WORK, **host_holds.WORK, **pacing.WORK, **noticing.WORK,
     **scheduling.WORK, **host_pooling.WORK, **quarantining.WORK, **lending.WORK, **ganging.WORK,
     **gpu_work.WORK, **overcommit.WORK, **displacing.WORK, **servicing.WORK, **rolling.WORK,

@@ -15,7 +15,7 @@ from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.task import facts as tf
-from peloton.actors.task.messages import LEVEL_GANGS, TaskGoals, slice_of_crowd
+from peloton.actors.task.messages import TaskGoals, slice_of_crowd
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.drawing import ActionDraw
 from peloton.chaos.cluster.workload import CLIENTS, cluster_of
@@ -30,8 +30,6 @@ ACTIONS = (1, 3)
 SIZES = (2, 3, 4)
 """Small enough for one host: pools shrink to that, and may stay so."""
 ENDING = (TaskGoals.KILLED, TaskGoals.DELETED)
-LEVEL = LEVEL_GANGS
-"""Below it gangs are refused."""
 
 
 class _GangSlice:

@@ -1,8 +1,8 @@
 """Jobs with gpus during a storm, so that hosts give out devices and take them back.
 
 Turns an action of a plan into a job whose instances need whole gpus. A storm that has such jobs has
-hosts with gpus; others keep theirs without, so older seeds keep their storms. Below the feature
-level of devices the gpus are counted, and none is anybody's own. Judged by `HostHoldings.give`.
+hosts with gpus; others keep theirs without, so older seeds keep their storms. It must
+not judge who gets which: `HostHoldings.give` does.
 """
 
 from __future__ import annotations

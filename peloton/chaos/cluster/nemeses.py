@@ -26,11 +26,9 @@ from peloton.actors.job.messages import (
 )
 from peloton.actors.job.spec import Command, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.messages import LEVEL_CHANGES
 from peloton.chaos.cluster.aftermath import WantedJobs, faults_of
 from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster, job_spec
 from peloton.chaos.cluster.history import Operation
-from peloton.chaos.cluster.levels import start_at
 from peloton.chaos.cluster.machines import Fate
 from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.shells.daemon_context import DaemonLimits
@@ -236,8 +234,6 @@ class Troubles:
         self._until("h is over: a queue", cluster.over)
         self._lose_a_host()
         self._request_too_much()
-        start_at(cluster.world, LEVEL_CHANGES)
-        cluster.world.run_for(QUIET_S)  # every process has read the new level
         self._change_a_job()
         self._maintain_a_host()
         cluster.world.run_for(QUIET_S)

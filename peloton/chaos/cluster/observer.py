@@ -14,7 +14,6 @@ from peloton.chaos.cluster import branches, tiny
 from peloton.chaos.cluster.checks import ClusterChecks
 from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.history import Asked
-from peloton.chaos.cluster.levels import RAISE
 from peloton.runtime.core.codec import Entry
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.statements import (
@@ -77,8 +76,6 @@ class Observer:
         if calm_s > LONG_S:
             self._state("long way back")
         self._clients()
-        if self._storm.struck[RAISE]:
-            self._state("level raised")
         if self._cluster.machines.listed_sets:
             self._state("runs listed as sets")
         if self._checks.feeds.gaps:

@@ -1,8 +1,7 @@
 """Jobs that wait for others, have a deadline, or want their name; and R38: whose a name is.
 
-Turns an action of a plan into operations of clients, like `workload.py`. Below the feature level of
-such jobs all are refused, which is an answer like any other. Committed facts of names become a
-`Contradiction` or nothing. It must not judge a clock.
+Turns an action of a plan into operations of clients, like `workload.py`. Committed facts of
+names become a `Contradiction` or nothing. It must not judge a clock.
 """
 
 from __future__ import annotations

@@ -2,20 +2,18 @@
 
 Turns an action of a plan into jobs with conditions that become true once other tasks have ended, so
 that each of them ends in the calm. Drawn separately from all other work, so that older seeds keep
-their storms. Below the feature level of such conditions they would wait for ever, so none is
-created there.
+their storms. It must not judge where instances come to run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from peloton.actors.host.messages import LEVEL_TASK_LABELS, Port
+from peloton.actors.host.messages import Port
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
-from peloton.chaos.cluster.levels import RAISE
 from peloton.chaos.cluster.workload import cluster_of, create_job
 from peloton.placement.messages import Constraint, Label
 from peloton.runtime.simulation.plan import StormAction
@@ -55,12 +53,6 @@ RIVALS = (0, 1, 5)
 RIVALS_MAX = 4
 
 
-def is_known(storm: Storm) -> bool:
-    """Whether the cluster's feature level has such conditions, or will have them."""
-    raised = any(action.name == RAISE for action in storm.plan.actions)
-    return raised or cluster_of(storm).setup.level >= LEVEL_TASK_LABELS
-
-
 def create_spread(storm: Storm, action: StormAction) -> None:
     """A job whose instances are kept apart; with more of them than hosts some share one."""
     _create(storm, action, config=TaskConfig(), spread=True)
@@ -79,8 +71,6 @@ def create_rivals(storm: Storm, action: StormAction) -> None:
 
 
 def _create(storm: Storm, action: StormAction, *, config: TaskConfig, spread: bool) -> None:
-    if not is_known(storm):
-        return
     cluster = cluster_of(storm)
     default = TaskConfig(
         command=Command("x"),

@@ -39,7 +39,6 @@ from peloton.runtime.vocabulary import members_of
 
 SHARE = 0.5
 STEADY_SHARE = 0.15
-"""Low, because a storm with these is at their level: storms at older ones must stay frequent."""
 ACTIONS = (2, 6)
 SIZES = 6
 """Instances that services are given at most."""

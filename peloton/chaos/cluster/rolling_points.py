@@ -13,7 +13,6 @@ from peloton.actors.job.messages import (
     ReplaceJob,
     RestartJob,
 )
-from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
 from peloton.actors.job.workflow.messages import (
     WorkflowOptions,
     WorkflowOrders,
@@ -33,7 +32,7 @@ BATCH = WorkflowOptions(batch=1)
 class RollingHistory(ScriptedHistory):
     """The history of one service."""
 
-    setup = ClusterSetup(TINY, lambda run: Fate(None), level=LEVEL_ADDING)
+    setup = ClusterSetup(TINY, lambda run: Fate(None))
     wanted: WantedJobs = {}
 
     def scenes(self) -> None:

@@ -17,7 +17,7 @@ from peloton.actors.job.record import Job
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, TaskConfig
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.task.health_messages import HealthCheck
-from peloton.actors.task.messages import LEVEL_SERVICES, SLICE_SIZE
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.liveness import reach
@@ -26,7 +26,6 @@ from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Bits, Key
 
-LEVEL = LEVEL_SERVICES
 SHARE = 0.2
 ACTIONS = (2, 5)
 SIZES = (1, 2, 3, 5)

@@ -20,7 +20,7 @@ from peloton.actors.job.messages import CreateJob, StartJob
 from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.job.slice.volume_messages import LeaveVolume, VolumeLeft
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, Override, TaskConfig
-from peloton.actors.task.messages import LEVEL_SERVICES, crowd_key
+from peloton.actors.task.messages import crowd_key
 from peloton.chaos.cluster.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.servicing import service_of, start_service, stop_service, wanted_services
@@ -30,7 +30,6 @@ from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key
 
-LEVEL = LEVEL_SERVICES
 SHARE = 0.2
 ACTIONS = (3, 8)
 SIZES = (1, 2, 3)

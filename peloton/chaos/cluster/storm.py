@@ -14,13 +14,10 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from peloton.actors.host.devices import LEVEL_DEVICES
-from peloton.actors.host.hold_messages import LEVEL_HOLDS
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.respool.messages import Within
 from peloton.actors.respool.reclaims import PreemptionPolicy
-from peloton.actors.task.messages import LEVEL_SLACK, SLICE_SIZE
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import (
     agents,
     changing,
@@ -32,7 +29,6 @@ from peloton.chaos.cluster import (
     host_pooling,
     larger,
     lending,
-    levels,
     noticing,
     ordering,
     overcommit,
@@ -84,7 +80,7 @@ CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
 TWICE_EVERY = 3
 """In one of so many storms each message is decided twice: that costs time, and changes nothing."""
 POISON = ("poison", "redrive")
-FLEET_ACTIONS = ("daemon added", decay.ROT, levels.RAISE)
+FLEET_ACTIONS = ("daemon added", decay.ROT)
 """Of these the embedded store knows nothing: other daemons, rows that rot, and an operator's own
 connection."""
 ALONE_SHARE = 0.1
@@ -100,19 +96,6 @@ LATER_DRAWS = (
     sparing.DRAWN, everywhere.DRAWN, rolling.RESIZED, stateful.DRAWN, rolling.STEADY,
 )  # fmt: skip
 """As `DRAWS`, and added later."""
-NEED_A_LEVEL = {
-    **dict.fromkeys((*host_holds.WORK, *host_pooling.WORK), LEVEL_HOLDS),
-    **dict.fromkeys(lending.WORK, LEVEL_PREEMPTION),
-    **dict.fromkeys(ganging.WORK, ganging.LEVEL),
-    **dict.fromkeys(overcommit.WORK, LEVEL_SLACK),
-    **dict.fromkeys(displacing.WORK, displacing.LEVEL),
-    **dict.fromkeys(servicing.WORK, servicing.LEVEL),
-    **dict.fromkeys((*rolling.WORK, *rolling.RESIZES, *sparing.WORK), servicing.LEVEL),
-    **dict.fromkeys(rolling.STEADIES, servicing.LEVEL),
-    **dict.fromkeys(everywhere.WORK, everywhere.LEVEL),
-    **dict.fromkeys(stateful.WORK, stateful.LEVEL),
-}
-"""At an older level they would all be refused, which other commands show often enough."""
 CLOCK_FAULTS = ("clocks differ", "clocks drift")
 
 
@@ -123,7 +106,6 @@ class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     duration_s: float = 2.0
     failing: float = 0.0
     unreachable_timeout_s: float = 60.0
-    level: int = 0  # the feature level at the start
     embedded: bool = False  # one daemon with a store of its own
     quarantine_after: int = 0  # failures of a host; 0: never
     outside: bool = False  # the machines exist once, as those of a Mesos cluster
@@ -170,13 +152,11 @@ def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
     # What was added later has a generator of its own: older seeds keep their storms.
     more = random.Random(f"{seed} added")
     added = _faults(more, [name for name in ADDED if more.random() < ADDED_SHARE], storm_s=storm_s)
-    level, raised = levels.drawn(seed, storm_s=storm_s)
-    actions += [*added[1], *larger.drawn(seed, storm_s=storm_s), *raised]
+    actions += [*added[1], *larger.drawn(seed, storm_s=storm_s)]
     actions += workload.timed(seed, storm_s=storm_s)
     actions += drawn_from(DRAWS, seed=seed, storm_s=storm_s)
     actions += reading.drawn(seed, storm_s=storm_s)
     actions += drawn_from(LATER_DRAWS, seed=seed, storm_s=storm_s) + parted(seed, storm_s=storm_s)
-    level = level if raised else levels.newest(seed, _needed(actions, level))
     decaying = decay.drawn(seed, storm_s=storm_s)
     actions += decaying[1]
     limits = tiny.drawn(seed)
@@ -201,28 +181,19 @@ def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
         duration_s=chance.choice((0.5, 2.0, 15.0)),
         failing=chance.choice((0.0, 0.0, 0.3)),
         unreachable_timeout_s=chance.choice((10.0, 60.0)),
-        level=level,
     )
     if any(action.name in quarantining.WORK for action in actions):
         after, hosts = quarantining.QUARANTINED_AFTER, max(plan.hosts, quarantining.HOSTS_MIN)
         plan = changed(plan, hosts=hosts, quarantine_after=after)
     if random.Random(f"{seed} alone").random() < ALONE_SHARE:
         return alone(plan)
-    return agents.over_agents(plan, plan.level) if outside or agents.is_drawn(seed) else plan
-
-
-def _needed(actions: list[StormAction], level: int) -> int:
-    """The level of a storm in which nobody raises it."""
-    names = {action.name for action in actions}
-    level = max(level, *(NEED_A_LEVEL.get(name, 0) for name in names), 0)
-    # Below the level of devices gpus are only counted, which storms at level 0 show.
-    return level if not level or names.isdisjoint(gpu_work.WORK) else LEVEL_DEVICES
+    return agents.over_agents(plan) if outside or agents.is_drawn(seed) else plan
 
 
 def alone(plan: ClusterPlan) -> ClusterPlan:
     """The same storm over one daemon with a store of its own, without what only a fleet has."""
     actions = tuple(action for action in plan.actions if action.name not in FLEET_ACTIONS)
-    return changed(plan, embedded=True, daemons=1, level=0, actions=actions)
+    return changed(plan, embedded=True, daemons=1, actions=actions)
 
 
 def _faults(
@@ -278,7 +249,6 @@ class StormRun:
             plan.quarantine_after,
             plan.furnish_s_max,
             host_capacity=gpu_work.capacity(plan.actions) + overcommit.slack_of(plan.actions),
-            level=plan.level,
             embedded=plan.embedded,
             outside=plan.outside,
             twice=plan.seed % TWICE_EVERY == 0,
@@ -376,8 +346,6 @@ def smaller(plan: ClusterPlan) -> Iterator[ClusterPlan]:
         yield changed(plan, failing=0.0)
     if plan.outside:
         yield changed(plan, outside=False)
-    elif plan.level:
-        yield changed(plan, level=0)
     if plan.checkpoint_bytes_min < CHECKPOINTS[-1]:
         yield changed(plan, checkpoint_bytes_min=CHECKPOINTS[-1])
 

@@ -7,9 +7,6 @@ the run of a process. It must not strike anything itself, nor judge.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -22,7 +19,6 @@ HOST_CPUS = 4.0
 MESOS_ENGINE = "engine/mesos"
 """The actor through which the hosts of the Mesos get their runs."""
 RUN_ON_MESOS = "PELOTON_POD_ID"
-RAISE_S_MAX, AGAIN_S = 120.0, 2.0
 
 
 class Ground(Protocol):
@@ -35,9 +31,6 @@ class Ground(Protocol):
 
     def backend(self) -> Mapping[str, Any]:
         """The setting of each daemon."""
-
-    def begin(self, config: Path) -> None:
-        """Called when the daemons are started; the file is that of one of them."""
 
     def notes(self) -> Iterator[tuple[str, Path]]:
         """Runs, and the folder in which each notes what it does."""
@@ -59,9 +52,6 @@ class OnKeeper:
         """All daemons share the folder, so every owner of a host finds its runs."""
         hosts = [{"name": name, "cpus": HOST_CPUS} for name in HOSTS]
         return {"process": {"folder": "keeper", "hosts": hosts}}
-
-    def begin(self, config: Path) -> None:
-        """Nothing: the daemons start the keeper."""
 
     def notes(self) -> Iterator[tuple[str, Path]]:
         """The sandboxes of the keeper."""
@@ -103,17 +93,6 @@ class OnMesos:
     def backend(self) -> Mapping[str, Any]:
         """The agents say which hosts there are."""
         return {"mesos": {"master": self._mesos.address}}
-
-    def begin(self, config: Path) -> None:
-        """Raise the level of the fleet, without which it has no such hosts."""
-        command = [sys.executable, "-m", "peloton", "features", "raise", "--config", str(config)]
-        pause = threading.Event()
-        for _ in range(int(RAISE_S_MAX / AGAIN_S)):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if not done.returncode:
-                return
-            pause.wait(AGAIN_S)
-        raise OSError(f"the feature level is not raised: {done.stderr.strip()}")
 
     def notes(self) -> Iterator[tuple[str, Path]]:
         """Sandboxes on the agents, and in those of executors of ours. A run that began twice has

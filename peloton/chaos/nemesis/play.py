@@ -164,10 +164,6 @@ class NemesisRun:
     def _begin(self) -> None:
         for daemon in self._fleet.wanted():
             daemon.start()
-        try:
-            self._fleet.ground.begin(self._fleet.daemons[0].file)
-        except OSError as error:
-            raise NeverReady(str(error)) from error
         self._make_pool()
         self._watch.start()
         self._table.start()

@@ -16,7 +16,7 @@ from cassandra import ConsistencyLevel
 from cassandra.query import SimpleStatement
 from msgspec import Struct
 
-from peloton.runtime.adapters import cassandra_schema, cassandra_upgrade
+from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import (
     CONDITIONAL,
     FAILURES,
@@ -24,7 +24,8 @@ from peloton.runtime.adapters.cassandra_session import (
     Connected,
     asking,
 )
-from peloton.runtime.ports import ROWS_FORMAT
+from peloton.runtime.core import register
+from peloton.runtime.ports import JournalRefused
 
 VERSION_MIN = (4, 1, 6)
 COPIES_MIN = 3
@@ -199,16 +200,13 @@ def _format(reading: ClusterReading) -> Iterator[ServerFinding]:
     if reading.unread:
         text = f"the format of the journal cannot be read: {reading.unread}"
         yield ServerFinding(True, text, "enough servers have to be up: run the doctor again then")
-    if reading.format in (None, ROWS_FORMAT):
+    if reading.format is None:
         return
-    if reading.format > ROWS_FORMAT:
-        text = f"the journal has format {reading.format}, this program has {ROWS_FORMAT}"
-        yield ServerFinding(True, text, "use the newer version that the journal was moved on with")
-        return
-    text = f"the journal has format {reading.format}, daemons of this version need {ROWS_FORMAT}"
-    if reading.format in cassandra_upgrade.UNDER_WAY:
-        text = "the journal is being moved to another format, or the command that did it has died"
-    yield ServerFinding(True, text, _apply(reading))
+    try:
+        register.check_format(reading.format)
+    except JournalRefused as error:
+        text, _, remedy = str(error).partition(". ")
+        yield ServerFinding(True, text, remedy)
 
 
 def milliseconds(text: str) -> float:
@@ -244,8 +242,7 @@ def _read(connected: Connected, keyspace: str) -> ClusterReading:
         keyspace,
     )
     names = [table.name for table in cassandra_schema.tables()]
-    has_record = any(row["table_name"] == "cluster" for row in options)
-    record, unread = _read_format(session, keyspace) if has_record else (None, "")
+    record, unread = _read_format(session, keyspace)
     return ClusterReading(
         servers,
         keyspace,
@@ -267,15 +264,10 @@ def _read(connected: Connected, keyspace: str) -> ClusterReading:
 
 def _read_format(session: Any, keyspace: str) -> tuple[int | None, str]:
     """The format, or why it cannot be read; with too few servers the rest is told all the same."""
-    read = SimpleStatement(
-        f'SELECT format FROM "{keyspace}".cluster WHERE one = 0',
-        consistency_level=ConsistencyLevel.SERIAL,
-    )
     try:
-        row = session.execute(read, execution_profile=CONDITIONAL).one()
+        return cassandra_schema.read_format(session, keyspace), ""
     except FAILURES as error:
         return None, f"{type(error).__name__}: {error}"
-    return (row["format"] if row is not None else None), ""
 
 
 def _read_server(session: Any, host: Any) -> ServerReading:

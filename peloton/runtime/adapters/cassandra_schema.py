@@ -7,26 +7,23 @@ person decides.
 
 from __future__ import annotations
 
-import functools
 import re
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
-from cassandra import AlreadyExists, RequestValidationException
+from cassandra import AlreadyExists, InvalidRequest, RequestValidationException
 from cassandra.protocol import RequestValidationException as InvalidOnTheWire
+from cassandra.query import SimpleStatement
 from msgspec import Struct
 
-from peloton.runtime.adapters import cassandra_upgrade
-from peloton.runtime.adapters.cassandra_session import CONDITIONAL, Connected, asking
+from peloton.runtime.adapters.cassandra_session import CONDITIONAL, SERIAL, Connected, asking
+from peloton.runtime.core import register
 from peloton.runtime.ports import JournalRefused, Unreachable
 
 LOCK_TTL_S = 120
-"""A command that died holds the lock for as long. Schema changes take a few seconds; a command that
-moves a journal renews the lock."""
-LOCK_RENEWED_S = LOCK_TTL_S / 4
+"""A command that died holds the lock for as long. Schema changes take a few seconds."""
 CHANGE_TIMEOUT_S = 30.0
 LOCK_TABLE = "schema_lock"
 LOCK_NAMESPACE = uuid.UUID("6c6f6361-6c20-7363-6865-6d61206c6f63")
@@ -65,12 +62,11 @@ class SchemaApplied(Struct, frozen=True):
     made: tuple[str, ...]
     there: tuple[str, ...]
     differ: tuple[str, ...]
-    moved: int = 0
-    """Registers of a journal of an older format that were moved on."""
 
 
 def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -> SchemaApplied:
-    """Make what is missing. Raises JournalRefused (a wrong name, lock taken) or Unreachable.
+    """Make what is missing. Raises JournalRefused (a wrong name, another format, the lock
+    is taken) or Unreachable.
 
     Why a lock, though each statement has IF NOT EXISTS:
      1. commands A and B, at two servers, both see no table `frames`
@@ -96,22 +92,19 @@ def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Schem
         f"{{'class': 'NetworkTopologyStrategy', {parts}}} AND durable_writes = true",
     )
     session.set_keyspace(keyspace)
+    check_format(session, keyspace)
     lock = SchemaLock(session, keyspace)
     try:
         there = set(_columns(session, keyspace))
         missing = [table for table in tables() if table.name not in there]
         for table in missing:
             _change(session, table.text.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
-        moved = 0
-        if "cluster" in there:
-            change = functools.partial(_change, session)
-            moved = cassandra_upgrade.upgrade(session, change, keep_lock=lock.keep)
         differ = tuple(differences(session, keyspace))
     finally:
         lock.free()
     made = tuple(table.name for table in missing)
     kept = tuple(table.name for table in tables() if table.name not in made)
-    return SchemaApplied(made, kept, differ, moved)
+    return SchemaApplied(made, kept, differ)
 
 
 def _check_names(keyspace: str, replication: dict[str, int]) -> None:
@@ -146,12 +139,8 @@ class SchemaLock:
     the same time create the same.
     """
 
-    def __init__(
-        self, session: Any, keyspace: str, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, session: Any, keyspace: str) -> None:
         self._session = session
-        self._keyspace = keyspace
-        self._clock = clock
         self._holder = uuid.uuid4()
         table_id = uuid.uuid5(LOCK_NAMESPACE, keyspace)
         _change(
@@ -159,10 +148,9 @@ class SchemaLock:
             f"CREATE TABLE IF NOT EXISTS {LOCK_TABLE} (one int PRIMARY KEY, holder uuid)"
             f" WITH ID = {table_id}",
         )
-        row = self._write(
-            f"INSERT INTO {LOCK_TABLE} (one, holder) VALUES (0, %s) IF NOT EXISTS"
-            f" USING TTL {LOCK_TTL_S}"
-        )
+        take = f"INSERT INTO {LOCK_TABLE} (one, holder) VALUES (0, %s) IF NOT EXISTS"
+        take += f" USING TTL {LOCK_TTL_S}"
+        row = session.execute(take, [self._holder], execution_profile=CONDITIONAL).one()
         # Our own id in a refusal: an earlier copy of this very statement was done.
         if not row["[applied]"] and row["holder"] != self._holder:
             raise JournalRefused(
@@ -170,30 +158,29 @@ class SchemaLock:
                 f"its lock lasts {LOCK_TTL_S} s"
             )
 
-    def keep(self) -> None:
-        """Renew it, if it is time to. Raises JournalRefused if it is ours no more."""
-        if self._clock() < self._renewed_s + LOCK_RENEWED_S:
-            return
-        row = self._write(
-            f"UPDATE {LOCK_TABLE} USING TTL {LOCK_TTL_S} SET holder = %s WHERE one = 0"
-            " IF holder = %s"
-        )
-        if not row["[applied]"]:
-            raise JournalRefused(
-                f"this command took longer than {LOCK_TTL_S} s for one step, and its lock on "
-                f"{self._keyspace} has expired: run it again, it goes on where it was"
-            )
-
     def free(self) -> None:
         """Let others change the schema."""
         delete = f"DELETE FROM {LOCK_TABLE} WHERE one = 0 IF holder = %s"
         self._session.execute(delete, [self._holder])
 
-    def _write(self, text: str) -> Any:
-        """Its time begins before the request, which is earlier than at the server."""
-        self._renewed_s = self._clock()
-        bound = [self._holder] * text.count("%s")
-        return self._session.execute(text, bound, execution_profile=CONDITIONAL).one()
+
+def check_format(session: Any, keyspace: str) -> None:
+    """Raise JournalRefused if the keyspace has a journal of another format than ours."""
+    found = read_format(session, keyspace)
+    if found is not None:
+        register.check_format(found)
+
+
+def read_format(session: Any, keyspace: str) -> int | None:
+    """The format of the journal; None if no daemon has ever used the keyspace."""
+    read = SimpleStatement(
+        f'SELECT format FROM "{keyspace}".cluster WHERE one = 0', consistency_level=SERIAL
+    )
+    try:
+        row = session.execute(read, execution_profile=CONDITIONAL).one()
+    except InvalidRequest:  # there is no such table
+        return None
+    return row["format"] if row is not None else None
 
 
 def differences(session: Any, keyspace: str) -> Iterator[str]:

@@ -57,22 +57,13 @@ REGISTER = f"WHERE part = ? AND {SHARD_CONDITION}"
 OURS = f"{REGISTER} IF epoch = ? AND op = ?"
 REGISTERS_PART = 1
 """All registers lie in one partition, so that one conditional write can move many of them. It is
-bound, not written into the text: the driver finds the partition's servers by the bound values. In
-format 3 it was 0: daemons of that version find nothing here that they could claim."""
+bound, not written into the text: the driver finds the partition's servers by the bound values."""
 SEGMENT = f"FROM frames WHERE segment = ? AND {SHARD_CONDITION}"
 BUCKET = f"FROM checkpoint WHERE {SHARD_CONDITION} AND position = ? AND epoch = ? AND bucket = ?"
 
 
 class AdvanceInto:
     """Key of the text of an `Advance` with the first frame in a segment."""
-
-
-class ReadEndedBefore:
-    """Key of the text of a `ReadEnded` among the rows of formats 1 to 3."""
-
-
-class AnyEndedBefore:
-    """Key of the text that finds one of those, if there is any."""
 
 
 CQL: dict[type, str] = {
@@ -106,9 +97,6 @@ CQL: dict[type, str] = {
     ReadBucket: f"SELECT position, epoch, part, parts, body, digest {BUCKET}",
     ReadEnded: f"SELECT position, deleted, body FROM ended_states WHERE {SHARD_CONDITION}"
     " AND bucket = ? AND kind = ? AND key = ? LIMIT 1",
-    ReadEndedBefore: f"SELECT position, deleted, body FROM ended WHERE {SHARD_CONDITION}"
-    " AND kind = ? AND key = ? LIMIT 1",
-    AnyEndedBefore: "SELECT position, deleted, body FROM ended LIMIT 1",
     DeleteSegment: f"DELETE {SEGMENT} AND position <= ?",
     DeleteBucket: f"DELETE {BUCKET}",
 }

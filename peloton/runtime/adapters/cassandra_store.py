@@ -17,7 +17,7 @@ from cassandra import InvalidRequest
 from cassandra.query import BatchStatement, BatchType
 from msgspec import Struct
 
-from peloton.runtime.adapters import cassandra_session
+from peloton.runtime.adapters import cassandra_schema, cassandra_session
 from peloton.runtime.adapters.cassandra_session import (
     CONDITIONAL,
     SERIAL,
@@ -28,8 +28,6 @@ from peloton.runtime.adapters.cassandra_statements import (
     CQL,
     LARGE,
     LINEARIZABLE,
-    AnyEndedBefore,
-    ReadEndedBefore,
     found,
     partition_of,
     size_bytes,
@@ -43,7 +41,6 @@ from peloton.runtime.core.statements import (
     FrameRow,
     PartRow,
     ReadBucket,
-    ReadEnded,
     ReadRegister,
     ReadSegment,
     ReadStatement,
@@ -57,7 +54,6 @@ from peloton.runtime.core.statements import (
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
-    ROWS_FORMAT,
     JournalRefused,
     ShardId,
     Sizes,
@@ -161,22 +157,21 @@ class RequestInFlight:
 class CassandraRows:
     """The tables of `schema.cql`. Safe to call from several threads."""
 
-    format = ROWS_FORMAT
-
     def __init__(self, connected: Connected) -> None:
         self._connected = connected
         self._prepared = {kind: self._prepare(kind, text) for kind, text in CQL.items()}
-        # Whether there are final states of formats 1 to 3; asked when one could be found.
-        self._has_ended_before: bool | None = None
 
     @classmethod
     def open(cls, settings: CassandraSettings) -> CassandraRows:
-        """Raises Unreachable, or JournalRefused if the tables are missing."""
+        """Raises Unreachable, or JournalRefused if the tables are missing, or of another format."""
         try:
             connected = cassandra_session.connect(settings)
         except InvalidRequest as error:
             raise _no_schema(settings.keyspace, error) from error
         try:
+            # Before it is said that tables are missing: those of earlier formats are others.
+            with cassandra_session.asking():
+                cassandra_schema.check_format(connected.session, settings.keyspace)
             return cls(connected)
         except BaseException:
             connected.close()
@@ -216,27 +211,7 @@ class CassandraRows:
                 finish(first)
         for pending in in_flight:
             finish(pending)
-        done = [reply for reply in replies if reply is not None]
-        for place, statement in enumerate(statements):
-            if isinstance(statement, ReadEnded) and done[place] == RowsFound():
-                done[place] = self._ended_before(statement)
-        return done
-
-    def _ended_before(self, statement: ReadEnded) -> StatementReply:
-        """A final state of formats 1 to 3; nobody writes such rows any more."""
-        if self._has_ended_before is None:
-            reply = self._found_before(statement, self._prepared[AnyEndedBefore].bind(()))
-            if not isinstance(reply, RowsFound):
-                return reply
-            self._has_ended_before = bool(reply.rows)
-        if not self._has_ended_before:
-            return RowsFound()
-        key = (*statement.shard, statement.kind, statement.key)
-        return self._found_before(statement, self._prepared[ReadEndedBefore].bind(key))
-
-    def _found_before(self, statement: ReadEnded, bound: Any) -> StatementReply:
-        future = self._connected.session.execute_async(bound)
-        return RequestInFlight(RowsRequest(statement, [], 0), future).reply()
+        return [reply for reply in replies if reply is not None]
 
     def _send(self, request: RowsRequest, statements: Sequence[Statement]) -> RequestInFlight:
         single = [each for place in request.places for each in single_writes(statements[place])]

@@ -50,6 +50,7 @@ from peloton.runtime.core.statements import (
     StatementReply,
 )
 from peloton.runtime.ports import (
+    JOURNAL_FORMAT,
     Answer,
     Claimed,
     ClusterRecord,
@@ -70,8 +71,6 @@ CommitCoroutine = ProtocolCoroutine[Committed | Fenced]
 
 class ReadableRows(Protocol):
     """The part of the port `Rows` that readers need."""
-
-    format: int
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """As `Rows` has it."""
@@ -137,13 +136,13 @@ class FencedRows:
             # First: a crash in between would leave a new cluster at level 0. Never raised here: of
             # two daemons that begin at once, one may know less than the other.
             self._run(CreateRegister(FEATURES, self._ops.next(), level))
-        self._run(CreateCluster(ClusterRecord(self._ops.process, self.rows.format, dict(groups))))
+        self._run(CreateCluster(ClusterRecord(self._ops.process, JOURNAL_FORMAT, dict(groups))))
         record = register.same_cluster(self._record(), groups, name=name)
         while register.grown(record, groups) != record.shards:
             # Not applied: another daemon of our version added them, or one of a still later one.
             self._run(GrowCluster(record.shards, register.grown(record, groups)))
             record = register.same_cluster(self._record(), groups, name=name)
-        if name and not record.name:  # of an earlier version, or new: the first name counts
+        if name and not record.name:  # the first name counts
             self._run(NameCluster(name))
             record = register.same_cluster(self._record(), groups, name=name)
         shards = [ShardId(group, n) for group, count in groups.items() for n in range(count)]
@@ -326,12 +325,12 @@ class FencedRows:
 def read_record(rows: ReadableRows) -> ClusterRecord | None:
     """The cluster record with its name and level; None if no daemon has ever used the journal.
 
-    Writes nothing. Raises Unreachable, or JournalRefused if it has another format than the rows.
+    Writes nothing. Raises Unreachable, or JournalRefused if it has another format.
     """
     record = _one(rows, ReadCluster())
     if not isinstance(record, ClusterRecord):
         return None
-    register.of_format(record, rows.format)
+    register.check_format(record.format)
     return replace(record, name=str(_one(rows, ReadName()) or ""), level=_read_level(rows))
 
 

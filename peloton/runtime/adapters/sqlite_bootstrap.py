@@ -52,7 +52,7 @@ def bootstrap(
         level=level(db),
         generation=generation,
     )
-    register.of_format(cluster, JOURNAL_FORMAT)
+    register.check_format(cluster.format)
     register.same_cluster(cluster, groups, name=name)
     cluster = replace(cluster, shards=register.grown(cluster, groups))
     text = json.dumps(cluster.shards, sort_keys=True)

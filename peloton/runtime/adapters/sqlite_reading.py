@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.claimed_folder import JOURNAL
+from peloton.runtime.core import register
 from peloton.runtime.core.statements import (
     FrameRow,
     PartRow,
@@ -43,7 +44,6 @@ from peloton.runtime.core.statements import (
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
-    JOURNAL_FORMAT,
     ClusterRecord,
     Damaged,
     EndedRow,
@@ -76,10 +76,21 @@ class JournalSummary(NamedTuple):
     positions: dict[str, int]
 
 
+def check_format(path: Path) -> None:
+    """Raise JournalRefused if a journal is there of another format than ours; changes nothing."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    with closing(SqliteRows(path.parent, path.name)) as rows:
+        try:
+            record = rows.query("cluster", sql.READ_CLUSTER)
+        except (Damaged, Unreachable):
+            return  # whoever opens it says so, with the witness
+    for _, found, _ in record:
+        register.check_format(found)
+
+
 class SqliteRows:
     """The journal in a folder. Raises JournalRefused if there is none."""
-
-    format = JOURNAL_FORMAT
 
     def __init__(self, folder: Path, name: str = JOURNAL) -> None:
         self.path = folder / name
@@ -94,7 +105,7 @@ class SqliteRows:
         return [self._run(statement) for statement in statements]
 
     def query(self, table: str, query: str, *, values: Sequence[object] = ()) -> list[Any]:
-        """Rows of a table that journals of earlier versions do not have: then none are found."""
+        """Rows of a table; none where the journal has never been started."""
         there = self._read("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
         return self._read(query, values) if there else []
 

@@ -72,7 +72,7 @@ class JournalWitness:
             text = f"{path} is missing, and its witness {self._witness_path} is there"
             raise RolledBack(text, acceptable=False)
         self._without = there and self._found is None and not self._damage
-        """Whether an earlier version made the journal."""
+        """Whether the journal was made without one."""
         self._problems = self._compare() if there else []
         if options.anew:
             self._problems.append(options.anew)

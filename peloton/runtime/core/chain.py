@@ -45,14 +45,12 @@ class Manifest(Struct, frozen=True, array_like=True, gc=False):
     """First part of every checkpoint, written by the journal itself.
 
     `chain` is the chain value at the checkpoint's position, from which the tail continues. A cut
-    keeps the previous checkpoint and drops those before it. `cut_to` was for journals of rows of
-    formats 1 and 2: segments below it were cut.
+    keeps the previous checkpoint and drops those before it.
     """
 
     chain: bytes
     previous: tuple[int, int, int]
     """Position, epoch and number of parts; (0, 0, 0) if there is none."""
-    cut_to: int = 0
 
 
 def pack_manifest(manifest: Manifest) -> bytes:

@@ -2,11 +2,9 @@
 
 Turns values into MessagePack and back, by the numbers that kinds registered for their messages
 and facts. The bytes of a type must not change except by fields added at the end; a test keeps
-golden bytes of every type. An unknown fact raises, and the shard stops.
-
-A type that changed in more than that has a schema number, written beside the value if above 1, and
-is read through the kind's upcasters: facts, states, remembered answers, dead letters. Below the
-feature level of a schema it is written in an older one, through the kind's downcasters.
+golden bytes of every type; what changes in more than that is a new type with a new number. An
+unknown fact raises, and the shard stops. A class of a later feature level than the cluster's is not
+written.
 """
 
 from __future__ import annotations
@@ -18,17 +16,8 @@ import msgspec
 
 from peloton.runtime.core.columns import Columns
 from peloton.runtime.core.crowd import Crowd
-from peloton.runtime.core.downcasting import (
-    AboveLevel,
-    check_schemas,
-    downcast,
-    downcast_columns,
-    known_level,
-    written_schema,
-)
-from peloton.runtime.core.encoding import convert, decode, decoder_of, encode, untyped
+from peloton.runtime.core.encoding import convert, decode, decoder_of, encode
 from peloton.runtime.core.records import RECORDS
-from peloton.runtime.core.upcasting import UnknownFact, upcast, upcast_columns
 from peloton.runtime.vocabulary import (
     Bits,
     Due,
@@ -46,13 +35,27 @@ __all__ = [
     "known_level",
 ]  # fmt: skip
 
-FRAME_FORMAT = 1
+FRAME_FORMAT, STATE_FORMAT = 1, 1
 CELL, CROWD = 0, 1
 
 RUNTIME_MESSAGES: dict[int, type] = {900: Due, 901: Pursue}
 """Messages of the runtime to any kind: they can fail and become dead letters like all others."""
 STORED_ANSWERS: dict[int, type] = {900: Refused, 904: type(None)}
 _OWN_NUMBERS = {cls: number for number, cls in RUNTIME_MESSAGES.items()}
+
+
+class UnknownFact(Exception):
+    """Stored bytes that this program cannot read: an unknown number, or an unknown format."""
+
+
+class AboveLevel(Exception):
+    """What belongs to a later feature level than the cluster's must not be written."""
+
+
+def known_level(kinds: Mapping[str, Kind]) -> int:
+    """The highest feature level that these kinds know."""
+    classes = (level for kind in kinds.values() for level in kind.since.values())
+    return max([*classes, *(kind.level for kind in kinds.values())], default=0)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -68,11 +71,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Numbered(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A fact or an answer as it is stored: by the number of its class, and its schema."""
+    """A fact or an answer as it is stored: by the number of its class."""
 
     number: int
     raw: msgspec.Raw
-    schema: int = 1
 
 
 _ENTITY = msgspec.msgpack.Decoder(tuple[int, str, int, msgspec.Raw])
@@ -92,14 +94,11 @@ class Codec:
         self._message_numbers: dict[tuple[str, type], int] = {}
         self._frames = msgspec.msgpack.Decoder(_RawFrame)
         self._rows = msgspec.msgpack.Decoder(RawEntry)
-        self._schemas: dict[type, int] = {}  # of classes whose schema is above 1
-        self._changed: dict[type, Kind] = {}  # the kinds of these classes
         self._since: dict[type, int] = {}
         self._plain: dict[type, int] = {}  # numbers of facts written as they are
         for number, cls in RECORDS.items():
             self._decoders["shard", number] = decoder_of(cls)
         for kind in kinds.values():
-            check_schemas(kind)
             for number, cls in kind.facts.items():
                 self._numbers[cls] = number
                 self._decoders[kind.name, number] = decoder_of(cls)
@@ -107,9 +106,6 @@ class Codec:
                 self._decoders[kind.name, number] = decoder_of(cls)
             for number, cls in kind.messages.items():
                 self._message_numbers[kind.name, cls] = number
-            changed = {cls: form for cls, form in kind.schemas.items() if form > 1}
-            self._schemas.update(changed)
-            self._changed.update(dict.fromkeys(changed, kind))
             self._since.update(kind.since)
         self.known_level = known_level(kinds)
         self.level = self.known_level
@@ -123,9 +119,7 @@ class Codec:
     def level(self, level: int) -> None:
         self._level = level
         self._plain = {
-            cls: number
-            for cls, number in self._numbers.items()
-            if cls not in self._schemas and self._since.get(cls, 0) <= level
+            cls: number for cls, number in self._numbers.items() if self._since.get(cls, 0) <= level
         }
 
     def encode_entry(self, entry: Entry) -> bytes:
@@ -134,29 +128,12 @@ class Codec:
         plain, rows = self._plain, []
         for fact in facts:
             number = plain.get(type(fact))
-            rows.append(self._numbered(fact) if number is None else (number, fact))
+            if number is None:
+                self._allowed(type(fact))
+                number = self._numbers[type(fact)]
+            rows.append((number, fact))
         packed = members.to_bytes((members.bit_length() + 7) // 8, "little") if members else b""
         return encode((key, rows, packed, values, cause, because, who))
-
-    def _numbered(self, fact: Fact) -> tuple[Any, ...]:
-        self._allowed(type(fact))
-        return _numbered(self._numbers[type(fact)], self._written(fact))
-
-    def _written(self, value: Any) -> tuple[Any, int]:
-        """What is encoded for a value, and in which schema: below its level in an older one."""
-        cls = type(value)
-        today, schema = self._schemas.get(cls, 1), self.schema_of(cls)
-        if schema == today:
-            return value, today
-        kind = self._changed[cls]
-        raw = downcast(untyped(value), kind.downcasters[cls], forms=(today, schema))
-        if self._read(kind, cls, stored=(encode(raw), schema)) != value:
-            raise self._cannot_hold(f"{cls.__name__} {value}", schema)
-        return raw, schema
-
-    def _cannot_hold(self, what: str, schema: int) -> AboveLevel:
-        text = f"schema {schema} cannot hold it, and at the cluster's feature level {self.level}"
-        return AboveLevel(f"{what}: {text} no later one may be written")
 
     def _allowed(self, cls: type) -> None:
         since = self._since.get(cls, 0)
@@ -197,29 +174,16 @@ class Codec:
         )
 
     def encode_message(self, to: Key, message: Message) -> tuple[int, bytes]:
-        """Number and bytes of a message to `to`; number -1 when its class was never registered.
-
-        The bytes are in the schema that `schema_of` names.
-        """
+        """Number and bytes of a message to `to`; number -1 when its class was never registered."""
         number = _OWN_NUMBERS.get(type(message))
         if number is None:
             number = self._message_numbers.get((kind_of(to), type(message)), -1)
-        return number, encode(self._written(message)[0])
+        return number, encode(message)
 
-    def schema_of(self, cls: type) -> int:
-        """The schema in which values of a fact, message or answer class are written."""
-        today = self._schemas.get(cls, 1)
-        if today == 1 or self.level == self.known_level:
-            return today
-        levels = self._changed[cls].schemas_since[cls]
-        return written_schema(today, levels, level=self.level)
-
-    def decode_message(self, to: Key, number: int, *, body: bytes, schema: int = 1) -> Message:
-        """The inverse of `encode_message`; `schema` is that of the class when it was encoded."""
-        kind = self._kinds[kind_of(to)]
-        message: Message = self._read(
-            kind, {**kind.messages, **RUNTIME_MESSAGES}[number], stored=(body, schema)
-        )
+    def decode_message(self, to: Key, number: int, *, body: bytes) -> Message:
+        """The inverse of `encode_message`."""
+        known = {**self._kinds[kind_of(to)].messages, **RUNTIME_MESSAGES}
+        message: Message = decode(body, known[number])
         return message
 
     def encode_answer(self, key: Key, answer: Any) -> bytes:
@@ -227,87 +191,48 @@ class Codec:
         for number, cls in {**STORED_ANSWERS, **self._kinds[kind_of(key)].answers}.items():
             if cls is type(answer):
                 self._allowed(cls)
-                return encode(_numbered(number, self._written(answer)))
+                return encode((number, answer))
         raise UnknownFact(f"{key}: {type(answer).__name__} is not a registered answer")
 
     def decode_answer(self, key: Key, body: bytes) -> Any:
         """The inverse of `encode_answer`."""
         kind, stored = self._kinds[kind_of(key)], _NUMBERED.decode(body)
         cls = {**STORED_ANSWERS, **kind.answers}[stored.number]
-        return self._read(kind, cls, stored=(stored.raw, stored.schema))
+        return decode(stored.raw, cls)
 
     def encode_cell(self, key: Key, state: Any, *, since: float = 0.0) -> bytes:
-        """Bytes of one cell's state, its schema number, and when its deadline began."""
-        kind = self._kinds[kind_of(key)]
-        schema = self._state_schema(kind)
-        if schema == kind.schema:
-            return encode((CELL, key, schema, (state, since)))
-        body = encode((CELL, key, schema, (self._older(kind, state, schema=schema), since)))
-        if self.decode_entity(body)[1] != (state, since):
-            raise self._cannot_hold(f"{key}: {state}", schema)
-        return body
-
-    def _state_schema(self, kind: Kind) -> int:
-        if kind.schema == 1 or self.level == self.known_level:
-            return kind.schema
-        return written_schema(kind.schema, kind.schemas_since[kind.state], level=self.level)
-
-    def _older(self, kind: Kind, state: Any, *, schema: int) -> Any:
-        steps = kind.downcasters[kind.state]
-        return downcast(untyped(state), steps, forms=(kind.schema, schema))
+        """Bytes of one cell's state, and when its deadline began."""
+        return encode((CELL, key, STATE_FORMAT, (state, since)))
 
     def encode_crowd(self, crowd: Crowd) -> bytes:
         """Bytes of a crowd: classes by their lowest member, and columns."""
         classes = sorted(crowd.classes.items(), key=lambda item: item[1] & -item[1])
         rows = [(state, Bits(raw)) for state, raw in classes]
         same, each, present = crowd.columns.dump()
-        kind, schema = crowd.kind, self._state_schema(crowd.kind)
-        if schema == kind.schema:
-            return encode((CROWD, crowd.key, schema, (rows, same, each, Bits(present))))
-        rows = [(self._older(kind, state, schema=schema), bits) for state, bits in rows]
-        same, each = downcast_columns(kind, untyped(same), each=untyped(each), schema=schema)
-        body = encode((CROWD, crowd.key, schema, (rows, same, each, Bits(present))))
-        again: Crowd = self.decode_entity(body)[1]
-        if again.classes != crowd.classes or again.columns != crowd.columns:
-            raise self._cannot_hold(f"{crowd.key}: states {list(crowd.classes)}", schema)
-        return body
+        return encode((CROWD, crowd.key, STATE_FORMAT, (rows, same, each, Bits(present))))
 
     def decode_entity(self, body: bytes) -> tuple[Key, Any]:
         """Key and (state, since) of a cell, or key and `Crowd`: what was encoded above."""
-        form, name, schema, raw = _ENTITY.decode(body)
+        form, name, written, raw = _ENTITY.decode(body)
         key = Key(name)
         kind = self._kinds[kind_of(key)]
-        current = schema == kind.schema
+        if written != STATE_FORMAT:
+            text = f"state of format {written}, this program knows {STATE_FORMAT}"
+            raise UnknownFact(f"{kind.name}: {text}")
         if form == CELL:
             wanted = tuple[kind.state, float]  # type: ignore[name-defined]
-            if current:
-                return key, decode(raw, wanted)
-            state, since = msgspec.msgpack.decode(raw, type=tuple[Any, float])
-            return key, convert((self._upcast_state(kind, state, schema=schema), since), wanted)
-        return key, self._crowd(kind, key, stored=(raw, schema))
+            return key, decode(raw, wanted)
+        return key, self._crowd(kind, key, raw=raw)
 
-    def _upcast_state(self, kind: Kind, raw: Any, *, schema: int) -> Any:
-        steps = kind.upcasters.get(kind.state, {})
-        return upcast(raw, steps, what=f"{kind.name}: state", forms=(schema, kind.schema))
-
-    def _crowd(self, kind: Kind, key: Key, *, stored: tuple[msgspec.Raw, int]) -> Crowd:
-        raw, schema = stored
+    def _crowd(self, kind: Kind, key: Key, *, raw: msgspec.Raw) -> Crowd:
         assert kind.crowd is not None
-        old = schema != kind.schema
-        state_type: Any = Any if old else kind.state
         wanted: Any = tuple[
-            list[tuple[state_type, Bits]],
+            list[tuple[kind.state, Bits]],  # type: ignore[name-defined]
             dict[str, Any],
             dict[str, list[Any]],
             Bits,
         ]
         classes, same, each, present = decode(raw, wanted)
-        if old:
-            classes = [
-                (convert(self._upcast_state(kind, state, schema=schema), kind.state), bits)
-                for state, bits in classes
-            ]
-            same, each = upcast_columns(kind, same, each=each, schema=schema)
         # None where a column was never written.
         columns: dict[str, Any] = {"since": float, **kind.crowd.columns}
         one = {name: wanted | None for name, wanted in columns.items()}
@@ -330,27 +255,12 @@ class Codec:
         decoder = self._decoders.get((kind, stored.number))
         if decoder is None:
             raise UnknownFact(f"{name}: {kind} has no fact of number {stored.number}")
-        cls: type = decoder.type
         try:
-            fact: Fact = (
-                decoder.decode(stored.raw)
-                if stored.schema == self._schemas.get(cls, 1)
-                else self._read(self._kinds[kind], cls, stored=(stored.raw, stored.schema))
-            )
+            fact: Fact = decoder.decode(stored.raw)
         except msgspec.DecodeError as error:
             number = stored.number
             raise UnknownFact(f"{name}: fact {number} of {kind} cannot be read: {error}") from error
         return fact
-
-    def _read(self, kind: Kind, cls: type, *, stored: tuple[bytes | msgspec.Raw, int]) -> Any:
-        """A stored value of the class, in whichever schema it was written."""
-        raw, schema = stored
-        today = self._schemas.get(cls, 1)
-        if schema == today:
-            return decode(raw, cls)
-        what, steps = f"{kind.name}: {cls.__name__}", kind.upcasters.get(cls, {})
-        value = msgspec.msgpack.decode(raw)
-        return convert(upcast(value, steps, what=what, forms=(schema, today)), cls)
 
     def _typed_values(
         self, kind: str, facts: list[Numbered], *, values: list[Any]
@@ -371,12 +281,6 @@ class Codec:
                 wanted = crowd.columns[column]
                 return tuple(convert(values, list[wanted]))  # type: ignore[valid-type]
         return tuple(values)
-
-
-def _numbered(number: int, written: tuple[Any, int]) -> tuple[Any, ...]:
-    """A fact or an answer as it is encoded; see `Numbered`."""
-    value, schema = written
-    return (number, value, schema) if schema > 1 else (number, value)
 
 
 def _list_of(wanted: Any) -> Any:

@@ -203,7 +203,7 @@ class DeferredMail:
     def _decode(self, key: Key, fact: MessageDeadLettered) -> Any:
         if fact.body == NOT_KEPT:
             raise ValueError("it was too large to be kept: its sender has to send it again")
-        return self._codec.decode_message(key, fact.number, body=fact.body, schema=fact.schema)
+        return self._codec.decode_message(key, fact.number, body=fact.body)
 
     def _dead_letter(
         self, envelope: Envelope, members: int, *, failure: Failure, attempts: int
@@ -231,7 +231,6 @@ class DeferredMail:
             values=values if body != NOT_KEPT else (),
             who=envelope.who,
             digest=digest,
-            schema=self._codec.schema_of(type(envelope.message)),
         )
         cause = type(envelope.message).__name__
         self._keep(envelope.to, fact, cause=cause, failure=failure)

@@ -1,7 +1,7 @@
 """Values as MessagePack: the encoding of the types that states, facts and messages consist of.
 
 Turns sets of members and persistent maps into bytes that are the same in every process, and back.
-It must not know numbers, schemas or kinds (`codec`), and the bytes of a value must never change.
+It must not know numbers or kinds (`codec`), and the bytes of a value must never change.
 """
 
 from __future__ import annotations
@@ -61,11 +61,6 @@ def decode(data: bytes, wanted: Any) -> Any:
 def convert(value: Any, wanted: Any) -> Any:
     """A decoded but untyped value as the type `wanted`."""
     return msgspec.convert(value, wanted, dec_hook=_dec_hook)
-
-
-def untyped(value: Any) -> Any:
-    """A value as it is read where its type is not known: lists, strings, numbers, bytes."""
-    return msgspec.msgpack.decode(encode(value))
 
 
 @functools.cache  # a decoder keeps nothing of what it has read, and takes long to build

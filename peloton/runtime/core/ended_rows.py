@@ -16,11 +16,7 @@ from peloton.runtime.core.crowd import Crowd
 from peloton.runtime.core.records import RequestAnswered
 from peloton.runtime.vocabulary import Key
 
-LEVEL_DIGESTS = 1
-"""The feature level from which rows have a digest; those without one are read at every level."""
 _DIGEST_BYTES = 16
-_SEALED = 0x92
-"""First byte of a row with a digest, an array of two; the others are arrays of three."""
 
 
 class RowDamaged(Exception):
@@ -54,9 +50,8 @@ def _digest(body: bytes) -> bytes:
 
 def parts_of(body: bytes) -> _Row:
     """Cell, crowd and replies of a row, as bytes. Raises RowDamaged."""
-    if body[:1] == bytes([_SEALED]):
-        body, digest = msgspec.msgpack.decode(body, type=tuple[bytes, bytes])
-        if digest != _digest(body):
-            raise RowDamaged("its digest differs")
-    row: _Row = msgspec.msgpack.decode(body, type=_Row)
+    inside, digest = msgspec.msgpack.decode(body, type=tuple[bytes, bytes])
+    if digest != _digest(inside):
+        raise RowDamaged("its digest differs")
+    row: _Row = msgspec.msgpack.decode(inside, type=_Row)
     return row

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from peloton.runtime.core.codec import Codec, Entry, encode
 from peloton.runtime.core.crowd import Crowd
-from peloton.runtime.core.ended_rows import LEVEL_DIGESTS as LEVEL_DIGESTS
 from peloton.runtime.core.ended_rows import EndedEntity, parts_of, seal
 from peloton.runtime.core.ended_rows import RowDamaged as RowDamaged
 from peloton.runtime.core.ended_rows import open_row as open_row
@@ -69,7 +68,7 @@ class Endings:
         self._to_check: dict[Key, None] = {}  # touched in this frame
         self.known_absent: dict[Key, None] = {}  # loads of this round that found no row
         self.waiting = Gathering(bounds.gathered)  # ended, and waiting for a row
-        self.partings = Partings(turns, codec)
+        self.partings = Partings(turns)
 
     # ---- leaving ----
 
@@ -362,10 +361,8 @@ class Endings:
                 [*self._request_log.by_cell.get(key, {}).values()],
             )
         )
-        if self._codec.level >= LEVEL_DIGESTS:
-            body = seal(body)
         self._writing[key] = (state, self._crowd_classes(key))
-        return EndedRow(kind.name, key, position, body)
+        return EndedRow(kind.name, key, position, seal(body))
 
     def _crowd_classes(self, key: Key) -> Any:
         kind = self._turns.population.kind(key)

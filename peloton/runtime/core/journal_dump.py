@@ -70,8 +70,6 @@ def _facts(codec: Codec, row: RawEntry) -> list[Line]:
     for stored in row[1]:
         fact = attempt(codec.fact, kind_of(Key(row[0])), stored)
         line: Line = {"number": stored.number}
-        if stored.schema > 1:
-            line["schema"] = stored.schema
         if isinstance(fact, Failure):
             line |= {"fact": None, "unknown": fact.error, "raw": untyped(stored.raw)}
         else:

@@ -10,10 +10,6 @@ Summaries are examined in an order that never changes: that of their keys, or of
 (`core/ranked_views.py`), so that the newest come first. An entity that exists all the time is seen
 exactly once, whatever is created, deleted or changed between two pages, and even if the shard gets
 another owner in between.
-
-A listing needs all daemons at this version. One of an earlier version sends everything in one page
-without counts, which is refused (`packing`), and would take our first page for everything. No
-release had that version.
 """
 
 from __future__ import annotations

@@ -85,12 +85,7 @@ class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _Page(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A `Listed` on the wire: its items are answers of their kind.
-
-    The first five fields have no default. An earlier version wrote the first two only, and with
-    defaults such a page would read as "nothing matched, and this is the last page": a silently
-    wrong listing.
-    """
+    """A `Listed` on the wire: its items are answers of their kind."""
 
     kind: str
     items: list[msgspec.Raw]
@@ -259,19 +254,12 @@ class Packing:
         if form == VALUE:
             return decode(raw, WIRE_ANSWERS.get(number) or self._answers[kind, number])
         if form == LISTED:
-            page = _page(raw)
+            page = _PAGES.decode(raw)
             rows = tuple(self._read_answer(page.kind, row) for row in page.items)
             return Listed(page.kind, rows, *msgspec.structs.astuple(page)[2:])
         items = msgspec.msgpack.decode(raw, type=list[msgspec.Raw])
         found = [self._read_answer(kind, item) for item in items]
         return found if form == LIST else tuple(found)
-
-
-def _page(raw: msgspec.Raw) -> _Page:
-    try:
-        return _PAGES.decode(raw)
-    except msgspec.ValidationError as error:
-        raise msgspec.ValidationError(f"a page of an earlier version? {error}") from None
 
 
 def _pack_bits(raw: int) -> bytes:

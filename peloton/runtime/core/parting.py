@@ -1,14 +1,13 @@
 """What ended entities have to do before they leave memory (`Kind.parting`), each asked once.
 
-Turns an entity that is to leave into the message that it decides first, from the feature level on
-that the kind names; once the kind returns None for it, it leaves. Must not remove anything:
-`endings` does, once the kind has nothing more to ask. Who was asked is forgotten with the process;
-after a recovery the entity is in memory, and is asked again when it is to leave.
+Turns an entity that is to leave into the message that it decides first; once the kind returns None
+for it, it leaves. Must not remove anything: `endings` does, once the kind has nothing more to ask.
+Who was asked is forgotten with the process; after a recovery the entity is in memory, and is asked
+again when it is to leave.
 """
 
 from __future__ import annotations
 
-from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.supervision import Failure, attempt
 from peloton.runtime.core.turns import Turns
@@ -18,15 +17,14 @@ from peloton.runtime.vocabulary import Key, Kind, Message
 class Partings:
     """The partings of one shard."""
 
-    def __init__(self, turns: Turns, codec: Codec) -> None:
+    def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._codec = codec
         self._asked: dict[Key, None] = {}
         self._mail: list[Envelope] = []
 
     def may_leave(self, kind: Kind, key: Key) -> bool:
         """Whether it may leave as it is; else it is asked, unless it was."""
-        message = self._message(kind, key) if self._is_asked(kind) else None
+        message = self._message(kind, key)
         if message is None:
             self._asked.pop(key, None)
             return True
@@ -37,7 +35,7 @@ class Partings:
 
     def is_over(self, kind: Kind, key: Key) -> bool:
         """Whether it has done what was asked of it, and so does not stay any longer."""
-        return self._is_asked(kind) and self._message(kind, key) is None
+        return kind.parting is not None and self._message(kind, key) is None
 
     def forget(self, key: Key) -> None:
         """It is gone, or has not ended any more."""
@@ -51,14 +49,11 @@ class Partings:
     def __contains__(self, key: Key) -> bool:
         return key in self._asked
 
-    def _is_asked(self, kind: Kind) -> bool:
-        return kind.parting is not None and self._codec.level >= kind.parting[0]
-
     def _message(self, kind: Kind, key: Key) -> Message | None:
         state = self._turns.population.cells.get(key)
         if state is None or kind.parting is None:
             return None
-        found = attempt(kind.parting[1], key, state)
+        found = attempt(kind.parting, key, state)
         if isinstance(found, Failure):
             self._turns.record_failure(key, "whether it may leave memory", failure=found)
             return None

@@ -9,7 +9,7 @@ HOW is `tls` (the name is in a verified certificate), `basic` (the name came wit
 `token` or `socket` (the client showed the daemon's token, or opened its socket, and so acts for the
 user who runs it), `unverified` (the client claims the name) or `none` (it gave no name). Empty
 parts are left out with their separator; separators within a part are percent-encoded. Text of
-another form is a name alone, as in journals of earlier versions, and unverified.
+another form is a name alone, and unverified.
 """
 
 from __future__ import annotations

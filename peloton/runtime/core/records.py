@@ -26,8 +26,7 @@ class MessageDeadLettered(Fact, frozen=True, gc=False, array_like=True):
     """A message failed `ATTEMPTS_MAX` times and is kept, with its bytes, until a redrive.
 
     `digest` is that of its bytes. If an older dead letter has the same digest and sender, that one
-    has the bytes, and `body` is empty here. Values keep their types. `schema` is the schema of
-    the message's class in which the bytes are.
+    has the bytes, and `body` is empty here. Values keep their types.
     """
 
     number: int
@@ -41,7 +40,6 @@ class MessageDeadLettered(Fact, frozen=True, gc=False, array_like=True):
     values: tuple[Any, ...] = ()
     who: str = ""
     digest: bytes = b""
-    schema: int = 1
 
 
 class Quarantined(Fact, frozen=True, gc=False, array_like=True):

@@ -117,13 +117,11 @@ def _restore_piece(shard: Shard, piece: CheckpointItem, *, where: _Where) -> Non
     population = shard.population
     if isinstance(entity, Crowd):
         population.crowds[key] = entity
-    elif population.kind(key).crowd is None:
-        state, since = entity
-        population.cells[key] = state
-        if since:
-            population.since[key] = since
-    # Else it is the result of facts without members under the key of a crowd, which version 0.1.0
-    # folded into a cell: see `_fold_members`. It is dropped.
+        return
+    state, since = entity
+    population.cells[key] = state
+    if since:
+        population.since[key] = since
 
 
 def _fold_frame(shard: Shard, frame: Frame, *, where: _Where) -> None:
@@ -180,11 +178,7 @@ def _fold_entry(
 def _fold_members(
     shard: Shard, entry: Entry, *, facts: tuple[Fact, ...], now: float, where: _Where
 ) -> None:
-    """Fold facts of members of a crowd; facts of an empty set of members change nothing.
-
-    Versions up to 0.1.0 wrote such facts: a slice that was stopped before any of its instances
-    existed sent its goal to an empty set, and that was taken for a message to a cell.
-    """
+    """Fold facts of members of a crowd."""
     population = shard.population
     kind, crowd = population.kind(entry.key), population.crowd(entry.key)
     for state, raw in crowd.split(entry.members):

@@ -21,6 +21,7 @@ from peloton.runtime.ports import (
     CHECKPOINT_PART_BYTES_MAX,
     FRAME_BYTES_MAX,
     FRAME_PART_BYTES_MAX,
+    JOURNAL_FORMAT,
     CheckpointPart,
     Claimed,
     ClusterRecord,
@@ -326,14 +327,18 @@ def same_cluster(
     return record
 
 
-def of_format(record: ClusterRecord, wanted: int) -> ClusterRecord:
-    """The record, if its journal has this format. Raises JournalRefused."""
-    if record.format != wanted:
-        way_on = ": run `peloton schema apply`" if record.format < wanted else ""
+def check_format(found: int) -> None:
+    """Raise JournalRefused if a journal has another format than ours."""
+    if found > JOURNAL_FORMAT:
+        text = f"the journal has format {found}, this program has {JOURNAL_FORMAT}"
+        raise JournalRefused(f"{text}. Use the version that wrote it, or a later one")
+    if found < JOURNAL_FORMAT:
         raise JournalRefused(
-            f"the journal has format {record.format}, this program has {wanted}{way_on}"
+            f"the journal has format {found}, of version 0.1.0 or one between; this version reads "
+            f"format {JOURNAL_FORMAT} alone, and has changed nothing. Start the version that wrote "
+            "it, note its pools and jobs (`peloton respool dump`, `peloton job query`, `peloton "
+            "job get`), and create them with this version in a new data folder or keyspace"
         )
-    return record
 
 
 def grown(record: ClusterRecord, groups: Mapping[str, int]) -> dict[str, int]:

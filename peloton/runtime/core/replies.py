@@ -50,16 +50,11 @@ class RequestLog:
     def find(self, key: Key, request: tuple[str, bytes], now: float) -> Repeat | None:
         """The reply to a request that was made before, or None when it is new."""
         name, digest = request
-        known, (chosen, scope, _) = self.by_cell.get(key, {}), name.partition(SCOPE)
-        found = known.get(name)
-        if found is None and scope:
-            # Of the version before, which did not keep whose it was: at least it is this command.
-            before = known.get(chosen)
-            found = before if before is not None and before.digest == digest else None
+        found = self.by_cell.get(key, {}).get(name)
         if found is None or found.at + KEEP_S < now:
             return None
         if found.digest != digest:
-            text = f"request key {chosen!r} was used with another body"
+            text = f"request key {name.partition(SCOPE)[0]!r} was used with another body"
             return Repeat(None, Refused("REQUEST_KEY_REUSED", text, "peloton-request-key"))
         return Repeat(found.answer, None)
 

@@ -89,7 +89,7 @@ class ReadCluster(Struct, frozen=True, gc=False):
 
 class NameCluster(Struct, frozen=True, gc=False):
     """Write the cluster's name if none is written. It has a row of its own: the record is only
-    ever inserted, and that of an earlier version has no name in it."""
+    ever inserted."""
 
     name: str
 
@@ -293,9 +293,6 @@ class Rows(Protocol):
 
     It must not retry by itself: a hidden second copy makes our own success look like a refusal.
     """
-
-    format: int
-    """The journal format that the rows are laid out in."""
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """Run statements in any order, perhaps concurrently; replies in the order given."""

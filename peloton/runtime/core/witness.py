@@ -5,7 +5,7 @@ The register of a SQLite journal lies in the journal itself: whatever takes away
 and nothing in the file shows it. The witness has the epoch, the newest position and the chain of
 every shard, and is written after each commit and before anything of it is acknowledged. So:
 
-  journal ahead of its witness   a commit that was not acknowledged, or one by an earlier version
+  journal ahead of its witness   a commit that was not acknowledged
   journal behind its witness     what was acknowledged is missing: refused
 
 Turns these values into records and back, and compares them with registers. It must not touch a

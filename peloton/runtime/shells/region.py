@@ -79,11 +79,6 @@ class Region:
         """Whether this daemon is stopping."""
         return self.status.closed
 
-    @property
-    def level(self) -> int:
-        """The feature level in force."""
-        return self._codec.level
-
     # ---- sending ----
 
     def tell(self, envelopes: Iterable[Envelope], stamp: Stamp | None = None) -> None:

@@ -19,7 +19,6 @@ from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.statements import InsertRow, Statement, StatementReply
 from peloton.runtime.ports import (
-    ROWS_FORMAT,
     Exchange,
     Journal,
     MemberNode,
@@ -256,8 +255,6 @@ class SimulatedDaemon:
 
 class _Rows:
     """The store port of a process, which may die before any statement, or after all."""
-
-    format = ROWS_FORMAT
 
     def __init__(self, daemon: SimulatedDaemon, rows: MemberRows) -> None:
         self._daemon = daemon

@@ -98,7 +98,8 @@ class MemoryJournal:
             self.store.cluster = ClusterRecord(
                 self._ops.process, JOURNAL_FORMAT, dict(groups), level=level
             )
-        record = register.of_format(self.store.cluster, JOURNAL_FORMAT)
+        record = self.store.cluster
+        register.check_format(record.format)
         record = register.same_cluster(record, groups, name=name)
         self.store.cluster = msgspec.structs.replace(
             record, shards=register.grown(record, groups), name=record.name or name

@@ -45,7 +45,6 @@ from peloton.runtime.core.statements import (
 )
 from peloton.runtime.ports import (
     BUCKET_PARTS,
-    ROWS_FORMAT,
     ClusterRecord,
     EndedRow,
     ShardId,
@@ -55,8 +54,6 @@ from peloton.runtime.ports import (
 
 class MemoryRows:
     """The tables of the schema, as dictionaries by primary key."""
-
-    format = ROWS_FORMAT
 
     def __init__(self) -> None:
         self.cluster: ClusterRecord | None = None

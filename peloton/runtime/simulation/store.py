@@ -62,7 +62,7 @@ from peloton.runtime.core.statements import (
     WriteTogether,
     single_writes,
 )
-from peloton.runtime.ports import ROWS_FORMAT, ClusterRecord, ShardId, Sizes
+from peloton.runtime.ports import ClusterRecord, ShardId, Sizes
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
 from peloton.runtime.simulation.draws import FaultDraws
@@ -372,8 +372,6 @@ class SimulatedStore:
 
 class MemberRows:
     """The rows port of one daemon. Its clock is off by its own share of `skew_s`."""
-
-    format = ROWS_FORMAT
 
     def __init__(self, store: SimulatedStore, member: str, *, level: Level) -> None:
         self.store = store

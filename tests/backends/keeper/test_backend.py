@@ -139,7 +139,7 @@ def test_a_keeper_is_started_with_the_rules_for_sandboxes(folder: Path) -> None:
 def test_an_epoch_above_ours_that_the_keeper_obeyed_is_told(folder: Path) -> None:
     """As after a restore of the journal: without it the host would wait for a list for ever."""
     later = Machine(folder)
-    later.order(m.ListRuns(HOST, 7, (), 1.0))
+    later.order(m.ListRuns(HOST, 7, 1.0))
     later.hosts.next_report(m.RunsListed)
     later.backend.close()
     seen: list[tuple[Key, int]] = []
@@ -148,7 +148,7 @@ def test_an_epoch_above_ours_that_the_keeper_obeyed_is_told(folder: Path) -> Non
     backend.epoch_obeyed = lambda host, epoch: (seen.append((host, epoch)), told.set())
     backend.start(hosts.tell, hosts.trouble)
     try:
-        order = Envelope(process.PROCESS_BACKEND, m.ListRuns(HOST, 3, (), 1.0))
+        order = Envelope(process.PROCESS_BACKEND, m.ListRuns(HOST, 3, 1.0))
         list(backend.receive([order], 0.0))
         assert told.wait(DEADLINE_S)
     finally:
@@ -233,11 +233,11 @@ def test_a_host_compares_once_for_all_its_unknown_runs(machine: Machine) -> None
     for at in (1.0, 2.0):
         before = len(machine.hosts.words)
         machine.order(m.StopRuns(HOST, 1, tuple(f"lost-{n}-1" for n in range(50)), 1.0))
-        machine.order(m.ListRuns(OTHER, 1, (), at))
+        machine.order(m.ListRuns(OTHER, 1, at))
         machine.hosts.next_report(m.RunsListed, OTHER)  # so all kills were answered
         words = [word for word in machine.hosts.words[before:] if word[0] == HOST]
         assert words == [(HOST, m.BackendUp())]
-        machine.order(m.ListRuns(HOST, 1, (), at))
+        machine.order(m.ListRuns(HOST, 1, at))
         assert machine.hosts.next_report(m.RunsListed).asked_at == at
 
 
@@ -245,12 +245,12 @@ def test_a_list_has_the_time_of_its_own_request(machine: Machine, folder: Path, 
     """A list that is made at a reconnect is older than the next request: with that one's time, or
     with ours, it would count as lost what was accepted meanwhile and is about to start."""
     machine.hosts.next_report(m.BackendUp)
-    machine.order(m.ListRuns(HOST, 1, (), 3.0), m.ListRuns(HOST, 1, (), 4.0))
+    machine.order(m.ListRuns(HOST, 1, 3.0), m.ListRuns(HOST, 1, 4.0))
     assert [machine.hosts.next_report(m.RunsListed).asked_at for _ in range(2)] == [3.0, 4.0]
     os.kill(procs.keeper_pid(folder), signal.SIGKILL)
     machine.hosts.next_report(m.BackendDown)
     machine.hosts.next_report(m.BackendUp)
-    machine.order(m.ListRuns(HOST, 1, (), 9.0))
+    machine.order(m.ListRuns(HOST, 1, 9.0))
     times = [machine.hosts.next_report(m.RunsListed).asked_at for _ in range(2)]
     assert times == [-math.inf, 9.0]
 
@@ -258,14 +258,14 @@ def test_a_list_has_the_time_of_its_own_request(machine: Machine, folder: Path, 
 def test_a_refused_list_leaves_its_time_to_no_other(folder: Path, machine: Machine) -> None:
     """Another daemon had the host for a while; then it is ours again."""
     machine.hosts.next_report(m.BackendUp)
-    machine.order(m.ListRuns(HOST, 1, (), 3.0))
+    machine.order(m.ListRuns(HOST, 1, 3.0))
     assert machine.hosts.next_report(m.RunsListed).asked_at == 3.0
     second = Machine(folder)
     second.hosts.next_report(m.BackendUp)
-    second.order(m.ListRuns(HOST, 2, (), 5.0))
+    second.order(m.ListRuns(HOST, 2, 5.0))
     second.hosts.next_report(m.RunsListed)
     second.backend.close()
-    machine.order(m.ListRuns(HOST, 1, (), 6.0), m.ListRuns(HOST, 3, (), 7.0))
+    machine.order(m.ListRuns(HOST, 1, 6.0), m.ListRuns(HOST, 3, 7.0))
     assert machine.hosts.next_report(m.RunsListed).asked_at == 7.0
 
 

@@ -47,7 +47,7 @@ class Machine:
         self.order(m.StartRuns(HOST, epoch, runs, keeper))
 
     def listed(self, epoch: int = 1) -> m.RunsListed:
-        self.order(m.ListRuns(HOST, epoch, (), 1.0))
+        self.order(m.ListRuns(HOST, epoch, 1.0))
         found: m.RunsListed = self.hosts.next_report(m.RunsListed)
         return found
 

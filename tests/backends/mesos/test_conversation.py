@@ -441,7 +441,7 @@ def test_orders_of_an_older_epoch_are_neither_obeyed_nor_answered() -> None:
     talk.order(m.ListRuns(HOST, 3))
     talk.clear()
     talk.start(start(1), epoch=2)
-    talk.order(m.StopRuns(HOST, 2, (name(0),), 0.0), m.ListRuns(HOST, 2, (), 5.0))
+    talk.order(m.StopRuns(HOST, 2, (name(0),), 0.0), m.ListRuns(HOST, 2, 5.0))
     assert talk.calls == [] and talk.reports == []
     talk.start(start(2), epoch=1, host=OTHER)
     talk.start(start(3), epoch=3)

@@ -9,12 +9,13 @@ from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.mesos.lists import LIST_WAIT_S
 from peloton.backends.mesos.master_list import AGAIN_S, PAUSE_S, AskTimes, MasterList
 from peloton.backends.mesos.reconciliation import SOON_S
+from tests.backends.known_sets import known_sets
 from tests.backends.mesos.bench import HOST, OTHER, Talk, name, start
 from tests.backends.mesos.words import agent, offer, reconciled, status
 
-ASK = m.ListRuns(HOST, 1, (m.KnownRun(name(0), 0.0),), 7.0)
+ASK = m.ListRuns(HOST, 1, 7.0, known_sets(name(0)))
 """The host believes in the first run."""
-NOTHING = m.ListRuns(HOST, 1, (), 7.0)
+NOTHING = m.ListRuns(HOST, 1, 7.0)
 
 
 # ---- an agent comes back ----
@@ -218,7 +219,7 @@ def test_questions_are_numbered_and_what_a_pause_forbids_is_asked_after_it() -> 
 def test_what_the_master_is_about_to_answer_it_is_not_asked_again_for_a_while() -> None:
     """A host asks every few seconds; a master with much to say would only get more to say."""
     talk = Talk.begun()
-    both = m.ListRuns(HOST, 1, (m.KnownRun(name(0), 0.0), m.KnownRun(name(1), 0.0)), 9.0)
+    both = m.ListRuns(HOST, 1, 9.0, known_sets(name(0), name(1)))
     talk.order(ASK)
     talk.until(0.5 * LIST_WAIT_S)
     talk.order(both)

@@ -16,6 +16,7 @@ from peloton.backends.mesos.groups import executor_id, task_id
 from peloton.backends.mesos.keeper_tasks import CHOICE, KEEPER, KeeperProgram
 from peloton.backends.mesos.lists import LIST_WAIT_S
 from peloton.placement.messages import Label
+from tests.backends.known_sets import known_sets
 from tests.backends.mesos.bench import HOST, Talk, name, start
 from tests.backends.mesos.words import Json, agent, offer, reconciled, status
 
@@ -57,7 +58,7 @@ def running() -> Talk:
 
 
 def listed(*known: str) -> m.ListRuns:
-    return m.ListRuns(HOST, 1, tuple(m.KnownRun(run, 0.0) for run in known), 7.0)
+    return m.ListRuns(HOST, 1, 7.0, known_sets(*known))
 
 
 # ---- launches ----

@@ -16,6 +16,7 @@ from peloton.backends.mesos.early_updates import KEPT_MAX, EarlyUpdates
 from peloton.backends.mesos.lists import LIST_WAIT_S
 from peloton.backends.mesos.reconciliation import EVERY_S
 from peloton.runtime.vocabulary import Bits, Key
+from tests.backends.known_sets import known_sets
 from tests.backends.mesos.bench import HOST, JOB, OTHER, Talk, name, start
 from tests.backends.mesos.words import agent, offer, reconciled, status
 
@@ -23,7 +24,7 @@ CODE = "Command exited with status 3"
 
 
 def ask(*known: int, asked_at: float = 7.0) -> m.ListRuns:
-    return m.ListRuns(HOST, 1, tuple(m.KnownRun(name(one), 0.0) for one in known), asked_at)
+    return m.ListRuns(HOST, 1, asked_at, known_sets(*(name(one) for one in known)))
 
 
 def listed(talk: Talk) -> tuple[list[str], list[str], float]:
@@ -60,7 +61,7 @@ def test_a_list_is_given_when_each_run_was_answered_for() -> None:
 def test_what_is_known_as_sets_is_asked_for_too() -> None:
     talk = Talk.begun()
     some = m.KnownSet(Key(f"task/{JOB}/0"), 1, Bits.of(0, 2), 0.0)
-    talk.order(m.ListRuns(HOST, 1, (), 7.0, (some,)))
+    talk.order(m.ListRuns(HOST, 1, 7.0, (some,)))
     assert talk.asked() == [[name(0), name(2)]]
 
 

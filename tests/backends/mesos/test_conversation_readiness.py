@@ -67,7 +67,7 @@ def listed(talk: Talk, check: HealthCheck = CHECK) -> None:
     crowd = Key(f"task/{JOB}/0")
     known = m.KnownSet(crowd, 1, Bits.of(0), 0.0)
     some = CheckedSet(crowd, 1, Bits.of(0), HealthCheck(readiness=check), 0.0)
-    talk.order(m.ListRuns(HOST, 1, (), 7.0, (known,), (some,)))
+    talk.order(m.ListRuns(HOST, 1, 7.0, (known,), (some,)))
 
 
 def test_changes_are_reported_and_results_are_not() -> None:
@@ -230,7 +230,7 @@ def test_another_daemon_is_told_by_its_host_how_often_a_check_may_fail() -> None
     talk.until(SURE_S)
     assert readiness(talk) == [READY, UNREADY]
     (known,) = talk.it.agents.by_host.values()
-    talk.order(m.ListRuns(HOST, 1, (), 8.0))
+    talk.order(m.ListRuns(HOST, 1, 8.0))
     assert known.runs.checks == {name(0): CHECK}
     talk.update(status(name(0), "FINISHED", uuid="e"))
     talk.order(m.ForgetRuns(HOST, (name(0),)))

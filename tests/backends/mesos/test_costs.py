@@ -13,6 +13,7 @@ from peloton.actors.host import messages as m
 from peloton.backends.mesos.conversation import OFFER_WAIT_S
 from peloton.runtime.vocabulary import Key
 from tests.actors.test_pool_costs import counted
+from tests.backends.known_sets import known_sets
 from tests.backends.mesos.bench import HOST, Talk, name, start
 from tests.backends.mesos.words import agent, offer, reconciled, status
 
@@ -28,7 +29,7 @@ def crowded(count: int) -> Talk:
         talk.offer(offer(f"O{number}", f"S{number}", cpus=1.0))
         talk.update(status(name(number), "RUNNING", f"S{number}", uuid="u"))
         talk.start(start(number + count), host=host)
-        talk.order(m.ListRuns(host, 1, (m.KnownRun(name(number), 0.0),)))
+        talk.order(m.ListRuns(host, 1, sets=known_sets(name(number))))
     for number in range(1, count):
         talk.offer(offer(f"held{number}", f"S{number}", cpus=0.5))
     return talk.clear()
@@ -52,7 +53,7 @@ def _wait(talk: Talk) -> None:
 
 
 def _list(talk: Talk) -> None:
-    talk.order(m.ListRuns(HOST, 1, (m.KnownRun(name(0), 0.0),)))
+    talk.order(m.ListRuns(HOST, 1, sets=known_sets(name(0))))
     talk.update(reconciled(name(0), "RUNNING"))
 
 

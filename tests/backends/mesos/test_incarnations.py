@@ -96,7 +96,7 @@ def test_a_question_that_overtakes_the_news_of_the_agent_begins_nothing_twice() 
     story.talk = Talk()
     story.talk.subscribe(agent("B"))
     story.talk.offer(offer("OB", "B"))
-    story.talk.clear().order(m.ListRuns(HOST, 1, (), 99.0))
+    story.talk.clear().order(m.ListRuns(HOST, 1, 99.0))
     story.now = 100.0
     story.carry()
     assert story.talk.launched() == [] and story.ended == [End.LOST]

@@ -9,6 +9,7 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.backends.mesos.kills import AGAIN, OVERDUE_S
 from peloton.backends.mesos.task_info import OWN_EXECUTOR
+from tests.backends.known_sets import known_sets
 from tests.backends.mesos.bench import HOST, Talk, name, start
 from tests.backends.mesos.words import agent, reconciled, status
 
@@ -158,7 +159,7 @@ def test_at_an_agent_that_has_left_nothing_is_killed_until_the_host_orders_it_an
     assert talk.killed() == []
     talk.agents(agent(), *others)
     assert talk.told(m.HostAppeared), "so the host compares"
-    talk.clear().order(m.ListRuns(HOST, 1, (m.KnownRun(name(0), 0.0),), 7.0))
+    talk.clear().order(m.ListRuns(HOST, 1, 7.0, known_sets(name(0))))
     talk.update(reconciled(name(0), "RUNNING"))
     (listed,) = talk.told(m.RunsListed)
     assert listed.running == (name(0),)

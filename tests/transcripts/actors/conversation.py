@@ -21,7 +21,6 @@ further. It must not judge: the test compares the text with the file.
     ended H RUN… ok|failed   … or ended
     unplaced J WISH 0-2      … or that no host has room now, and it keeps the wish
     room J ORDER H=1…        a placer answers what hosts have free, for an order of lot 0
-    level N                  every daemon writes at this feature level from now on
     backend H up|down        the backend of H can be asked from now on, or cannot
     listed H [RUN…]          … or answers the question what runs
     snapshot                 a placer asks the inventory for all hosts
@@ -183,11 +182,6 @@ class Conversation:
         found = tuple(Resources(cpus * UNIT) for cpus in free.values())
         answer = RoomFound(lot_key(name, 0, shape_number=0), int(order), tuple(free), found)
         return self._tell(Key(f"slice/{name}/0"), answer)
-
-    def do_level(self, number: str) -> list[str]:
-        for bench in self.shards.values():
-            bench.codec.level = int(number)
-        return []
 
     def do_together(self, name: str, wish: str, some: str, *hosts: str) -> list[str]:
         to = tuple(key("host", host) for host in hosts)

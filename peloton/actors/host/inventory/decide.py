@@ -28,7 +28,7 @@ from peloton.actors.host.inventory.messages import (
     is_troubled,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.messages import LEVEL_TASK_LABELS, RecheckBackend
+from peloton.actors.host.messages import RecheckBackend
 from peloton.actors.host.state import Host, Maintenance, waits_for_slice, why_not_down
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
@@ -48,7 +48,7 @@ def already_open(inventory: Inventory, message: OpenInventory, at: At) -> Decisi
 
 def snapshot(inventory: Inventory, message: SnapshotWanted, at: At) -> Decision:
     """Send all hosts to a placer that missed a delta or has just started."""
-    deltas = at.index.snapshot(at.key, tasks=_tells_labels(at))
+    deltas = at.index.snapshot(at.key)
     return Decision(sends=(Send(message.placer, deltas),))
 
 
@@ -90,7 +90,7 @@ def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     shard was away.
     """
     hosts: Hosts = at.index
-    deltas = hosts.take(at.key, tasks=at.level >= LEVEL_TASK_LABELS)  # as `_tells_labels`
+    deltas = hosts.take(at.key)
     capacity = hosts.take_capacity()
     sends = tuple(Send(host, RecheckBackend()) for host in hosts.take_recovered())
     if deltas is not None:
@@ -99,12 +99,6 @@ def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     if capacity is None:
         return sends
     return (*sends, Send(ROOT, Capacity(at.position, at.key, capacity)))
-
-
-def _tells_labels(at: At) -> bool:
-    """Below this level a host may belong to a version that counts none: placers must not rely on
-    them."""
-    return at.level >= LEVEL_TASK_LABELS
 
 
 def _why(host: Host) -> str:
@@ -120,8 +114,7 @@ def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView
     hosts: Hosts = at.index
     asked = hosts.held_for(query.tasks) if query.tasks else hosts.hosts
     keys = [key for key in asked if not query.troubled or is_troubled(hosts.hosts[key])]
-    labels = query.labels and _tells_labels(at)
-    return tuple(_view(key, hosts.hosts[key], labels=labels) for key in sorted(keys))
+    return tuple(_view(key, hosts.hosts[key], labels=query.labels) for key in sorted(keys))
 
 
 def _view(key: Key, host: Host, *, labels: bool) -> HostView:

@@ -20,9 +20,7 @@ from peloton.actors.host.inventory.follow_messages import (
     HostsTold,
     UnfollowHosts,
 )
-from peloton.actors.host.inventory.messages import LEVEL_UNREAD
 from peloton.actors.host.state import Host
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.placement.conditions import EXCLUSIVE, accepts, closed_to, opens_exclusive
 from peloton.placement.messages import Constraint
 from peloton.runtime.vocabulary import At, Decision, Key, Send
@@ -33,8 +31,6 @@ _NOTHING_RUNS: Mapping[Any, int] = {}
 def follow(inventory: Any, message: FollowHosts, at: At) -> Decision:
     """The sender is to be told; a repeat changes nothing, as what it is told is sent until seen."""
     assert at.sender is not None
-    if at.level < LEVEL_SERVICES:
-        return Decision(because=LEVEL_UNREAD)
     known = inventory.followers.get(at.sender)
     if known is not None and known.asked >= message.asked:
         return Decision(because="it is told already")

@@ -11,7 +11,6 @@ from peloton.actors.host.inventory.decide import ABSENT, DECIDE, list_hosts, rep
 from peloton.actors.host.inventory.goals import pursue
 from peloton.actors.host.inventory.pools import get_host_pools, owed
 from peloton.actors.host.inventory.state import EVOLVE, Hosts, Inventory
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.runtime.vocabulary import Kind
 
 KIND = Kind(
@@ -32,18 +31,4 @@ KIND = Kind(
     inspect={m.ListHosts: list_hosts, m.GetHostPools: get_host_pools},
     queries={501: m.ListHosts, 502: m.GetHostPools},
     answers={501: m.HostView, 502: m.HostPools, 503: m.HostPoolChanged},
-    since={
-        **dict.fromkeys(
-            (
-                f.HostPoolMade,
-                f.HostPoolDropped,
-                f.HostPoolEmptied,
-                f.HostAssigned,
-                f.HostTold,
-                m.HostPoolChanged,
-            ),
-            m.LEVEL_HOST_POOLS,
-        ),
-        **dict.fromkeys((f.FollowerNoted, f.FollowerGone), LEVEL_SERVICES),
-    },
 )

@@ -31,9 +31,8 @@ class OpenInventory(Message, frozen=True, gc=False, array_like=True):
 class ListHosts(Query, frozen=True, gc=False, array_like=True):
     """Every host of the shard, as `HostView`; with names of tasks, only those held for one of them.
 
-    Earlier versions do not know the names, and answer with every host. `labels`: with the labels of
-    the tasks on them, if placers are told these. `troubled`: of the same those only that are out of
-    reach, lost or in maintenance, which earlier versions do not tell apart either.
+    `labels`: with the labels of the tasks on them. `troubled`: of the same those only that are out
+    of reach, lost or in maintenance.
     """
 
     tasks: tuple[str, ...] = ()
@@ -66,10 +65,7 @@ def is_troubled(host: Host | HostView) -> bool:
     return host.state in OUT_OF_REACH or host.maintenance != Maintenance.NONE
 
 
-LEVEL_UNREAD = "this daemon has not read yet that the feature level was raised"
 """Why an order about pools of hosts is not carried out: it is owed, and comes again."""
-LEVEL_HOST_POOLS = 2
-"""The feature level from which there are pools of hosts beside the default one."""
 HOST_POOLS_MAX = 1000
 
 # Codes of refusals.

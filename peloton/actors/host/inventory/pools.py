@@ -16,7 +16,6 @@ from peloton.actors.host.inventory import messages as m
 from peloton.actors.host.inventory.state import Inventory
 from peloton.actors.host.messages import SetHostPool
 from peloton.actors.host.move_messages import PoolMoveRefused
-from peloton.actors.levels import below_level
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.runtime.vocabulary import SENDER, WAITING, At, Decision, Fact, Refused, Rest, Send
 
@@ -27,8 +26,6 @@ UNTOLD_MAX = 100
 
 def make(inventory: Inventory, message: m.MakeHostPool, at: At) -> Decision:
     """A new pool, without hosts."""
-    if at.level < m.LEVEL_HOST_POOLS:
-        return _too_early(at)
     if not POOL_NAME.fullmatch(message.name):
         text = "a name has 1 to 63 letters, digits, '-', '_' and '.', and begins with no mark"
         return Decision(reply=Refused(m.BAD_POOL, text, "name"))
@@ -74,8 +71,6 @@ def assign(inventory: Inventory, message: m.AssignHost, at: At) -> Decision:
 def move_host(inventory: Inventory, message: m.MoveHostPool, at: At) -> Decision:
     """A host that is down leaves `source`, as `assign` has it; it is told either way."""
     assert at.sender is not None
-    if at.level < m.LEVEL_HOST_POOLS:
-        return Decision(because=m.LEVEL_UNREAD)
     current = inventory.pool_of(at.sender)
     if current == message.destination:
         known = SetHostPool(current, inventory.untold.get(at.sender, inventory.version))
@@ -91,8 +86,6 @@ def move_host(inventory: Inventory, message: m.MoveHostPool, at: At) -> Decision
 def seen(inventory: Inventory, message: m.HostPoolSeen, at: At) -> Decision:
     """The host knows its pool, unless there is a newer order."""
     assert at.sender is not None
-    if at.level < m.LEVEL_HOST_POOLS:
-        return Decision(because=m.LEVEL_UNREAD)
     if inventory.untold.get(at.sender) != message.version:
         return Decision(because="an older order, or a repeat")
     return Decision(facts=(f.HostTold(at.sender),))
@@ -137,8 +130,3 @@ def not_there(message: Any, at: At) -> Decision:
     """There is no inventory yet."""
     text = "the cluster is still starting"
     return Decision(reply=Refused(m.NO_POOL, text, again=True), because=text)
-
-
-def _too_early(at: At) -> Decision:
-    text = below_level("host pools need", m.LEVEL_HOST_POOLS, level=at.level)
-    return Decision(reply=Refused("LEVEL_TOO_LOW", text, again=True), because=text)

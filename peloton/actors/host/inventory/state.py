@@ -155,12 +155,12 @@ class Hosts:
         for hold in new:
             self._held_for.setdefault(hold.task, {})[key] = None
 
-    def take(self, inventory: Key, *, tasks: bool) -> HostDeltas | None:
-        """What changed since the last call, or None; with the labels of tasks if asked for."""
+    def take(self, inventory: Key) -> HostDeltas | None:
+        """What changed since the last call, or None."""
         if not (self._changed or self._gone or self._snapshot):
             return None
         keys = self.hosts if self._snapshot else self._changed
-        return self._deltas(inventory, [*keys], tasks=tasks)
+        return self._deltas(inventory, [*keys])
 
     def take_capacity(self) -> Resources | None:
         """The sum, if it differs from the one returned last."""
@@ -169,18 +169,18 @@ class Hosts:
         self._reported = self.capacity
         return self.capacity
 
-    def snapshot(self, inventory: Key, *, tasks: bool) -> HostDeltas:
+    def snapshot(self, inventory: Key) -> HostDeltas:
         """All hosts, for one placer.
 
         Under the number of the last deltas, and nothing pending is taken: with a number of its own
         all other placers would see a gap, and each of them would request a snapshot, too.
         """
-        summaries = tuple(host.summary(key, tasks=tasks) for key, host in self.hosts.items())
+        summaries = tuple(host.summary(key) for key, host in self.hosts.items())
         return HostDeltas(inventory, self._sequence, summaries, snapshot=True)
 
-    def _deltas(self, inventory: Key, keys: list[Key], *, tasks: bool) -> HostDeltas:
+    def _deltas(self, inventory: Key, keys: list[Key]) -> HostDeltas:
         known = [(key, self.hosts[key]) for key in keys if key in self.hosts]
-        summaries = tuple(host.summary(key, tasks=tasks) for key, host in known)
+        summaries = tuple(host.summary(key) for key, host in known)
         self._sequence += 1
         gone = () if self._snapshot else tuple(self._gone)
         deltas = HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone)

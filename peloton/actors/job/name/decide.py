@@ -13,26 +13,14 @@ from typing import Any
 from peloton.actors.job.name import facts as f
 from peloton.actors.job.name import messages as m
 from peloton.actors.job.name.state import Name
-from peloton.actors.levels import below_level
 from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Refused, Send
 
 RESERVATION, RESERVATION_S = "reservation", 60.0
 """How long a name is kept for a job that does not claim it."""
 
 
-LATER = Decision(because=f"feature level {m.LEVEL_ARRAYS} is not known here yet")
-"""Of an owner that has not learned of the level: what is owed is sent again."""
-
-
-def _below(at: At) -> bool:
-    return at.level < m.LEVEL_ARRAYS
-
-
 def reserve_first(message: m.ReserveName, at: At) -> Decision:
     """Keep the name for a job."""
-    if _below(at):
-        text = below_level("held names need", m.LEVEL_ARRAYS, level=at.level)
-        return Decision(reply=Refused("OLDER_LEVEL", text, "name", again=True), because=text)
     return Decision(facts=(f.NameKept(message.job, at.now),), reply=m.NameReserved())
 
 
@@ -48,23 +36,19 @@ def reserve(name: Name, message: m.ReserveName, at: At) -> Decision:
 
 def cancel(name: Name, message: m.CancelReservation, at: At) -> Decision:
     """Forget a reservation of this job."""
-    mine = name.holder == message.job and not (name.claimed or _below(at))
+    mine = name.holder == message.job and not name.claimed
     facts = (f.NameForgotten(),) if mine else ()
     return Decision(facts=facts, reply=m.NameReserved(), because="its job was not created")
 
 
 def claim_first(message: m.ClaimName, at: At) -> Decision:
     """The name is free: it is the job's."""
-    if _below(at):
-        return LATER
     granted = Send(SENDER, m.NameGranted())
     return Decision(facts=(f.NameClaimed(message.job),), sends=(granted,))
 
 
 def claim(name: Name, message: m.ClaimName, at: At) -> Decision:
     """The job's if it was kept for it; a repeat is answered again."""
-    if _below(at):
-        return LATER
     if name.holder != message.job:
         return Decision(sends=(Send(SENDER, m.NameRefused(name.holder)),), because="it is taken")
     facts = () if name.claimed else (f.NameClaimed(message.job),)
@@ -73,16 +57,12 @@ def claim(name: Name, message: m.ClaimName, at: At) -> Decision:
 
 def free(name: Name, message: m.FreeName, at: At) -> Decision:
     """Its job has ended. Who does not have the name is answered all the same."""
-    if _below(at):
-        return LATER
     facts = (f.NameForgotten(),) if name.holder == message.job else ()
     return Decision(facts=facts, sends=(Send(SENDER, m.NameFreed()),), because="its job has ended")
 
 
 def due(name: Name, message: Due, at: At) -> Decision:
     """The job was not created in time."""
-    if _below(at):
-        return LATER
     text = f"its job did not claim it within {RESERVATION_S:g} s"
     return Decision(facts=(f.NameForgotten(),), because=text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peloton.actors.job.name import messages as m
 from peloton.actors.job.name.decide import ABSENT, DECIDE, deadline
-from peloton.actors.job.name.facts import FACTS, NameClaimed, NameForgotten, NameKept
+from peloton.actors.job.name.facts import FACTS
 from peloton.actors.job.name.goals import pursue
 from peloton.actors.job.name.state import EVOLVE, Name
 from peloton.runtime.vocabulary import Kind
@@ -22,5 +22,4 @@ KIND = Kind(
     answers=m.ANSWERS,
     partition=lambda key: key,
     deadline=deadline,
-    since=dict.fromkeys((NameKept, NameClaimed, NameForgotten, m.NameReserved), m.LEVEL_ARRAYS),
 )

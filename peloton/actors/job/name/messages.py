@@ -13,8 +13,6 @@ from peloton.runtime.vocabulary import Delivery, Key, Message, Value, key
 NAME_TAKEN = "NAME_TAKEN"
 NAME_LENGTH_MAX = 200
 """Longest name, in characters, that can be held: it is part of a key."""
-LEVEL_ARRAYS = 2
-"""Feature level from which jobs wait for others, have deadlines, and hold their names."""
 
 
 class ReserveName(Message, frozen=True, gc=False, array_like=True):

@@ -120,7 +120,7 @@ def tally(slice_: Slice, at: At) -> Tally:
         found, begins = _at_home(slice_.homes.placed, at), 0
     else:
         found = dict(at.index.count(counted_state)) if at.index is not None else {}
-        begins = len(slice_.waiting - slice_.unadded(at.level)) if slice_.closed else 0
+        begins = len(slice_.waiting - slice_.unadded) if slice_.closed else 0
     if slice_.goal != TaskGoals.DELETED:
         begins += unborn(slice_, at.index).raw.bit_count()
     again = slice_.held.raw | reviving(slice_, at.index).raw
@@ -189,7 +189,7 @@ def _versions(slice_: Slice, at: At) -> tuple[tuple[int, int], ...]:
             here &= slice_.homes.placed.raw
         for spec, raw in at.index.columns.groups("spec", here):
             begun[spec] = raw.bit_count()
-    unadded = slice_.unadded(at.level)
+    unadded = slice_.unadded
     for spec, row in enumerate(slice_.specs):
         waits = len(slice_.closed[spec] - unadded) if slice_.closed and slice_.homes is None else 0
         number = row.config_version

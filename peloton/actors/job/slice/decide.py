@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
-from peloton.actors.host.messages import LEVEL_TOO_LOW
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice import sparing
@@ -45,16 +44,11 @@ from peloton.actors.job.slice.placing import (
     take_hosts,
 )
 from peloton.actors.job.slice.renewing import begun_rollout, due, told_at_once
-from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
 from peloton.actors.job.slice.volume_homes import leave, left_already
 from peloton.actors.job.slice.volume_messages import LeaveVolume
-from peloton.actors.levels import below_level
 from peloton.actors.task.messages import (
-    LEVEL_CHANGES,
-    LEVEL_DROPPED_EVENTS,
-    LEVEL_SERVICES,
     DropEvents,
     DropRunEvents,
     Policy,
@@ -63,7 +57,7 @@ from peloton.actors.task.messages import (
     TaskGoals,
 )
 from peloton.placement.messages import GangPlaced, Placed, RoomFound, Unplaced
-from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused, Send
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Send
 
 
 def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
@@ -74,7 +68,7 @@ def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
     if message.opening is None:
         return Decision(because="a goal without `opening` opens no slice")
     order = message.rollout
-    batched = order is not None and at.level >= LEVEL_ADDING
+    batched = order is not None
     limited = _metered(message) or order is not None or message.opening.hosts_of is not None
     opened = f.SliceOpened(message.job, message.number, message.opening, limited)
     rows, members = spec_rows(message.number, message.opening)
@@ -149,7 +143,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     sends = [_confirm(folded, message, at), *sends, *told_lots(slice_, folded)]
     if slice_.homes is not None:
         sends += _asked(slice_, facts)
-    waiting = folded.waiting - folded.unadded(at.level)
+    waiting = folded.waiting - folded.unadded
     ends = _to_end(message, waiting) if slice_.homes is None else NO_MEMBERS
     if ends:
         # Clients must see them end though they never began: they are created to be withdrawn.
@@ -242,7 +236,7 @@ def _woken(members: Bits, message: m.SetSliceGoal) -> Bits:
 def _new_limits(slice_: Slice, message: m.SetSliceGoal, at: At) -> Mapping[int, float | None]:
     """How long one run may take, by config, where that is not as before."""
     opening = message.opening
-    if opening is None or at.level < LEVEL_CHANGES:
+    if opening is None:
         return {}
     limits = {k: run_limit(row.config, opening.max_running_s) for k, row in enumerate(slice_.specs)}
     return {
@@ -334,11 +328,6 @@ def drop_events(
 ) -> Decision:
     """Have a member forget its events up to a run, or those of one run."""
     alone = isinstance(message, m.DropInstanceRunEvents)
-    level = LEVEL_SERVICES if alone else LEVEL_DROPPED_EVENTS
-    if at.level < level:
-        what = f"deleting events{' of one run' if alone else ''} needs"
-        text = below_level(what, level, level=at.level)
-        return Decision(reply=Refused(LEVEL_TOO_LOW, text, again=True), because=text)
     member = Bits.of(message.member)
     if not member.raw & at.index.present:
         return Decision(reply=m.InstanceEventsDropped(known=False), because="no such member")

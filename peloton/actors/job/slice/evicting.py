@@ -29,7 +29,7 @@ from peloton.actors.job.slice.looks import ready_for_host
 from peloton.actors.job.slice.messages import AskLeavers, Evict
 from peloton.actors.job.slice.state import EVOLVE, PendingEviction, Slice, WishNotes
 from peloton.actors.resources import Resources
-from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION, Yielded
+from peloton.actors.respool.lot.messages import Yielded
 from peloton.actors.respool.messages import LeaversFound
 from peloton.actors.task.messages import JoinGang, Preempt, TaskGoals, crowd_key
 from peloton.actors.task.state import Task, TaskStates
@@ -43,8 +43,6 @@ NO_GAIN = "no task that waits would fit on the hosts of the others"
 NO_SPARE = "no more of its instances may be down at once"
 NO_MORE = "no others run or wait for a host"
 YOUNG = "no others have run for {} s, or wait for a host"
-TOO_EARLY = f"this owner has not read yet that the feature level is {LEVEL_PREEMPTION}"
-"""The order is sent again until it is answered."""
 NO_SLICE = "the slice is gone"
 ENDED = "the others have ended, or wait no more"
 
@@ -53,8 +51,6 @@ def evict(slice_: Slice, message: Evict, at: At) -> Decision:
     """Choose members for an order, or ask first what their hosts have free."""
     lot = at.sender
     assert lot is not None
-    if at.level < LEVEL_PREEMPTION:
-        return Decision(because=TOO_EARLY)
     for last in slice_.evictions:
         if last.lot == lot and last.number >= message.number:
             answer = Yielded(last.number, last.going, last.because)
@@ -163,8 +159,6 @@ def no_leavers(message: AskLeavers, at: At) -> Decision:
 
 def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
     """What the hosts have free: end the runs that make room there for a task that waits."""
-    if at.level < LEVEL_PREEMPTION:
-        return Decision(because=TOO_EARLY)
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     asked = (message.lot, message.number)
     order = next((each for each in notes.evicting if (each.lot, each.number) == asked), None)

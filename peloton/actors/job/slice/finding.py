@@ -105,7 +105,7 @@ def _by_state(slice_: Slice, query: FindInstances, at: At) -> Bits:
             # Those that are to run again are shown as not begun.
             found |= raw & ~slice_.held.raw
     if not query.states or INITIALIZED in query.states:
-        unadded = slice_.unadded(at.level)
+        unadded = slice_.unadded
         found |= wanted.raw & (slice_.waiting.raw & ~unadded.raw | slice_.held.raw)
     return Bits(found)
 

@@ -21,14 +21,12 @@ import msgspec
 from peloton.actors.job.slice.facts import GangComplete, GangFormed
 from peloton.actors.job.slice.looks import (
     KEPT_REPEAT_S,
-    PLACE_RETRY_S,
     WISH_TIMEOUT_S,
     by_shape,
     looks_for_host,
 )
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.task.messages import (
-    LEVEL_GANGS,
     DropHold,
     EndForGang,
     JoinGang,
@@ -157,8 +155,6 @@ def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decisi
     if seen.looking != slice_.forming:
         clean = replace(clean, number=0, kept=False)
         return None if clean == gang else _decided(at, clean)
-    if at.level < LEVEL_GANGS and not clean.rest_until:
-        clean = replace(clean, rest_until=at.now + PLACE_RETRY_S)  # not read yet by this owner
     if clean.number or clean.rest_until:
         return None if clean == gang else _decided(at, clean)
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()

@@ -20,7 +20,6 @@ from peloton.actors.job.slice.messages import HostRefused, ProveGang
 from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
 from peloton.actors.respool.lot.messages import RegroupLot
 from peloton.actors.task.messages import (
-    LEVEL_GANGS,
     AssignHosts,
     JoinGang,
     MarkUnschedulable,
@@ -139,7 +138,7 @@ def reopened(
 ) -> tuple[list[Fact], list[Send]]:
     """A gang of which all are restarted by one order forms anew."""
     gang = members_of_gang(slice_) - stopped
-    if at.level < LEVEL_GANGS or slice_.gang_open or not gang or gang - restarted:
+    if slice_.gang_open or not gang or gang - restarted:
         return [], []
     waiting = Bits(at.index.where(_waits)) & gang if at.index is not None else Bits()
     join = [Send(_crowd(slice_), JoinGang(slice_.gang_round + 1), waiting)] if waiting else []

@@ -198,7 +198,7 @@ def add_stopped(slice_: Slice, at: At) -> Decision | None:
     """Create members that a workflow has come to and that are not to run: they end at once."""
     if not slice_.closed or slice_.homes is not None:
         return None
-    some = slice_.waiting - slice_.unadded(at.level)
+    some = slice_.waiting - slice_.unadded
     if slice_.goal in _WANTED:
         some = some & slice_.stopped
     if not some:

@@ -13,34 +13,13 @@ from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import (
     FACTS,
-    EndsAsked,
-    GangComplete,
-    GangFormed,
-    HomesGiven,
-    HomesLeft,
-    HostsMissed,
-    HostsSeen,
-    LeaveChanged,
-    MembersEvicted,
-    MembersRemoved,
-    MembersSettled,
-    MembersSpared,
-    MembersTaken,
-    RestartGiven,
-    RestartsOrdered,
-    RolloutBegun,
-    RunsLimited,
-    SliceGrown,
-    SpareWished,
-    VolumeHomesGiven,
-    VolumeHomesLeft,
 )
 from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.renewing import steady_in
-from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING, GetRollout, RolloutView
+from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import EVOLVE, Slice
 from peloton.actors.job.slice.tally import get_rollout, list_instances, report
 from peloton.actors.job.slice.volume_homes import list_homes
@@ -50,12 +29,7 @@ from peloton.actors.job.slice.volume_messages import (
     VolumeHomesListed,
     VolumeLeft,
 )
-from peloton.actors.respool.lot.messages import LEVEL_PREEMPTION
 from peloton.actors.task.messages import (
-    LEVEL_CHANGES,
-    LEVEL_DROPPED_EVENTS,
-    LEVEL_GANGS,
-    LEVEL_SERVICES,
     TaskGoals,
 )
 from peloton.runtime.vocabulary import KEYS_KEPT_MAX, WAITING, Key, Kind, Send
@@ -131,25 +105,6 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         answers=ANSWERS,
         lookup=LOOKUP,
         fresh=_fresh,
-        level=LEVEL_ADDING,
-        since={
-            **dict.fromkeys((SliceGrown, RestartsOrdered, RunsLimited), LEVEL_CHANGES),
-            m.InstanceEventsDropped: LEVEL_DROPPED_EVENTS,
-            MembersEvicted: LEVEL_PREEMPTION,
-            **dict.fromkeys((GangComplete, GangFormed), LEVEL_GANGS),
-            **dict.fromkeys(
-                (
-                    *(RolloutBegun, LeaveChanged, MembersTaken, MembersSettled, MembersRemoved),
-                    *(MembersSpared, EndsAsked, SpareWished, RestartGiven, MemberRestarted),
-                    RolloutView,
-                ),
-                LEVEL_SERVICES,
-            ),
-            **dict.fromkeys((HostsSeen, HostsMissed, HomesGiven, HomesLeft), LEVEL_SERVICES),
-            **dict.fromkeys(
-                (VolumeHomesGiven, VolumeHomesLeft, VolumeHomesListed, VolumeLeft), LEVEL_SERVICES
-            ),
-        },
     )
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from peloton.actors.job.slice import goals
 from peloton.actors.job.slice.looks import ready_for_host
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
-from peloton.actors.task.messages import LEVEL_PARKING, ParkAdmission, crowd_key
+from peloton.actors.task.messages import ParkAdmission, crowd_key
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Rest, Send
 
 STEPS = 8
@@ -53,8 +53,6 @@ def pursue_with(policy: HoldPolicy) -> Callable[[Slice, At], Decision | Rest]:
 
     def pursue(slice_: Slice, at: At) -> Decision | Rest:
         step = goals.pursue(slice_, at)
-        if at.level < LEVEL_PARKING:
-            return step
         if isinstance(step, Decision):
             return _noted(slice_, step, at=at, policy=policy)
         if step is not WAITING or at.notes is None or not at.notes.holding:

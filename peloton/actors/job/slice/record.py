@@ -10,7 +10,7 @@ from peloton.actors.job.slice.budget_messages import DownBudget
 from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.homes import Homes
 from peloton.actors.job.slice.messages import StartsUsed
-from peloton.actors.job.slice.rollout_messages import LEVEL_ADDING, RolloutStep
+from peloton.actors.job.slice.rollout_messages import RolloutStep
 from peloton.actors.job.slice.volume_homes import VolumeHomes
 from peloton.actors.respool.lot.messages import GangTerms
 from peloton.actors.task.messages import TaskGoals
@@ -83,11 +83,11 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
             raw |= members.raw
         return Bits(raw)
 
-    def unadded(self, level: int) -> Bits:
-        """Of those, the ones that a workflow adds: from `LEVEL_ADDING` on they are none of the
-        job's instances before it has come to them."""
-        adds = self.rollout is not None and level >= LEVEL_ADDING
-        return self.rollout.unadded if self.rollout is not None and adds else NO_MEMBERS
+    @property
+    def unadded(self) -> Bits:
+        """Of those, the ones that a workflow adds: they are none of the job's instances before it
+        has come to them."""
+        return self.rollout.unadded if self.rollout is not None else NO_MEMBERS
 
     @property
     def forming(self) -> Bits:

@@ -10,10 +10,6 @@ import enum
 
 from peloton.runtime.vocabulary import Bits, Message, Query, Value
 
-LEVEL_ADDING = 8
-"""Feature level from which an instance that a workflow adds is none before the workflow has come to
-it: jobs of earlier versions wait for the end of all that are to be."""
-
 
 class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
     """Job to slice, with each goal: the newest rollout, and how far it may go.

@@ -27,7 +27,6 @@ from peloton.actors.job.slice.evicting import spared_step, unwished, wishing
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
-    LEVEL_SERVICES,
     GiveWay,
     KillCause,
     TaskGoals,
@@ -53,8 +52,6 @@ def ends_asked(slice_: Slice, message: b.AskToEnd, at: At) -> Decision:
     """A host goes down: end those of its runs that can be spared, and note the others."""
     host = at.sender
     assert host is not None
-    if at.level < LEVEL_SERVICES:
-        return Decision(because="this owner has not read the feature level yet: it is asked again")
     done = _end(_Availability(slice_, at.index), host, runs=message.runs)
     first = spared(slice_, done.taken, by=b.SparedFor.MAINTENANCE, index=at.index)
     known = next((each.runs for each in slice_.ends if each.host == host), ())

@@ -74,7 +74,7 @@ def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[Instanc
     """The requested instances that this slice has, ascending."""
     first = slice_.number * SLICE_SIZE
     wanted = Bits.span(max(query.start - first, 0), min(query.stop - first, slice_.count))
-    return views_of(slice_, wanted if query.unadded else wanted - slice_.unadded(at.level), at)
+    return views_of(slice_, wanted if query.unadded else wanted - slice_.unadded, at)
 
 
 def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:

@@ -11,7 +11,6 @@ from peloton.actors.job.version.decide import ABSENT, DECIDE, get_spec
 from peloton.actors.job.version.facts import FACTS
 from peloton.actors.job.version.goals import pursue
 from peloton.actors.job.version.state import EVOLVE, Version
-from peloton.actors.task.messages import LEVEL_SERVICES
 from peloton.runtime.vocabulary import Key, Kind
 
 
@@ -35,5 +34,4 @@ KIND = Kind(
     ended=lambda version, index: True,
     inspect={m.GetSpec: get_spec},
     lookup=frozenset((m.DropSpec,)),
-    since=dict.fromkeys((*FACTS.values(), m.SpecView), LEVEL_SERVICES),
 )

@@ -30,7 +30,6 @@ from peloton.actors.job.spec import (
     check_instances,
     check_spec,
 )
-from peloton.actors.job.spec_levels import check_configs, check_service
 from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
@@ -79,7 +78,7 @@ def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
     if same is not None:
         return same
     wrong = resized(known, spec, own=given, sizes=job.volume_sizes)
-    wrong = wrong or _wrong(known, spec, given=given, level=at.level)
+    wrong = wrong or _wrong(known, spec, given=given)
     if wrong is not None:
         return Decision(reply=wrong, because=wrong.text)
     fact = f.WorkflowBegun(
@@ -208,9 +207,6 @@ def _not_now(
         if kind == m.WorkflowTypes.UPDATE:
             return _refused(CONFLICT, f"failed to validate spec update: {FIXED[1][2]}", field="")
         return _refused(INVALID, "the job is not a service", field="jobId")
-    wrong = check_service(spec, level=at.level)
-    if wrong is not None:
-        return Decision(reply=wrong, because=wrong.text)
     if message.options.starts and job.state == JobStates.KILLING:
         text = "job is being terminated, cannot update with start_pods set now"
         return _refused(TERMINATING, text, field="id")
@@ -243,7 +239,7 @@ def _digest(spec: JobSpec, overrides: tuple[tuple[int, tuple[Override, ...]], ..
     return hashlib.sha256(msgspec.msgpack.encode(wish)).hexdigest()
 
 
-def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override], level: int) -> Refused | None:
+def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override]) -> Refused | None:
     """The first rule that the new spec breaks."""
     for name, field, text in FIXED:
         if getattr(known, name) != getattr(spec, name):
@@ -253,11 +249,7 @@ def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override], level: int) 
         if getattr(known, name) != getattr(spec, name):
             text = f"peloton.{name}: it holds from the creation of a job on"
             return Refused(INVALID, text, "config.labels")
-    return (
-        check_spec(spec)
-        or check_instances(spec, given, own=len(given))
-        or check_configs(spec, given, level=level)
-    )
+    return check_spec(spec) or check_instances(spec, given, own=len(given))
 
 
 def _refused(code: str, text: str, *, field: str) -> Decision:

@@ -16,8 +16,6 @@ from peloton.actors.respool.lot import facts as f
 from peloton.actors.respool.lot import messages as m
 from peloton.actors.respool.lot.state import Lot, LotOrder, last_tickets
 from peloton.actors.task.messages import (
-    LEVEL_GANGS,
-    LEVEL_PARKING,
     Admitted,
     Queued,
     TicketParked,
@@ -28,15 +26,12 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Message
 
 ORDERS_PER_FRAME = 1024
 """Orders to one lot in one frame, more than there can be: each waits for an answer."""
-TOO_EARLY = f"this owner has not read yet that the feature level is {LEVEL_GANGS}"
 """The ticket is sent again until it is answered."""
 
 
 def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
     """Queue new tickets; known ones are answered by what became of them."""
     assert at.members is not None
-    if message.gang is not None and at.level < LEVEL_GANGS:
-        return Decision(because=TOO_EARLY)
     facts: tuple[Fact, ...] = _newer_terms(lot, message.gang) if message.gang is not None else ()
     sends: tuple[Send, ...] = ()
     for last, members in last_tickets(lot, at.members):
@@ -55,8 +50,6 @@ def opened(message: m.Enqueue, at: At) -> Decision:
     """The first ticket opens the lot."""
     if message.shape is None or at.members is None or at.sender is None:
         return Decision(because="a ticket without `shape` opens no lot")
-    if message.gang is not None and at.level < LEVEL_GANGS:
-        return Decision(because=TOO_EARLY)
     gang = (f.LotGangSet(message.gang),) if message.gang is not None else ()
     return Decision(
         facts=(
@@ -70,8 +63,6 @@ def opened(message: m.Enqueue, at: At) -> Decision:
 
 def regroup(lot: Lot, message: m.RegroupLot, at: At) -> Decision:
     """The gang is another."""
-    if at.level < LEVEL_GANGS:
-        return Decision(because=TOO_EARLY)
     return Decision(facts=_newer_terms(lot, message.terms))
 
 
@@ -107,8 +98,6 @@ def release_absent(message: m.ReleaseTicket, at: At) -> Decision:
 def park(lot: Lot, message: m.ParkTicket, at: At) -> Decision:
     """Park tickets: always answered, but a change only if the ticket is admitted."""
     assert at.members is not None
-    if at.level < LEVEL_PARKING:
-        return Decision(because=TOO_EARLY)
     members = Bits()
     for last, group in last_tickets(lot, at.members & lot.admitted):
         if last == message.ticket:
@@ -143,8 +132,7 @@ def reclaim(lot: Lot, message: m.Reclaim, at: At) -> Decision:
     if message.after != lot.orders or lot.order is not None:
         return Decision(because="an order that was decided before the last one was known")
     count = min(message.count, len(lot.admitted - lot.leaving))
-    level = m.LEVEL_PREEMPTION if message.inside is None else m.LEVEL_DISPLACEMENT
-    if count <= 0 or at.level < level:
+    if count <= 0:
         return Decision(because="nothing is left to give back")
     # A lot that was empty in between must not use a number again that its slice has answered.
     number = max(lot.orders + 1, at.position * ORDERS_PER_FRAME)

@@ -9,15 +9,10 @@ from peloton.actors.respool.lot import messages as m
 from peloton.actors.respool.lot.decide import ABSENT, DECIDE, owed, waits
 from peloton.actors.respool.lot.facts import (
     FACTS,
-    LotGangSet,
-    LotParked,
-    ReclaimAnswered,
-    ReclaimOrdered,
 )
 from peloton.actors.respool.lot.goals import pursue
 from peloton.actors.respool.lot.state import EVOLVE, Lot
 from peloton.actors.respool.messages import ROOT, TREE_PARTITION
-from peloton.actors.task.messages import LEVEL_GANGS, LEVEL_PARKING
 from peloton.runtime.vocabulary import Kind
 
 KIND = Kind(
@@ -36,9 +31,4 @@ KIND = Kind(
     queries={501: m.GetLot},
     answers={501: m.LotWaits},
     owed=owed,
-    since={
-        **dict.fromkeys((ReclaimOrdered, ReclaimAnswered), m.LEVEL_PREEMPTION),
-        LotGangSet: LEVEL_GANGS,
-        LotParked: LEVEL_PARKING,
-    },
 )

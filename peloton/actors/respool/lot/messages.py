@@ -13,13 +13,6 @@ from typing import ClassVar
 from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value, key
 
-LEVEL_PREEMPTION = 5
-"""Feature level from which pools take back what they lent."""
-LEVEL_DISPLACEMENT = 6
-"""Feature level from which a pool ends tasks of its own for others of a higher priority."""
-LEVEL_GANG_PROOFS = 7
-"""Feature level from which nobody gives back for a gang that might not go on the hosts."""
-
 
 class LotShape(Value, frozen=True, gc=False, array_like=True):
     """What the pool needs to know of the members; equal for all members of a lot."""
@@ -34,8 +27,7 @@ class LotShape(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def on_slack(self) -> bool:
-        """Whether the members run on slack. Jobs of earlier versions may be `revocable`, and have
-        cpu of their own."""
+        """Whether the members run on slack."""
         return self.revocable and self.resources.slack > 0
 
 

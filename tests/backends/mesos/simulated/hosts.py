@@ -18,6 +18,7 @@ from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.port import Order
 from peloton.runtime.vocabulary import Key
+from tests.backends.known_sets import known_sets
 from tests.backends.mesos.simulated.times import Times
 
 ACCEPTED, STARTED, KILLING = "accepted", "started", "killing"
@@ -107,12 +108,9 @@ class Host:
             self._order(m.ForgetRuns(self.key, tuple(end.run for end in ends)))
 
     def _list(self) -> None:
-        known = tuple(
-            m.KnownRun(run, held.since)
-            for run, held in self.runs.items()
-            if held.phase is not ACCEPTED
-        )
-        self._order(m.ListRuns(self.key, self.epoch, known, self._times.now))
+        held = ((run, one) for run, one in self.runs.items() if one.phase is not ACCEPTED)
+        known = tuple(some for run, one in held for some in known_sets(run, since=one.since))
+        self._order(m.ListRuns(self.key, self.epoch, self._times.now, known))
 
     def _recheck(self) -> None:
         if self.state in (HostStates.UNREACHABLE, HostStates.LOST):

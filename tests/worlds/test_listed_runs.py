@@ -1,26 +1,17 @@
-"""Storms at each feature level, and machines that list their runs as real backends do.
-
-A level is drawn from the seed; a raise amid the storm is one of its actions. That levels are obeyed
-is tested with toy kinds in `test_levels.py`.
-"""
+"""Machines that list their runs as real backends do, and what hosts make of it."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import crowd_key
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.cluster import NEED, ClusterSetup, SimulatedCluster, job_spec
-from peloton.chaos.cluster.levels import RAISE
 from peloton.chaos.cluster.machines import MACHINE_BACKEND, Fate, Machines
 from peloton.chaos.cluster.nemeses import Nemesis
-from peloton.chaos.cluster.storm import ClusterPlan, StormRun, draw, smaller
 from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.vocabulary import Bits, key, kind_of
 
 HOST = key("host", "h0")
@@ -29,32 +20,8 @@ CROWD = crowd_key(JOB, 0)
 SLOW = ClusterSetup(fates=lambda run: Fate(20.0))
 
 
-def test_levels_are_drawn_from_the_seed() -> None:
-    plans = [draw(seed) for seed in range(200)]
-    found = {(plan.level, any(each.name == RAISE for each in plan.actions)) for plan in plans}
-    assert found == {(0, True), *((level, False) for level in (0, 2, 3, 5, 6, 7, 8))}, (
-        "some commands need level 3, preemption 5, gangs and slack 6, services 7"
-    )
-    raised = [plan for plan in plans if any(each.name == RAISE for each in plan.actions)]
-    for plan in raised:
-        (at_s,) = [each.at_s for each in plan.actions if each.name == RAISE]
-        assert 0.0 <= at_s < plan.storm_s, "what comes after it is played at the new level"
-
-
-def test_shrinking_tries_level_0() -> None:
-    plan = ClusterPlan(seed=1, level=1)
-    assert [each.level for each in smaller(plan)].count(0) == 1
-
-
-def levels(cluster: SimulatedCluster) -> set[int]:
-    """At which daemons write."""
-    return {core.codec.level for core in cluster.world.shards().values()}
-
-
-@pytest.mark.parametrize("level", [0, 1])
-def test_hosts_of_a_recovered_shard_compare_at_their_level(level: int) -> None:
-    cluster = CheckedCluster(daemons=2, hosts=2, setup=SLOW._replace(level=level))
-    assert levels(cluster) == {level}
+def test_hosts_of_a_recovered_shard_compare() -> None:
+    cluster = CheckedCluster(daemons=2, hosts=2, setup=SLOW)
     cluster.create_job(job_spec(6))
     cluster.run_until(lambda: len(cluster.machines.running) == 6)
     cluster.run_for(2.0)
@@ -64,32 +31,10 @@ def test_hosts_of_a_recovered_shard_compare_at_their_level(level: int) -> None:
         cluster.cut(host)
         cluster.mend(host)
     cluster.run_until(cluster.over)
-    assert bool(cluster.machines.listed_sets) == bool(level)
+    assert cluster.machines.listed_sets
     assert len(cluster.machines.results) == 6, "none was started again"
     cluster.run_for(40)
     cluster.check_quiet()
-
-
-def test_a_level_is_raised_amid_a_storm_however_often_the_store_refuses() -> None:
-    plan = ClusterPlan(
-        seed=5,
-        daemons=2,
-        sizes={"jobmgr": 1, "resmgr": 1, "hostmgr": 2},
-        faults={"store refuses": 1.0},
-        actions=(
-            StormAction(at_s=1.0, name="create", count=5),
-            StormAction(at_s=3.0, name=RAISE),
-            StormAction(at_s=20.0, name="create", count=5),
-        ),
-        storm_s=30.0,
-        duration_s=15.0,
-    )
-    run = StormRun(plan)
-    assert levels(run.cluster) == set()
-    played = run.play()
-    assert played.struck[RAISE] == 1 and played.struck["store refuses"]
-    assert "world: level raised" in played.reached
-    assert levels(run.cluster) == {run.cluster.world.codec.known_level}
 
 
 # ---- machines ----
@@ -106,7 +51,7 @@ def machines(*members: int) -> Machines:
 
 def listed(found: Machines, *sets: m.KnownSet) -> m.RunsListed:
     """What the machine lists when it is asked for these."""
-    (report,) = found.receive(m.ListRuns(HOST, 1, (), 5.0, sets), 1.0)
+    (report,) = found.receive(m.ListRuns(HOST, 1, 5.0, sets), 1.0)
     assert report.sender == MACHINE_BACKEND and isinstance(report.message, m.RunsListed)
     return report.message
 
@@ -144,7 +89,7 @@ class Senders(Nemesis):
 def test_every_report_names_its_backend() -> None:
     """Hosts ignore reports of another backend than their own (`host/configuring.py`)."""
     senders = Senders()
-    cluster = SimulatedCluster(seed=3, daemons=1, hosts=2, setup=SLOW._replace(level=1))
+    cluster = SimulatedCluster(seed=3, daemons=1, hosts=2, setup=SLOW)
     senders.attach(cluster)
     cluster.world.run_until(cluster.ready, within_s=60)
     cluster.create(4)
