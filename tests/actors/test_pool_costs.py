@@ -239,19 +239,6 @@ def test_an_index_is_derived_in_time_that_grows_with_what_there_is() -> None:
     assert per_cell[1] <= per_cell[0] * 1.2, per_cell
 
 
-def test_a_look_at_all_pools_is_arithmetic_of_arrays() -> None:
-    """After a change of the capacity: Python executes as much, whatever the number of pools."""
-    costs = []
-    for leaves in (50, 5000):
-        tree = deployment(leaves, full="cluster")
-        tree.rebuilt()
-        put_root(tree, ONE.times(leaves - 1))
-        with counted() as counter:
-            assert tree.overview().entitled(PARENT).cpu == UNIT * (leaves - 1)
-        costs.append(counter.count)
-    assert costs[1] <= costs[0] * SLACK, costs
-
-
 @pytest.mark.parametrize("full", ["leaf", "parent", "cluster"])
 def test_a_turn_after_a_recovery_costs_the_same_in_a_large_tree(full: str) -> None:
     """All heads have to be looked at: some a turn."""

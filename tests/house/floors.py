@@ -52,11 +52,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "peloton/backends/",
     ),
     "immutables": VALUE_FOLDERS,
-    "numpy": (
-        "peloton/placement/",
-        "peloton/actors/respool/arrays.py",
-        "peloton/actors/respool/pouring.py",
-    ),
+    "numpy": ("peloton/placement/",),
     "sqlite3": ("peloton/runtime/adapters/sqlite",),
     "cassandra": ("peloton/runtime/adapters/cassandra", "peloton/chaos/nemesis/"),
     "kazoo": (

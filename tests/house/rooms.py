@@ -16,7 +16,6 @@ LARGE = {
     "peloton/cli": 67,
     "peloton/chaos/cluster": 60,
     "peloton/actors/host": 44,
-    "peloton/actors/respool": 42,
     "peloton/backends/mesos": 41,
     "tests/gateway": 101,
     "tests/worlds": 68,

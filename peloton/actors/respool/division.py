@@ -168,13 +168,15 @@ class Division:
     def received(self, child: Key, at: DivisionLevel) -> int:
         """What a child is entitled to at a level."""
         stage, level = at
+        need, (reservation, limit, share, static) = self._claims.get(child, NO_CLAIM)
+        reserved = reservation if static or need > reservation else need
         if stage is FillStage.RESERVED:
-            return self._reserved.received(child, level)
-        claim = self._claims.get(child, NO_CLAIM)
+            return min(reserved, reservation * level >> SCALE_BITS)
+        beyond = need - reservation if share and need > reservation else 0
         if stage is FillStage.SHARED:
-            return claim.reserved + self._beyond.received(child, level)
-        met = claim.reserved + self._beyond.received(child, None)
-        return max(met, min(claim.terms.limit, met + (claim.terms.share * level >> SCALE_BITS)))
+            return reserved + min(beyond, share * level >> SCALE_BITS)
+        met = reserved + beyond
+        return max(met, min(limit, met + (share * level >> SCALE_BITS)))
 
     def steps(self, child: Key, entitled: int) -> DivisionSteps:
         """How a child comes to what it receives, for people."""

@@ -12,6 +12,10 @@ waits for long enough, not in every turn. Must not choose tasks: their slice doe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from operator import sub
+
 from peloton.actors.mentions import pool_mention
 from peloton.actors.resources import EPSILON, Resources, amount
 from peloton.actors.respool.admission import is_still_entitled
@@ -39,6 +43,9 @@ from peloton.runtime.vocabulary import Key
 POOLS_PER_TURN_MAX = 16
 """Pools that are given back to in one turn; the next turn follows at once."""
 
+ExcessLookup = Callable[[Key], dict[Key, list[int]]]
+"""What children of a pool use beyond their entitlement, by kind."""
+
 NONE_OVER = "nobody gives back: no pool uses more than it is entitled to"
 NOT_PREEMPTIBLE = "nobody gives back: what others use beyond their entitlement is not preemptible"
 NO_GAIN = "nobody gives back: it would not make room for a task that waits"
@@ -50,17 +57,20 @@ def reclaims(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
     books.follow(tree.waiting, tree.policy, now)
     wake_next(tree, now)
     found: list[tuple[Key, Reclaim]] = []
+    excess = cache(tree.excess)  # nothing changes in between
     for _ in range(POOLS_PER_TURN_MAX):
         lane = books.due(now)
         if lane is None:
             break
-        found += _for_lane(tree, lane, now=now)
+        found += _for_lane(tree, lane, excess=excess, now=now)
         if found:
             break  # the lots have to have them before the next plan counts what comes
     return found
 
 
-def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]:
+def _for_lane(
+    tree: Tree, lane: Key, *, excess: ExcessLookup, now: float
+) -> list[tuple[Key, Reclaim]]:
     books, awaited = tree.reclaims, tree.waiting.awaits(lane)
     books.unclaim(lane)
     if awaited is None:
@@ -75,7 +85,7 @@ def _for_lane(tree: Tree, lane: Key, *, now: float) -> list[tuple[Key, Reclaim]]
     if not wanted:
         books.again(lane, later, verdict="")
         return []
-    over = _overdrafts(tree, pool, where=where)
+    over = _overdrafts(tree, pool, where=where, excess=excess)
     short = Shortfall(pool, where, size_of_first(tree, lane), wanted, free_in(tree, where))
     found = cover(tree, over, short=short, now=now)
     if not found.gain:
@@ -109,7 +119,7 @@ def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
     return first_waiting(tree, lane, room=least_of(rooms))
 
 
-def _overdrafts(tree: Tree, asks: Key, *, where: Key) -> Overdrafts:
+def _overdrafts(tree: Tree, asks: Key, *, where: Key, excess: ExcessLookup) -> Overdrafts:
     """The pools below one that use more than they are entitled to; what comes back is used no
     more.
 
@@ -120,18 +130,17 @@ def _overdrafts(tree: Tree, asks: Key, *, where: Key) -> Overdrafts:
     for giver, amount_ in tree.reclaims.coming.items():
         for above in tree.up(giver):
             coming[above] = coming.get(above, ZERO) + amount_
-    found, overview = Overdrafts(), tree.overview()
+    found = Overdrafts()
     lineage = tree.up(asks)
     asking = lineage[: lineage.index(where) + 1]
     open_pools: list[tuple[Key, tuple[Key, ...]]] = [(each, ()) for each in asking]
     while open_pools:
         pool, chain = open_pools.pop()
-        for child in overview.overdrawn(pool):
-            use = tree.use(child)
-            if use == ZERO or child in asking:
+        for child, more in excess(pool).items():
+            if child in asking:
                 continue
-            excess = use - coming.get(child, ZERO) - overview.entitled(child)
-            kinds = tuple(each if each >= EPSILON else 0 for each in excess.amounts())
+            left = map(sub, more, coming.get(child, ZERO).amounts())
+            kinds = tuple(each if each >= EPSILON else 0 for each in left)
             if any(kinds):
                 found.excess[child] = kinds
                 open_pools.append((child, (child, *chain)))

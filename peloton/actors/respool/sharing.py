@@ -3,7 +3,7 @@
 Turns the needs, reservations, limits and shares of pools into entitlements, from the root down: a
 pool's entitlement is divided among its children, kind by kind (`division.Division`). Nothing is
 calculated before it is asked for. A change of one pool costs its path to the root; the entitlement
-of one pool costs the same. Whoever looks at all has them in one pass over arrays (`arrays.py`).
+of one pool costs the same, and who of its children uses more than theirs costs a look at each.
 
 A pool whose head lacks entitlement waits at the level of its parent's division at which it would
 have enough. A parent waits in turn at the level above at which one of its children would. So a walk
@@ -12,18 +12,11 @@ from the root meets just those pools that have enough now. Must not admit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from peloton.actors.resources import Resources
-from peloton.actors.respool.arrays import AllEntitlements, PoolArrays
+from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.division import DivisionSteps, KindClaim
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS, ZERO, Lacking, Node
 from peloton.runtime.vocabulary import Key
-
-STALE_MAX = 256
-"""Pools that changed since somebody looked at all: beyond it they are read at once, so that the
-next look need not wait for it. Where there are fewer pools, only a look reads any."""
 
 
 class Sharing:
@@ -34,8 +27,6 @@ class Sharing:
         self._blocked: dict[Key, Node] = {}  # what they wait for has not, either
         self._lacking: dict[Key, Node] = {}  # pools that wait for entitlement
         self._changed = False  # since the last `woken`
-        self._arrays: PoolArrays | None = None  # once somebody has looked at all pools
-        self.used: dict[Key, Node] = {}  # what they use has changed since the arrays were read
 
     @property
     def has_news(self) -> bool:
@@ -80,21 +71,25 @@ class Sharing:
         pairs = zip(parent.divisions, above, strict=True)
         return tuple(division.steps(node.key, entitled) for division, entitled in pairs)
 
-    def entitlements(self, nodes: Mapping[Key, Node]) -> AllEntitlements | None:
-        """Of all pools of the tree, whose nodes these are; None if the sums are too large for
-        arrays, and each is to be asked for."""
-        self.settle()
-        if self._arrays is None:
-            self.keep_arrays(nodes)
-        assert self._arrays is not None
-        self._arrays.used, self.used = self.used, {}
-        return self._arrays.entitlements()
-
-    def keep_arrays(self, nodes: Mapping[Key, Node]) -> None:
-        """Read all pools, whose nodes these are, for whoever looks at all of them from now on."""
-        self._arrays, self.used = PoolArrays(), {}
-        self._arrays.stale.update(nodes)
-        self._arrays.read()
+    def excess(self, node: Node) -> dict[Key, list[int]]:
+        """The children of a pool that use more than they are entitled to: how much, by kind."""
+        found: dict[Key, list[int]] = {}
+        if not node.children:
+            return found
+        above = zip(node.divisions, self.entitlement(node).amounts(), strict=True)
+        divided = [(division.received, division.level(entitled)) for division, entitled in above]
+        some = [kind for kind in KINDS if node.use.amounts()[kind] >= EPSILON]
+        for key, child in node.children.items():
+            used = child.use.amounts()
+            for kind in some:
+                received, level = divided[kind]
+                more = used[kind] - received(key, level)
+                if more >= EPSILON:
+                    row = found.get(key)
+                    if row is None:
+                        row = found[key] = [0 for _ in KINDS]
+                    row[kind] = more
+        return found
 
     def woken(self, root: Node) -> list[Key]:
         """The pools whose head may have enough entitlement now, and did not when it was blocked."""
@@ -118,13 +113,6 @@ class Sharing:
         depths: dict[int, dict[Key, Node]] = {}
         for node in self._touched.values():
             depths.setdefault(node.depth, {})[node.key] = node
-        if self._arrays is not None:
-            self._arrays.stale.update(self._touched)
-            if len(self._arrays.stale) > STALE_MAX or len(self.used) > STALE_MAX:
-                self._arrays.used, self.used = self.used, {}
-                self._arrays.read()
-        else:
-            self.used = {}  # whoever looks first reads all
         self._touched = {}
         while depths:
             depth = max(depths)

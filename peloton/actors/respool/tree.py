@@ -11,8 +11,7 @@ may unblock; no other pool is checked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.blockers import explained
@@ -49,13 +48,6 @@ from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Bits, Key, kind_of
 
 NO_LANE = Key("")
-
-
-class PoolsOverview(NamedTuple):
-    """What all pools are entitled to, and the children of a pool that may use more, by name."""
-
-    entitled: Callable[[Key], Resources]
-    overdrawn: Callable[[Key], Iterable[Key]]
 
 
 class Tree:
@@ -106,7 +98,6 @@ class Tree:
         """All pools and lots of a recovery are in: what they claim reaches the root before the
         first turn, which would have to wait for it."""
         self._sharing.settle()
-        self._sharing.keep_arrays(self._nodes)
 
     def note(self, now: float) -> None:
         """Date what has changed since the last note."""
@@ -149,17 +140,11 @@ class Tree:
         known = pool in self.pools and pool != ROOT
         return self._sharing.steps(self._nodes[pool]) if known else ()
 
-    def overview(self) -> PoolsOverview:
-        """The same for whoever looks at many pools: calculated for all of them at once."""
-        found = self._sharing.entitlements(self._nodes)
-        if found is None:
-            return PoolsOverview(self.entitlement, self.below)
-        over: dict[Key, list[tuple[str, Key]]] = {}
-        for key in found.beyond(EPSILON):
-            parent = self._nodes[key].parent
-            if parent is not None:
-                over.setdefault(parent.key, []).append((self.pools[key].config.name, key))
-        return PoolsOverview(found.of, lambda pool: [key for _, key in sorted(over.get(pool, ()))])
+    def excess(self, pool: Key) -> dict[Key, list[int]]:
+        """The children that use more than they are entitled to, by name: how much, by kind."""
+        found = self._sharing.excess(self._nodes[pool]) if pool in self.pools else {}
+        names = sorted((self.pools[key].config.name, key) for key in found)
+        return {key: found[key] for _, key in names}
 
     def is_ample(self, pool: Key) -> bool:
         """Whether all that anybody needs fits into every pool above: then a pool is entitled to
@@ -324,7 +309,6 @@ class Tree:
             self._node(above).unname(key, known)
         moved = known is None or new is None or above != above_now
         if moved and node.parent is not None:
-            self._sharing.used[node.parent.key] = node.parent
             self._sharing.unlink(node, node.parent)
             node.unlink()
         node.state = new
@@ -342,7 +326,6 @@ class Tree:
             self._node(above_now).name(key, new)
             if moved:
                 node.link(self._node(above_now))
-                self._sharing.used[key] = node
         self._sharing.touch(node)
         self.ledger.touch_known(key)
         if moved:
@@ -462,7 +445,6 @@ class Tree:
             node.add_demand(need.times(wanted))
         if held:
             self.ledger.touch(pool)
-            self._sharing.used[pool] = node
             node.add_use(key.split("/")[1], need.times(held))
         rations, on_slack = rations_of(lot.shape) if held else (), lot.shape.on_slack
         for each in rations:
