@@ -1,13 +1,17 @@
-"""Constraints evaluated for one host, as the host itself does before it grants.
+"""Constraints, and whether they are met, of one host as of all at once.
 
-Turns the tree of a constraint into one of four truth values, and those into how many runs a host
-may accept one after another. `constraints.py` does the same for all hosts at once; both
-must agree. It must not know free resources, nor how a host keeps its counts.
+Turns the tree of a constraint into a function to one of four truth values, by how often its labels
+are found; who evaluates it says where they are counted, and whether counts are numbers or arrays
+of them (`constraints.py`). A host asks how many runs it may accept one after another. It must not
+know free resources, nor how a host keeps its counts.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from typing import Any
 
 from peloton.placement.messages import Constraint, Label, Shape
 from peloton.runtime.vocabulary import Key
@@ -26,9 +30,18 @@ constraint names `HOST_POOL`."""
 # Ordered so that the least decides an "and". In an "or" the greatest decides, with not applicable
 # below a mismatch.
 MISMATCH, UNKNOWN, MATCH, NOT_APPLICABLE = range(4)
+FORMS = NOT_APPLICABLE + 1
 
-Counter = Callable[[Constraint], int]
-"""How often the label of a leaf is found."""
+COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "less": operator.lt,
+    "equal": operator.eq,
+    "greater": operator.gt,
+}
+"""What the conditions of a leaf mean."""
+
+TruthOf = Callable[[Any, Any], Any]
+"""The truth at a place after so many members with labels of their own were placed there; where
+either is an array, it is the array of the truths."""
 
 
 def leaves(constraint: Constraint) -> Iterator[Constraint]:
@@ -74,29 +87,53 @@ def closed_to(constraint: Constraint | None, labels: tuple[Label, ...]) -> bool:
     return pool_of(labels) not in BATCH_HOST_POOLS and not opens_pools(constraint)
 
 
-def truth(constraint: Constraint, count: Counter) -> int:
-    """The truth of a constraint, by the counts of its leaves."""
+def truth_of(
+    constraint: Constraint,
+    leaf: Callable[[Constraint], TruthOf],
+    *,
+    least: Callable[[Any, Any], Any] = min,
+    most: Callable[[Any, Any], Any] = max,
+) -> TruthOf:
+    """The truth of a constraint, by that of its leaves; `least` and `most` of two truths."""
     if constraint.form == "label":
-        return _leaf(constraint, count)
-    found = [truth(member, count) for member in constraint.members]
+        known = constraint.kind in ("host", "task") and constraint.condition in COMPARED
+        return leaf(constraint) if known else lambda _place, _before: MISMATCH
+    if constraint.form not in ("and", "or"):
+        return lambda _place, _before: MISMATCH
+    of = [truth_of(member, leaf, least=least, most=most) for member in constraint.members]
     if constraint.form == "and":
-        return min(found, default=NOT_APPLICABLE)
-    if constraint.form == "or":
-        known = [each for each in found if each != NOT_APPLICABLE]
-        return max(known, default=NOT_APPLICABLE)
-    return MISMATCH
+        return lambda place, before: reduce(
+            least, [each(place, before) for each in of], NOT_APPLICABLE
+        )
+
+    def any_of(place: Any, before: Any) -> Any:
+        found = [(each(place, before) + 1) % FORMS for each in of]  # not applicable is the least
+        return (reduce(most, found, 0) - 1) % FORMS
+
+    return any_of
 
 
-def _leaf(leaf: Constraint, count: Counter) -> int:
-    if leaf.kind not in ("host", "task"):
-        return MISMATCH
-    number = count(leaf)
-    holds = {
-        "less": number < leaf.requirement,
-        "equal": number == leaf.requirement,
-        "greater": number > leaf.requirement,
-    }
-    return MATCH if holds.get(leaf.condition, False) else MISMATCH
+def leaf_of(leaf: Constraint, count: Callable[[Any], Any], *, own: tuple[Label, ...]) -> TruthOf:
+    """The truth of a leaf whose label is found so often at a place, before members of labels `own`
+    came."""
+    holds, requirement = COMPARED[leaf.condition], leaf.requirement
+    each = own.count(leaf.label) if leaf.kind == "task" else 0
+    if not each:
+        return lambda place, _before: MATCH * holds(count(place), requirement)
+    return lambda place, before: MATCH * holds(count(place) + each * before, requirement)
+
+
+def changes_for_others(constraint: Constraint, own: tuple[Label, ...]) -> bool:
+    """Whether members with labels `own` change the truth for those that follow them."""
+    return any(leaf.kind == "task" and leaf.label in own for leaf in leaves(constraint))
+
+
+def one_after_another(truth: TruthOf, place: Any, *, most: int) -> int:
+    """How many members a place takes before one mismatches, `most` at most."""
+    taken = 0
+    while taken < most and truth(place, taken) >= MATCH:
+        taken += 1
+    return taken
 
 
 def host_count(label: Label, *, host: Key, labels: tuple[Label, ...]) -> int:
@@ -121,15 +158,12 @@ def accepts(
     def count(leaf: Constraint) -> int:
         if leaf.kind == "host":
             return host_count(leaf.label, host=host[0], labels=host[1])
-        return running.get(leaf.label, 0) + accepted * own.count(leaf.label)
+        return running.get(leaf.label, 0)
 
-    accepted = 0
-    changes = any(leaf.kind == "task" and leaf.label in own for leaf in leaves(constraint))
-    while accepted < most and truth(constraint, count) >= MATCH:
-        if not changes:
-            return most
-        accepted += 1
-    return accepted
+    truth = truth_of(constraint, lambda leaf: leaf_of(leaf, lambda _: count(leaf), own=own))
+    if most > 1 and changes_for_others(constraint, own):
+        return one_after_another(truth, None, most=most)
+    return most if truth(None, 0) >= MATCH else 0
 
 
 def condition_text(constraint: Constraint) -> str:

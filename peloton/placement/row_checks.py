@@ -1,25 +1,27 @@
 """What one host accepts of a shape, for look-ups that meet few hosts.
 
 Turns a shape into a function of a row: how many members that host takes one after another, as far
-as labels, tasks and ports decide. `reasons.py` and `constraints.py` check all hosts at once; both
-must agree. It must not know free resources other than ports, and serves only until the index
-changes.
+as labels, tasks and ports decide. Of all hosts at once `reasons.py` checks the same. It must not
+evaluate constraints otherwise than `conditions.py` does, nor know free resources other than ports,
+and serves only until the index changes.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from peloton.placement.conditions import (
     HOSTNAME,
     MATCH,
-    MISMATCH,
-    NOT_APPLICABLE,
     UNKNOWN,
-    depends_on_tasks,
+    TruthOf,
+    changes_for_others,
+    leaf_of,
+    one_after_another,
     opens_exclusive,
     opens_pools,
+    shape_depends_on_tasks,
+    truth_of,
 )
 from peloton.placement.constraints import allowance
 from peloton.placement.index import Flags, HostIndex
@@ -27,16 +29,6 @@ from peloton.placement.messages import Constraint, Label, Shape, port_label
 from peloton.placement.needs import PORTS
 from peloton.placement.reasons import HostChecks
 from peloton.runtime.vocabulary import key
-
-TruthAt = Callable[[int, int], int]
-"""The truth at a row after so many members were placed there."""
-
-COMPARED: Mapping[str, Callable[[int, int], bool]] = {
-    "less": operator.lt,
-    "equal": operator.eq,
-    "greater": operator.gt,
-}
-"""What the conditions of a leaf mean."""
 
 
 class RowChecks:
@@ -61,12 +53,12 @@ class RowChecks:
         self._rejects_gpu = checks.rejects_gpu(shape)
         self.opens = opens_exclusive(shape.constraint), opens_pools(shape.constraint)
         self._plain = not (shape.constraint or shape.ports or shape.fixed_ports or shape.apart)
-        self._truth: TruthAt | None = None
+        self._truth: TruthOf | None = None
         self._own_count = False  # whether members change the truth for those that follow
         if shape.constraint is not None:
             own = shape.all_labels
-            self._truth = _truth(shape.constraint, own, index=index)
-            self._own_count = bool(own) and depends_on_tasks(shape.constraint)
+            self._own_count = changes_for_others(shape.constraint, own)
+            self._truth = truth_of(shape.constraint, lambda leaf: _leaf(leaf, own, index=index))
         tasks = index.task_labels
         self._port_rows = [tasks.rows(port_label(port)) for port in shape.fixed_ports]
         self._apart_rows = None if shape.apart is None else tasks.rows(shape.apart)
@@ -98,7 +90,7 @@ class RowChecks:
         """The same of all hosts."""
         index, shape = self._index, self._shape
         found = self._checks.open_to(shape)
-        if depends_on_tasks(shape.constraint) or shape.fixed_ports or shape.apart is not None:
+        if shape_depends_on_tasks(shape):
             found = found & (allowance(shape, index) > 0)
         if shape.ports:
             found = found & (index.free[PORTS] >= shape.ports)
@@ -123,10 +115,7 @@ class RowChecks:
             return most
         if most == 1 or not self._own_count:
             return most if truth(row, 0) >= MATCH else 0
-        taken_here = 0
-        while taken_here < most and truth(row, taken_here) >= MATCH:
-            taken_here += 1
-        return taken_here
+        return one_after_another(truth, row, most=most)
 
 
 def rows_with(label: Label, kind: str, *, index: HostIndex) -> Mapping[int, int]:
@@ -139,40 +128,9 @@ def rows_with(label: Label, kind: str, *, index: HostIndex) -> Mapping[int, int]
     return {} if row is None else {row: 1}
 
 
-def _truth(constraint: Constraint, own: tuple[Label, ...], *, index: HostIndex) -> TruthAt:
-    if constraint.form == "label":
-        return _leaf(constraint, own, index=index)
-    if constraint.form not in ("and", "or"):
-        return _mismatch
-    members = [_truth(member, own, index=index) for member in constraint.members]
-    if constraint.form == "and":
-        return lambda row, before: min([of(row, before) for of in members], default=NOT_APPLICABLE)
-
-    def any_of(row: int, before: int) -> int:
-        found = [of(row, before) for of in members]
-        known = [each for each in found if each != NOT_APPLICABLE]
-        return max(known, default=NOT_APPLICABLE)
-
-    return any_of
-
-
-def _leaf(leaf: Constraint, own: tuple[Label, ...], *, index: HostIndex) -> TruthAt:
-    if leaf.kind not in ("host", "task"):
-        return _mismatch
-    count_at, requirement = rows_with(leaf.label, leaf.kind, index=index).get, leaf.requirement
-    each = own.count(leaf.label) if leaf.kind == "task" else 0
-    holds = COMPARED.get(leaf.condition)
-    if holds is None:
-        return _mismatch
-
-    def of_host(row: int, before: int) -> int:
-        return MATCH if holds(count_at(row, 0) + each * before, requirement) else MISMATCH
-
-    def of_tasks(row: int, before: int) -> int:
-        return of_host(row, before) if index.knows_tasks[row] else UNKNOWN
-
-    return of_host if leaf.kind == "host" else of_tasks
-
-
-def _mismatch(_row: int, _before: int) -> int:
-    return MISMATCH
+def _leaf(leaf: Constraint, own: tuple[Label, ...], *, index: HostIndex) -> TruthOf:
+    counts = rows_with(leaf.label, leaf.kind, index=index)
+    of = leaf_of(leaf, lambda row: counts.get(row, 0), own=own)
+    if leaf.kind == "host":
+        return of
+    return lambda row, before: of(row, before) if index.knows_tasks[row] else UNKNOWN

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.placement.constraints import (
-    MATCH,
-    MISMATCH,
-    NOT_APPLICABLE,
-    UNKNOWN,
-    allowance,
-    truths,
-)
+from peloton.placement.conditions import MATCH, MISMATCH, NOT_APPLICABLE, UNKNOWN
+from peloton.placement.constraints import allowance, truths
 from peloton.placement.index import HostIndex
 from peloton.placement.messages import Constraint, HostSummary, Label, Shape
 from peloton.runtime.vocabulary import Key
