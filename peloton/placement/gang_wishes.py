@@ -10,20 +10,20 @@ wishes are; must not hold a part of a gang.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from msgspec.structs import replace
 
 from peloton.actors.resources import COUNT_MAX, amount
 from peloton.placement.index import HostIndex
-from peloton.placement.kept_wishes import KEPT_LOST_S
-from peloton.placement.messages import Declined, GangPlaced, GangWish, Placed, Unplaced
+from peloton.placement.messages import GangPlaced, GangWish, Placed
 from peloton.placement.needs import GPU, Need
 from peloton.placement.proposals import Proposed, placed
 from peloton.placement.reasons import HostChecks
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.unschedulable import NEVER_FITS, RESOURCE_UNITS, Unschedulable
+from peloton.placement.waiting_wishes import WaitingWish, WaitingWishes
 from peloton.runtime.vocabulary import Bits, Key, Send
 
 GANGS_KEPT_MAX = 2_000
@@ -31,9 +31,6 @@ GANGS_KEPT_MAX = 2_000
 GANG_TRIES_MAX = 32
 """Kept gangs that are tried in one call; the next call, which follows at once, goes on behind
 them."""
-GANGS_EXPLAINED_MAX = 16
-"""Kept gangs that are explained anew in one call; the next call follows at once."""
-
 
 NEVER_TOGETHER = "a gang of "
 """So the text begins where single members would fit, and all of them together never."""
@@ -44,23 +41,12 @@ class _Part(NamedTuple):
     known: KnownShape
 
 
-class KeptGang:
+@dataclass(eq=False, kw_only=True)
+class KeptGang(WaitingWish):
     """A gang without hosts."""
 
-    def __init__(self, wish: GangWish, *, serial: int) -> None:
-        self.wish = wish
-        self.serial = serial
-        self.seen_at = 0.0
-        self.refused: dict[int, int] = {}
-        self.told_never: bool | None = False  # None: it is to be told in any case
-
-    def excluded(self, index: HostIndex) -> list[int]:
-        """The rows that refused it and have not reported more since."""
-        news = index.news
-        self.refused = {
-            row: at for row, at in self.refused.items() if news.report_number(row) == at
-        }
-        return [*self.refused]
+    whole: ClassVar[bool] = True
+    wish: GangWish
 
 
 class Proposer(Protocol):
@@ -78,109 +64,77 @@ class Proposer(Protocol):
 class GangWishes:
     """The gangs that one placer knows."""
 
-    def __init__(self, index: HostIndex, *, checks: HostChecks, shapes: KnownShapes) -> None:
+    def __init__(
+        self,
+        waiting: WaitingWishes,
+        index: HostIndex,
+        *,
+        checks: HostChecks,
+        shapes: KnownShapes,
+    ) -> None:
+        self._waiting = waiting
         self._index = index
         self._checks = checks
         self._shapes = shapes
         self._kept: dict[Key, KeptGang] = {}  # the one that was not repeated for longest first
         self._order: list[KeptGang] | None = None  # by their turns
-        self._serial = 0
         self._next: tuple[int, int] | None = None  # behind whom the tries go on
-        self._left = 0  # how many are to be tried since hosts reported room
-        self._to_explain: list[Key] = []  # slices
-
-    @property
-    def busy(self) -> bool:
-        """Whether some are left to try or to explain."""
-        return bool(self._left or self._to_explain)
+        self.untried = 0  # how many are to be tried since hosts reported room
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def retain(self, declined: Declined) -> None:
-        """A slice says which of its members are still wanted."""
-        kept = self._kept.get(declined.slice)
-        if kept is not None and _members(kept.wish) - declined.wanted:
-            self._drop(kept)
-
-    def expire(self, now: float) -> None:
-        """Forget the gangs whose slices have not repeated their wishes."""
-        while self._kept:
-            oldest = next(iter(self._kept.values()))
-            if now < oldest.seen_at + KEPT_LOST_S:
-                return
-            self._drop(oldest)
-
     def answer(self, wish: GangWish, *, by: Proposer, complete: bool, now: float) -> Iterator[Send]:
         """Hosts for all, or why not. `complete`: all hosts are known."""
-        excluded = [self._index.receive_refusal(host) for host in wish.refused]
-        rows = [row for row in excluded if row is not None]
-        found = self._place(wish, rows, by=by, now=now)
+        members = _members(wish)
+        gang = self._kept.get(wish.slice) or KeptGang(
+            left=self._left, slice=wish.slice, number=wish.number, members=members, wish=wish
+        )
+        gang.number, gang.members, gang.wish, gang.told_never = wish.number, members, wish, None
+        gang.refuse(self._index.receive_refusals(wish.refused), self._index)
+        found = self._place(gang, by=by, now=now)
         if found is not None:
-            known = self._kept.get(wish.slice)
-            if known is not None:
-                self._drop(known)
+            if gang.serial:
+                self._waiting.remove(gang, members)
             yield Send(wish.slice, found)
             return
-        why = self._why(wish, rows, by=by, complete=complete)
-        kept = self._keep(wish, rows, now=now)
-        if kept is not None:
-            kept.told_never = why.never
-        members = _members(wish)
-        answer = Unplaced(wish.number, members, why.reasons, why.text, why.never, kept is not None)
-        yield Send(wish.slice, answer)
+        why = self.why(gang, by=by, complete=complete)
+        if gang.serial:
+            self._waiting.seen(gang, now)
+        elif len(self) < GANGS_KEPT_MAX:
+            self._waiting.add(gang, now)
+            self._kept[wish.slice] = gang
+        self._order = None
+        yield from gang.tell(why)
 
     def try_again(self, *, by: Proposer, news: bool, now: float) -> Iterator[Send]:
         """The kept gangs that fit now, in their order, each once since hosts reported room."""
-        self._left = len(self._kept) if news else min(self._left, len(self._kept))
+        self.untried = len(self._kept) if news else min(self.untried, len(self._kept))
         failed: dict[int, int] = {}
         tries, free = 0, self._free_in_all()
-        for kept in self._in_turn()[: self._left]:
+        for kept in self._in_turn()[: self.untried]:
             shape = self._shapes.of(kept.wish.parts[0].shape).number
             count = len(kept.wish.parts[0].members)
             if count >= failed.get(shape, COUNT_MAX) or self._is_too_large(kept.wish, free):
-                self._left -= 1
+                self.untried -= 1
                 continue  # as many did not fit just now; or mostly, where a cluster is full
             if tries >= GANG_TRIES_MAX:
                 return
             tries, self._next = tries + 1, _turn(kept)
-            self._left -= 1
-            found = self._place(kept.wish, kept.excluded(self._index), by=by, now=now)
+            self.untried -= 1
+            found = self._place(kept, by=by, now=now)
             if found is None:
                 if len(kept.wish.parts) == 1 and not kept.refused:
                     failed[shape] = count
                 continue
-            self._drop(kept)
+            self._waiting.remove(kept, kept.members)
             free = self._free_in_all()
-            yield Send(kept.wish.slice, found)
+            yield Send(kept.slice, found)
         self._next = None
 
-    def tell_all_again(self) -> None:
-        """What they were told is true no more, and they may fit on any host."""
-        self._left = len(self._kept)
-        for kept in self._kept.values():
-            kept.told_never = None
-        self.explain_all_again()
-
-    def explain_all_again(self) -> None:
-        """Other hosts are known than before: some could now run what none could, or the reverse."""
-        left = dict.fromkeys(self._to_explain)  # these first: hosts may change in every call
-        self._to_explain = [*(each for each in self._kept if each not in left), *left]
-
-    def explain_again(self, *, by: Proposer, complete: bool) -> Iterator[Send]:
-        """Tell those of the next gangs of which something else is true now."""
-        for _ in range(min(GANGS_EXPLAINED_MAX, len(self._to_explain))):
-            kept = self._kept.get(self._to_explain.pop())
-            if kept is None:
-                continue
-            why = self._why(kept.wish, kept.excluded(self._index), by=by, complete=complete)
-            if why.never != kept.told_never:
-                kept.told_never = why.never
-                wish = kept.wish
-                yield Send(
-                    wish.slice,
-                    Unplaced(wish.number, _members(wish), why.reasons, why.text, why.never, True),
-                )
+    def kept(self) -> list[KeptGang]:
+        """The gangs that wait."""
+        return [*self._kept.values()]
 
     # ---- inside ----
 
@@ -198,10 +152,9 @@ class GangWishes:
         parts = [_Part(part.members, self._shapes.of(part.shape)) for part in wish.parts]
         return sorted(parts, key=lambda part: (part.known.need.amounts, len(part.members)))[::-1]
 
-    def _place(
-        self, wish: GangWish, excluded: list[int], *, by: Proposer, now: float
-    ) -> GangPlaced | None:
+    def _place(self, gang: KeptGang, *, by: Proposer, now: float) -> GangPlaced | None:
         index, done = self._index, list[tuple[_Part, Proposed]]()
+        wish, excluded = gang.wish, gang.excluded(index)
         avoided = [index.rows[host] for host in wish.avoid if host in index.rows]
         stages = [excluded + avoided, excluded] if avoided else [excluded]
         for part in self._parts(wish):
@@ -245,31 +198,15 @@ class GangWishes:
                 assert isinstance(message, Placed)
                 yield message
 
-    def _keep(self, wish: GangWish, rows: list[int], *, now: float) -> KeptGang | None:
-        known = self._kept.get(wish.slice)
-        if known is None and len(self._kept) >= GANGS_KEPT_MAX:
-            return None
-        self._serial += 1
-        kept = KeptGang(
-            replace(wish, refused=()), serial=self._serial if known is None else known.serial
-        )
-        kept.seen_at = now
-        kept.refused = {row: self._index.news.report_number(row) for row in rows}
-        self._kept.pop(wish.slice, None)
-        self._kept[wish.slice] = kept
-        self._order = None
-        return kept
-
-    def _drop(self, kept: KeptGang) -> None:
-        del self._kept[kept.wish.slice]
+    def _left(self, kept: KeptGang) -> None:
+        del self._kept[kept.slice]
         self._order = None
 
-    def _why(
-        self, wish: GangWish, excluded: list[int], *, by: Proposer, complete: bool
-    ) -> Unschedulable:
-        """The first part that alone is too much for all hosts, even empty; else what lacks room."""
-        total = len(_members(wish))
-        parts = self._parts(wish)
+    def why(self, gang: KeptGang, *, by: Proposer, complete: bool) -> Unschedulable:
+        """The first part that alone is too much for all hosts, even empty; else what lacks room.
+        `complete`: all hosts are known."""
+        total, excluded = len(gang.members), gang.excluded(self._index)
+        parts = self._parts(gang.wish)
         for part in parts:
             if part.known.strategy is None:
                 return by.why(part.known, excluded, used=[])

@@ -163,7 +163,16 @@ class HostIndex:
             gone = [row for row in self._members.get(inventory, ()) if self.names[row] not in named]
             self.drop([self.names[row] for row in gone])
 
-    def receive_refusal(self, host: HostSummary) -> int | None:
+    def receive_refusals(self, hosts: Sequence[HostSummary]) -> list[int]:
+        """Apply refusals of one wish; returns the rows about which nothing newer was reported.
+
+        If these seem to have enough free, they refused for a reason that no summary shows, and to
+        propose them again at once might repeat for ever.
+        """
+        rows = [self._receive_refusal(host) for host in hosts]
+        return [row for row in rows if row is not None]
+
+    def _receive_refusal(self, host: HostSummary) -> int | None:
         """Apply a refusal; returns its row, if nothing newer was reported about that host.
 
         Only position, free resources and tasks are used. Labels are ignored: a refusal need not

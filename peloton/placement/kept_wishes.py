@@ -1,18 +1,18 @@
-"""Wishes without a host, which a placer keeps until a host has room for them.
+"""Wishes that any host may serve, and which groups of them are tried first.
 
 Turns "these rows may fit more than before" into the groups of wishes that are worth another try:
 those of higher priority first, of equal priority those whose oldest wish came first. A cluster that
 is full is worked off in this way at the pace of its tasks; no wish waits for a timer.
 
-It must not decide where anything runs, and it is soft and bounded: a wish that is not kept, or that
-is lost with its placer, is repeated by its slice; one that is not repeated is dropped, because its
-slice has gone elsewhere.
+It must not decide where anything runs, and it is bounded: a wish that is not kept is repeated by
+its slice.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +21,12 @@ from peloton.placement.index import HostIndex
 from peloton.placement.labels import Ints
 from peloton.placement.messages import Wish
 from peloton.placement.shapes import KnownShape
+from peloton.placement.waiting_wishes import WaitingWish, WaitingWishes
 from peloton.runtime.vocabulary import Bits, Key
 
 KEPT_WISHES_MAX = 20_000
 """Wishes that one placer keeps; members that a slice wishes for one after the other are one wish,
 unless others came between."""
-
-KEPT_LOST_S = 35.0
-"""A wish that was not repeated for so long, three times as long as slices take, is dropped."""
 
 CELLS_MAX = 4_000_000
 """Pairs of a group and a row compared at once: bounds the memory that it takes."""
@@ -41,31 +39,13 @@ Turn = tuple[int, int]
 its oldest wish."""
 
 
-class KeptWish:
-    """A wish, less the members that were placed since."""
+@dataclass(eq=False, kw_only=True)
+class KeptWish(WaitingWish):
+    """One of them."""
 
-    def __init__(
-        self, wish: Wish, known: KnownShape, *, never: bool, serial: int, since: float
-    ) -> None:
-        self.serial = serial  # a slice that restarts numbers its wishes anew
-        self.since = since
-        self.slice = wish.slice
-        self.number = wish.number
-        self.members = wish.members
-        self.known = known
-        self.told_never: bool | None = never  # None: it is to be told in any case
-        self.group = (wish.priority, known.number)
-        self.seen_at = 0.0
-        self.refused: dict[int, int] = {}
-        """Rows that refused it, by the number of their last report (`HostNews`): until they report
-        more, they would refuse it again."""
-
-    def excluded(self, index: HostIndex) -> list[int]:
-        """The rows that refused it and have not reported more since."""
-        if self.refused:
-            news = index.news
-            self.refused = {r: at for r, at in self.refused.items() if news.report_number(r) == at}
-        return [*self.refused]
+    known: KnownShape
+    group: GroupKey
+    since: float
 
 
 class _Order(NamedTuple):
@@ -77,47 +57,44 @@ class _Order(NamedTuple):
 
 
 class KeptWishes:
-    """The wishes that one placer keeps."""
+    """Those of one placer."""
 
-    def __init__(self, most: int = KEPT_WISHES_MAX) -> None:
+    def __init__(self, waiting: WaitingWishes, most: int = KEPT_WISHES_MAX) -> None:
+        self._waiting = waiting
         self._most = most
-        self._by_slice: dict[Key, dict[int, KeptWish]] = {}
+        self._count = 0
         self._groups: dict[GroupKey, dict[int, KeptWish]] = {}  # each by serial, oldest first
-        self._by_age: dict[int, KeptWish] = {}  # the one that was not repeated for longest first
         self._order: _Order | None = None
-        self._serial = 0
 
     def __len__(self) -> int:
-        return len(self._by_age)
+        return self._count
 
     def add(self, wish: Wish, known: KnownShape, *, never: bool, now: float) -> KeptWish | None:
         """Keep a wish behind those of its group; None where there are too many.
 
         Joined to the last of its group, if that is of the same slice and no host has refused it.
         """
-        group = self._groups.setdefault((wish.priority, known.number), {})
+        name = wish.priority, known.number
+        group = self._groups.setdefault(name, {})
         last = group[next(reversed(group))] if group else None
         if last is not None and last.slice == wish.slice and not last.refused:
             last.members, last.number = last.members | wish.members, wish.number
-            self._seen(last, now)
+            self._waiting.seen(last, now)
             return last
         if len(self) >= self._most:
             if not group:
-                del self._groups[wish.priority, known.number]
+                del self._groups[name]
             return None
-        self._serial += 1
-        kept = KeptWish(wish, known, never=never, serial=self._serial, since=now)
-        self._by_slice.setdefault(wish.slice, {})[kept.serial] = kept
+        kept = KeptWish(
+            left=self._left, slice=wish.slice, number=wish.number, members=wish.members,
+            told_never=never, known=known, group=name, since=now,
+        )  # fmt: skip
+        self._waiting.add(kept, now)
+        self._count += 1
         if not group:
             self._order = None
         group[kept.serial] = kept
-        self._seen(kept, now)
         return kept
-
-    def tell_all_again(self) -> None:
-        """What they were told is true no more."""
-        for kept in self._by_age.values():
-            kept.told_never = None
 
     def renew(self, wish: Wish, known: KnownShape, *, now: float) -> Bits:
         """The wish came (again): the members that are kept already, and keep their turn.
@@ -130,47 +107,34 @@ class KeptWishes:
                 self.remove(kept, wish.members)
             elif kept.members & wish.members:
                 renewed = renewed | (kept.members & wish.members)
-                self._seen(kept, now)
+                self._waiting.seen(kept, now)
         return renewed
 
     def members(self, slice_: Key) -> Bits:
         """The members of a slice that are kept."""
         found = Bits()
-        for kept in self._by_slice.get(slice_, {}).values():
+        for kept in self.of_slice(slice_):
             found = found | kept.members
         return found
 
     def of_slice(self, slice_: Key) -> list[KeptWish]:
         """The wishes of a slice that are kept, the oldest first."""
-        return [*self._by_slice.get(slice_, {}).values()]
-
-    def retain(self, slice_: Key, wanted: Bits) -> None:
-        """Of this slice only these members are still wanted."""
-        for kept in self.of_slice(slice_):
-            self.remove(kept, kept.members - wanted)
-
-    def expire(self, now: float) -> None:
-        """Drop the wishes that their slices did not repeat in time."""
-        while self._by_age:
-            oldest = next(iter(self._by_age.values()))
-            if now < oldest.seen_at + KEPT_LOST_S:
-                return
-            self.remove(oldest, oldest.members)
+        wishes = self._waiting.of_slice(slice_)
+        return [wish for wish in wishes if isinstance(wish, KeptWish)]
 
     def remove(self, kept: KeptWish, members: Bits) -> None:
         """Remove members of a wish, and the wish with its last member."""
-        kept.members = kept.members - members
-        if kept.members:
-            return
-        of_slice, group = self._by_slice[kept.slice], self._groups[kept.group]
-        del of_slice[kept.serial], self._by_age[kept.serial]
-        if not of_slice:
-            del self._by_slice[kept.slice]
-        if next(iter(group)) == kept.serial:
+        self._waiting.remove(kept, members)
+
+    def _left(self, wish: KeptWish) -> None:
+        """A wish waits no longer."""
+        self._count -= 1
+        group = self._groups[wish.group]
+        if next(iter(group)) == wish.serial:
             self._order = None  # the group's turn changes
-        del group[kept.serial]
+        del group[wish.serial]
         if not group:
-            del self._groups[kept.group]
+            del self._groups[wish.group]
 
     def candidates(
         self, index: HostIndex, rows: Ints, *, after: Turn | None = None
@@ -212,11 +176,6 @@ class KeptWishes:
         """The shape of a group; None once nothing of it is kept."""
         wishes = self._groups.get(group)
         return next(iter(wishes.values())).known if wishes else None
-
-    def _seen(self, kept: KeptWish, now: float) -> None:
-        kept.seen_at = now
-        self._by_age.pop(kept.serial, None)
-        self._by_age[kept.serial] = kept
 
     def _in_order(self) -> _Order:
         if self._order is None:

@@ -1,15 +1,15 @@
 """The placer: receives host summaries and wishes, and proposes hosts.
 
 Turns the messages of one call into proposals; equal wishes of a call are decided as one. A wish is
-answered at once; members without a host are kept (`kept_wishes.py`) and proposed as soon as a host
-reports room. Must not hold state that has to survive: a new placer gets the hosts from the
+answered at once; members without a host are kept (`waiting_wishes.py`) and proposed as soon as a
+host reports room. Must not hold state that has to survive: a new placer gets the hosts from the
 inventories, and slices repeat the wishes.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from peloton.actors.resources import COUNT_MAX
 from peloton.placement.early_wishes import EarlyWishes, PlacerRequest
 from peloton.placement.gang_rooms import rooms_of
-from peloton.placement.gang_wishes import GangWishes
+from peloton.placement.gang_wishes import GangWishes, KeptGang
 from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
 from peloton.placement.kept_wishes import KEPT_WISHES_MAX, GroupKey, KeptWishes, Turn, split
@@ -42,6 +42,7 @@ from peloton.placement.reserved import ReservedHosts
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason
+from peloton.placement.waiting_wishes import WaitingWishes
 from peloton.placement.wish_groups import AskedWish, WishGroup, decided_as_one
 from peloton.runtime.vocabulary import Bits, Key, Message, Send, Value
 
@@ -50,7 +51,7 @@ TRIES_MAX = 64
 FREED_MAX = 16
 """Sets of freed rows that wait for their turn; further ones are joined."""
 EXPLAINED_MAX = 16
-"""Groups of kept wishes explained anew in one call; the next call follows at once."""
+"""Groups of kept wishes, and gangs, explained anew in one call; the next call follows at once."""
 
 
 class PlacerSettings(Value, frozen=True):
@@ -84,7 +85,8 @@ class Placer:
         self.key = key
         of = settings or PlacerSettings()
         self.index = HostIndex(of.part, of.parts, mend_rows=of.mend_rows)
-        self.kept = KeptWishes(of.kept_max)
+        waiting = self._waiting = WaitingWishes()
+        self.kept = KeptWishes(waiting, of.kept_max)
         self._checks = HostChecks(self.index, of.scarce_gpu)
         self._feeds = InventoryFeeds(inventories)
         self._shapes = KnownShapes(strategies)
@@ -92,11 +94,13 @@ class Placer:
             self.index, self._checks, lookups=Lookups(self.index, self._checks), shapes=self._shapes
         )
         reserved = self._reserved = ReservedHosts()
-        self.pinned = PinnedWishes(self.index, self._checks, shapes=self._shapes, reserved=reserved)
-        self.gangs = GangWishes(self.index, checks=self._checks, shapes=self._shapes)
+        self.pinned = PinnedWishes(
+            waiting, self.index, checks=self._checks, shapes=self._shapes, reserved=reserved
+        )
+        self.gangs = GangWishes(waiting, self.index, checks=self._checks, shapes=self._shapes)
         self._freed: deque[FreedRows] = deque()
         self._explained = self.index.layout, self._feeds.complete  # the hosts, as last explained
-        self._to_explain: list[GroupKey] = []
+        self._to_explain: list[GroupKey | KeptGang] = []
         self._early = EarlyWishes()
         self._stopped = ""  # why no host is proposed at all
 
@@ -104,14 +108,13 @@ class Placer:
     def wake_at(self) -> float | None:
         """When to call `receive` even without messages: kept wishes are left to try or to explain,
         or a snapshot has to be requested again."""
-        busy = self._freed or self._to_explain or self.gangs.busy
+        busy = self._freed or self._to_explain or self.gangs.untried
         return 0.0 if busy else self._feeds.wake_at
 
     def receive(self, messages: Sequence[tuple[Key | None, Message]], now: float) -> list[Send]:
         """Apply all messages about hosts first, then try kept wishes, then answer new ones."""
         self.index.expire(now)
-        self.kept.expire(now)
-        self.gangs.expire(now)
+        self._waiting.expire(now)
         asked: list[PlacerRequest] = []
         for _, message in messages:
             if isinstance(message, Wish | GangWish | AskRoom | AskGangRoom):
@@ -140,7 +143,7 @@ class Placer:
             )
             sends += more
         sends += rooms_of(self.index, rooms, shapes=self._shapes, by=self, now=now)
-        if self.gangs.busy or (len(self.gangs) and self.index.news):
+        if self.gangs.untried or (len(self.gangs) and self.index.news):
             sends += self.gangs.try_again(by=self, news=bool(self.index.news), now=now)
         for gang in asked:
             if isinstance(gang, GangWish) and gang.parts:
@@ -162,9 +165,9 @@ class Placer:
         self.pinned.stop(text)
         if not text:
             self._freed.append(FreedRows(np.arange(self.index.size)))
-        self.kept.tell_all_again()
-        self._to_explain = [*self.kept.groups()]
-        self.gangs.tell_all_again()
+        self._waiting.tell_all_again()
+        self.gangs.untried = len(self.gangs)
+        self._explain_all()
 
     def hurry(self) -> None:
         """Inventories may be reachable again: request at once what is still needed of them."""
@@ -181,9 +184,7 @@ class Placer:
         known = self._shapes.numbered(declined.shape)
         if known is not None:
             self.index.decline(known.need, declined.hosts)
-        self.kept.retain(declined.slice, declined.wanted)
-        self.pinned.retain(declined.slice, declined.wanted)
-        self.gangs.retain(declined)
+        self._waiting.retain(declined.slice, declined.wanted)
 
     # ---- new wishes ----
 
@@ -250,8 +251,7 @@ class Placer:
         rest = Wish(wish.slice, wish.number, members, wish.shape, priority=wish.priority)
         kept = self.kept.add(rest, group.known, never=why.never, now=now)
         if kept is not None:
-            number = self.index.news.report_number
-            kept.refused = {row: number(row) for row in group.excluded}
+            kept.refuse(group.excluded, self.index)
         return kept is not None
 
     def propose(
@@ -343,21 +343,23 @@ class Placer:
         hosts = self.index.layout, self._feeds.complete
         if hosts != self._explained:
             self._explained = hosts
-            left = dict.fromkeys(
-                self._to_explain
-            )  # these first, or they had no turn if hosts go on
-            self._to_explain = [*(each for each in self.kept.groups() if each not in left), *left]
-            self.gangs.explain_all_again()
-        sends += self.gangs.explain_again(by=self, complete=self._feeds.complete)
+            self._explain_all()
         for _ in range(min(EXPLAINED_MAX, len(self._to_explain))):
-            group = self._to_explain.pop()
-            known = self.kept.shape(group)
-            if known is None:
-                continue
+            sends += self._tell(self._to_explain.pop())
+
+    def _explain_all(self) -> None:
+        left = dict.fromkeys(self._to_explain)  # these first, or they had no turn if hosts go on
+        names: list[GroupKey | KeptGang] = [*self.kept.groups(), *self.gangs.kept()]
+        self._to_explain = [*(each for each in names if each not in left), *left]
+
+    def _tell(self, name: GroupKey | KeptGang) -> Iterator[Send]:
+        """Why those of this name wait, if they do still, and were told otherwise."""
+        if isinstance(name, KeptGang):
+            if name.serial:
+                yield from name.tell(self.gangs.why(name, by=self, complete=self._feeds.complete))
+            return
+        known = self.kept.shape(name)
+        if known is not None:
             why = self.why(known, [], used=[])
-            for kept in self.kept.of_group(group, COUNT_MAX):
-                if kept.told_never != why.never:
-                    kept.told_never = why.never
-                    sends.append(
-                        unplaced(kept.slice, kept.number, members=kept.members, why=why, kept=True)
-                    )
+            for kept in self.kept.of_group(name, COUNT_MAX):
+                yield from kept.tell(why)

@@ -112,7 +112,8 @@ class ReservedHosts:
                 number = shapes.of(wish.shape).number
                 sends.append(_proposal(wish, found, shape=number))
                 got = Bits.of(*found)
-                kept.retain(wish.slice, kept.members(wish.slice) - got)
+                for one in kept.of_slice(wish.slice):
+                    kept.remove(one, got)
                 wish = replace(wish, members=wish.members - got)
             if wish.members:
                 left.append(wish)

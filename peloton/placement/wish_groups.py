@@ -41,7 +41,7 @@ def decided_as_one(
     Refusals of all wishes are applied first, so that no member is sent to a host that has just
     refused another for lack of resources.
     """
-    refused = [_refusals(index, wish) if wish.refused else [] for wish in wishes]
+    refused = [index.receive_refusals(wish.refused) if wish.refused else [] for wish in wishes]
     alike: dict[int, WishGroup] = {}
     groups: list[WishGroup] = []
     for wish, excluded in zip(wishes, refused, strict=True):
@@ -58,13 +58,3 @@ def decided_as_one(
         fresh = wish.members - renewed if renewed else wish.members
         group.wishes.append(AskedWish(wish, renewed, fresh))
     return groups
-
-
-def _refusals(index: HostIndex, wish: Wish) -> list[int]:
-    """Rows that refused this wish and have not reported since.
-
-    If they seem to have enough free, they refused for a reason that no summary shows, and to
-    propose them again at once might repeat for ever.
-    """
-    rows = [index.receive_refusal(host) for host in wish.refused]
-    return [row for row in rows if row is not None]

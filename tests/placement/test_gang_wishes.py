@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from peloton.actors.resources import UNIT, Resources
-from peloton.placement.gang_wishes import GANG_TRIES_MAX, GANGS_EXPLAINED_MAX
-from peloton.placement.kept_wishes import KEPT_LOST_S
+from peloton.placement.gang_wishes import GANG_TRIES_MAX
 from peloton.placement.messages import (
     Declined,
     GangPart,
@@ -25,7 +24,8 @@ from peloton.placement.messages import (
     Unplaced,
     Wish,
 )
-from peloton.placement.placer import Placer
+from peloton.placement.placer import EXPLAINED_MAX, Placer
+from peloton.placement.waiting_wishes import KEPT_LOST_S
 from peloton.runtime.vocabulary import Bits, Key, Send
 
 from .hosts import INVENTORY, SLICE, host, label, placer_of, res
@@ -195,17 +195,17 @@ def test_a_full_cluster_costs_its_gangs_no_tries() -> None:
 
 
 def test_many_are_explained_anew_in_several_calls() -> None:
-    count = 3 * GANGS_EXPLAINED_MAX
+    count = 3 * EXPLAINED_MAX
     placer = crowded(count)
     rest_of(placer)
     smaller = HostDeltas(INVENTORY, 1, (host("a", res(0), capacity=res(9), position=2),))
     first = told_never(send.message for send in placer.receive([(INVENTORY, smaller)], 1.0))
-    assert len(first) == GANGS_EXPLAINED_MAX
+    assert len(first) == EXPLAINED_MAX
     assert len(first + told_never(rest_of(placer))) == count
 
 
 def test_all_are_explained_however_often_hosts_change() -> None:
-    placer = crowded(3 * GANGS_EXPLAINED_MAX)
+    placer = crowded(3 * EXPLAINED_MAX)
     rest_of(placer)
     told: dict[Key, None] = {}
     for at in range(3):
@@ -213,7 +213,7 @@ def test_all_are_explained_however_often_hosts_change() -> None:
         delta = HostDeltas(INVENTORY, 2 + at, hosts)
         sends = placer.receive([(INVENTORY, delta)], 1.0)
         told |= dict.fromkeys(each.to for each in sends if isinstance(each.message, Unplaced))
-    assert len(told) == 3 * GANGS_EXPLAINED_MAX
+    assert len(told) == 3 * EXPLAINED_MAX
 
 
 @settings(max_examples=60, deadline=None)
