@@ -1,5 +1,6 @@
-"""Moments and lengths of time as tables show them: UTC, whole seconds. Must not know which zone the
-reader is in.
+"""Moments and lengths of time as tables show them: UTC, whole seconds.
+
+Must not know which zone the reader is in.
 """
 
 from __future__ import annotations
