@@ -56,9 +56,9 @@ class RowChecks:
         self._truth: TruthOf | None = None
         self._own_count = False  # whether members change the truth for those that follow
         if shape.constraint is not None:
-            own = shape.all_labels
-            self._own_count = changes_for_others(shape.constraint, own)
-            self._truth = truth_of(shape.constraint, lambda leaf: _leaf(leaf, own, index=index))
+            own = self._own = shape.all_labels
+            self._own_count = bool(own) and changes_for_others(shape.constraint, own)
+            self._truth = truth_of(shape.constraint, self._leaf)
         tasks = index.task_labels
         self._port_rows = [tasks.rows(port_label(port)) for port in shape.fixed_ports]
         self._apart_rows = None if shape.apart is None else tasks.rows(shape.apart)
@@ -117,6 +117,13 @@ class RowChecks:
             return most if truth(row, 0) >= MATCH else 0
         return one_after_another(truth, row, most=most)
 
+    def _leaf(self, leaf: Constraint) -> TruthOf:
+        counts, knows = rows_with(leaf.label, leaf.kind, index=self._index), self._index.knows_tasks
+        of = leaf_of(leaf, lambda row: counts.get(row, 0), own=self._own)
+        if leaf.kind == "host":
+            return of
+        return lambda row, before: of(row, before) if knows[row] else UNKNOWN
+
 
 def rows_with(label: Label, kind: str, *, index: HostIndex) -> Mapping[int, int]:
     """The rows with a label of the host or of its tasks, and how often."""
@@ -126,11 +133,3 @@ def rows_with(label: Label, kind: str, *, index: HostIndex) -> Mapping[int, int]
         return index.host_labels.rows(label)
     row = index.rows.get(key("host", label.value))
     return {} if row is None else {row: 1}
-
-
-def _leaf(leaf: Constraint, own: tuple[Label, ...], *, index: HostIndex) -> TruthOf:
-    counts = rows_with(leaf.label, leaf.kind, index=index)
-    of = leaf_of(leaf, lambda row: counts.get(row, 0), own=own)
-    if leaf.kind == "host":
-        return of
-    return lambda row, before: of(row, before) if index.knows_tasks[row] else UNKNOWN
