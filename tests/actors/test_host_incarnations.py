@@ -58,17 +58,6 @@ def test_of_the_same_machine_an_order_that_was_lost_is_given_again() -> None:
     assert order.incarnation == "X" and turn.state.incarnation == "X"
 
 
-def test_a_machine_without_a_name_may_be_any_other() -> None:
-    """A link of an earlier version names none: who has the run then is not known any more."""
-    turn = receive(at("X", 0), listed(""), now=20.0)
-    (order,) = orders(turn)
-    assert isinstance(order, m.StartRuns) and order.incarnation == "?"
-    assert turn.state.incarnation == "?" and turn.state.state == HostStates.UP
-    again = receive(turn.state, listed("X", asked_at=30.0), now=30.0)
-    assert told(replies(again)) == [(End.LOST, [0])] and orders(again) == []
-    assert again.state.incarnation == "X"
-
-
 def test_nothing_is_started_at_a_machine_that_is_not_journaled_yet() -> None:
     """The next list might be that of another machine, and nobody would know."""
     host = at("", 0)
@@ -82,7 +71,7 @@ def test_nothing_is_started_at_a_machine_that_is_not_journaled_yet() -> None:
 
 
 def test_the_first_machine_that_names_itself_gets_what_was_lost() -> None:
-    """Of a host of an earlier version nobody knows which one it was compared with."""
+    """Of a new host nobody knows yet which machine it is."""
     turn = receive(at("", 0), listed("X"), now=20.0)
     (order,) = orders(turn)
     assert isinstance(order, m.StartRuns) and order.incarnation == "X" == turn.state.incarnation

@@ -67,8 +67,6 @@ from peloton.runtime.vocabulary import At, Decision, Due, Key, Refused, Send, co
 
 STOP_GRACE_S = 30.0
 BACKEND_UP = "backend is up"
-UNNAMED = "?"
-"""In place of the incarnation of a machine that was compared without its name."""
 
 
 def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
@@ -156,15 +154,10 @@ def _reconciled(
     host: Host, message: m.RunsListed, *, now: float, agreed: bool
 ) -> tuple[f.HostReconciled, ...]:
     """Also for a host that is up and has not journaled its keeper yet, or the incarnation of its
-    machine; that only once all of its runs were judged by its list.
-
-    A list without a name, of a host that had one, comes from a daemon of an earlier version: no
-    machine is known to be that one, so the next one that names itself counts as another.
-    """
+    machine; that only once all of its runs were judged by its list."""
     # An older list does not name what was given up while the host was out of reach, and runs on.
     agreed = agreed and message.asked_at >= host.reached_at
-    named = message.incarnation or (UNNAMED if host.incarnation else "")
-    keeper, incarnation = message.keeper, named if agreed else ""
+    keeper, incarnation = message.keeper, message.incarnation if agreed else ""
     adopts = bool(keeper and not host.keeper) or incarnation not in ("", host.incarnation)
     if adopts and host.state == HostStates.UP or agreed and host.state == HostStates.RECONCILING:
         return (f.HostReconciled(keeper, message.keeper_at, now, incarnation),)
