@@ -23,8 +23,7 @@ STEP = UNIT // 10
 RISE_STEPS = 3
 """It is told that there is more once it is more by so many steps; that there is less at once."""
 AGAIN_S = 30.0
-"""What was told so long ago is told again: a host whose shard was moving has
-dropped it."""
+"""What was told so long ago is told again: a host whose shard was moving has dropped it."""
 
 
 class HostLoad(NamedTuple):

@@ -250,14 +250,13 @@ def amounts(options: Mapping[str, Any]) -> dict[str, float]:
 
 
 def resource_of(peloton: Client, options: Mapping[str, Any]) -> dict[str, float]:
-    """What each instance requests; the cluster is asked only for what is not given."""
+    """What each instance requests where the options do not say it; the cluster is asked only where
+    that is needed."""
     if options["cpus"] is None or options["memory_mb"] is None:
         from peloton.sdk.defaults import task_share
 
-        found = task_share(peloton, options["pool"]).resource(options["cpus"])
-    else:
-        found = {"cpuLimit": options["cpus"], "diskLimitMb": 0.0}
-    return {**found, **amounts(options)}
+        return task_share(peloton, options["pool"]).resource(options["cpus"])
+    return {"cpuLimit": options["cpus"], "diskLimitMb": 0.0}
 
 
 def variables(given: Sequence[str]) -> list[dict[str, str]]:

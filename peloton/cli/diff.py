@@ -79,7 +79,7 @@ def of_instances(
     from peloton.sdk.spec_diff import field_changes, instance_changes
 
     known = peloton.jobs.get(job).jobInfo.config
-    wanted = built(job_checks.with_resource_of(peloton, job, spec=given))
+    wanted = built(job_checks.with_resource_of(lambda: known, spec=given))
     return instance_changes(known, wanted), field_changes(known, wanted)
 
 

@@ -141,7 +141,7 @@ def update(job: str, config: str, dry_run: bool, **secret: Any) -> None:
     }
     with spec_in(config) as spec, connected() as peloton, refusal_texts(texts, id=job):
         job_checks.check_sla(spec)
-        spec = job_checks.with_resource_of(peloton, job, spec=spec)
+        spec = job_checks.with_resource_of(lambda: peloton.jobs.get(job).jobInfo.config, spec=spec)
         if dry_run:
             click.echo(f"Job {job} would get {more_instances(peloton, job, spec=spec)}")
             return

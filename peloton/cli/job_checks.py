@@ -6,7 +6,7 @@ only what a person cannot have meant. Must not repeat the rules of the server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,22 +111,24 @@ def with_default_resource(peloton: Client, pool: str, *, spec: dict[str, Any]) -
     return with_resource(spec, resource) or spec
 
 
-def with_resource_of(peloton: Client, job: str, *, spec: dict[str, Any]) -> dict[str, Any]:
+def with_resource_of(known: Callable[[], Any], *, spec: dict[str, Any]) -> dict[str, Any]:
     """The spec for a job that there is; where its default config has no `resource`, with that of
-    the job, which a creation may have added: who did not write it down wants no other."""
+    the job, which a creation may have added: who did not write it down wants no other. `known`
+    reads the config of the job."""
     from peloton.sdk.defaults import with_resource
     from peloton.sdk.render import to_dict
 
     if with_resource(spec, {}) is None:
         return spec
-    known = peloton.jobs.get(job).jobInfo.config.defaultConfig
-    if not known.HasField("resource"):
+    default = known().defaultConfig
+    if not default.HasField("resource"):
         return spec
+    resource = default.resource
     hint(
-        f"no resource in defaultConfig: each task keeps {known.resource.cpuLimit:g} cpu and "
-        f"{known.resource.memLimitMb:g} MB of memory"
+        f"no resource in defaultConfig: each task keeps {resource.cpuLimit:g} cpu and "
+        f"{resource.memLimitMb:g} MB of memory"
     )
-    return with_resource(spec, to_dict(known.resource)) or spec
+    return with_resource(spec, to_dict(resource)) or spec
 
 
 def warn_of_constraints(peloton: Client, pool: str, *, spec: dict[str, Any]) -> None:

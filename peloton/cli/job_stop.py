@@ -17,7 +17,7 @@ from peloton.cli.dry_run import dry_run_option, states_text, would
 from peloton.cli.options import CliSettings, PelotonCommand
 from peloton.cli.output import OutputForms, hint, show
 from peloton.cli.session import connected, refusal_texts
-from peloton.cli.task_texts import print_ended, stop_text
+from peloton.cli.task_texts import ended_of, print_ended, stop_text
 from peloton.cli.values import LIMIT, numbers, words
 from peloton.cli.values import labels as labels_of
 from peloton.sdk.errors import Conflict, PelotonError
@@ -123,14 +123,13 @@ def stop_named(peloton: Client, checked: Sequence[Any], *, progress: bool, dry_r
 
 
 def stop_one(peloton: Client, info: Any) -> int:
-    from peloton.sdk.jobs import TERMINAL_STATES
 
     job, wanted = info.id.value, info.config.instanceCount
     with refusal_texts({"notFound": "Job {id} was not found: {m}"}, id=job):
         answer = peloton.tasks.stop(job)
     ended = 0
     if len(answer.stoppedInstanceIds) == wanted:  # all are, as the job is stopped
-        ended = sum(info.runtime.taskStats.get(state, 0) for state in (*TERMINAL_STATES, "LOST"))
+        ended = ended_of(info.runtime.taskStats)
     show(OutputForms(answer, text=stop_text(answer, ended=ended), names=lambda: [job]))
     print_ended(answer, wanted, ended=ended)
     return exits.SOME_FAILED if answer.invalidInstanceIds else exits.OK
@@ -194,7 +193,7 @@ def follow(peloton: Client, job: str) -> None:
     printed = ""
     while True:
         info = peloton.jobs.get(job).jobInfo
-        ended = sum(info.runtime.taskStats.get(state, 0) for state in (*TERMINAL_STATES, "LOST"))
+        ended = ended_of(info.runtime.taskStats)
         total = info.config.instanceCount
         verb = "stopped" if ended == total else "stopping"
         text = f"Job {job} {verb}, total_tasks:{total} terminated_tasks:{ended}"

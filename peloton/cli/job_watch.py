@@ -13,10 +13,10 @@ import click
 from peloton.cli import exits, task_texts
 from peloton.cli.options import OwnCommand
 from peloton.cli.output import OutputForms, hint, show
-from peloton.cli.outputs import OVER, Collected, Live, Printed, gone_text
+from peloton.cli.outputs import Collected, Live, Printed, gone_text
 from peloton.cli.progress import progress, progress_line
 from peloton.cli.session import connected, refusal_texts
-from peloton.cli.task_texts import TASK_TEXTS
+from peloton.cli.task_texts import OVER, TASK_TEXTS
 from peloton.cli.times import span
 from peloton.cli.values import range_option
 

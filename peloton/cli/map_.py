@@ -33,12 +33,12 @@ from peloton.cli.outputs import (
     Printed,
     Results,
     Sink,
-    ended_of,
     gone_text,
     results_folder,
 )
 from peloton.cli.progress import progress
 from peloton.cli.session import pool_typed
+from peloton.cli.task_texts import ended_of
 from peloton.cli.values import SPEC_FILE
 from peloton.cli.waiting import WhyWaiting
 from peloton.sdk.errors import BadSpec

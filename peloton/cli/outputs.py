@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 import click
 
 from peloton.cli.output import command, hint
+from peloton.cli.task_texts import OVER
 from peloton.sdk.errors import NotFound, PelotonError, ServiceUnavailable, Unsupported
 from peloton.sdk.sandbox import REMOVED
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 FILES = ("stdout", "stderr")
 LIVE_PAUSE_S = 0.1
-OVER = ("SUCCEEDED", "FAILED", "KILLED", "LOST", "DELETED")
 TAIL_LINES, TAIL_BYTES = 5, 64 * 1024
 WINDOW = 1000
 """Instances that are asked for in one call."""
@@ -347,8 +347,3 @@ def tail(data: bytes) -> list[str]:
     """The last lines, as text."""
     text = data[-TAIL_BYTES:].decode("utf-8", errors="backslashreplace")
     return text.rstrip().splitlines()[-TAIL_LINES:]
-
-
-def ended_of(counts: Any) -> int:
-    """How many instances have ended."""
-    return sum(counts.get(name, 0) for name in OVER)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from peloton.cli.output import hint
-from peloton.cli.outputs import ended_of
+from peloton.cli.task_texts import ended_of
 from peloton.cli.times import span
 
 FIRST_S, PAUSE_S, PAUSE_S_MAX, GROWTH = 2.0, 5.0, 60.0, 1.5

@@ -16,6 +16,7 @@ from peloton.cli.ops import ended_answer
 from peloton.cli.options import CliSettings
 from peloton.cli.output import OutputForms, as_yaml, command, hint, show
 from peloton.cli.session import pool_typed
+from peloton.cli.task_texts import ended_of
 from peloton.cli.values import SPEC_FILE
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
 
 def followed(peloton: Client, job: str, *, instances: int, options: Any) -> tuple[Any, str]:
     """The end of the job, and what is to be said of output that is gone."""
-    from peloton.cli.outputs import Collected, Live, Printed, ended_of, gone_text
+    from peloton.cli.outputs import Collected, Live, Printed, gone_text
     from peloton.cli.waiting import WhyWaiting
 
     waiting = WhyWaiting(peloton, job, waits_for_hosts=options["wait_for_hosts"])

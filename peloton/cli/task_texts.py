@@ -24,7 +24,14 @@ EVENTS_HEADER = (
 )  # fmt: skip
 NOT_FOUND = "Job {job} was not found: {m}"
 OUT_OF_RANGE = "Requested instances:[{instance}] of job {job} is not in the valid range: {m}"
+OVER = ("SUCCEEDED", "FAILED", "KILLED", "LOST", "DELETED")
+"""States of an instance that has ended."""
 TASK_TEXTS: Mapping[str, str] = {"notFound": NOT_FOUND, "outOfRange": OUT_OF_RANGE}
+
+
+def ended_of(counts: Mapping[str, int]) -> int:
+    """How many instances have ended, by their counts."""
+    return sum(counts.get(name, 0) for name in OVER)
 
 
 def row(info: Any) -> Sequence[object]:

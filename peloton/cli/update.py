@@ -142,7 +142,9 @@ def create(
 
         with spec_in(config) as given, refusal_texts(TEXTS, job=job):
             job_checks.check(given)
-            spec = job_checks.with_resource_of(peloton, job, spec=given)
+            spec = job_checks.with_resource_of(
+                lambda: peloton.jobs.get(job).jobInfo.config, spec=given
+            )
             if not override:
                 refuse_second(peloton, job)
             job_checks.warn_of_constraints(peloton, respool, spec=spec)

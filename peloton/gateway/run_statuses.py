@@ -1,10 +1,10 @@
 """What became of runs, as one stream for all who read it: starts and ends, with offsets.
 
 Turns the change feeds of the shards of hosts into numbered statuses. It keeps the newest
-`STATUSES_MAX` in memory, from the first call that asks for them until a while after the last: so a
-stream has an id, and where anything may have been missed it begins anew under another one, as it
-did in the original when the host manager changed. Then a reader has to read the tasks. It must not
-show a status that is not durable, nor leave one out unnoticed.
+`STATUSES_MAX` in memory, from the first call that asks for them until `feed.IDLE_S` after the last:
+so a stream has an id, and where anything may have been missed it begins anew under another one, as
+it did in the original when the host manager changed. Then a reader has to read the tasks. It must
+not show a status that is not durable, nor leave one out unnoticed.
 """
 
 from __future__ import annotations

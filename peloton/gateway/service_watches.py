@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 from peloton.gateway.cluster_client import ClusterClient, Code, end
-from peloton.gateway.feed import ClusterFeed, OutOfReach
+from peloton.gateway.event_streams import present
+from peloton.gateway.feed import ClusterFeed
 from peloton.gateway.long_calls import LongCall
 from peloton.gateway.permissions import Rights
 from peloton.gateway.service_changes import WHOLE, ServiceChanges, Watched, service_changes
@@ -142,14 +143,12 @@ class WatchService:
         watch = ServiceWatch(scope)
         self._open[watch.watch_id] = watch
         try:
-            changes = await self._services.present()
+            changes = await present(self._services, call)
             changes.add(watch, scope.jobs)
             try:
                 await self._stream(watch, changes, start=sent.start_revision, call=call)
             finally:
                 changes.remove(watch, scope.jobs)
-        except OutOfReach as error:
-            end(call, Code.UNAVAILABLE, text=str(error))
         finally:
             del self._open[watch.watch_id]
             self._places.leave(call.principal)

@@ -171,8 +171,7 @@ def test_watches_of_hosts_share_a_reading_and_who_comes_late_is_told() -> None:
         early, late = HostWatch(None), HostWatch(None)  # type: ignore[arg-type]
         first.add(early)
         gap.ends.set()
-        while early._over is None:
-            await early.wait()
+        await asyncio.wait_for(early.wait(), WAIT_S_MAX)
         first.add(late)
         assert early._over == late._over == (Code.UNAVAILABLE, MISSED)
 
