@@ -186,7 +186,7 @@ def rest_goals(goals: Goals) -> Callable[[Locks], object]:
 
     def obey(locks: Locks) -> None:
         if locks.of(ENGINE) is None:
-            goals.go_on(everybody=locks.rested)
+            goals.go_on()
         else:
             goals.rest()
 

@@ -30,7 +30,7 @@ def test_locks_are_set_and_taken_away() -> None:
     assert found == m.Locks(wanted, 2)
     assert found.of(m.READ) == wanted[2] and found.of(m.WRITE) is None
     third = ordered(second.state, m.KILL, m.READ, m.LAUNCH, locked=False, when=at(4.0))
-    assert third.state == Lockdown((), 3, False)
+    assert third.state == Lockdown((), 3)
 
 
 def test_a_repeat_changes_nothing() -> None:
@@ -38,15 +38,6 @@ def test_a_repeat_changes_nothing() -> None:
     again = ordered(state, m.KILL, locked=True, when=at(2.0, "bob"))
     assert again.state == state and again.reply == m.LocksSet(1)
     assert ordered(state, m.READ, locked=False, when=at(2.0)).state == state
-
-
-def test_that_the_engine_was_locked_once_is_known_for_good() -> None:
-    kill = ordered(None, m.KILL, locked=True, when=at(1.0)).state
-    assert not get_locks(kill, m.GetLocks(), at(1.0)).rested
-    state = ordered(None, m.ENGINE, locked=True, when=at(1.0)).state
-    for locked in (False, True, False):
-        state = ordered(state, m.ENGINE, m.KILL, locked=locked, when=at(2.0)).state
-        assert get_locks(state, m.GetLocks(), at(3.0)).rested
 
 
 def test_strange_components_are_refused() -> None:

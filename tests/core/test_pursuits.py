@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from peloton.runtime.core.digest import digest
+from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.shells.goals import Goals
+from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.vocabulary import SETTLED, WAITING, Key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
@@ -79,7 +81,7 @@ def test_the_next_owner_makes_up_for_what_the_last_one_left_out() -> None:
     later = bench.reopened(KINDS_AT_REST)
     later.rest()
     assert {bulb.power for bulb in classes(later)} == {Power.OFF}, "nobody has said anything since"
-    later.shard.rest(False, everybody=True)
+    Goals(RoutingTable({}, Sharding({}, {}))).obeyed_by(later.shard)  # it never rested there
     later.rest()
     assert dict([LIT]) == classes(later)
 
@@ -111,10 +113,9 @@ def test_a_kind_may_do_something_else_at_rest() -> None:
     assert {bulb.power for bulb in classes(bench)} == {Power.OFF}
 
 
-@pytest.mark.parametrize("everybody", [False, True])
-def test_to_go_on_without_a_rest_changes_nothing(everybody: bool) -> None:
+def test_to_go_on_without_a_rest_changes_nothing() -> None:
     bench = installed()
     before = digest(bench.shard)
-    bench.shard.rest(False, everybody=everybody)
+    bench.shard.rest(False)
     bench.rest()
     assert digest(bench.shard) == before and not draws(bench)

@@ -27,10 +27,8 @@ def test_who_heard_it_already_is_told_nothing() -> None:
     routes.shards[ShardId("jobmgr", 0)] = shard  # type: ignore[assignment]
     goals = Goals(routes)
     goals.rest()
-    goals.go_on(everybody=False)
+    goals.go_on()
     goals.rest()
     for _ in range(3):
-        goals.go_on(everybody=True)
-    assert shard.heard == [
-        GoalsRest(True), GoalsRest(False), GoalsRest(True), GoalsRest(False, True)
-    ]  # fmt: skip
+        goals.go_on()
+    assert shard.heard == [GoalsRest(True), GoalsRest(False)] * 2

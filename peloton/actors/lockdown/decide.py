@@ -36,7 +36,7 @@ def set_first(message: m.SetLocks, at: At) -> Decision:
 
 def get_locks(lockdown: Lockdown, query: m.GetLocks, at: At) -> m.Locks:
     """What is locked."""
-    return m.Locks(lockdown.locks, lockdown.version, lockdown.rested)
+    return m.Locks(lockdown.locks, lockdown.version)
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {m.SetLocks: set_locks}

@@ -38,14 +38,10 @@ class Lock(Value, frozen=True, gc=False, array_like=True):
 
 
 class Locks(Value, frozen=True, gc=False, array_like=True):
-    """What is locked. `version` grows with each change.
-
-    `rested`: `ENGINE` has been locked once, so that shards may have goals that nobody pursued.
-    """
+    """What is locked. `version` grows with each change."""
 
     locks: tuple[Lock, ...] = ()
     version: int = 0
-    rested: bool = False
 
     def of(self, component: str) -> Lock | None:
         """The lock of a component; None where it has none."""

@@ -6,19 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.lockdown import facts as f
-from peloton.actors.lockdown.messages import ENGINE, Lock
+from peloton.actors.lockdown.messages import Lock
 from peloton.runtime.vocabulary import Value
 
 
 class Lockdown(Value, frozen=True, gc=False, array_like=True):
-    """The locks, by the name of their component, and how often they were changed.
-
-    `rested`: see `Locks`.
-    """
+    """The locks, by the name of their component, and how often they were changed."""
 
     locks: tuple[Lock, ...] = ()
     version: int = 0
-    rested: bool = False
 
 
 def _locked(lockdown: Lockdown | None, fact: f.ComponentsLocked) -> Lockdown:
@@ -26,13 +22,12 @@ def _locked(lockdown: Lockdown | None, fact: f.ComponentsLocked) -> Lockdown:
     fresh = tuple(Lock(one, fact.at, fact.who) for one in fact.components)
     kept = tuple(one for one in before.locks if one.component not in fact.components)
     locks = sorted((*kept, *fresh), key=lambda one: one.component)
-    rested = before.rested or ENGINE in fact.components
-    return Lockdown(tuple(locks), before.version + 1, rested)
+    return Lockdown(tuple(locks), before.version + 1)
 
 
 def _unlocked(lockdown: Lockdown, fact: f.ComponentsUnlocked) -> Lockdown:
     kept = tuple(one for one in lockdown.locks if one.component not in fact.components)
-    return Lockdown(kept, lockdown.version + 1, lockdown.rested)
+    return Lockdown(kept, lockdown.version + 1)
 
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Lockdown]] = {

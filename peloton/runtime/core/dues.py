@@ -41,16 +41,15 @@ def next_look_s(turns: Turns) -> float | None:
     return None if moment_s is None else turns.now + min(moment_s - turns.wall, LOOK_S)
 
 
-def left_out_mail(turns: Turns, *, everybody: bool) -> Iterator[Envelope]:
-    """Goals are pursued again: what makes up for the turns and deadlines that were left out.
-
-    `everybody`: whoever owned the shard before may have left some out, too.
-    """
-    for key in turns.pursuits.go_on(everybody=everybody):
-        turns.retime(key)
-        mail = turns.pursuits.mail_to(key)
-        if mail is not None:
-            yield mail
+def left_out_mail(turns: Turns) -> list[Envelope]:
+    """Goals are pursued: what makes up for the turns and deadlines that were left out, here or by
+    whoever owned the shard before."""
+    pursuits = turns.pursuits
+    if pursuits.resting:
+        pursuits.resting = False
+        for key in pursuits.all():
+            turns.retime(key)
+    return [*pursuits.mail(turns.at)]
 
 
 def _deadlines(turns: Turns, key: Key) -> Iterator[Envelope]:

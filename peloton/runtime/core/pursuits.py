@@ -1,21 +1,24 @@
-"""Whether the entities of a shard pursue their goals, and whose turn was left out meanwhile.
+"""Whether the entities of a shard pursue their goals, and who has a step to make up for.
 
 While goals rest, the kinds that know a rest (`Kind.at_rest`) decide and journal what they are told,
 and begin nothing by themselves: no step towards a goal is taken, and no deadline of theirs comes.
-Once they go on, all that was left out is made up for at once: those entities pursue their goals,
-and their deadlines are set as if there had been no rest. It must not decide when goals rest, and
-journals nothing: where somebody before us may have left turns out, every entity pursues its goal.
+Once they go on, all that was left out is made up for at once: whoever has a step to take takes it,
+and deadlines are set as if there had been no rest. Nobody writes down whose turns were left out, as
+that may have been an owner before us, which rested as long as it did not know whether it might go
+on: everybody in the shard is asked. It must not decide when goals rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
 from peloton.runtime.core.envelope import Envelope
 from peloton.runtime.core.population import Population
-from peloton.runtime.vocabulary import Key, Kind, Pursue, Pursuing, Rest
+from peloton.runtime.core.supervision import attempt_pursue
+from peloton.runtime.vocabulary import At, Key, Kind, Pursue, Pursuing, Rest
 
 PURSUE = Pursue()
 
@@ -26,14 +29,12 @@ class Pursuits:
     def __init__(self, population: Population) -> None:
         self.resting = False
         self._population = population
-        self._left_out: dict[Key, None] = {}
         self._at_rest: dict[str, Kind] = {}
 
-    def of(self, kind: Kind, key: Key) -> Kind:
-        """The kind with which this entity has a turn while goals rest: its own, or as at rest."""
+    def of(self, kind: Kind) -> Kind:
+        """The kind with which an entity has a turn while goals rest: its own, or as at rest."""
         if kind.at_rest is None:
             return kind
-        self._left_out[key] = None
         found = self._at_rest.get(kind.name)
         if found is None:
             found = self._at_rest[kind.name] = replace(kind, pursue=_pursuing(kind.at_rest))
@@ -41,37 +42,38 @@ class Pursuits:
 
     def leaves_out(self, key: Key) -> bool:
         """Whether a deadline of this entity, or of members of this crowd, does not come now."""
-        if not self.resting or self._population.kind(key).at_rest is None:
-            return False
-        self._left_out[key] = None
-        return True
+        return self.resting and self._population.kind(key).at_rest is not None
 
-    def go_on(self, *, everybody: bool) -> list[Key]:
-        """Rest no more. Returns who has turns and deadlines to make up for, crowds first."""
-        self.resting = False
-        keys, self._left_out = self._left_out, {}
-        if everybody:
-            keys = dict.fromkeys(self._all())
-        crowds = self._population.crowds
-        return sorted(keys, key=lambda each: each not in crowds)
+    def mail(self, at: Callable[[Kind, Envelope], At]) -> Iterator[Envelope]:
+        """What has those pursue their goals that have a step to take, crowds first; parents are
+        asked last of all, as whoever changed."""
+        for key, crowd in self._population.crowds.items():
+            raw = 0
+            for state, members in crowd.classes.items():
+                raw |= members if self._has_step(Envelope(key, PURSUE, members), state, at) else 0
+            if raw:
+                yield Envelope(key, PURSUE, raw)
+        for key, state in self._population.cells.items():
+            mail = Envelope(key, PURSUE)
+            if self._has_step(mail, state, at):
+                kind = self._population.kind(key)
+                if kind.index is None and kind.follows is None:
+                    yield mail
+                else:
+                    self._population.dirty[key] = None
 
-    def mail_to(self, key: Key) -> Envelope | None:
-        """What has it pursue its goal; None where that is to be asked of it last of all."""
-        crowd = self._population.crowds.get(key)
-        if crowd is not None:
-            return Envelope(key, PURSUE, crowd.present)
-        kind = self._population.kind(key)
-        if key not in self._population.cells:
-            return None
-        if kind.index is not None or kind.follows is not None:
-            self._population.dirty[key] = None
-            return None
-        return Envelope(key, PURSUE)
-
-    def _all(self) -> Iterator[Key]:
+    def all(self) -> Iterator[Key]:
+        """Everybody who rests while goals do."""
         for key in (*self._population.crowds, *self._population.cells):
             if self._population.kind(key).at_rest is not None:
                 yield key
+
+    def _has_step(self, mail: Envelope, state: Any, at: Callable[[Kind, Envelope], At]) -> bool:
+        """Most have none. Finding that out here, first, spares them a turn."""
+        kind = self._population.kind(mail.to)
+        if kind.at_rest is None:
+            return False
+        return not isinstance(attempt_pursue(kind, state, at(kind, mail)), Rest)
 
 
 def _pursuing(at_rest: Pursuing | Rest) -> Pursuing:

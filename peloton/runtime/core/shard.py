@@ -479,7 +479,7 @@ class Shard:
         if state is not None:
             # Most parents have nothing to do. Finding that out here, first, spares them a turn.
             pursuits = self.turns.pursuits
-            now = pursuits.of(kind, key) if pursuits.resting else kind
+            now = pursuits.of(kind) if pursuits.resting else kind
             step = attempt_pursue(now, state, self.turns.at(kind, Envelope(key, PURSUE)))
             if not isinstance(step, Rest):
                 if not (self.deferred.is_idle and self.turns.step(kind, key, step=step)):
@@ -548,12 +548,12 @@ class Shard:
         """After recovery: every cell and crowd resends what it owes, once."""
         self.turns.resolver.resend_all()
 
-    def rest(self, resting: bool, *, everybody: bool = False) -> None:
+    def rest(self, resting: bool) -> None:
         """Goals rest from now on, or are pursued again: see `pursuits`."""
         if resting:
             self.turns.pursuits.resting = True
             return
-        self._inbox.extend(left_out_mail(self.turns, everybody=everybody))
+        self._inbox.extend(left_out_mail(self.turns))
 
     def hurry(self) -> None:
         """A receiver may be reachable again: resend at the next tick what may have been lost.

@@ -182,7 +182,7 @@ class Turns:
 
     def _cell_turn(self, kind: Kind, state: Any, *, envelope: Envelope, at: At) -> TurnOutcome:
         key = envelope.to
-        now = self.pursuits.of(kind, key) if self.pursuits.resting else kind
+        now = self.pursuits.of(kind) if self.pursuits.resting else kind
         outcome = take_turn(now, state, message=envelope.message, at=at)
         facts, size = outcome.facts, 0
         # All that may raise comes first: what fails from here on would leave half a turn behind.
@@ -270,7 +270,7 @@ class Turns:
         self, kind: Kind, crowd: Crowd, *, part: tuple[Any, int], envelope: Envelope, at: At
     ) -> TurnOutcome:
         state, raw = part
-        now = self.pursuits.of(kind, envelope.to) if self.pursuits.resting else kind
+        now = self.pursuits.of(kind) if self.pursuits.resting else kind
         outcome = take_turn(now, state, message=envelope.message, at=at)
         values = values_for(raw, envelope.members, values=envelope.values)
         if outcome.facts and values and envelope.attempt:

@@ -22,14 +22,13 @@ class Goals:
         """From now on no goal is pursued here."""
         self._tell(GoalsRest(True))
 
-    def go_on(self, *, everybody: bool) -> None:
-        """Goals are pursued again. `everybody`: also by who may have rested elsewhere before."""
-        self._tell(GoalsRest(False, everybody))
+    def go_on(self) -> None:
+        """Goals are pursued again."""
+        self._tell(GoalsRest(False))
 
     def obeyed_by(self, core: Shard) -> None:
-        """A shard opens."""
-        if self._now.resting or self._now.everybody:
-            core.rest(self._now.resting, everybody=self._now.everybody)
+        """A shard opens; its last owner may have left turns out."""
+        core.rest(self._now.resting)
 
     def _tell(self, order: GoalsRest) -> None:
         if order == self._now:

@@ -118,7 +118,7 @@ class ShardShell(Shell):
         elif isinstance(message, PeerReachable) and self.core is not None:
             self.core.hurry()
         elif isinstance(message, GoalsRest) and self.core is not None:
-            self.core.rest(message.resting, everybody=message.everybody)
+            self.core.rest(message.resting)
         elif isinstance(message, Drain):
             self._drain()
         elif isinstance(message, Drop):

@@ -213,7 +213,6 @@ class GoalsRest(NamedTuple):
     """To each shard: pursue no goals, or go on; see `Shard.rest`."""
 
     resting: bool
-    everybody: bool = False
 
 
 class PeerReachable(NamedTuple):
