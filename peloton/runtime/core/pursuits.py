@@ -54,10 +54,13 @@ class Pursuits:
             if raw:
                 yield Envelope(key, PURSUE, raw)
         for key, state in self._population.cells.items():
-            mail = Envelope(key, PURSUE)
-            if self._has_step(mail, state, at):
-                kind = self._population.kind(key)
-                if kind.index is None and kind.follows is None:
+            kind, mail = self._population.kind(key), Envelope(key, PURSUE)
+            if kind.at_rest is not None and kind.index is not None:
+                self._population.dirty[key] = (
+                    None  # its index counts how often it is asked, and when
+                )
+            elif self._has_step(mail, state, at):
+                if kind.follows is None:
                     yield mail
                 else:
                     self._population.dirty[key] = None

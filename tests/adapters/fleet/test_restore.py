@@ -117,8 +117,8 @@ class Fleet:
 
     def raise_level(self) -> None:
         """Until then instances cannot be restarted, nor hosts be maintained."""
-        raised = typed("features", "raise", "--config", str(self.file))
-        assert raised.code == 0, raised
+        words = ("features", "raise", "--config", str(self.file))
+        c.wait_for(lambda: typed(*words).code == 0, "the level to be raised")
 
     def errors(self) -> str:
         return "".join(file.read_text() for file in self.folder.glob("*.errors"))
