@@ -45,25 +45,25 @@ class Pursuits:
         return self.resting and self._population.kind(key).at_rest is not None
 
     def mail(self, at: Callable[[Kind, Envelope], At]) -> Iterator[Envelope]:
-        """What has those pursue their goals that have a step to take, crowds first; parents are
-        asked last of all, as whoever changed."""
+        """What has those pursue their goals that have a step to take, crowds first. Parents are
+        asked last of all, as whoever changed: to ask the index of one twice would count twice."""
         for key, crowd in self._population.crowds.items():
-            raw = 0
+            kind, raw = self._population.kind(key), 0
+            if kind.at_rest is None:
+                continue
             for state, members in crowd.classes.items():
-                raw |= members if self._has_step(Envelope(key, PURSUE, members), state, at) else 0
+                if _has_step(kind, state, at(kind, Envelope(key, PURSUE, members))):
+                    raw |= members
             if raw:
                 yield Envelope(key, PURSUE, raw)
         for key, state in self._population.cells.items():
             kind, mail = self._population.kind(key), Envelope(key, PURSUE)
-            if kind.at_rest is not None and kind.index is not None:
-                self._population.dirty[key] = (
-                    None  # its index counts how often it is asked, and when
-                )
-            elif self._has_step(mail, state, at):
-                if kind.follows is None:
-                    yield mail
-                else:
-                    self._population.dirty[key] = None
+            if kind.at_rest is None:
+                continue
+            if kind.index is not None or kind.follows is not None:
+                self._population.dirty[key] = None
+            elif _has_step(kind, state, at(kind, mail)):
+                yield mail
 
     def all(self) -> Iterator[Key]:
         """Everybody who rests while goals do."""
@@ -71,12 +71,10 @@ class Pursuits:
             if self._population.kind(key).at_rest is not None:
                 yield key
 
-    def _has_step(self, mail: Envelope, state: Any, at: Callable[[Kind, Envelope], At]) -> bool:
-        """Most have none. Finding that out here, first, spares them a turn."""
-        kind = self._population.kind(mail.to)
-        if kind.at_rest is None:
-            return False
-        return not isinstance(attempt_pursue(kind, state, at(kind, mail)), Rest)
+
+def _has_step(kind: Kind, state: Any, at: At) -> bool:
+    """Most have none. Finding that out here, first, spares them a turn."""
+    return not isinstance(attempt_pursue(kind, state, at), Rest)
 
 
 def _pursuing(at_rest: Pursuing | Rest) -> Pursuing:
