@@ -41,7 +41,7 @@ from peloton.assembly.placer_service import PlacerService
 from peloton.backends.simulated import SIMULATED_BACKEND, RunScript, SimulatedBackend
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells.root import Root, start
 from peloton.runtime.vocabulary import Key, key

@@ -34,7 +34,7 @@ from peloton.actors.job.slice.messages import ListInstances  # noqa: E402
 from peloton.actors.resources import UNIT, Resources  # noqa: E402
 from peloton.actors.task.messages import Started  # noqa: E402
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange, Tls  # noqa: E402
-from peloton.runtime.core.envelope import Envelope  # noqa: E402
+from peloton.runtime.core.turning.envelope import Envelope  # noqa: E402
 from peloton.runtime.ports import ShardId  # noqa: E402
 from peloton.runtime.shells.collector import Collector  # noqa: E402
 from peloton.runtime.shells.peer_messages import Outbound  # noqa: E402

@@ -46,7 +46,7 @@ from peloton.runtime.adapters.cassandra_store import CassandraRows  # noqa: E402
 from peloton.runtime.adapters.fenced_rows import FencedRows  # noqa: E402
 from peloton.runtime.adapters.sqlite_store import SqliteJournal  # noqa: E402
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions  # noqa: E402
-from peloton.runtime.core.codec import Codec, Entry  # noqa: E402
+from peloton.runtime.core.entities.codec import Codec, Entry  # noqa: E402
 from peloton.runtime.ports import (  # noqa: E402
     ROUND_SHARDS_MAX,
     Claimed,

@@ -31,7 +31,7 @@ from peloton.actors.engine.messages import (  # noqa: E402
 from peloton.actors.host import messages as m  # noqa: E402
 from peloton.actors.resources import UNIT, Resources  # noqa: E402
 from peloton.backends.mesos.backend import Framework, MesosBackend  # noqa: E402
-from peloton.runtime.core.envelope import Envelope  # noqa: E402
+from peloton.runtime.core.turning.envelope import Envelope  # noqa: E402
 from peloton.runtime.vocabulary import Key, Message  # noqa: E402
 from tests.backends.known_sets import known_sets
 from tests.servers.scripted_agents import Event  # noqa: E402

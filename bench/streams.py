@@ -4,8 +4,8 @@ Four servers, each in a process of its own, keep 1,000 streams open and send eve
 event now and then: a thread for each stream (`threads`), one dispatcher that writes to the streams
 of a sync server through its experimental hook (`dispatcher`), `grpc.aio` with unary handlers in a
 pool of threads (`aio`), and one thread that takes the events of gRPC's core, with such a pool and
-an event loop for streams (`core`), which is what the gateway does (`gateway/serving.py`). It must
-not use services of the gateway: only the way of serving is compared.
+an event loop for streams (`core`), which is what the gateway does (`gateway/server/serving.py`). It
+must not use services of the gateway: only the way of serving is compared.
 
     script/bench streams [--streams 1000] [--rounds 20] [--calls 2000]
 """
@@ -30,8 +30,8 @@ import grpc
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.parts.measure import cpu_s  # noqa: E402
-from peloton.gateway.completions import CoreCall, CoreServer  # noqa: E402
-from peloton.gateway.intake import Intake  # noqa: E402
+from peloton.gateway.server.completions import CoreCall, CoreServer  # noqa: E402
+from peloton.gateway.server.intake import Intake  # noqa: E402
 
 EVENT = b"x" * 200
 POOL = 64

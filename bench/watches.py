@@ -32,7 +32,7 @@ from peloton.api.v0.job import job_pb2  # noqa: E402
 from peloton.api.v0.task import task_pb2  # noqa: E402
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc  # noqa: E402
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc  # noqa: E402
-from peloton.gateway.server import ServerOptions  # noqa: E402
+from peloton.gateway.grpc_server import ServerOptions  # noqa: E402
 from tests.gateway import fleet_fixture  # noqa: E402
 
 CHANNELS = 100

@@ -10,8 +10,8 @@ import io
 import signal
 import sys
 
-from peloton.cli.lazy import LazyCommand
 from peloton.cli.main import root, run_cli
+from peloton.cli.shared.lazy import LazyCommand
 
 PROCESSES = {
     "daemon": LazyCommand(

@@ -33,7 +33,7 @@ from peloton.assembly.kinds import kinds
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of, owner_of, shard_of
-from peloton.runtime.core.ownership import ranked
+from peloton.runtime.core.owning.ownership import ranked
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import Key

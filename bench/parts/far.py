@@ -23,7 +23,7 @@ from peloton.actors.task.messages import TaskGoals  # noqa: E402
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds  # noqa: E402
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange, Tls  # noqa: E402
 from peloton.runtime.adapters.system_clock import SystemClock  # noqa: E402
-from peloton.runtime.core.packing import Packing, Route  # noqa: E402
+from peloton.runtime.core.links.packing import Packing, Route  # noqa: E402
 from peloton.runtime.shells.collector import Collector  # noqa: E402
 from peloton.runtime.shells.dispatcher import Threads  # noqa: E402
 from peloton.runtime.shells.peer import PeerShell  # noqa: E402

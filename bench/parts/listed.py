@@ -25,11 +25,11 @@ from peloton.actors.job.view import get_job, summary, texts  # noqa: E402
 from peloton.actors.respool.messages import pool_key  # noqa: E402
 from peloton.api.v0.job import job_pb2  # noqa: E402
 from peloton.assembly.kinds import kinds  # noqa: E402
-from peloton.gateway.authentication import Authentication  # noqa: E402
-from peloton.gateway.sandboxes import SandboxFiles  # noqa: E402
-from peloton.gateway.server import build_server  # noqa: E402
-from peloton.runtime.core.listing import ListViews  # noqa: E402
-from peloton.runtime.core.views import Views  # noqa: E402
+from peloton.gateway.access.authentication import Authentication  # noqa: E402
+from peloton.gateway.cluster.sandboxes import SandboxFiles  # noqa: E402
+from peloton.gateway.grpc_server import build_server  # noqa: E402
+from peloton.runtime.core.reading.listing import ListViews  # noqa: E402
+from peloton.runtime.core.reading.views import Views  # noqa: E402
 from peloton.runtime.vocabulary import Absent, At, Key, Query, key  # noqa: E402
 from peloton.settings.daemon import ALONE_SHARDS  # noqa: E402
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from peloton.failures import CannotStart
-from peloton.gateway.authentication import Authentication
-from peloton.gateway.basic_users import BadUsers, BasicUsers, parse_users
-from peloton.gateway.file_links import FileLinks
-from peloton.gateway.http import HttpAccess
+from peloton.gateway.access.authentication import Authentication
+from peloton.gateway.access.basic_users import BadUsers, BasicUsers, parse_users
+from peloton.gateway.access.file_links import FileLinks
+from peloton.gateway.http_server import HttpAccess
 from peloton.runtime.adapters.claimed_folder import SOCKET, TOKEN
 from peloton.runtime.adapters.grpc_certificates import ListenerPems
 from peloton.runtime.adapters.private_folder import user_name

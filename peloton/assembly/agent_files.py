@@ -15,9 +15,9 @@ def far_files(setting: BackendSetting, record: ClusterRecord) -> tuple[FarFiles,
 
 def _agent_files(found: MesosBackendSettings, record: ClusterRecord, *, field: str) -> FarFiles:
     # Only where it is wanted, as is the whole backend.
-    from peloton.backends.mesos.agent_book import AgentBook
     from peloton.backends.mesos.agent_files import AgentFiles
-    from peloton.backends.mesos.operator_api import Credential
+    from peloton.backends.mesos.masters.agent_book import AgentBook
+    from peloton.backends.mesos.masters.operator_api import Credential
 
     agents_secret = secret_of(found.agent_secret_file, f"{field}.agent_secret_file")
     return AgentFiles(

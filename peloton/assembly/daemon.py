@@ -47,10 +47,10 @@ from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.codec import known_level
 from peloton.runtime.core.condition import CASSANDRA, DISK
-from peloton.runtime.core.gathering import GATHERED_MIN
-from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.core.ended.gathering import GATHERED_MIN
+from peloton.runtime.core.entities.codec import known_level
+from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.ports import (
     ClusterRecord,
     Journal,

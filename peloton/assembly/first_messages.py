@@ -21,7 +21,7 @@ from peloton.actors.resources import Resources, millionths
 from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.assembly.readiness import Readiness
 from peloton.placement.messages import Label
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key, Message, Unavailable
 from peloton.settings.config import HostSetting

@@ -21,11 +21,11 @@ from peloton.failures import CannotStart
 from peloton.runtime.adapters.fenced_rows import NO_RECORD, read_record
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.adapters.witness_file import read_witness
-from peloton.runtime.core import journal_dump, journal_reading
-from peloton.runtime.core.journal_check import Rehearsal
-from peloton.runtime.core.journal_dump import Line
-from peloton.runtime.core.journal_reading import Contents, Finding
-from peloton.runtime.core.witness import Witness, WitnessDamaged, differences
+from peloton.runtime.core.offline import journal_dump, journal_reading
+from peloton.runtime.core.offline.journal_check import Rehearsal
+from peloton.runtime.core.offline.journal_dump import Line
+from peloton.runtime.core.offline.journal_reading import Contents, Finding
+from peloton.runtime.core.offline.witness import Witness, WitnessDamaged, differences
 from peloton.runtime.ports import (
     ClusterRecord,
     Damaged,

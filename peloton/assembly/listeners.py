@@ -24,16 +24,16 @@ from peloton.assembly.port_holder import port_holder
 from peloton.assembly.strategies import strategies_of
 from peloton.backends.job_files import JobFileFolder
 from peloton.failures import CannotStart
-from peloton.gateway.audit import AUDIT_LOG, AuditLog
-from peloton.gateway.files_anywhere import FilePlaces
-from peloton.gateway.http import HttpServer
-from peloton.gateway.kill_switch import KillSwitch
-from peloton.gateway.lockdowns import FollowedLocks, NoLocks, lock_notes
-from peloton.gateway.permissions import Permissions
-from peloton.gateway.principals import Places
-from peloton.gateway.run_outputs import Holds
-from peloton.gateway.sandboxes import SandboxFiles
-from peloton.gateway.server import ServerOptions, build_server
+from peloton.gateway.access.lockdowns import FollowedLocks, NoLocks, lock_notes
+from peloton.gateway.access.permissions import Permissions
+from peloton.gateway.access.principals import Places
+from peloton.gateway.cluster.files_anywhere import FilePlaces
+from peloton.gateway.cluster.sandboxes import SandboxFiles
+from peloton.gateway.grpc_server import ServerOptions, build_server
+from peloton.gateway.http_server import HttpServer
+from peloton.gateway.ops.run_outputs import Holds
+from peloton.gateway.private.kill_switch import KillSwitch
+from peloton.gateway.server.audit import AUDIT_LOG, AuditLog
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.far_files import FarFiles

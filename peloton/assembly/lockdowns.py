@@ -27,12 +27,12 @@ from peloton.actors.lockdown.messages import (
     Locks,
 )
 from peloton.backends.port import Backend
-from peloton.gateway.lockdowns import lock_text
+from peloton.gateway.access.lockdowns import lock_text
 from peloton.pauses import Pauses
 from peloton.placement.messages import LaunchesStopped
-from peloton.runtime.core.envelope import Envelope, Reply
-from peloton.runtime.core.followers import name_of
-from peloton.runtime.core.inspection import ChangesPage, FollowChanges
+from peloton.runtime.core.reading.followers import name_of
+from peloton.runtime.core.reading.inspection import ChangesPage, FollowChanges
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.shells.goals import Goals
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key, Unavailable, kind_of

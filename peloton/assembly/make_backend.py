@@ -62,7 +62,7 @@ def _mesos(
     try:
         # Only where it is wanted: pymesos is an extra.
         from peloton.backends.mesos.backend import Framework, MesosBackend
-        from peloton.backends.mesos.keeper_tasks import KEEPER, KeeperProgram, default_command
+        from peloton.backends.mesos.runs.keeper_tasks import KEEPER, KeeperProgram, default_command
     except ImportError as error:
         text = f"{field} needs the extra `mesos` ({error}): {INSTALL_MESOS}"
         raise CannotStart(text) from error

@@ -16,14 +16,14 @@ from peloton.settings.access_files import BadSecretFile, exposed, read_secret_fi
 from peloton.settings.backend import BackendSetting, MesosBackendSettings, MesosTls
 
 if TYPE_CHECKING:
-    from peloton.backends.mesos.leading_master import LeadingMaster
+    from peloton.backends.mesos.masters.leading_master import LeadingMaster
 
 
 def leading_master(found: MesosBackendSettings, *, field: str) -> LeadingMaster:
     """Whom operators ask, as the principal of the settings in this field. Raises CannotStart."""
     # Only where it is wanted, as is the whole backend.
-    from peloton.backends.mesos.leading_master import LeadingMaster
-    from peloton.backends.mesos.operator_api import Credential
+    from peloton.backends.mesos.masters.leading_master import LeadingMaster
+    from peloton.backends.mesos.masters.operator_api import Credential
 
     secret = secret_of(found.secret_file, f"{field}.secret_file")
     ours = Credential(found.principal, secret) if secret else Credential()

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from peloton.actors.job.messages import NOTIFIER, NoticeHandled, PostNotice
 from peloton.backends.port import Tell
 from peloton.pauses import Pauses
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key
 from peloton.settings.daemon import DaemonSettings

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable
 
 from peloton.actors.schedule.messages import RIGHTS, AskRights, RightsTold
-from peloton.gateway.access_table import SCHEDULES
-from peloton.gateway.audit import AuditEntry
-from peloton.gateway.basic_users import BasicUsers
-from peloton.gateway.guard import CallCode
-from peloton.gateway.permissions import Permissions
-from peloton.runtime.core.envelope import Envelope
+from peloton.gateway.access.access_table import SCHEDULES
+from peloton.gateway.access.basic_users import BasicUsers
+from peloton.gateway.access.guard import CallCode
+from peloton.gateway.access.permissions import Permissions
+from peloton.gateway.server.audit import AuditEntry
 from peloton.runtime.core.principal import BASIC, Principal, parse
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.settings.permissions_file import Permission
 
 CREATE = f"/{SCHEDULES}/CreateSchedule"

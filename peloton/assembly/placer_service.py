@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from peloton.placement.messages import LaunchesStopped
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.placement.strategies import STRATEGIES, Strategy
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key, key
 from peloton.settings.daemon import DaemonSettings
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from peloton.failures import CannotStart
-from peloton.gateway.strategy_choice import StrategyChoice
+from peloton.gateway.translate.strategy_choice import StrategyChoice
 from peloton.placement.strategies import (
     STRATEGIES,
     Strategy,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from peloton.actors.host.container_messages import (
+from peloton.actors.host.live.container_messages import (
     ContainersNoted,
     ContainersReported,
     RunContainers,

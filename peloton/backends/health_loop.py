@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from peloton.actors.host.health_messages import HealthReported
+from peloton.actors.host.live.health_messages import HealthReported
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends.check_progress import CheckProgress, ReadyProgress
 from peloton.backends.health_news import HealthNews

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from peloton.actors.host.health_messages import HealthReported, RunHealth
+from peloton.actors.host.live.health_messages import HealthReported, RunHealth
 from peloton.actors.task.health_messages import TaskHealth
 from peloton.backends.check_progress import Verdict
 from peloton.backends.unconfirmed import Unconfirmed

@@ -86,13 +86,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.container_messages import ContainersNoted, ContainersReported, LimitRuns
-from peloton.actors.host.health_messages import HealthNoted, HealthReported
+from peloton.actors.host.live.container_messages import (
+    ContainersNoted,
+    ContainersReported,
+    LimitRuns,
+)
+from peloton.actors.host.live.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.shells.ephemeral import EphemeralService
 from peloton.runtime.vocabulary import Key
 

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.container_messages import ContainersNoted, LimitRuns
-from peloton.actors.host.health_messages import HealthNoted, HealthReported
+from peloton.actors.host.live.container_messages import ContainersNoted, LimitRuns
+from peloton.actors.host.live.health_messages import HealthNoted, HealthReported
 from peloton.actors.host.machine_messages import SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
@@ -55,7 +55,7 @@ from peloton.backends.secrets_first import (
 from peloton.backends.slack_thread import EVERY_S as EVERY_S
 from peloton.backends.slack_thread import SlackThread
 from peloton.runtime.adapters import private_folder
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, key
 
 IGNORE, RUN, REFUSE = "ignore", "run", "refuse"

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterable
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.health_messages import CheckedSet, HealthNoted
 from peloton.actors.host.ledger import names_of
+from peloton.actors.host.live.health_messages import CheckedSet, HealthNoted
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends import keeper_messages as km
 from peloton.backends.health_loop import CheckedRun, CheckOrder, HealthLoop, TellHealth

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from peloton.actors.host import messages as m
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, Refused
 
 IN_FLEET = "IN_FLEET"

@@ -20,7 +20,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, parse_pod
 from peloton.backends.keeper.kinds import KILLED
 from peloton.backends.keeper.secret_files import RunSecret
-from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.shells.secret_vault import SecretsUnavailable, SecretUnreadable
 
 PAUSE_S = 2.0

@@ -16,15 +16,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.health_messages import HealthNoted
 from peloton.actors.host.ledger import NamedRuns, names_of
+from peloton.actors.host.live.health_messages import HealthNoted
 from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
 from peloton.backends.simulated_health import SimulatedHealth
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Bits, Key, key, members_of
 
 SIMULATED_BACKEND = key("backend", "simulated")

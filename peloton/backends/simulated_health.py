@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from peloton.actors.host.health_messages import HealthReported
+from peloton.actors.host.live.health_messages import HealthReported
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends.check_progress import Verdict
 from peloton.backends.health_news import HealthNews

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.chaos.cluster.storm import ClusterPlan, StormFailed, StormRun, draw, shrink
-from peloton.runtime.core.codec import Entry
-from peloton.runtime.core.records import SHARD_KEY
+from peloton.runtime.core.entities.codec import Entry
+from peloton.runtime.core.entities.records import SHARD_KEY
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.plan import BAD_PLAN, load_plan, save

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from peloton.cli.options import OwnCommand
+from peloton.cli.shared.options import OwnCommand
 
 SHELLS = ("bash", "zsh", "fish")
 NAME, VARIABLE = "peloton", "_PELOTON_COMPLETE"

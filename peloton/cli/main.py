@@ -14,60 +14,92 @@ from collections.abc import Mapping, Sequence
 import click
 
 from peloton import __version__
-from peloton.cli import exits
-from peloton.cli.lazy import LazyCommand, LazyGroup
-from peloton.cli.options import PROGRAM, CliSettings, program
+from peloton.cli.shared import exits
+from peloton.cli.shared.lazy import LazyCommand, LazyGroup
+from peloton.cli.shared.options import PROGRAM, CliSettings, program
 from peloton.printable import escaped, shortened
 from peloton.sdk.addresses import PORT, with_port
 from peloton.sdk.errors import NO_CONNECTION, PelotonError
 
 NOUNS: dict[str, LazyCommand] = {
-    "run": LazyCommand("peloton.cli.run:run", "Run a command as a job: its output, its exit code."),
-    "map": LazyCommand("peloton.cli.map_:map_", "Run many commands as one job, with progress."),
-    "cron": LazyCommand("peloton.cli.cron:cron", "Schedules: jobs at moments of a clock."),
-    "ps": LazyCommand("peloton.cli.job_query:query", "List the jobs that match, as `job query`."),
-    "logs": LazyCommand("peloton.cli.job_watch:logs", "What a job prints, as `job logs`."),
-    "kill": LazyCommand("peloton.cli.job_stop:stop", "Stop a job, as `job stop`."),
-    "ls": LazyCommand("peloton.cli.job_query:query", "As `ps`.", hidden=True),
-    "cancel": LazyCommand("peloton.cli.job_stop:stop", "As `kill`.", hidden=True),
+    "run": LazyCommand(
+        "peloton.cli.jobs.run:run", "Run a command as a job: its output, its exit code."
+    ),
+    "map": LazyCommand(
+        "peloton.cli.jobs.map_:map_", "Run many commands as one job, with progress."
+    ),
+    "cron": LazyCommand("peloton.cli.jobs.cron:cron", "Schedules: jobs at moments of a clock."),
+    "ps": LazyCommand(
+        "peloton.cli.jobs.job_query:query", "List the jobs that match, as `job query`."
+    ),
+    "logs": LazyCommand("peloton.cli.jobs.job_watch:logs", "What a job prints, as `job logs`."),
+    "kill": LazyCommand("peloton.cli.jobs.job_stop:stop", "Stop a job, as `job stop`."),
+    "ls": LazyCommand("peloton.cli.jobs.job_query:query", "As `ps`.", hidden=True),
+    "cancel": LazyCommand("peloton.cli.jobs.job_stop:stop", "As `kill`.", hidden=True),
     "version": LazyCommand("peloton.cli.main:version", "The version, as --version.", hidden=True),
     "respool": LazyCommand(
-        "peloton.cli.respool:respool", "Resource pools: create, update, dump, delete."
+        "peloton.cli.cluster.respool:respool", "Resource pools: create, update, dump, delete."
     ),
-    "pool": LazyCommand("peloton.cli.pool:pool", "How pools stand: entitled, used, waiting."),
-    "job": LazyCommand("peloton.cli.job:job", "Jobs: create, get, query, stop, wait, why, delete."),
+    "pool": LazyCommand(
+        "peloton.cli.cluster.pool:pool", "How pools stand: entitled, used, waiting."
+    ),
+    "job": LazyCommand(
+        "peloton.cli.jobs.job:job", "Jobs: create, get, query, stop, wait, why, delete."
+    ),
     "task": LazyCommand(
-        "peloton.cli.task:task", "The instances of a job: list, get, query, logs, stop."
+        "peloton.cli.jobs.task:task", "The instances of a job: list, get, query, logs, stop."
     ),
-    "pod": LazyCommand("peloton.cli.pod:pod", "Single instances by name: get, restart, events."),
+    "pod": LazyCommand(
+        "peloton.cli.services.pod:pod", "Single instances by name: get, restart, events."
+    ),
     "update": LazyCommand(
-        "peloton.cli.update:update", "Updates of services by configs of v0, batch by batch."
+        "peloton.cli.services.update:update",
+        "Updates of services by configs of v0, batch by batch.",
     ),
     "rollback": LazyCommand(
-        "peloton.cli.stateless_replace:rollback", "Give a service its spec before the last update."
+        "peloton.cli.services.stateless_replace:rollback",
+        "Give a service its spec before the last update.",
     ),
-    "diff": LazyCommand("peloton.cli.diff:diff", "Which instances a spec would change, and how."),
-    "host": LazyCommand("peloton.cli.host:host", "The machines: their state, and what is free."),
-    "why": LazyCommand("peloton.cli.ops:why", "Why a job or instance is in the state it is in."),
-    "plan": LazyCommand("peloton.cli.plan:plan", "What a job or pool would bring about."),
-    "wait": LazyCommand("peloton.cli.ops:wait", "Wait for a job to end; exits with its code."),
-    "story": LazyCommand("peloton.cli.ops:story", "What an actor did lately, and because of what."),
+    "diff": LazyCommand(
+        "peloton.cli.services.diff:diff", "Which instances a spec would change, and how."
+    ),
+    "host": LazyCommand(
+        "peloton.cli.cluster.host:host", "The machines: their state, and what is free."
+    ),
+    "why": LazyCommand(
+        "peloton.cli.jobs.ops:why", "Why a job or instance is in the state it is in."
+    ),
+    "plan": LazyCommand("peloton.cli.cluster.plan:plan", "What a job or pool would bring about."),
+    "wait": LazyCommand("peloton.cli.jobs.ops:wait", "Wait for a job to end; exits with its code."),
+    "story": LazyCommand(
+        "peloton.cli.jobs.ops:story", "What an actor did lately, and because of what."
+    ),
     "follow": LazyCommand(
-        "peloton.cli.follow:follow", "What happens to a job or pool, as it happens."
+        "peloton.cli.jobs.follow:follow", "What happens to a job or pool, as it happens."
     ),
-    "watch": LazyCommand("peloton.cli.watch:watch", "Services and their pods, as they change."),
-    "service": LazyCommand("peloton.cli.service:service", "Where the instances of a service are."),
+    "watch": LazyCommand(
+        "peloton.cli.services.watch:watch", "Services and their pods, as they change."
+    ),
+    "service": LazyCommand(
+        "peloton.cli.services.service:service", "Where the instances of a service are."
+    ),
     "volume": LazyCommand(
-        "peloton.cli.volume:volume", "The volumes of services: list, get, delete."
+        "peloton.cli.jobs.volume:volume", "The volumes of services: list, get, delete."
     ),
-    "top": LazyCommand("peloton.cli.top:top", "Pools, hosts and jobs at a glance, live."),
+    "top": LazyCommand("peloton.cli.cluster.top:top", "Pools, hosts and jobs at a glance, live."),
     "completion": LazyCommand(
         "peloton.cli.completion:completion", "Complete commands in bash, zsh or fish."
     ),
-    "admin": LazyCommand("peloton.cli.admin:admin", "Dead letters, and lockdowns of the cluster."),
-    "hostmgr": LazyCommand("peloton.cli.internals:hostmgr", "What hosts have free, by resources."),
-    "resmgr": LazyCommand("peloton.cli.internals:resmgr", "Tasks that are active, or wait."),
-    "jobmgr": LazyCommand("peloton.cli.internals:jobmgr", "Jobs by exact name and labels."),
+    "admin": LazyCommand(
+        "peloton.cli.cluster.admin:admin", "Dead letters, and lockdowns of the cluster."
+    ),
+    "hostmgr": LazyCommand(
+        "peloton.cli.cluster.internals:hostmgr", "What hosts have free, by resources."
+    ),
+    "resmgr": LazyCommand(
+        "peloton.cli.cluster.internals:resmgr", "Tasks that are active, or wait."
+    ),
+    "jobmgr": LazyCommand("peloton.cli.cluster.internals:jobmgr", "Jobs by exact name and labels."),
 }
 
 VERSION_TEXT = "%(prog)s %(version)s"
@@ -123,14 +155,14 @@ def root(processes: Mapping[str, LazyCommand]) -> click.Group:
 
 def active_names(beginning: str) -> list[str]:
     """Names of active jobs that begin so."""
-    from peloton.cli import names
+    from peloton.cli.shared import names
 
     return names.active_names(beginning)
 
 
 def job_ids(typed: Sequence[str], *, changes: bool, latest: bool) -> tuple[str, ...]:
     """The ids of the jobs that were typed. What it needs is loaded where a command names a job."""
-    from peloton.cli import names
+    from peloton.cli.shared import names
 
     return names.job_ids(typed, changes=changes, latest=latest)
 

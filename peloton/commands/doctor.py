@@ -29,7 +29,7 @@ from peloton.settings.mesos_master import printable
 
 if TYPE_CHECKING:
     from peloton.backends.mesos.doctor import MesosWanted
-    from peloton.backends.mesos.leading_master import LeadingMaster
+    from peloton.backends.mesos.masters.leading_master import LeadingMaster
 
 
 def command() -> click.Command:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from peloton.cli.dry_run import dry_run_option
+from peloton.cli.shared.dry_run import dry_run_option
 from peloton.commands.schema import CANNOT_REACH, USAGE, WRONG, fail
 from peloton.settings.config import BadSetting
 
@@ -96,7 +96,7 @@ def _run(name: str, config: Path, *, then: Callable[[FleetLevels], int]) -> None
     from peloton.assembly.kinds import kinds
     from peloton.assembly.servers import open_cassandra
     from peloton.failures import CannotStart
-    from peloton.runtime.core.codec import known_level
+    from peloton.runtime.core.entities.codec import known_level
     from peloton.runtime.ports import JournalError, Unreachable
     from peloton.settings.daemon import read_settings
 
@@ -129,7 +129,7 @@ def check_cluster(
     """The record, if config, journal and ZooKeeper are of one cluster. Raises JournalRefused."""
     from peloton.runtime.adapters.fenced_rows import NO_RECORD
     from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, Paths, other_cluster
-    from peloton.runtime.core.register import same_cluster
+    from peloton.runtime.core.journal.register import same_cluster
     from peloton.runtime.ports import JournalRefused
 
     assert settings.zookeeper is not None

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from peloton.cli import main as command_line
-from peloton.cli.local import LEAVE, LocalCluster
+from peloton.cli.jobs.local import LEAVE, LocalCluster
 from peloton.sdk.errors import PelotonError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -18,8 +18,8 @@ from peloton.backends.keeper_folder import KeeperOwner, OwnedByAnother
 from peloton.runtime.adapters.claimed_folder import JOURNAL
 from peloton.runtime.adapters.fenced_rows import read_record
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
-from peloton.runtime.core.codec import known_level
-from peloton.runtime.core.register import same_cluster
+from peloton.runtime.core.entities.codec import known_level
+from peloton.runtime.core.journal.register import same_cluster
 from peloton.runtime.ports import ClusterRecord, JournalError, JournalRefused
 from peloton.runtime.shells.features import check_level
 from peloton.settings.daemon import DaemonSettings

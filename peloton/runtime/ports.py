@@ -5,8 +5,8 @@ know a kind of entity, or import an adapter; keys and bodies are opaque.
 
 A **Journal** keeps what a claimed shard needs between two calls (epoch, op, chain, last position),
 so the shell passes positions and bodies only. Below it, a store with conditional writes has a
-smaller port of its own, **Rows** (`core/statements.py`): the protocol over it is `core/fencing.py`,
-and `adapters/fenced_rows.py` makes a Journal of any Rows.
+smaller port of its own, **Rows** (`core/journal/statements.py`): the protocol over it is
+`core/journal/fencing.py`, and `adapters/fenced_rows.py` makes a Journal of any Rows.
 
 What is stored of a shard: a *frame* is journaled at a *position* (1, 2, 3, ..., never reused); a
 *checkpoint* holds the state as of a position; the *floor* is the position of the checkpoint from
@@ -32,7 +32,7 @@ ROUND_SHARDS_MAX = 64
 """Works with a frame in one round: their registers have to fit one conditional write, and take
 about 10 KB. When all of them begin a segment, their lists of segments are written with them: up to
 60 KB more if each lists a hundred of one process, and 170 KB if each of these is of another one,
-after as many restarts (`core/segments.py`)."""
+after as many restarts (`core/journal/segments.py`)."""
 
 
 class ShardId(NamedTuple):

@@ -345,7 +345,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     decide: Mapping[type, Decide]
     absent: Mapping[type, Callable[[Any, At], Decision]]
     pursue: Pursuing
-    at_rest: Pursuing | Rest | None = None  # in place of `pursue`: `core/pursuits.py`
+    at_rest: Pursuing | Rest | None = None  # in place of `pursue`: `core/turning/pursuits.py`
     evolve: Mapping[type, Evolve]
     messages: Mapping[int, type]
     facts: Mapping[int, type]
@@ -369,14 +369,16 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     ranked: tuple[str, str] | None = None  # of a summary: a number that never changes, and its key
     follows: Callable[[Key], Key] | None = None  # the crowd whose parent an entity is
     lookup: frozenset[type] = frozenset()
-    lazy: frozenset[type] = frozenset()  # facts that may wait for a frame: `core/holding.py`
+    lazy: frozenset[type] = (
+        frozenset()
+    )  # facts that may wait for a frame: `core/turning/holding.py`
     fresh: Callable[[Any], bool] = lambda message: False  # its key is new: needs no lookup
     keep: int = 0  # ended entities that stay in memory before the oldest is evicted,
     keep_bytes: float = math.inf  # their bytes as encoded,
     keep_s: float = math.inf  # and how long; whichever bound is reached first
     ended_at: Callable[[Any], float] = lambda state: 0.0  # when it ended, for these; 0: not known
     unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
-    parting: Callable[[Key, Any], Message | None] | None = None  # `core/parting.py`
+    parting: Callable[[Key, Any], Message | None] | None = None  # `core/ended/parting.py`
     crowd: CrowdKind | None = None
     since: Mapping[type, int] = {}
     level: int = 0  # the newest by which it decides otherwise, with no class of it

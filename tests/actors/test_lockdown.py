@@ -8,7 +8,7 @@ from peloton.actors.lockdown import messages as m
 from peloton.actors.lockdown.decide import get_locks
 from peloton.actors.lockdown.kind import KIND
 from peloton.actors.lockdown.state import Lockdown
-from peloton.runtime.core.turn import take_turn
+from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Refused
 
 

@@ -32,7 +32,7 @@ from peloton.actors.task import goals as task
 from peloton.actors.task.messages import Policy, TaskGoals
 from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.assembly.kinds import kinds
-from peloton.runtime.core.turn import take_turn
+from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Due, Key, Kind, Pursue, no_deadline
 from peloton.settings.daemon import ALONE_SHARDS
 

@@ -35,7 +35,7 @@ from peloton.settings.daemon import DaemonSettings, parse
 from tests.adapters.pems import Authority
 from tests.adapters.test_daemon_wiring import HOSTS, SHARDS, WAIT_S_MAX, Fleet
 from tests.cli.terminal import typed
-from tests.gateway.test_authentication import USERS
+from tests.gateway.access.test_authentication import USERS
 
 SECRET = "canary-7Qz-of-a-password"
 HERE = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"}

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
-from peloton.gateway.authentication import Authentication
-from peloton.gateway.intake import Intake
-from peloton.gateway.serving import Server
+from peloton.gateway.access.authentication import Authentication
+from peloton.gateway.server.intake import Intake
+from peloton.gateway.server.serving import Server
 from peloton.ops.v1 import ops_pb2
 from peloton.sdk.addresses import Written
 from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login

@@ -27,7 +27,7 @@ from peloton.assembly.kinds import kinds
 from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
 from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, mark_bytes
-from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.entities.codec import Codec
 from peloton.settings.daemon import ALONE_SHARDS
 from tests.adapters.test_daemon_wiring import SHARDS, until
 from tests.channels import channel_to

@@ -29,8 +29,8 @@ from peloton.assembly.listeners import ChosenPorts
 from peloton.assembly.readiness import Readiness
 from peloton.failures import CannotStart, ClusterFailed
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core.ownership import ranked
-from peloton.runtime.core.statements import Statement, StatementFailed, StatementReply
+from peloton.runtime.core.journal.statements import Statement, StatementFailed, StatementReply
+from peloton.runtime.core.owning.ownership import ranked
 from peloton.runtime.ports import Sizes
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import key

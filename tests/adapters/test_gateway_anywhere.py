@@ -28,16 +28,17 @@ from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.assembly.daemon import Daemon
-from peloton.gateway import cluster_client, waits
-from peloton.gateway.job_manager import JobManager
-from peloton.gateway.ops import Ops
-from peloton.gateway.plans import Plans
-from peloton.gateway.resource_manager import ResourceManager
-from peloton.gateway.task_manager import TaskManager
+from peloton.gateway.cluster import cluster_client
+from peloton.gateway.ops import waits
+from peloton.gateway.ops.ops import Ops
+from peloton.gateway.ops.plans import Plans
+from peloton.gateway.v0.job_manager import JobManager
+from peloton.gateway.v0.resource_manager import ResourceManager
+from peloton.gateway.v0.task_manager import TaskManager
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc, plans_pb2_grpc
 from peloton.ops.v1 import plans_pb2 as plans
-from peloton.runtime.core import listing, views
+from peloton.runtime.core.reading import listing, views
 from peloton.runtime.ports import Session, SessionState, ShardId
 from tests.adapters.test_daemon_wiring import SHARDS, Fleet, deployment, until
 from tests.channels import channel_to

@@ -18,7 +18,7 @@ import pytest
 
 from peloton.runtime.adapters import grpc_exchange_stream as streams
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange, Tls
-from peloton.runtime.core.parcels import STREAM_FRAME_BYTES_MAX
+from peloton.runtime.core.links.parcels import STREAM_FRAME_BYTES_MAX
 from tests.adapters.listener import Diary
 from tests.adapters.pems import Authority
 from tests.contracts.memberships import wait

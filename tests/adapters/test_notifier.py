@@ -20,7 +20,7 @@ from peloton.actors.job.messages import (
 from peloton.assembly import notifier
 from peloton.assembly.notifier import Notifier, Retries
 from peloton.pauses import Pauses
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.settings.notify import LOOPBACK, AllowedUrls
 from tests.adapters.hooks import WAIT_S, Hooks
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from peloton.assembly import access
-from peloton.cli.session import login
+from peloton.cli.shared.session import login
 from peloton.sdk.errors import BadSpec
 from peloton.settings.daemon import DaemonSettings, parse
 

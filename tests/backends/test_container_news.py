@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.actors.host.container_messages import (
+from peloton.actors.host.live.container_messages import (
     ContainersNoted,
     ContainersReported,
     RunContainers,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.actors.host.health_messages import HealthReported, RunHealth
+from peloton.actors.host.live.health_messages import HealthReported, RunHealth
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.backends.check_progress import CheckProgress, ReadyProgress, Verdict
 from peloton.backends.health_loop import CheckedRun, HealthLoop, first_after_s

@@ -12,8 +12,8 @@ from peloton.actors.host.state import HostStates
 from peloton.actors.resources import Resources
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.checks import ledgers_equal_the_machines
-from peloton.chaos.cluster.cluster import ClusterSetup, job_spec
-from peloton.chaos.cluster.machines import Fate
+from peloton.chaos.cluster.world.cluster import ClusterSetup, job_spec
+from peloton.chaos.cluster.world.machines import Fate
 
 
 def state(cluster: CheckedCluster) -> HostStates:

@@ -9,7 +9,7 @@ from peloton.actors.host.messages import KnownSet, ListRuns, RunsEnded, RunsList
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, pod_id
 from peloton.backends.simulated import RunScript, SimulatedBackend
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Bits, Key, Message, key
 
 HOST, CROWD = key("host", "h"), Key("task/j/1")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from peloton.cli import workflow_wait
+from peloton.cli.services import workflow_wait
 from tests.cli.terminal import Terminal, terminal
 
 VARIABLES = (

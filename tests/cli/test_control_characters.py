@@ -9,7 +9,7 @@ import pytest
 
 from peloton.api.v0.job.job_pb2 import JobInfo
 from peloton.api.v0.peloton_pb2 import JobID
-from peloton.gateway.details import status
+from peloton.gateway.access.details import status
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.printable import escaped, escaped_lines
 from tests.cli.terminal import Terminal

@@ -17,8 +17,8 @@ import pytest
 from peloton import __version__
 from peloton.__main__ import PROCESSES
 from peloton.cli.main import root, run_cli
-from peloton.cli.options import program
-from peloton.cli.values import INSTANCE_MAX, duration, from_to, labels, words
+from peloton.cli.shared.options import program
+from peloton.cli.shared.values import INSTANCE_MAX, duration, from_to, labels, words
 from peloton.settings.config import loopback
 from tests.cli.terminal import Terminal, typed
 

@@ -12,7 +12,7 @@ import pytest
 from peloton import __version__
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
-from peloton.runtime.core import witness
+from peloton.runtime.core.offline import witness
 from peloton.runtime.ports import ShardId
 from tests.cli.terminal import typed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from peloton.cli.lines import COMMANDS_MAX, BadCommands, commands_in, filled, parted
-from peloton.cli.sizes import megabytes, quantity
+from peloton.cli.jobs.lines import COMMANDS_MAX, BadCommands, commands_in, filled, parted
+from peloton.cli.shared.sizes import megabytes, quantity
 
 
 def test_a_file_has_a_command_in_each_line() -> None:

@@ -8,9 +8,9 @@ import io
 import click
 import pytest
 
-from peloton.cli import watching
-from peloton.cli.host import host_lines
-from peloton.cli.pool import rows as pool_rows
+from peloton.cli.cluster.host import host_lines
+from peloton.cli.cluster.pool import rows as pool_rows
+from peloton.cli.shared import watching
 from peloton.ops.v1 import ops_pb2
 from tests.cli.terminal import Terminal
 from tests.sdk.fakes import JOB

@@ -13,9 +13,9 @@ from click.shell_completion import BashComplete
 
 from peloton.__main__ import PROCESSES
 from peloton.api.v0.job import job_pb2
-from peloton.cli.failed import short
+from peloton.cli.jobs.failed import short
 from peloton.cli.main import MEANT, active_names, root
-from peloton.cli.options import CliSettings, Globals
+from peloton.cli.shared.options import CliSettings, Globals
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import ops as sdk_ops
 from peloton.sdk.wire import USER

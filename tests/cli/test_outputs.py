@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from peloton.cli import outputs as o
+from peloton.cli.texts import outputs as o
 from peloton.ops.v1 import outputs_pb2 as wire
 from peloton.sdk.errors import NotFound, ServiceUnavailable, Unsupported
 from peloton.sdk.sandbox import REMOVED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.cli import exits
+from peloton.cli.shared import exits
 from peloton.ops.v1 import plans_pb2 as plans
 from tests.cli.terminal import Terminal
 

@@ -33,7 +33,7 @@ from peloton.runtime.adapters.zookeeper_nodes import member_bytes
 from peloton.runtime.ports import ClusterRecord, MemberNode
 from peloton.settings.config import BadSetting, read_cluster
 from peloton.settings.daemon import parse
-from tests.adapters import cql_stub
+from tests.adapters.cassandra import cql_stub
 from tests.adapters.pems import Authority
 from tests.cli.terminal import Printed, typed
 from tests.cli.test_one_line import one_after_the_other

@@ -19,8 +19,9 @@ from typing import Any
 import click
 import pytest
 
-from peloton.cli import attend, screen
-from peloton.cli.job_rows import HEADER
+from peloton.cli.jobs import attend
+from peloton.cli.shared import screen
+from peloton.cli.texts.job_rows import HEADER
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk.ops import WaitResult
 from tests.cli.terminal import Terminal

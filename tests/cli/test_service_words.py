@@ -9,7 +9,7 @@ import pytest
 
 from peloton.actors.job.messages import GetJob, job_key
 from peloton.api.v0.job import job_pb2
-from peloton.gateway.workflow_status import remaining
+from peloton.gateway.cluster.rollouts import remaining
 from tests.cli.test_services import CONFIG, SPEC, Shell, rows
 from tests.gateway.fleet_fixture import HOSTS, running
 

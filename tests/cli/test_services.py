@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from peloton.cli import workflow_wait
+from peloton.cli.services import workflow_wait
 from tests.cli.terminal import Printed, typed
 from tests.gateway.fleet_fixture import Deployment, running, until
 

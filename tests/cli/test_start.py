@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from peloton.cli import unimplemented
-from peloton.cli.lazy import LazyCommand, LazyGroup, load
 from peloton.cli.main import root
+from peloton.cli.shared import unimplemented
+from peloton.cli.shared.lazy import LazyCommand, LazyGroup, load
 from tests.cli.terminal import typed
 
 HEAVY = ("grpc", "google", "yaml", "rich", "msgspec", "numpy", "pykka", "asyncio", "urllib.request")

@@ -18,8 +18,8 @@ import yaml
 from peloton.api.v0.job.job_pb2 import JobInfo
 from peloton.api.v0.peloton_pb2 import JobID
 from peloton.api.v0.task.task_pb2 import INVALID, PodEvent
-from peloton.cli import follow
-from peloton.cli.values import spans_text
+from peloton.cli.jobs import follow
+from peloton.cli.shared.values import spans_text
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import ops as sdk_ops
 from tests.cli.terminal import Printed, Terminal, answering, typed

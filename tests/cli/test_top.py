@@ -7,8 +7,8 @@ import json
 
 from rich.console import Console
 
-from peloton.cli import top, top_screen
-from peloton.cli.top_page import Overview, Section
+from peloton.cli.cluster import top, top_screen
+from peloton.cli.cluster.top_page import Overview, Section
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk.errors import ServiceUnavailable
 from tests.cli.terminal import Terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from peloton.__main__ import PROCESSES
-from peloton.cli import waiting
+from peloton.cli.jobs import waiting
 from peloton.cli.main import root, run_cli
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk.client import Client

@@ -21,7 +21,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.backends.port import Backend
 from peloton.backends.process import RUN, ProcessBackend, TaskLimits
 from peloton.backends.simulated import DURATION_VARIABLE, EXIT_VARIABLE, SimulatedBackend
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, Message
 from tests.fake_engine import install
 

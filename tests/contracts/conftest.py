@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from peloton.runtime.adapters import sqlite_round
-from peloton.runtime.core import segments
+from peloton.runtime.core.journal import segments
 from tests.contracts import journals
 from tests.servers.mesos import Mesos
 from tests.servers.mesos_home import needed_home

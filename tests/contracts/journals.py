@@ -17,7 +17,7 @@ import msgspec
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.statements import (
     Advance,
     PartRow,
     Statement,

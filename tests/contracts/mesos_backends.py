@@ -24,7 +24,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.backend import Framework, MesosBackend
 from peloton.backends.mesos.conversation import LEFT
 from peloton.backends.port import Backend
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message, key
 from tests.contracts.backends import (
     DEADLINE_S,

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.container_messages import CONTAINER_MESSAGES
-from peloton.actors.host.health_messages import HEALTH_MESSAGES
+from peloton.actors.host.live.container_messages import CONTAINER_MESSAGES
+from peloton.actors.host.live.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.machine_messages import MACHINE_MESSAGES
 from peloton.actors.host.use_messages import USE_MESSAGES, HostUse, SetUse, UseSet
 from peloton.actors.host.volume_messages import VOLUME_MESSAGES

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.health_messages import (
+from peloton.actors.host.live.health_messages import (
     CheckedSet,
     HealthNoted,
     HealthReported,

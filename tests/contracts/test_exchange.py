@@ -15,7 +15,7 @@ from typing import Protocol
 import pytest
 
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange
-from peloton.runtime.core.parcels import STREAM_FRAME_BYTES_MAX
+from peloton.runtime.core.links.parcels import STREAM_FRAME_BYTES_MAX
 from peloton.runtime.ports import Exchange, StreamListener
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.stepper import Stepper

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core.statements import Statement, StatementReply
+from peloton.runtime.core.journal.statements import Statement, StatementReply
 from peloton.runtime.ports import (
     BUCKET_PARTS,
     FRAME_PART_BYTES_MAX,

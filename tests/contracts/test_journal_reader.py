@@ -17,8 +17,7 @@ import pytest
 from peloton.assembly.journal_reader import Source
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
-from peloton.runtime.core.journal_reading import Contents, read_shard
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.statements import (
     CreateRegister,
     ReadCluster,
     ReadEnded,
@@ -26,6 +25,7 @@ from peloton.runtime.core.statements import (
     Rows,
     RowsFound,
 )
+from peloton.runtime.core.offline.journal_reading import Contents, read_shard
 from peloton.runtime.ports import (
     CheckpointPart,
     Claimed,

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.runtime.core.checkpoint import Checkpointer
-from peloton.runtime.core.digest import digest
+from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.vocabulary import Decision, Due, Key, key

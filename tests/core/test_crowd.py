@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton.runtime.core.digest import digest
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.population import Population
+from peloton.runtime.core.entities.population import Population
+from peloton.runtime.core.offline.digest import digest
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message, members_of
 from tests.toy import messages as w
 from tests.toy.bench import Bench

@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.dead_letters import Redrives
-from peloton.runtime.core.deferred import DEAD_LETTER_BYTES_MAX
-from peloton.runtime.core.digest import digest
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.inspection import Redrive, RedriveDone, shard_key
-from peloton.runtime.core.pump import FRAME_BYTES_SOFT
-from peloton.runtime.core.records import MessageDeadLettered, Quarantined
+from peloton.runtime.core.deferring.dead_letters import Redrives
+from peloton.runtime.core.deferring.deferred import DEAD_LETTER_BYTES_MAX
+from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.entities.records import MessageDeadLettered, Quarantined
+from peloton.runtime.core.offline.digest import digest
+from peloton.runtime.core.reading.inspection import Redrive, RedriveDone, shard_key
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.core.turning.pump import FRAME_BYTES_SOFT
 from peloton.runtime.ports import FRAME_BYTES_MAX, Frame, ShardId
 from peloton.runtime.vocabulary import (
     SETTLED,

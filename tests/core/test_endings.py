@@ -9,17 +9,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from peloton.runtime.core.digest import alike, digest
-from peloton.runtime.core.endings import (
+from peloton.runtime.core.ended.endings import (
     ENDED_ROWS_PER_ROUND,
     RowDamaged,
     open_row,
 )
-from peloton.runtime.core.pump import Budget
-from peloton.runtime.core.replies import KEEP_S
+from peloton.runtime.core.offline.digest import alike, digest
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.supervision import Failure, attempt
+from peloton.runtime.core.turning.pump import Budget
+from peloton.runtime.core.turning.replies import KEEP_S
+from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.vocabulary import (
     Absent,
     Decision,

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.assembly.kinds import kinds
-from peloton.runtime.core.digest import digest
-from peloton.runtime.core.gathering import (
+from peloton.runtime.core.ended.gathering import (
     ENDED_BUCKETS,
     GATHERED_BYTES_MAX,
     GATHERED_MIN,
@@ -19,6 +18,7 @@ from peloton.runtime.core.gathering import (
     bucket_of,
 )
 from peloton.runtime.core.limits import ShardLimits
+from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.vocabulary import Key, key

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from peloton.runtime.core import handoff as rules
-from peloton.runtime.core.handoff import Handoff, UnexpectedAnswer
-from peloton.runtime.core.ownership import (
+from peloton.runtime.core.owning import handoff as rules
+from peloton.runtime.core.owning.handoff import Handoff, UnexpectedAnswer
+from peloton.runtime.core.owning.ownership import (
     TABLE,
     ActionKind,
     Assignment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.runtime.core.codec import AboveLevel, Codec, Entry, known_level
+from peloton.runtime.core.entities.codec import AboveLevel, Codec, Entry, known_level
 from peloton.runtime.core.recovery import Unrecoverable
 from peloton.runtime.vocabulary import Kind, key
 from tests.toy import levels

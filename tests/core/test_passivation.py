@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peloton.runtime.core.digest import digest
-from peloton.runtime.core.passivation import COLD_AFTER_S, COLD_PER_CHECK_MAX, Idleness
+from peloton.runtime.core.entities.passivation import COLD_AFTER_S, COLD_PER_CHECK_MAX, Idleness
+from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.vocabulary import Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from peloton.runtime.core.codec import Entry, encode
+from peloton.runtime.core.entities.codec import Entry, encode
 from peloton.runtime.core.recovery import Unrecoverable, restore
 from peloton.runtime.ports import Frame
 from peloton.runtime.vocabulary import Bits, Decision, Key, Send, Unavailable, key

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.job.kind import KIND as JOB
-from peloton.runtime.core.retention import STALE_MIN, Retained
+from peloton.runtime.core.ended.retention import STALE_MIN, Retained
 from peloton.runtime.vocabulary import Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench

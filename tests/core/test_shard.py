@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.runtime.core.digest import digest
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.listing import ListViews
-from peloton.runtime.core.pump import Budget
+from peloton.runtime.core.offline.digest import digest
+from peloton.runtime.core.reading.listing import ListViews
 from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.core.turning.pump import Budget
 from peloton.runtime.vocabulary import Absent, Bits, Decision, Key, Refused, Seen, Send, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench

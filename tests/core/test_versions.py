@@ -17,8 +17,8 @@ from peloton.actors.host.facts import RunsForgotten
 from peloton.actors.task.messages import Policy, TaskGoals, crowd_key
 from peloton.actors.task.state import Task, TaskStates
 from peloton.assembly.kinds import kinds
-from peloton.runtime.core.codec import CROWD, Codec, Entry, UnknownFact, decode, encode
-from peloton.runtime.core.crowd import Crowd
+from peloton.runtime.core.entities.codec import CROWD, Codec, Entry, UnknownFact, decode, encode
+from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.vocabulary import Bits, Key, Kind
 from peloton.settings.daemon import ALONE_SHARDS
 from tests.actors.test_golden import sample, types_of

@@ -17,13 +17,13 @@ from peloton.assembly.kinds import kinds
 from peloton.chaos.nemesis.fleet import SHARDS
 from peloton.chaos.nemesis.journal import UNORDERED_POLLS, UNORDERED_S, JournalWatch
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.ports import ShardId
 from tests.servers import moved_clock
 
 HOOK = "tests/servers/moved_clock.py"
 NOT_DAEMONS = ("chaos/", "cli/", "sdk/", "backends/keeper/", "runtime/simulation/")
-OF_GRPC = "gateway/completions.py"
+OF_GRPC = "gateway/server/completions.py"
 """It compares with deadlines that gRPC's core takes from the clock of the machine."""
 DAY_S = 86400.0
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.job.messages import JobCreated, JobDeleted, JobStates, JobView, job_key
-from peloton.chaos.cluster.history import Asked, Operation, faults
+from peloton.chaos.cluster.world.history import Asked, Operation, faults
 from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.clients import SharedRecord, WantedJob
 from peloton.chaos.nemesis.ground import MESOS_ENGINE, RUN_ON_MESOS, MesosProcesses, OnMesos

@@ -16,14 +16,14 @@ import grpc
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.gateway.audit import AUDIT_LOG, AuditLog
-from peloton.gateway.authentication import Authentication
-from peloton.gateway.kill_switch import KillSwitch
-from peloton.gateway.permissions import Permissions
-from peloton.gateway.sandboxes import SandboxFiles
-from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
-from peloton.runtime.core.changes import CHANGES_MAX, Mark
+from peloton.gateway.access.authentication import Authentication
+from peloton.gateway.access.permissions import Permissions
+from peloton.gateway.cluster.sandboxes import SandboxFiles
+from peloton.gateway.grpc_server import STANDARD_OPTIONS, ServerOptions, build_server
+from peloton.gateway.private.kill_switch import KillSwitch
+from peloton.gateway.server.audit import AUDIT_LOG, AuditLog
 from peloton.runtime.core.principal import BASIC, UNVERIFIED, Principal
+from peloton.runtime.core.reading.changes import CHANGES_MAX, Mark
 from tests.gateway import fleet_fixture as t
 
 CALLER = "test-caller"

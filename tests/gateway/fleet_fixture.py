@@ -32,17 +32,17 @@ from peloton.assembly.placer_service import PlacerService
 from peloton.assembly.readiness import Readiness
 from peloton.backends import simulated
 from peloton.backends.port import Backend
-from peloton.gateway.authentication import Authentication
-from peloton.gateway.files_anywhere import FilePlaces
-from peloton.gateway.http import OPEN, HttpServer
-from peloton.gateway.permissions import Permissions
-from peloton.gateway.sandboxes import SandboxFiles
-from peloton.gateway.server import STANDARD_OPTIONS, ServerOptions, build_server
+from peloton.gateway.access.authentication import Authentication
+from peloton.gateway.access.permissions import Permissions
+from peloton.gateway.cluster.files_anywhere import FilePlaces
+from peloton.gateway.cluster.sandboxes import SandboxFiles
+from peloton.gateway.grpc_server import STANDARD_OPTIONS, ServerOptions, build_server
+from peloton.gateway.http_server import OPEN, HttpServer
 from peloton.ops.v1 import ops_pb2, ops_pb2_grpc, plans_pb2_grpc
 from peloton.placement.messages import Label
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.root import start
 from peloton.runtime.vocabulary import Kind, key
 from peloton.settings.config import Address

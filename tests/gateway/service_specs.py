@@ -7,7 +7,7 @@ from typing import Any
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.pod import pod_pb2 as pod
-from peloton.gateway.pod_specs import pod_spec_of
+from peloton.gateway.translate.pod_specs import pod_spec_of
 from tests.gateway.fleet_fixture import default_config
 
 

@@ -58,7 +58,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "kazoo": (
         "peloton/runtime/adapters/zookeeper",
         "peloton/chaos/nemesis/",
-        "peloton/backends/mesos/agent_book.py",  # where the masters are
+        "peloton/backends/mesos/masters/agent_book.py",  # where the masters are
         "peloton/sdk/zookeeper.py",  # clients find their cluster in the same place
     ),
     "cryptography": ("peloton/runtime/adapters/secret", "peloton/settings/certificate_dates.py"),
@@ -133,8 +133,12 @@ def allowed(mine: str, name: str) -> bool:
     return not any(under(name, kind) and name != kind for kind in nested)
 
 
-# Folders of a kind's own, for what would be a kind by itself if it had a mailbox.
-ROOMS = {"peloton/actors/job/workflow": "peloton/actors/job"}
+# Folders of a kind's own: what would be a kind by itself if it had a mailbox, or one idea of many.
+ROOMS = {
+    "peloton/actors/job/workflow": "peloton/actors/job",
+    "peloton/actors/host/holds": "peloton/actors/host",
+    "peloton/actors/host/live": "peloton/actors/host",
+}
 KIND_PACKAGES = (
     *sorted(
         str(file.parent.relative_to(ROOT)).replace("/", ".")

@@ -14,8 +14,8 @@ from tests.house.tree import Module, imports, under
 # Where a failure of any kind is somebody's business. Elsewhere it is a broken belief and travels.
 MAY_CATCH_ALL = (
     "peloton/runtime/shells/",
-    "peloton/runtime/core/supervision.py",
-    "peloton/gateway/guard.py",  # supervises calls: a bug must not reach a client as it is
+    "peloton/runtime/core/turning/supervision.py",
+    "peloton/gateway/access/guard.py",  # supervises calls: a bug must not reach a client as it is
 )
 ALL_FAILURES = ("Exception", "BaseException", "builtins.Exception")
 # Cleaning up is no catching: the failure travels on, or this copy of the process ends with it.

@@ -20,8 +20,8 @@ WHOLE = {
     "peloton/runtime/ports.py",  # the ports: shapes and protocols, no behaviour
     "peloton/actors/respool/tree.py",  # pools, lots and queues, which change together
     "peloton/backends/process.py",  # one backend: each order and each report of its keeper
-    "peloton/chaos/cluster/shadow_ledger.py",  # one memory of all facts, and what each makes of it
-    "peloton/gateway/access_table.py",  # the table of all calls
+    "peloton/chaos/cluster/rules/shadow_ledger.py",  # one memory of all facts
+    "peloton/gateway/access/access_table.py",  # the table of all calls
     "peloton/backends/keeper/runs.py",  # all runs of a keeper: each step changes the same tables
     "peloton/placement/index.py",  # the columns of all hosts, which change together
 }

@@ -66,7 +66,7 @@ def _holds(text: str, name: str) -> bool:
 def raised() -> Iterator[tuple[str, str]]:
     """Each rule and the modules of the storms that raise it."""
     for folder in STORMS:
-        for path in sorted((ROOT / folder).glob("*.py")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
             for rule in dict.fromkeys(RAISED.findall(path.read_text("utf-8"))):
                 yield rule, path.relative_to(ROOT).as_posix()
 
@@ -84,7 +84,7 @@ def test_every_rule_and_fault_has_a_row_that_names_what_is_there() -> None:
         ("*bit rot*", "–", "*bit rot* is missing"),
         ("*bit rot*", "*bit rott*", "no fault named"),
         ("shadow_ledger.py: launching`", "shadow_ledger.py: lunching`", "there is no"),
-        ("`peloton/chaos/cluster/feed_check.py: FeedCheck`", "a checker", "is missing"),
+        ("`peloton/chaos/cluster/rules/feed_check.py: FeedCheck`", "a checker", "is missing"),
         ("*same key, other body*", "–", "F22: neither"),
     ],
 )

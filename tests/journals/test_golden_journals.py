@@ -25,8 +25,8 @@ from peloton.assembly.journal_reader import JournalReader, open_source
 from peloton.assembly.kinds import kinds
 from peloton.failures import CannotStart
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.digest import digest
+from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from peloton.runtime.core import chain, fencing, register, rounds, segments
-from peloton.runtime.core.fencing import ProtocolCoroutine
-from peloton.runtime.core.register import Hold, RoundPlan
-from peloton.runtime.core.rounds import Refusals
-from peloton.runtime.core.segments import SegmentList, SegmentPart
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal import chain, fencing, register, rounds, segments
+from peloton.runtime.core.journal.fencing import ProtocolCoroutine
+from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.rounds import Refusals
+from peloton.runtime.core.journal.segments import SegmentList, SegmentPart
+from peloton.runtime.core.journal.statements import (
     Advance,
     Applied,
     Bump,

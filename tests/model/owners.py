@@ -1,4 +1,5 @@
-"""Owners of the model: the real talks of `core/fencing.py`, made into values that can be kept.
+"""Owners of the model: the real talks of `core/journal/fencing.py`, made into values that can be
+kept.
 
 A search must take the same owner two ways, and a running generator cannot be copied. But a talk
 is a function of what it is told. So an owner between two talks is a frozen copy of its `Hold`
@@ -12,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
-from peloton.runtime.core import chain, fencing, register, rounds
-from peloton.runtime.core.fencing import FoundItems
-from peloton.runtime.core.register import Hold, OpNames
-from peloton.runtime.core.segments import Segments
-from peloton.runtime.core.statements import RegisterRow, Statement, StatementReply
+from peloton.runtime.core.journal import chain, fencing, register, rounds
+from peloton.runtime.core.journal.fencing import FoundItems
+from peloton.runtime.core.journal.register import Hold, OpNames
+from peloton.runtime.core.journal.segments import Segments
+from peloton.runtime.core.journal.statements import RegisterRow, Statement, StatementReply
 from peloton.runtime.ports import (
     CheckpointPart,
     Cut,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.statements import (
     Advance,
     Applied,
     Bump,

@@ -1,11 +1,11 @@
 """The fencing protocol as a model: few owners, one store, every order of what may happen.
 
-**The owners are the real code.** `core/fencing.py`, `core/register.py` and `core/chain.py` decide
-what is said and what an answer means, `simulation/memory_rows.py` what it does to the store; the
-model has only the order, the fates and the promises. A second description of the protocol would
-be proven right while the code goes wrong. It costs little: owners, stores, statements and
-stories are interned and each step of one of them is worked out once, so a move of the model is
-a few look-ups in tables; a state is a tuple of small numbers.
+**The owners are the real code.** `core/journal/fencing.py`, `core/journal/register.py` and
+`core/journal/chain.py` decide what is said and what an answer means, `simulation/memory_rows.py`
+what it does to the store; the model has only the order, the fates and the promises. A second
+description of the protocol would be proven right while the code goes wrong. It costs little:
+owners, stores, statements and stories are interned and each step of one of them is worked out once,
+so a move of the model is a few look-ups in tables; a state is a tuple of small numbers.
 
 What may happen: an owner at rest begins a talk (claim, frame, checkpoint, cut, sweep, leave);
 what it asks runs and is answered, at any later time; or a write of it is *lost*: it gets an
@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from peloton.runtime.core import segments
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal import segments
+from peloton.runtime.core.journal.statements import (
     ConditionalWrite,
     FrameRow,
     MoveFloor,

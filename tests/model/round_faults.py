@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from peloton.runtime.adapters import fenced_rows
-from peloton.runtime.core import fencing, register, rounds
-from peloton.runtime.core.fencing import ProtocolCoroutine
-from peloton.runtime.core.register import Hold, RoundPlan
-from peloton.runtime.core.rounds import Refusals
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal import fencing, register, rounds
+from peloton.runtime.core.journal.fencing import ProtocolCoroutine
+from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.rounds import Refusals
+from peloton.runtime.core.journal.statements import (
     Advance,
     Applied,
     NoneApplied,

@@ -27,7 +27,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.statements import (
     ConditionalWrite,
     CreateRegister,
     InsertRow,

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from peloton.runtime.core.statements import CreateRegister, RegisterRow, Statement, StatementReply
+from peloton.runtime.core.journal.statements import (
+    CreateRegister,
+    RegisterRow,
+    Statement,
+    StatementReply,
+)
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.model.owners import SHARD
 

@@ -20,7 +20,7 @@ from peloton.placement.messages import (
 from peloton.placement.needs import PORTS
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.placement.strategies import PACK, Strategy
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Bits, Key, Message, Send
 
 from .hosts import INVENTORY, SLICE, host, label, place, placer_of, report, res

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from peloton.gateway import details
+from peloton.gateway.access import details
 from peloton.sdk import errors
 from peloton.sdk.client import Client
 from tests.sdk.fakes import JOB, Cluster, serving

@@ -24,13 +24,13 @@ from peloton.actors.engine.messages import (
     Subscribe,
 )
 from peloton.actors.host import messages as m
-from peloton.actors.host.health_messages import HealthNoted, HealthReported, RunHealth
+from peloton.actors.host.live.health_messages import HealthNoted, HealthReported, RunHealth
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import TaskHealth
 from peloton.backends.mesos.backend import Framework, MesosBackend
-from peloton.backends.mesos.keeper_tasks import KeeperProgram, default_command
+from peloton.backends.mesos.runs.keeper_tasks import KeeperProgram, default_command
 from peloton.backends.secrets_first import ReadSecrets, no_secrets
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
 
 WAIT_S = 90.0

@@ -14,7 +14,7 @@ from typing import Any
 from peloton.runtime.adapters import cassandra_session
 from peloton.runtime.adapters.cassandra_session import Connected
 from peloton.runtime.adapters.cassandra_store import CassandraRows
-from peloton.runtime.core.statements import Statement, StatementFailed, StatementReply
+from peloton.runtime.core.journal.statements import Statement, StatementFailed, StatementReply
 
 PATIENCE_S = 60.0
 AGAIN_S = 0.1

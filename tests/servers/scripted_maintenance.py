@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.backends.mesos.calls import CallRefused
+from peloton.backends.mesos.masters.calls import CallRefused
 
 Json = dict[str, Any]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.ports import Answer, Claimed, EndedRow, ShardId, Work
 from peloton.runtime.shells.daemon_context import DaemonContext, DaemonLimits
 from peloton.runtime.shells.goals import Goals

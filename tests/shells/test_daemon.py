@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.root import Root, start
 from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.vocabulary import key

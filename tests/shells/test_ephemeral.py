@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.ephemeral import CHECK_AGAIN_S, EphemeralShell
 from peloton.runtime.shells.shell_messages import Mail, Renamed, ShellFailed, send

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton.runtime.core.encoding import encode
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.packing import AskReply, MailBatch, Route, WrongRoute
-from peloton.runtime.core.wire import Acknowledged, Hello, Parcel
+from peloton.runtime.core.entities.encoding import encode
+from peloton.runtime.core.links.packing import AskReply, MailBatch, Route, WrongRoute
+from peloton.runtime.core.links.wire import Acknowledged, Hello, Parcel
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.peer_messages import Inbound
 from peloton.runtime.vocabulary import Unavailable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from peloton.runtime.core.codec import Entry
+from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.ports import (
     Answer,
     Committed,

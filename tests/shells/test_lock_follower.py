@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from peloton.assembly.lockdowns import LockFollower
-from peloton.runtime.core.inspection import FollowChanges
+from peloton.runtime.core.reading.inspection import FollowChanges
 from peloton.runtime.vocabulary import Unavailable
 
 ENOUGH_S = 0.5

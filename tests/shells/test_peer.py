@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.codec import encode
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.packing import MailBatch, Packing, Route
-from peloton.runtime.core.parcels import Link, LinkLimits
-from peloton.runtime.core.wire import Parcel
+from peloton.runtime.core.entities.codec import encode
+from peloton.runtime.core.links.packing import MailBatch, Packing, Route
+from peloton.runtime.core.links.parcels import Link, LinkLimits
+from peloton.runtime.core.links.wire import Parcel
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.ports import ShardId, StreamListener
 from peloton.runtime.shells import peer_messages
 from peloton.runtime.shells.dispatcher import Threads

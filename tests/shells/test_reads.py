@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.inspection import shard_key
-from peloton.runtime.core.listing import Listed, ListViews
-from peloton.runtime.core.passivation import COLD_AFTER_S, COLD_CHECK_S
-from peloton.runtime.core.views import Views
+from peloton.runtime.core.entities.passivation import COLD_AFTER_S, COLD_CHECK_S
+from peloton.runtime.core.reading.inspection import shard_key
+from peloton.runtime.core.reading.listing import Listed, ListViews
+from peloton.runtime.core.reading.views import Views
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.ports import Fenced
 from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.shard import ShardShell

@@ -8,8 +8,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.inspection import InspectionRows
+from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.reading.inspection import InspectionRows
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.shell import Shell, begin_shell

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.ports import (
     Answer,
     Committed,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.ports import Committed, Unclear
 from peloton.runtime.shells import round as round_
 from peloton.runtime.shells.claim import MembershipStatus

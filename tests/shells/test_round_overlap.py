@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.ports import Fenced, Unclear, Work
 from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.daemon_context import DaemonLimits

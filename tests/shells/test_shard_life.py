@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from peloton.runtime.core.codec import Entry
-from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.core.entities.codec import Entry
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.ports import Answer, Committed, Fenced, Frame, ShardId, Unclear, Work
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.round import SETTLE, UNCLEAR_S_MAX

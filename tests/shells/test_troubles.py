@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.envelope import Envelope, Reply
-from peloton.runtime.core.inspection import RedriveDone
-from peloton.runtime.core.records import MessageDeadLettered
+from peloton.runtime.core.entities.records import MessageDeadLettered
+from peloton.runtime.core.reading.inspection import RedriveDone
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells import root as shells_root
 from peloton.runtime.shells.root import Root, start

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from peloton.runtime.core.checkpoint import Checkpointer
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId
 from peloton.runtime.vocabulary import Key, Kind, Message
 from tests.toy.kinds import KINDS, SIZES

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.digest import digest
-from peloton.runtime.core.population import Population
+from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.entities.population import Population
+from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Bits, Key, Message, Value
 from tests.toy import messages as w
 from tests.toy.bench import START_S, Bench, Round

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peloton.actors.engine.messages import AskSubscription
-from peloton.actors.host import ends, granting, hold_messages, reports
+from peloton.actors.host import ends, granting, reports
 from peloton.actors.host import facts as host_facts
 from peloton.actors.host import messages as host_messages
+from peloton.actors.host.holds import hold_messages
 from peloton.actors.host.inventory import following
 from peloton.actors.host.ledger import RunEvent, RunPhase, RunStep
 from peloton.actors.job import facts as job_facts
@@ -41,18 +42,19 @@ from peloton.actors.task import facts as task_facts
 from peloton.actors.task import messages as task_messages
 from peloton.actors.task.goals import release_admission
 from peloton.actors.task.state import TaskStates
-from peloton.chaos.cluster import cluster
 from peloton.chaos.cluster.storm import StormFailed, draw, play
-from peloton.runtime.core import chain, fencing, recovery
-from peloton.runtime.core.changes import Changes
-from peloton.runtime.core.durable_reads import DurableReads
-from peloton.runtime.core.envelope import Stamp
-from peloton.runtime.core.parcels import Received
-from peloton.runtime.core.population import Population
-from peloton.runtime.core.replies import RequestLog
-from peloton.runtime.core.sends import SendResolver
+from peloton.chaos.cluster.world import cluster
+from peloton.runtime.core import recovery
+from peloton.runtime.core.entities.population import Population
+from peloton.runtime.core.journal import chain, fencing
+from peloton.runtime.core.links.parcels import Received
+from peloton.runtime.core.links.wire import FRAMES, Parcel
+from peloton.runtime.core.reading.changes import Changes
+from peloton.runtime.core.reading.durable_reads import DurableReads
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.wire import FRAMES, Parcel
+from peloton.runtime.core.turning.envelope import Stamp
+from peloton.runtime.core.turning.replies import RequestLog
+from peloton.runtime.core.turning.sends import SendResolver
 from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import resolve

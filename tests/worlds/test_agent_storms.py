@@ -11,10 +11,11 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.actors.host.state import HostStates
 from peloton.actors.job.messages import JobStates
-from peloton.chaos.cluster import agents
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import NEED, ClusterSetup, SimulatedCluster, job_spec
-from peloton.chaos.cluster.machines import (
+from peloton.chaos.cluster.storm import ClusterPlan, StormRun, draw, play, smaller
+from peloton.chaos.cluster.work import agents
+from peloton.chaos.cluster.world.cluster import NEED, ClusterSetup, SimulatedCluster, job_spec
+from peloton.chaos.cluster.world.machines import (
     FAILURE,
     RESCINDED,
     SUCCESS,
@@ -22,10 +23,9 @@ from peloton.chaos.cluster.machines import (
     Machines,
     machine_report,
 )
-from peloton.chaos.cluster.storm import ClusterPlan, StormRun, draw, play, smaller
-from peloton.chaos.cluster.subscription import MACHINES_ENGINE
-from peloton.chaos.cluster.updates import AGAIN_S, HELD_S_MAX, UpdateFaults, Updates
-from peloton.runtime.core.envelope import Envelope
+from peloton.chaos.cluster.world.subscription import MACHINES_ENGINE
+from peloton.chaos.cluster.world.updates import AGAIN_S, HELD_S_MAX, UpdateFaults, Updates
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import LastingFault
 from peloton.runtime.vocabulary import key

@@ -19,13 +19,13 @@ from peloton.chaos.cluster.checks import (
     outcomes_are_true,
     pools_use_what_their_lots_hold,
 )
-from peloton.chaos.cluster.cluster import NEED, ClusterSetup, job_spec
 from peloton.chaos.cluster.faults import SINGLE
-from peloton.chaos.cluster.machines import FAILURE, Fate, MachineProcess, Machines
-from peloton.chaos.cluster.processes import ProcessCheck
+from peloton.chaos.cluster.rules.processes import ProcessCheck
 from peloton.chaos.cluster.storm import draw, play
-from peloton.runtime.core.codec import Entry
-from peloton.runtime.core.envelope import Envelope
+from peloton.chaos.cluster.world.cluster import NEED, ClusterSetup, job_spec
+from peloton.chaos.cluster.world.machines import FAILURE, Fate, MachineProcess, Machines
+from peloton.runtime.core.entities.codec import Entry
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.plan import changed

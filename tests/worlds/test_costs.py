@@ -23,10 +23,10 @@ import pytest
 from peloton.actors.job.messages import CreateJob, DeleteJob, JobStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import ClusterSetup, job_id, job_spec
-from peloton.runtime.core.codec import encode
-from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.chaos.cluster.world.cluster import ClusterSetup, job_id, job_spec
+from peloton.runtime.core.entities.codec import encode
 from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.vocabulary import kind_of
 

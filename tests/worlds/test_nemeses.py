@@ -15,8 +15,6 @@ import pytest
 
 from peloton.actors.engine.messages import LINK_MESSAGES, MESSAGES
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds
-from peloton.chaos.cluster.aftermath import faults_of
-from peloton.chaos.cluster.cluster import SimulatedCluster
 from peloton.chaos.cluster.nemeses import (
     SIZES,
     MessageCounter,
@@ -29,6 +27,8 @@ from peloton.chaos.cluster.nemeses import (
     second,
 )
 from peloton.chaos.cluster.points import WANTED_AFTER_CRASH, ScriptedHistory
+from peloton.chaos.cluster.rules.aftermath import faults_of
+from peloton.chaos.cluster.world.cluster import SimulatedCluster
 from peloton.chaos.sweep import within
 from peloton.runtime.simulation.membership import MembershipFaults
 

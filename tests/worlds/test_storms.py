@@ -24,9 +24,9 @@ from peloton.actors.job.spec import Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.cluster import ClusterSetup, job_id, job_spec
-from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate
-from peloton.runtime.core.digest import digest
+from peloton.chaos.cluster.world.cluster import ClusterSetup, job_id, job_spec
+from peloton.chaos.cluster.world.machines import FAILURE, SUCCESS, Fate
+from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.scan import Maker
 from peloton.runtime.simulation.sends import SendFaults

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.host import facts as f
-from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
 from peloton.actors.host import volume_messages as vm
@@ -26,15 +25,20 @@ from peloton.actors.host.configuring import (
     no_host_for_pool,
     set_pool,
 )
-from peloton.actors.host.container_messages import ContainersReported, ContainersSeen, LimitRun
 from peloton.actors.host.devices import devices_told
 from peloton.actors.host.folds import folded
-from peloton.actors.host.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.granting import Granted, granted
-from peloton.actors.host.health import health_reported, health_seen
-from peloton.actors.host.health_messages import HealthReported, HealthSeen
 from peloton.actors.host.held_runs import asked_again, held_now
-from peloton.actors.host.holding import expired, hold, hold_deadline, not_held, release
+from peloton.actors.host.holds import hold_messages as hm
+from peloton.actors.host.holds.foreign import kill_foreign, launch_foreign, none_there
+from peloton.actors.host.holds.holding import expired, hold, hold_deadline, not_held, release
+from peloton.actors.host.holds.task_holds import (
+    TASK_LAUNCHED,
+    ended_holds,
+    hold_for_task,
+    no_task_holds,
+    release_task_holds,
+)
 from peloton.actors.host.ledger import (
     RunEvent,
     RunPhase,
@@ -44,7 +48,14 @@ from peloton.actors.host.ledger import (
     replace,
     step,
 )
-from peloton.actors.host.live_containers import containers_reported, containers_seen, run_limited
+from peloton.actors.host.live.container_messages import ContainersReported, ContainersSeen, LimitRun
+from peloton.actors.host.live.health import health_reported, health_seen
+from peloton.actors.host.live.health_messages import HealthReported, HealthSeen
+from peloton.actors.host.live.live_containers import (
+    containers_reported,
+    containers_seen,
+    run_limited,
+)
 from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.host.maintenance import asked_to_end, complete, no_host, start
 from peloton.actors.host.moving import move, move_owed, not_moved
@@ -62,13 +73,6 @@ from peloton.actors.host.reports import (
 )
 from peloton.actors.host.slack import slack_measured
 from peloton.actors.host.state import Host, Maintenance
-from peloton.actors.host.task_holds import (
-    TASK_LAUNCHED,
-    ended_holds,
-    hold_for_task,
-    no_task_holds,
-    release_task_holds,
-)
 from peloton.actors.host.use import use_set
 from peloton.actors.host.use_messages import UseSet
 from peloton.actors.task import messages as t

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.foreign_names import is_foreign
+from peloton.actors.host.holds.foreign_names import is_foreign
 from peloton.actors.host.ledger import (
     RunEvent,
     RunPhase,

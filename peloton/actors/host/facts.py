@@ -6,7 +6,7 @@ runs names each of them; a fact about many members of a crowd names the set.
 
 from __future__ import annotations
 
-from peloton.actors.host.hold_messages import HostHold, TaskHold
+from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.host.use_messages import HostUse
 from peloton.actors.host.volume_messages import VolumeConfig

@@ -15,7 +15,8 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from peloton.actors.host.holding import expired, hold_deadline
+from peloton.actors.host.holds.holding import expired, hold_deadline
+from peloton.actors.host.holds.task_holds import next_over, over
 from peloton.actors.host.maintenance import drain, end_daemons
 from peloton.actors.host.messages import PingBackend
 from peloton.actors.host.moving import down_or_moved
@@ -23,7 +24,6 @@ from peloton.actors.host.quarantine import QUARANTINE, QUARANTINE_OVER, is_quara
 from peloton.actors.host.reports import list_runs
 from peloton.actors.host.slack import slack_short, take_slack_back
 from peloton.actors.host.state import Host, HostStates, Maintenance
-from peloton.actors.host.task_holds import next_over, over
 from peloton.actors.host.use import put_out_of_use, use_again
 from peloton.actors.host.volumes import is_removing
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value

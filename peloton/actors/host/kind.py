@@ -9,13 +9,11 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.host import hold_messages as hm
 from peloton.actors.host import messages as m
 from peloton.actors.host import move_messages as mm
 from peloton.actors.host import view
 from peloton.actors.host import volume_messages as vm
 from peloton.actors.host.configuring import from_backend
-from peloton.actors.host.container_messages import CONTAINER_MESSAGES
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.facts import (
     FACTS,
@@ -24,12 +22,14 @@ from peloton.actors.host.facts import (
 )
 from peloton.actors.host.folds import EVOLVE
 from peloton.actors.host.goals import deadline, pursue, recall_s
-from peloton.actors.host.health_messages import HEALTH_MESSAGES
+from peloton.actors.host.holds import hold_messages as hm
 from peloton.actors.host.inventory.messages import (
     HostPoolChanged,
     HostView,
     inventory_key,
 )
+from peloton.actors.host.live.container_messages import CONTAINER_MESSAGES
+from peloton.actors.host.live.health_messages import HEALTH_MESSAGES
 from peloton.actors.host.machine_messages import MACHINE_MESSAGES
 from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed

@@ -17,7 +17,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.draining import waits_for_slice
 from peloton.actors.host.held_runs import refused_at_maintenance
-from peloton.actors.host.hold_messages import HostHold
+from peloton.actors.host.holds.hold_messages import HostHold
 from peloton.actors.host.ledger import RunPhase, RunSet, names_of
 from peloton.actors.host.reports import STOP_GRACE_S, held_runs
 from peloton.actors.host.state import Host, Maintenance

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from peloton.actors.host.container_messages import ContainersNoted, LimitRuns
 from peloton.actors.host.containers import Container as Container
 from peloton.actors.host.containers import MesosWords as MesosWords
 from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.containers import Uri as Uri
-from peloton.actors.host.foreign_names import shown_run
-from peloton.actors.host.health_messages import CheckedSet, HealthNoted
-from peloton.actors.host.health_messages import KnownSet as KnownSet
+from peloton.actors.host.holds.foreign_names import shown_run
+from peloton.actors.host.live.container_messages import ContainersNoted, LimitRuns
+from peloton.actors.host.live.health_messages import CheckedSet, HealthNoted
+from peloton.actors.host.live.health_messages import KnownSet as KnownSet
 from peloton.actors.host.roster_messages import PORTS_DEFAULT as PORTS_DEFAULT
 from peloton.actors.host.roster_messages import AddHost as AddHost
 from peloton.actors.host.roster_messages import RemoveHost as RemoveHost

@@ -17,8 +17,8 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.devices import devices_told
 from peloton.actors.host.ends import all_ended, end_reports, ended_facts
 from peloton.actors.host.folds import folded
-from peloton.actors.host.foreign_names import is_foreign
 from peloton.actors.host.granting import NO_PORT
+from peloton.actors.host.holds.foreign_names import is_foreign
 from peloton.actors.host.ledger import Found, RunPhase, pick_ports
 from peloton.actors.host.machine_messages import PortsInUse
 from peloton.actors.host.reports import start_order

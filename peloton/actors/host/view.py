@@ -9,7 +9,7 @@ from __future__ import annotations
 import immutables
 
 from peloton.actors.host.facts import HostQuarantined, TroubleSign
-from peloton.actors.host.hold_messages import HostHold, TaskHold
+from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
 from peloton.actors.host.messages import GetHost

@@ -6,7 +6,7 @@ than the one that is kept is found where it is folded. It must not take what is 
 
 from __future__ import annotations
 
-from peloton.actors.host.container_messages import ContainersSeen
+from peloton.actors.host.live.container_messages import ContainersSeen
 from peloton.actors.task.container_messages import ContainersChanged
 from peloton.actors.task.facts import ContainersTold
 from peloton.actors.task.state import ON_HOST, Task

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.delays import HEALTHY_AFTER_S
-from peloton.actors.host.container_messages import LimitRun
+from peloton.actors.host.live.container_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused, RunNotStarted
 from peloton.actors.respool.lot.messages import Enqueue, ParkTicket, ReleaseTicket

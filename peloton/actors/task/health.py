@@ -7,7 +7,7 @@ seen, and a backend that sees another one than its last repeats that. Must not j
 
 from __future__ import annotations
 
-from peloton.actors.host.health_messages import HealthSeen
+from peloton.actors.host.live.health_messages import HealthSeen
 from peloton.actors.host.messages import KillRun
 from peloton.actors.task.facts import HealthTold, TaskKilling
 from peloton.actors.task.goals import HOST

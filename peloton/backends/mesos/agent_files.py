@@ -23,9 +23,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from peloton.actors.task.messages import parse_pod
-from peloton.backends.mesos.agent_book import AgentBook
-from peloton.backends.mesos.groups import run_of_executor
-from peloton.backends.mesos.operator_api import (
+from peloton.backends.mesos.masters.agent_book import AgentBook
+from peloton.backends.mesos.masters.operator_api import (
     SILENCE_S_MAX,
     Credential,
     HttpDoor,
@@ -34,7 +33,8 @@ from peloton.backends.mesos.operator_api import (
     NotThere,
     OperatorApi,
 )
-from peloton.backends.mesos.task_info import OWN_EXECUTOR
+from peloton.backends.mesos.runs.groups import run_of_executor
+from peloton.backends.mesos.runs.task_info import OWN_EXECUTOR
 from peloton.runtime.far_files import (
     FarEntry,
     FarRun,

@@ -18,23 +18,23 @@ import msgspec
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
 from peloton.backends.mesos.former_runs import FormerRuns
-from peloton.backends.mesos.groups import ContainerTaskId
-from peloton.backends.mesos.keeper_ends import (
+from peloton.backends.mesos.listed_agents import ListedAgent, ListedAgents, listed_id
+from peloton.backends.mesos.run_table import AgentRuns, Listing, Run
+from peloton.backends.mesos.runs.groups import ContainerTaskId
+from peloton.backends.mesos.runs.keeper_ends import (
     killed_before_it,
     lacks_executor,
     speaks,
     why_not_there,
 )
-from peloton.backends.mesos.keeper_tasks import (
+from peloton.backends.mesos.runs.keeper_tasks import (
     EXECUTOR_NEED,
     START_AGAIN_S,
     KeeperAt,
     KeeperProgram,
 )
-from peloton.backends.mesos.listed_agents import ListedAgent, ListedAgents, listed_id
-from peloton.backends.mesos.run_table import AgentRuns, Listing, Run
-from peloton.backends.mesos.task_info import WHY_MAX
-from peloton.backends.mesos.words import sum_of
+from peloton.backends.mesos.runs.task_info import WHY_MAX
+from peloton.backends.mesos.runs.words import sum_of
 from peloton.placement.conditions import HOST_IP
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key, key

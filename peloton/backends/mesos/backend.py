@@ -30,17 +30,17 @@ from peloton.actors.engine.messages import (
 from peloton.actors.host.use_messages import SetUse
 from peloton.backends.mesos.cluster_news import ClusterNews
 from peloton.backends.mesos.conversation import Conversation
-from peloton.backends.mesos.driver import CallFailed, MesosDriver
 from peloton.backends.mesos.events import agents_of, heartbeat_of, is_of_an_executor
 from peloton.backends.mesos.framework import Framework as Framework
 from peloton.backends.mesos.host_orders import HostOrders
 from peloton.backends.mesos.master_list import AskTimes, MasterList, master_list
+from peloton.backends.mesos.masters.driver import CallFailed, MesosDriver
 from peloton.backends.mesos.uses import bring_about, trouble_of
 from peloton.backends.port import POISON, HostsOrder, ReportProblem, Tell
 from peloton.backends.secrets_first import SecretsFirst, no_secrets
 from peloton.pauses import Pauses
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Refused, key
 
 REMOVED, OVERTAKEN = "Framework has been removed", "Framework failed over"

@@ -25,24 +25,24 @@ from functools import partial
 from typing import Any
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.health_messages import HealthNoted
+from peloton.actors.host.live.health_messages import HealthNoted
 from peloton.actors.host.use_messages import SetUse
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.backends.due_times import DueTimes
-from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent, Agents
 from peloton.backends.mesos.announcing import Announcements
 from peloton.backends.mesos.early_updates import EarlyUpdates
-from peloton.backends.mesos.groups import container_task_id
 from peloton.backends.mesos.kills import Kills
 from peloton.backends.mesos.lists import Lists
 from peloton.backends.mesos.master_list import MasterList
+from peloton.backends.mesos.masters import calls
 from peloton.backends.mesos.offering import OFFER_WAIT_S as OFFER_WAIT_S
 from peloton.backends.mesos.offering import REFUSE_S as REFUSE_S
 from peloton.backends.mesos.offering import Offering
 from peloton.backends.mesos.reconciliation import Reconciliation
 from peloton.backends.mesos.run_table import KILLED_FIRST, Run, refused, started
-from peloton.backends.mesos.statuses import (
+from peloton.backends.mesos.runs.groups import container_task_id
+from peloton.backends.mesos.runs.statuses import (
     RunAt,
     is_hearsay,
     is_repeat_of_a_launch,
@@ -54,7 +54,7 @@ from peloton.backends.mesos.uses import Uses
 from peloton.backends.mesos.wellbeing import Wellbeing
 from peloton.backends.port import POISON, Order, Report
 from peloton.backends.secrets_first import NO_VALUES, SecretValues
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 
 HEARSAY_WAIT_S = 5.0

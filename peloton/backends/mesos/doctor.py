@@ -17,15 +17,15 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from peloton.backends.mesos.leading_master import LeadingMaster
-from peloton.backends.mesos.operator_api import (
+from peloton.backends.mesos.masters.leading_master import LeadingMaster
+from peloton.backends.mesos.masters.operator_api import (
     Credential,
     HttpDoor,
     NoAnswer,
     NotThere,
     OperatorApi,
 )
-from peloton.backends.mesos.words import Json
+from peloton.backends.mesos.runs.words import Json
 from peloton.runtime.adapters.system_clock import SystemClock
 
 VERSION_MIN = (1, 4, 0)

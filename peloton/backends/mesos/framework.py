@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any, NamedTuple
 
-from peloton.backends.mesos.keeper_tasks import KeeperProgram
+from peloton.backends.mesos.runs.keeper_tasks import KeeperProgram
 
 CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVATION_REFINEMENT")
 

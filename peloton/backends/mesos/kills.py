@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from peloton.backends.due_times import DueTimes
-from peloton.backends.mesos import calls
+from peloton.backends.mesos.masters import calls
 from peloton.pauses import Pauses
 
 OVERDUE_S = 15.0

@@ -13,11 +13,11 @@ from typing import Any
 from peloton.actors.host.messages import RunEnd
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.mesos.agents import Agent
-from peloton.backends.mesos.group_info import group_info
-from peloton.backends.mesos.keeper_tasks import NotByKeeper
 from peloton.backends.mesos.run_table import Run
-from peloton.backends.mesos.task_info import NoExecutorHere, NotOnMesos, task_info
-from peloton.backends.mesos.words import Bundle, NotOffered
+from peloton.backends.mesos.runs.group_info import group_info
+from peloton.backends.mesos.runs.keeper_tasks import NotByKeeper
+from peloton.backends.mesos.runs.task_info import NoExecutorHere, NotOnMesos, task_info
+from peloton.backends.mesos.runs.words import Bundle, NotOffered
 from peloton.backends.port import POISON, cannot_be_ordered
 
 NO_EXECUTOR = "no executor"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peloton.actors.resources import Resources
+from peloton.backends.mesos.runs.words import Json, of_others, ranges, reserved_by, sum_of
 from peloton.backends.mesos.unreadable import kept_number, kept_text, unread
-from peloton.backends.mesos.words import Json, of_others, ranges, reserved_by, sum_of
 from peloton.backends.port import POISON
 from peloton.placement.messages import Label
 

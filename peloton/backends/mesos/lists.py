@@ -11,8 +11,8 @@ from functools import partial
 
 from peloton.actors.host.messages import BackendDown, ListRuns
 from peloton.backends.due_times import DueTimes
-from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent
+from peloton.backends.mesos.masters import calls
 from peloton.backends.mesos.run_table import Listing, Run
 from peloton.backends.port import Report
 from peloton.runtime.vocabulary import Key

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from peloton.backends.mesos.calls import CallFailed
+from peloton.backends.mesos.masters.calls import CallFailed
 from peloton.backends.mesos.unreadable import unread
 from peloton.backends.port import POISON
 

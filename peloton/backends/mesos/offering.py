@@ -14,12 +14,12 @@ from typing import Any
 from peloton.actors.host.messages import RunEnd, RunsEnded
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.due_times import DueTimes
-from peloton.backends.mesos import calls
 from peloton.backends.mesos.agents import Agent
 from peloton.backends.mesos.launching import launch
+from peloton.backends.mesos.masters import calls
 from peloton.backends.mesos.offer_book import OfferBook
 from peloton.backends.mesos.run_table import Run
-from peloton.backends.mesos.words import Bundle
+from peloton.backends.mesos.runs.words import Bundle
 from peloton.backends.port import POISON, Report
 from peloton.runtime.vocabulary import Key
 

@@ -17,10 +17,10 @@ from peloton.actors.host.messages import ListRuns, RunEnd, RunsListed, RunsStart
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRETS_UNAVAILABLE, End, RunOutcome
 from peloton.backends.keeper.secret_files import RunSecret
-from peloton.backends.mesos.groups import ContainerTaskId, Group
-from peloton.backends.mesos.readiness import ReadinessCount
-from peloton.backends.mesos.statuses import RunAt, mesos_outcome, tells_start
-from peloton.backends.mesos.task_info import OWN_EXECUTOR
+from peloton.backends.mesos.runs.groups import ContainerTaskId, Group
+from peloton.backends.mesos.runs.readiness import ReadinessCount
+from peloton.backends.mesos.runs.statuses import RunAt, mesos_outcome, tells_start
+from peloton.backends.mesos.runs.task_info import OWN_EXECUTOR
 from peloton.backends.secrets_first import RunRefusal
 
 KILLED_FIRST = RunOutcome(End.KILLED, reason="killed", message="killed before it began")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from peloton.backends.mesos.readiness import CHECK_RESULTS
+from peloton.backends.mesos.runs.readiness import CHECK_RESULTS
 
 FRESH_S = 600.0
 """For how long an event that was skipped is named."""

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from peloton.actors.host.health_messages import HealthNoted
+from peloton.actors.host.live.health_messages import HealthNoted
 from peloton.backends.check_progress import Verdict
 from peloton.backends.due_times import DueTimes
 from peloton.backends.health_news import HealthNews
 from peloton.backends.mesos.agents import Agent
-from peloton.backends.mesos.readiness import UNTOLD_CHECK, ReadinessCount, told_check
 from peloton.backends.mesos.run_table import Run
-from peloton.backends.mesos.statuses import RunAt, phase_of
+from peloton.backends.mesos.runs.readiness import UNTOLD_CHECK, ReadinessCount, told_check
+from peloton.backends.mesos.runs.statuses import RunAt, phase_of
 from peloton.backends.port import Report
 from peloton.runtime.vocabulary import Key
 

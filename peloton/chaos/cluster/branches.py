@@ -4,7 +4,7 @@ Turns names into where a branch is seen: a committed fact and its cause, a reaso
 statement to the store and its reply, a state of the world. `observer.py` detects them. It must not
 name what happens in every world, nor what cannot happen: no task is throttled while there are no
 services (tests/actors), and no peer is dropped as long as no view misses a live member and no peer
-shell breaks (tests/core/test_parcels.py, test_network.py).
+shell breaks (tests/core/links/test_parcels.py, test_network.py).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from peloton.actors.host.foreign_names import FOREIGN_MARK
+from peloton.actors.host.holds.foreign_names import FOREIGN_MARK
 from peloton.actors.host.inventory.state import Hosts
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
@@ -27,20 +27,23 @@ from peloton.actors.respool.tree import Tree
 from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
-from peloton.chaos.cluster.acknowledged import AcknowledgementCheck
-from peloton.chaos.cluster.aftermath import traces
-from peloton.chaos.cluster.clients import Clients
-from peloton.chaos.cluster.cluster import SimulatedCluster
-from peloton.chaos.cluster.conserving import root_has_what_hosts_have
-from peloton.chaos.cluster.feed_check import FeedCheck
-from peloton.chaos.cluster.history import Asked, Operation, faults
-from peloton.chaos.cluster.journaled import answers_equal_the_journal, ledger_equals_the_actors
-from peloton.chaos.cluster.liveness import ended_by_itself, killed_for_its_time, stopped_jobs
-from peloton.chaos.cluster.pool_history import pool_faults
-from peloton.chaos.cluster.processes import ProcessCheck
 from peloton.chaos.cluster.promises import PromiseChecks
-from peloton.chaos.cluster.shadow_ledger import ShadowLedger
-from peloton.chaos.cluster.view import ClusterView
+from peloton.chaos.cluster.rules.acknowledged import AcknowledgementCheck
+from peloton.chaos.cluster.rules.aftermath import traces
+from peloton.chaos.cluster.rules.conserving import root_has_what_hosts_have
+from peloton.chaos.cluster.rules.feed_check import FeedCheck
+from peloton.chaos.cluster.rules.journaled import (
+    answers_equal_the_journal,
+    ledger_equals_the_actors,
+)
+from peloton.chaos.cluster.rules.liveness import ended_by_itself, killed_for_its_time, stopped_jobs
+from peloton.chaos.cluster.rules.pool_history import pool_faults
+from peloton.chaos.cluster.rules.processes import ProcessCheck
+from peloton.chaos.cluster.rules.shadow_ledger import ShadowLedger
+from peloton.chaos.cluster.world.clients import Clients
+from peloton.chaos.cluster.world.cluster import SimulatedCluster
+from peloton.chaos.cluster.world.history import Asked, Operation, faults
+from peloton.chaos.cluster.world.view import ClusterView
 from peloton.placement.conditions import shape_depends_on_tasks
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import ShardId

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from peloton.chaos.cluster import (
+from peloton.chaos.cluster.work import (
     agents,
     changing,
     displacing,
     everywhere,
-    feed_readers,
     ganging,
     gpu_work,
     host_holds,
@@ -36,8 +35,9 @@ from peloton.chaos.cluster import (
     stateful,
     workload,
 )
-from peloton.chaos.cluster.cluster import SimulatedCluster
-from peloton.chaos.cluster.workload import cluster_of
+from peloton.chaos.cluster.work.workload import cluster_of
+from peloton.chaos.cluster.world import feed_readers
+from peloton.chaos.cluster.world.cluster import SimulatedCluster
 from peloton.runtime.simulation import decay, outages, partitions, shocks, single
 from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFault, Storm

@@ -26,11 +26,11 @@ from peloton.actors.job.messages import (
 )
 from peloton.actors.job.spec import Command, Override, TaskConfig
 from peloton.actors.resources import UNIT, Resources
-from peloton.chaos.cluster.aftermath import WantedJobs, faults_of
-from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster, job_spec
-from peloton.chaos.cluster.history import Operation
-from peloton.chaos.cluster.machines import Fate
-from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.chaos.cluster.rules.aftermath import WantedJobs, faults_of
+from peloton.chaos.cluster.world.cluster import ClusterSetup, SimulatedCluster, job_spec
+from peloton.chaos.cluster.world.history import Operation
+from peloton.chaos.cluster.world.machines import Fate
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import NotReached

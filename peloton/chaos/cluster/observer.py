@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from peloton.actors.job.slice.facts import MembersBegun, SliceGoalSet, SliceOpened
 from peloton.chaos.cluster import branches, tiny
 from peloton.chaos.cluster.checks import ClusterChecks
-from peloton.chaos.cluster.cluster import SimulatedCluster
-from peloton.chaos.cluster.history import Asked
-from peloton.runtime.core.codec import Entry
-from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.statements import (
+from peloton.chaos.cluster.world.cluster import SimulatedCluster
+from peloton.chaos.cluster.world.history import Asked
+from peloton.runtime.core.entities.codec import Entry
+from peloton.runtime.core.journal.statements import (
     DeleteSegment,
     FrameRow,
     InsertRow,
@@ -26,6 +25,7 @@ from peloton.runtime.core.statements import (
     StatementFailed,
     StatementReply,
 )
+from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import EndedRow, ShardId
 from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.simulation.cells import RowKey

@@ -24,9 +24,9 @@ from peloton.actors.job.messages import CreateJob, JobStates
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import tiny
-from peloton.chaos.cluster.aftermath import WantedJobs, faults_of
-from peloton.chaos.cluster.cluster import NEED, STORM_POOL, ClusterSetup, SimulatedCluster
-from peloton.chaos.cluster.machines import FAILURE, Fate
+from peloton.chaos.cluster.rules.aftermath import WantedJobs, faults_of
+from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL, ClusterSetup, SimulatedCluster
+from peloton.chaos.cluster.world.machines import FAILURE, Fate
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import Moment, PortCall, SimulatedDaemon
 from peloton.runtime.simulation.store import StoreFaults

@@ -19,11 +19,11 @@ from peloton.actors.job.workflow.messages import (
     WorkflowStates,
     WorkflowTypes,
 )
-from peloton.chaos.cluster.aftermath import WantedJobs
-from peloton.chaos.cluster.cluster import ClusterSetup
-from peloton.chaos.cluster.machines import Fate
 from peloton.chaos.cluster.points import TINY, ScriptedHistory
-from peloton.chaos.cluster.servicing import service_spec
+from peloton.chaos.cluster.rules.aftermath import WantedJobs
+from peloton.chaos.cluster.work.servicing import service_spec
+from peloton.chaos.cluster.world.cluster import ClusterSetup
+from peloton.chaos.cluster.world.machines import Fate
 from peloton.runtime.vocabulary import Key, Message
 
 BATCH = WorkflowOptions(batch=1)

@@ -18,7 +18,19 @@ from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.respool.messages import Within
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import SLICE_SIZE
-from peloton.chaos.cluster import (
+from peloton.chaos.cluster import tiny
+from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
+from peloton.chaos.cluster.faults import (
+    ADDED,
+    ALL_FAULTS,
+    APART,
+    CLUSTER_ACTIONS,
+    SLOW,
+    calm,
+)
+from peloton.chaos.cluster.observer import Observer
+from peloton.chaos.cluster.rules.liveness import reach
+from peloton.chaos.cluster.work import (
     agents,
     changing,
     displacing,
@@ -42,23 +54,11 @@ from peloton.chaos.cluster import (
     servicing,
     sparing,
     stateful,
-    tiny,
     workload,
 )
-from peloton.chaos.cluster.checks import ClusterChecks, outcomes_are_true
-from peloton.chaos.cluster.cluster import ClusterSetup, SimulatedCluster
-from peloton.chaos.cluster.drawing import drawn_from
-from peloton.chaos.cluster.faults import (
-    ADDED,
-    ALL_FAULTS,
-    APART,
-    CLUSTER_ACTIONS,
-    SLOW,
-    calm,
-)
-from peloton.chaos.cluster.liveness import reach
-from peloton.chaos.cluster.machines import FAILURE, SUCCESS, Fate, RunFates
-from peloton.chaos.cluster.observer import Observer
+from peloton.chaos.cluster.work.drawing import drawn_from
+from peloton.chaos.cluster.world.cluster import ClusterSetup, SimulatedCluster
+from peloton.chaos.cluster.world.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.runtime.simulation import decay, single
 from peloton.runtime.simulation.partitions import drawn as parted
 from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, some_of

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.runtime.core import register, segments
-from peloton.runtime.core.gathering import GATHERED_MIN
-from peloton.runtime.core.parcels import Link
-from peloton.runtime.core.segments import SEGMENT_FRAMES
+from peloton.runtime.core.ended.gathering import GATHERED_MIN
+from peloton.runtime.core.journal import register, segments
+from peloton.runtime.core.journal.segments import SEGMENT_FRAMES
+from peloton.runtime.core.links.parcels import Link
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.ports import FRAME_PART_BYTES_MAX
 from peloton.runtime.shells.daemon_context import DaemonLimits

@@ -14,7 +14,7 @@ from peloton.chaos.nemesis.fleet import CLUSTER, DaemonProcess, NemesisServers
 from peloton.chaos.nemesis.journal import SHARD_IDS
 from peloton.chaos.nemesis.takeovers import takeover_mark
 from peloton.runtime.adapters.zookeeper_nodes import Paths, member_of, owner_of, shard_of
-from peloton.runtime.core.ownership import ranked
+from peloton.runtime.core.owning.ownership import ranked
 from peloton.runtime.ports import JournalError, MemberNode, ShardId
 
 

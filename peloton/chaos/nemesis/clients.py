@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import JobCreated, JobDeleted, JobStopped, job_key
-from peloton.chaos.cluster.history import NO_JOB, Asked, Operation
+from peloton.chaos.cluster.world.history import NO_JOB, Asked, Operation
 from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.runtime.vocabulary import Absent, Refused

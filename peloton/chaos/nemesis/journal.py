@@ -12,14 +12,20 @@ import time
 from typing import Any, cast
 
 from peloton.assembly.kinds import kinds
-from peloton.chaos.cluster.machines import Machines
+from peloton.chaos.cluster.world.machines import Machines
 from peloton.chaos.nemesis.fleet import SHARDS
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.digest import alike
+from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.journal.statements import (
+    ReadRegister,
+    RegisterRow,
+    Rows,
+    RowsFound,
+    Statement,
+)
+from peloton.runtime.core.offline.digest import alike
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.statements import ReadRegister, RegisterRow, Rows, RowsFound, Statement
 from peloton.runtime.ports import ShardId, Unreachable
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction, Maker, Scan

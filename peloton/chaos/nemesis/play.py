@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.actors.job.messages import job_key
-from peloton.chaos.cluster.history import Asked
+from peloton.chaos.cluster.world.history import Asked
 from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.census import take
 from peloton.chaos.nemesis.clients import NemesisClient as Recorded

@@ -24,15 +24,16 @@ from typing import NamedTuple
 from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import names_of
 from peloton.actors.job.messages import JobView, job_key
-from peloton.chaos.cluster import checks, journaled
-from peloton.chaos.cluster.history import Asked, Operation, faults
-from peloton.chaos.cluster.machines import Machines
-from peloton.chaos.cluster.shadow_ledger import ShadowLedger
+from peloton.chaos.cluster import checks
+from peloton.chaos.cluster.rules import journaled
+from peloton.chaos.cluster.rules.shadow_ledger import ShadowLedger
+from peloton.chaos.cluster.world.history import Asked, Operation, faults
+from peloton.chaos.cluster.world.machines import Machines
 from peloton.chaos.nemesis.clients import SharedRecord
 from peloton.chaos.nemesis.journal import JournalWatch, Recovered
 from peloton.chaos.nemesis.operations import BEGUN, ENDED, MARK
 from peloton.chaos.nemesis.process_table import SeenAlive
-from peloton.runtime.core.codec import UnknownFact
+from peloton.runtime.core.entities.codec import UnknownFact
 from peloton.runtime.ports import JournalError
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction

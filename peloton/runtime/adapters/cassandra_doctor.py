@@ -24,7 +24,7 @@ from peloton.runtime.adapters.cassandra_session import (
     Connected,
     asking,
 )
-from peloton.runtime.core import register
+from peloton.runtime.core.journal import register
 from peloton.runtime.ports import JournalRefused
 
 VERSION_MIN = (4, 1, 6)

@@ -19,7 +19,7 @@ from cassandra.query import SimpleStatement
 from msgspec import Struct
 
 from peloton.runtime.adapters.cassandra_session import CONDITIONAL, SERIAL, Connected, asking
-from peloton.runtime.core import register
+from peloton.runtime.core.journal import register
 from peloton.runtime.ports import JournalRefused, Unreachable
 
 LOCK_TTL_S = 120

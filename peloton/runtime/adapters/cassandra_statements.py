@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from peloton.runtime.core import segments
-from peloton.runtime.core.chain import GENESIS
-from peloton.runtime.core.gathering import bucket_of
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.ended.gathering import bucket_of
+from peloton.runtime.core.journal import segments
+from peloton.runtime.core.journal.chain import GENESIS
+from peloton.runtime.core.journal.statements import (
     Advance,
     Applied,
     Bump,

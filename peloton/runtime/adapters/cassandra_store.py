@@ -35,8 +35,8 @@ from peloton.runtime.adapters.cassandra_statements import (
     values,
     verdict,
 )
-from peloton.runtime.core import chain, segments
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal import chain, segments
+from peloton.runtime.core.journal.statements import (
     ConditionalWrite,
     FrameRow,
     PartRow,

@@ -1,7 +1,7 @@
-"""Journal over any store of rows: drives the protocol coroutines of `core/fencing.py`.
+"""Journal over any store of rows: drives the protocol coroutines of `core/journal/fencing.py`.
 
-All coroutines run concurrently: one for the frames of a round (`core/rounds.py`), then one for each
-shard with what follows its frame. One whose reply is unclear becomes pending, and `settle`
+All coroutines run concurrently: one for the frames of a round (`core/journal/rounds.py`), then one
+for each shard with what follows its frame. One whose reply is unclear becomes pending, and `settle`
 continues it; any shard of a round continues the frames of all, and the outcome stays with the
 round until the others ask. The module must not judge a reply, and must not send a statement that
 no coroutine asked for.
@@ -20,18 +20,18 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from peloton.runtime.core import fencing, register, rounds
-from peloton.runtime.core.fencing import (
+from peloton.runtime.core.journal import fencing, register, rounds
+from peloton.runtime.core.journal.fencing import (
     FoundItems,
     ProtocolCoroutine,
     ReadCoroutine,
     StatementBatch,
 )
-from peloton.runtime.core.joint import JointStep
-from peloton.runtime.core.register import Hold, OpNames, RoundPlan
-from peloton.runtime.core.rounds import Refusals
-from peloton.runtime.core.segments import Segments
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.joint import JointStep
+from peloton.runtime.core.journal.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.journal.rounds import Refusals
+from peloton.runtime.core.journal.segments import Segments
+from peloton.runtime.core.journal.statements import (
     FEATURES,
     Bump,
     CreateCluster,

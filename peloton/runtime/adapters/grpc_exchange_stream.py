@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from peloton.runtime.core.parcels import LINK_BYTES_MAX, STREAM_FRAME_BYTES_MAX
+from peloton.runtime.core.links.parcels import LINK_BYTES_MAX, STREAM_FRAME_BYTES_MAX
 from peloton.runtime.ports import StreamListener
 
 MESSAGE_BYTES = 512 * 1024

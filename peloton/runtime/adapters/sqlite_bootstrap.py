@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.sqlite_witness import JournalWitness
-from peloton.runtime.core import chain, register
-from peloton.runtime.core.register import OpNames
-from peloton.runtime.core.statements import FEATURES
+from peloton.runtime.core.journal import chain, register
+from peloton.runtime.core.journal.register import OpNames
+from peloton.runtime.core.journal.statements import FEATURES
 from peloton.runtime.ports import JOURNAL_FORMAT, ClusterRecord
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters import witness_file
 from peloton.runtime.adapters.sqlite_witness import JournalWitness, WitnessOptions
-from peloton.runtime.core.register import OpNames
+from peloton.runtime.core.journal.register import OpNames
 from peloton.runtime.ports import ClusterRecord, Unreachable
 
 SET_CLUSTER_ID = "UPDATE cluster SET cluster_id = ?"

@@ -25,8 +25,8 @@ from msgspec.structs import replace
 
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.claimed_folder import JOURNAL
-from peloton.runtime.core import register
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal import register
+from peloton.runtime.core.journal.statements import (
     FrameRow,
     PartRow,
     ReadBucket,

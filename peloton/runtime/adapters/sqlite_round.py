@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from peloton.runtime.adapters import sqlite_schema as sql
-from peloton.runtime.core import chain, register, rounds
-from peloton.runtime.core.register import Hold, RoundPlan
-from peloton.runtime.core.statements import FrameRow
+from peloton.runtime.core.journal import chain, register, rounds
+from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.statements import FrameRow
 from peloton.runtime.ports import (
     Answer,
     Committed,

@@ -26,9 +26,9 @@ from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.sqlite_round import RoundAnswers, WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.adapters.sqlite_witness import JournalWitness, WitnessOptions
-from peloton.runtime.core import chain, register, rounds
-from peloton.runtime.core.register import Hold, OpNames, RoundPlan
-from peloton.runtime.core.statements import FEATURES, FrameRow, PartRow, RegisterRow
+from peloton.runtime.core.journal import chain, register, rounds
+from peloton.runtime.core.journal.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.journal.statements import FEATURES, FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
     Answer,
     Claimed,

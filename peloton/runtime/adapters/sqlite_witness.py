@@ -19,11 +19,11 @@ from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters import witness_file
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.adapters.witness_file import WitnessFile, read_witness
-from peloton.runtime.core import journal_dump
-from peloton.runtime.core import witness as records
-from peloton.runtime.core.register import Hold, OpNames, RoundPlan
-from peloton.runtime.core.statements import FEATURES, RegisterRow
-from peloton.runtime.core.witness import Header, Known, Witness, WitnessDamaged
+from peloton.runtime.core.journal.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.journal.statements import FEATURES, RegisterRow
+from peloton.runtime.core.offline import journal_dump
+from peloton.runtime.core.offline import witness as records
+from peloton.runtime.core.offline.witness import Header, Known, Witness, WitnessDamaged
 from peloton.runtime.ports import ClusterRecord, JournalBroken, RolledBack, ShardId
 
 

@@ -1,4 +1,4 @@
-"""The file of a journal's witness (`core/witness.py`), written after each commit.
+"""The file of a journal's witness (`core/offline/witness.py`), written after each commit.
 
 A record is written to the page cache before the commit is answered, and synced soon after by a
 thread of its own; it costs a commit no second sync. So a record survives every end of the process,
@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from peloton.runtime.adapters import claimed_folder, private_folder
-from peloton.runtime.core import witness as records
-from peloton.runtime.core.witness import Header, Known, Witness
+from peloton.runtime.core.offline import witness as records
+from peloton.runtime.core.offline.witness import Header, Known, Witness
 from peloton.runtime.ports import ShardId
 
 FOLDER, NAME = claimed_folder.WITNESS, "positions"

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from peloton.runtime.core.codec import Codec, Entry, encode
-from peloton.runtime.core.crowd import Crowd
-from peloton.runtime.core.population import Population
-from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
-from peloton.runtime.core.turns import Turns
+from peloton.runtime.core.entities.codec import Codec, Entry, encode
+from peloton.runtime.core.entities.crowd import Crowd
+from peloton.runtime.core.entities.population import Population
+from peloton.runtime.core.entities.records import SHARD_KEY, CheckpointCut
+from peloton.runtime.core.turning.turns import Turns
 from peloton.runtime.ports import CheckpointPart, Cut, Floor
 from peloton.runtime.vocabulary import Key
 

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import msgspec
 
-from peloton.runtime.core.changes import CHANGES_MAX
 from peloton.runtime.core.checkpoint import (
     CHECKPOINT_BYTES_MIN,
     PART_BYTES,
     PIECE_BYTES_MAX,
     Checkpointer,
 )
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.dead_letters import REDRIVEN_PER_FRAME_MAX
-from peloton.runtime.core.endings import ENDED_ROWS_PER_ROUND, EndingBounds
-from peloton.runtime.core.mailbox import COMMANDS_MAX
-from peloton.runtime.core.passivation import (
+from peloton.runtime.core.deferring.dead_letters import REDRIVEN_PER_FRAME_MAX
+from peloton.runtime.core.deferring.mailbox import COMMANDS_MAX
+from peloton.runtime.core.ended.endings import ENDED_ROWS_PER_ROUND, EndingBounds
+from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.entities.passivation import (
     COLD_AFTER_S,
     COLD_CHECK_S,
     COLD_PER_CHECK_MAX,
     Idleness,
 )
-from peloton.runtime.core.pump import (
+from peloton.runtime.core.reading.changes import CHANGES_MAX
+from peloton.runtime.core.turning.pump import (
     FRAME_BYTES_SOFT,
     LEFT_TURNS_MAX,
     LOCAL_TURNS_MAX,
@@ -35,7 +35,7 @@ from peloton.runtime.core.pump import (
     TURNS_PER_FRAME_MAX,
     Budget,
 )
-from peloton.runtime.core.story import LINES_MAX
+from peloton.runtime.core.turning.story import LINES_MAX
 
 
 class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):

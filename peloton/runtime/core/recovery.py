@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from peloton.runtime.core.checkpoint import ENTITY, CheckpointItem, read_parts
-from peloton.runtime.core.codec import Entry
-from peloton.runtime.core.crowd import ClassChange, Crowd, values_for
-from peloton.runtime.core.records import (
+from peloton.runtime.core.entities.codec import Entry
+from peloton.runtime.core.entities.crowd import ClassChange, Crowd, values_for
+from peloton.runtime.core.entities.records import (
     RECORDS,
     CheckpointCut,
     EntitiesEvicted,
@@ -22,9 +22,9 @@ from peloton.runtime.core.records import (
     Revived,
 )
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.story import StoryLine
-from peloton.runtime.core.supervision import attempt_at
-from peloton.runtime.core.turn import fold_facts
+from peloton.runtime.core.turning.story import StoryLine
+from peloton.runtime.core.turning.supervision import attempt_at
+from peloton.runtime.core.turning.turn import fold_facts
 from peloton.runtime.ports import Frame, ShardId
 from peloton.runtime.vocabulary import Fact, Key
 

@@ -39,39 +39,39 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from peloton.runtime.core.changes import Changes
-from peloton.runtime.core.codec import Codec, Entry
-from peloton.runtime.core.dead_letters import Location, Redrives
-from peloton.runtime.core.deferred import DeferredMail
-from peloton.runtime.core.dues import due_mail, left_out_mail, next_look_s
-from peloton.runtime.core.durable_reads import DurableReads, Undurable
-from peloton.runtime.core.endings import Endings
-from peloton.runtime.core.envelope import Envelope, Outbox, Reply, Stamp
-from peloton.runtime.core.epoch_filter import EpochFilter
-from peloton.runtime.core.followers import Followers
-from peloton.runtime.core.holding import Holding
-from peloton.runtime.core.inspection import SHARD_KIND, FollowChanges, Redrive
-from peloton.runtime.core.inspection import answer_inspection as inspect
+from peloton.runtime.core.deferring.dead_letters import Location, Redrives
+from peloton.runtime.core.deferring.deferred import DeferredMail
+from peloton.runtime.core.ended.endings import Endings
+from peloton.runtime.core.entities.codec import Codec, Entry
+from peloton.runtime.core.entities.population import Population
+from peloton.runtime.core.entities.records import SHARD_KEY, CheckpointCut
 from peloton.runtime.core.limits import DEFAULT_LIMITS, ShardLimits
-from peloton.runtime.core.listing import ListViews
-from peloton.runtime.core.population import Population
-from peloton.runtime.core.pump import Pump
-from peloton.runtime.core.pursuits import PURSUE
-from peloton.runtime.core.records import SHARD_KEY, CheckpointCut
-from peloton.runtime.core.replies import Replies, RequestLog
-from peloton.runtime.core.reports import Reports
-from peloton.runtime.core.resends import RESEND_TICK_S
+from peloton.runtime.core.owning.epoch_filter import EpochFilter
+from peloton.runtime.core.reading.changes import Changes
+from peloton.runtime.core.reading.durable_reads import DurableReads, Undurable
+from peloton.runtime.core.reading.followers import Followers
+from peloton.runtime.core.reading.inspection import SHARD_KIND, FollowChanges, Redrive
+from peloton.runtime.core.reading.inspection import answer_inspection as inspect
+from peloton.runtime.core.reading.listing import ListViews
+from peloton.runtime.core.reading.views import Views
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.story import Story, StoryLine
-from peloton.runtime.core.supervision import (
+from peloton.runtime.core.turning.dues import due_mail, left_out_mail, next_look_s
+from peloton.runtime.core.turning.envelope import Envelope, Outbox, Reply, Stamp
+from peloton.runtime.core.turning.holding import Holding
+from peloton.runtime.core.turning.pump import Pump
+from peloton.runtime.core.turning.pursuits import PURSUE
+from peloton.runtime.core.turning.replies import Replies, RequestLog
+from peloton.runtime.core.turning.reports import Reports
+from peloton.runtime.core.turning.resends import RESEND_TICK_S
+from peloton.runtime.core.turning.story import Story, StoryLine
+from peloton.runtime.core.turning.supervision import (
     Failure,
     attempt,
     attempt_pursue,
     attempt_query,
     attempt_test,
 )
-from peloton.runtime.core.turns import Turns
-from peloton.runtime.core.views import Views
+from peloton.runtime.core.turning.turns import Turns
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId, Work
 from peloton.runtime.vocabulary import (
     Fact,

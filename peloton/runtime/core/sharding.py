@@ -10,7 +10,7 @@ import functools
 import zlib
 from collections.abc import Callable, Mapping
 
-from peloton.runtime.core.inspection import SHARD_KIND
+from peloton.runtime.core.reading.inspection import SHARD_KIND
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import KEYS_KEPT_MAX, Key, Kind, kind_of
 

@@ -1,6 +1,6 @@
 """The claim shell: connects the membership service, the rules of ownership and the root.
 
-Passes the messages of both sides to `core/handoff.py`, and carries out the actions that this
+Passes the messages of both sides to `core/owning/handoff.py`, and carries out the actions that this
 returns: calls of the membership port and of the controller (the root), all on one thread, none of
 which waits. It must not decide. In a fleet nothing else may own or disown shards.
 
@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
-from peloton.runtime.core.handoff import Handoff
-from peloton.runtime.core.ownership import ActionKind, ShardAction
+from peloton.runtime.core.owning.handoff import Handoff
+from peloton.runtime.core.owning.ownership import ActionKind, ShardAction
 from peloton.runtime.core.reach.contacts import ContactReport
 from peloton.runtime.core.reach.standing import NOT_MET, why_aside
 from peloton.runtime.ports import (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from peloton.runtime.core import parcels
-from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.limits import ShardLimits
+from peloton.runtime.core.links import parcels
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.shell import Driver

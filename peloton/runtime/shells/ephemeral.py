@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from peloton.runtime.core.envelope import Envelope, Reply
+from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.shells.daemon_context import SERVICE_MAIL_MAX
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.supervision import attempt_query
+from peloton.runtime.core.turning.supervision import attempt_query
 from peloton.runtime.shells.shell_messages import resolve
 from peloton.runtime.vocabulary import Unavailable
 

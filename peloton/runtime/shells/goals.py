@@ -1,7 +1,7 @@
 """Whether the shards of this daemon pursue goals, told to each that is here or opens.
 
-May be called from any thread. It must not know why goals rest (`core/pursuits.py` says what that
-means), and waits for nobody: a shard obeys before the mail that comes after.
+May be called from any thread. It must not know why goals rest (`core/turning/pursuits.py` says what
+that means), and waits for nobody: a shard obeys before the mail that comes after.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ not decide what follows, nor keep a stream: once our greeting has arrived here b
 
 from __future__ import annotations
 
-from peloton.runtime.core.encoding import encode
-from peloton.runtime.core.wire import STREAM_FORMAT, Hello
+from peloton.runtime.core.entities.encoding import encode
+from peloton.runtime.core.links.wire import STREAM_FORMAT, Hello
 from peloton.runtime.ports import Exchange
 
 ANSWER_S_MAX = 5.0

@@ -20,9 +20,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from peloton.runtime.core.encoding import UNREADABLE, encode
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.packing import (
+from peloton.runtime.core.entities.encoding import UNREADABLE, encode
+from peloton.runtime.core.links.packing import (
     AskReply,
     MailBatch,
     Packing,
@@ -30,13 +29,14 @@ from peloton.runtime.core.packing import (
     WrongRoute,
     read_batch,
 )
-from peloton.runtime.core.parcels import (
+from peloton.runtime.core.links.parcels import (
     BATCH_BYTES_MAX,
     Link,
     LinkLimits,
     Received,
 )
-from peloton.runtime.core.wire import read_hello
+from peloton.runtime.core.links.wire import read_hello
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.ports import Exchange
 from peloton.runtime.shells.daemon_context import BATCH_BYTES
 from peloton.runtime.shells.peer_contacts import PeerContacts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from peloton.runtime.core.parcels import SILENT, STALL_S_MAX, Link
+from peloton.runtime.core.links.parcels import SILENT, STALL_S_MAX, Link
 from peloton.runtime.core.reach.contacts import NOT_DIALLED, ContactReport, Contacts, named
 from peloton.runtime.ports import Exchange
 from peloton.runtime.shells.own_address import OwnAddress

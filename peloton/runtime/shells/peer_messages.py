@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.packing import Route
+from peloton.runtime.core.links.packing import Route
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.shell_messages import Ref, resolve, send
 from peloton.runtime.vocabulary import Key, Unavailable

@@ -15,11 +15,12 @@ from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.changes import PAGE_MAX, Change
-from peloton.runtime.core.codec import Codec
 from peloton.runtime.core.condition import Condition
-from peloton.runtime.core.envelope import Envelope, Stamp
-from peloton.runtime.core.inspection import (
+from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.links.packing import Route
+from peloton.runtime.core.reading.changes import PAGE_MAX, Change
+from peloton.runtime.core.reading.inspection import (
     ChangesPage,
     FollowChanges,
     ListDeadLetters,
@@ -31,11 +32,10 @@ from peloton.runtime.core.inspection import (
     shard_key,
     story_lines,
 )
-from peloton.runtime.core.listing import Listed, ListViews, onwards
-from peloton.runtime.core.packing import Route
-from peloton.runtime.core.retention import HeldEnded
+from peloton.runtime.core.reading.listing import Listed, ListViews, onwards
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.future_answers import all_answers, then
 from peloton.runtime.shells.peer_messages import Inbound, Outbound

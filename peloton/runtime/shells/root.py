@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
 from typing import Any, Protocol
 
-from peloton.runtime.core.codec import Codec
+from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.collector import Collector

@@ -26,7 +26,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Any
 
 from peloton.pauses import Pauses
-from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.ports import (
     ROUND_SHARDS_MAX,
     Answer,

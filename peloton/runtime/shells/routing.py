@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from peloton.runtime.core.durable_reads import DurableReads
-from peloton.runtime.core.inspection import SHARD_KIND
-from peloton.runtime.core.packing import Route
+from peloton.runtime.core.links.packing import Route
+from peloton.runtime.core.reading.durable_reads import DurableReads
+from peloton.runtime.core.reading.inspection import SHARD_KIND
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.claim import MembershipStatus

@@ -11,10 +11,10 @@ import enum
 from collections.abc import Hashable
 from typing import Any
 
-from peloton.runtime.core import supervision
-from peloton.runtime.core.envelope import Envelope, Stamp
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import AFTER_FRAME, IN_ROUND, Ready, Shard
+from peloton.runtime.core.turning import supervision
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.ports import Answer, Committed, Fenced, ShardId, Work
 from peloton.runtime.shells.daemon_context import DaemonContext
 from peloton.runtime.shells.shell import Shell

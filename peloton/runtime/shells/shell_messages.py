@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pykka
 
-from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.ports import Answer, Claimed, EndedRow, Frame, ShardId, Work
 from peloton.runtime.vocabulary import Key
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.statements import (
     DeleteBucket,
     DeleteSegment,
     FrameRow,

@@ -24,12 +24,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from peloton.runtime.core.codec import Codec, Entry
-from peloton.runtime.core.digest import alike
-from peloton.runtime.core.population import Population
-from peloton.runtime.core.replies import KEYS_PER_CELL_MAX
+from peloton.runtime.core.entities.codec import Codec, Entry
+from peloton.runtime.core.entities.population import Population
+from peloton.runtime.core.journal.statements import RegisterRow
+from peloton.runtime.core.offline.digest import alike
 from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.statements import RegisterRow
+from peloton.runtime.core.turning.replies import KEYS_PER_CELL_MAX
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.claim import ClaimShell
 from peloton.runtime.shells.root import Root, RootShell

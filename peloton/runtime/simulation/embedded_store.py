@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from peloton.runtime.core.segments import SegmentStart
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.segments import SegmentStart
+from peloton.runtime.core.journal.statements import (
     FrameRow,
     ReadBucket,
     ReadEnded,

@@ -15,9 +15,9 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
-from peloton.runtime.core import chain, register, rounds
-from peloton.runtime.core.register import Hold, RoundPlan
-from peloton.runtime.core.rounds import Refusals
+from peloton.runtime.core.journal import chain, register, rounds
+from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.rounds import Refusals
 from peloton.runtime.ports import (
     JOURNAL_FORMAT,
     Answer,

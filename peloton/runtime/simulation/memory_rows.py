@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from peloton.runtime.core.chain import GENESIS
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.chain import GENESIS
+from peloton.runtime.core.journal.statements import (
     Advance,
     Applied,
     Bump,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from peloton.runtime.core.statements import Bump, Statement, StatementFailed, StatementReply
+from peloton.runtime.core.journal.statements import Bump, Statement, StatementFailed, StatementReply
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.daemon import SimulatedDaemon

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.statements import (
     FrameRow,
     PartRow,
     PlainWrite,

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from peloton.runtime.core import chain, fencing, segments
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.recovery import restore
-from peloton.runtime.core.register import Hold
-from peloton.runtime.core.shard import Shard
-from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.journal import chain, fencing, segments
+from peloton.runtime.core.journal.register import Hold
+from peloton.runtime.core.journal.statements import (
     FrameRow,
     ReadBucket,
     ReadEnded,
@@ -26,6 +23,9 @@ from peloton.runtime.core.statements import (
     RowsFound,
     Statement,
 )
+from peloton.runtime.core.recovery import restore
+from peloton.runtime.core.shard import Shard
+from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Damaged, Frame, ShardId
 from peloton.runtime.simulation.store import SimulatedStore
 from peloton.runtime.vocabulary import Kind

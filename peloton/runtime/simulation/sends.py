@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable
 
 import msgspec
 
-from peloton.runtime.core.envelope import Envelope, Stamp
+from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.draws import FaultDraws
 from peloton.runtime.simulation.scheduled import ScheduledShell

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from peloton.runtime.core import chain, register, rounds
-from peloton.runtime.core.register import Hold, RoundPlan
-from peloton.runtime.core.rounds import Refusals
-from peloton.runtime.core.statements import FrameRow, PartRow, RegisterRow
+from peloton.runtime.core.journal import chain, register, rounds
+from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.rounds import Refusals
+from peloton.runtime.core.journal.statements import FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import EndedRow, Fenced
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.statements import (
     Advance,
     Statement,
     StatementReply,

@@ -1,7 +1,7 @@
 """One store for all simulated daemons, and what a real store with conditional writes does wrong.
 
-Turns the statements of `core/statements.py` into replies, as a fleet's store would on a bad day:
-eleven behaviours, each drawn from one `random.Random` and counted in `struck`. A call takes no
+Turns the statements of `core/journal/statements.py` into replies, as a fleet's store would on a bad
+day: eleven behaviours, each drawn from one `random.Random` and counted in `struck`. A call takes no
 time; a late effect happens at its time, before any later call. `FencedRows` makes a Journal of each
 daemon's `rows(member)`. It must not retry, repair or judge anything: that is the task of the
 protocol under test. Nor may it be worse than a real store: what it has acknowledged stays, unless
@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from peloton.runtime.core.statements import (
+from peloton.runtime.core.journal.statements import (
     Applied,
     Bump,
     ConditionalWrite,

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from peloton.runtime.core.supervision import Failure, attempt
-from peloton.runtime.core.turn import TurnOutcome, take_turn
+from peloton.runtime.core.turning.supervision import Failure, attempt
+from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import At, Decision, Due, Kind, Pursue
 

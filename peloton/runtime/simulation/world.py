@@ -17,11 +17,11 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.runtime.core.codec import Codec
-from peloton.runtime.core.passivation import EntityCache
+from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.entities.passivation import EntityCache
+from peloton.runtime.core.journal.statements import Statement, StatementReply
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
-from peloton.runtime.core.statements import Statement, StatementReply
 from peloton.runtime.ports import JournalError, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.shell import Shell

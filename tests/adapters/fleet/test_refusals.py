@@ -13,7 +13,7 @@ from peloton.sdk.client import Client, Credentials, Login
 from peloton.sdk.errors import Denied, ServiceUnavailable
 from tests.adapters.test_client_access import at, running, settings
 from tests.cli.terminal import typed
-from tests.gateway.test_authentication import USERS
+from tests.gateway.access.test_authentication import USERS
 from tests.servers.process import free_ports
 
 OLD, NEW = "the-password-of-monday", "the-password-of-tuesday"

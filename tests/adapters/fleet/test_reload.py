@@ -35,7 +35,7 @@ from tests.adapters.pems import Authority
 from tests.adapters.test_client_access import HERE, answered, at, running, settings
 from tests.adapters.test_daemon_wiring import HOSTS, SHARDS, WAIT_S_MAX, Fleet, until
 from tests.conftest import ROOT
-from tests.gateway.test_authentication import USERS
+from tests.gateway.access.test_authentication import USERS
 
 OLD, NEW = "the-password-of-monday", "the-password-of-tuesday"
 

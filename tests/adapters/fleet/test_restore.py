@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from peloton.cli import exits
+from peloton.cli.shared import exits
 from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
 from peloton.sdk.client import Client

@@ -20,7 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.health_messages import HealthReported
+from peloton.actors.host.live.health_messages import HealthReported
 from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
@@ -38,7 +38,7 @@ from peloton.backends.keeper_messages import (
 from peloton.backends.keeper_requests import KeeperHeartbeat
 from peloton.backends.process_runs import KeeperSettings
 from peloton.backends.secrets_first import NO_VALUES
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message
 from tests.fake_engine import install
 

@@ -19,7 +19,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.backends import keeper_folder, process
 from peloton.backends.keeper.identity import keeper_id
 from peloton.backends.keeper_folder import KeeperOwner, OwnedByAnother
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 from tests.backends.keeper.test_backend import Hosts
 

@@ -27,7 +27,7 @@ from peloton.backends.keeper.kept import (
 from peloton.backends.keeper.kinds import FAILED, LOST, SUCCEEDED
 from peloton.backends.keeper.removed import LENGTH_MAX, REMOVED, REMOVED_BEFORE, note_removed
 from peloton.backends.keeper.sandboxes import SandboxFolders
-from peloton.gateway.sandboxes import SandboxFiles
+from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.runtime.far_files import FilesRemoved, NoFile
 
 MB = 1024 * 1024

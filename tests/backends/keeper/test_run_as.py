@@ -28,7 +28,7 @@ from peloton.backends.keeper_messages import (
     RunStarted,
     wire_form,
 )
-from peloton.gateway.sandboxes import SandboxFiles
+from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.runtime.far_files import NoFile
 
 KEEPER = Path(kinds.__file__).parent

@@ -15,7 +15,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.assembly.task_accounts import health_notes, root_note, task_accounts
 from peloton.backends.process import ProcessBackend, TaskAccounts
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 from peloton.settings.daemon import DaemonSettings, parse
 from peloton.settings.start_options import STANDARD_START

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.conversation import Conversation
-from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.mesos.master_list import MasterList
+from peloton.backends.mesos.runs.keeper_tasks import KeeperProgram
 from peloton.backends.port import Order
 from peloton.backends.secrets_first import NO_VALUES, SecretValues
 from peloton.runtime.vocabulary import Key

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from peloton.backends.mesos.agent_book import KNOWN_S, MISSED_S, OLD_S, AgentBook
-from peloton.backends.mesos.leading_master import LeadingMaster
-from peloton.backends.mesos.operator_api import Credential, HttpDoor, NoAnswer
+from peloton.backends.mesos.masters.agent_book import KNOWN_S, MISSED_S, OLD_S, AgentBook
+from peloton.backends.mesos.masters.leading_master import LeadingMaster
+from peloton.backends.mesos.masters.operator_api import Credential, HttpDoor, NoAnswer
 from tests.servers.scripted_agent import Json, ScriptedAgent, scripted
 
 WAIT_S = 30.0

@@ -1,7 +1,7 @@
 """The files of runs on agents: where they are looked for, what is refused, and agents that fail.
 
-A scripted agent says what a real one would not say on demand; `tests/adapters/test_mesos_files.py`
-reads real ones.
+A scripted agent says what a real one would not say on demand;
+`tests/adapters/mesos/test_mesos_files.py` reads real ones.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from peloton.backends.mesos import agent_files, operator_api
-from peloton.backends.mesos.agent_book import AgentBook
+from peloton.backends.mesos import agent_files
 from peloton.backends.mesos.agent_files import AgentFiles
-from peloton.backends.mesos.leading_master import LeadingMaster
-from peloton.backends.mesos.operator_api import Credential, HttpDoor, NoAnswer, OperatorApi
-from peloton.gateway.file_links import FileLinks
-from peloton.gateway.files_anywhere import FilesAnywhere
-from peloton.gateway.sandboxes import SandboxFiles
+from peloton.backends.mesos.masters import operator_api
+from peloton.backends.mesos.masters.agent_book import AgentBook
+from peloton.backends.mesos.masters.leading_master import LeadingMaster
+from peloton.backends.mesos.masters.operator_api import Credential, HttpDoor, NoAnswer, OperatorApi
+from peloton.gateway.access.file_links import FileLinks
+from peloton.gateway.cluster.files_anywhere import FilesAnywhere
+from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.runtime.far_files import FarRun, FilesAway, FilesRemoved, NoFile
 from tests.servers.scripted_agent import ScriptedAgent, scripted
 

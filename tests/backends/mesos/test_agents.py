@@ -6,8 +6,8 @@ from typing import Any
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.agents import CLUSTER_LABEL, Agents
-from peloton.backends.mesos.groups import ContainerTaskId
-from peloton.backends.mesos.statuses import RunAt
+from peloton.backends.mesos.runs.groups import ContainerTaskId
+from peloton.backends.mesos.runs.statuses import RunAt
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.words import ROLE, agent, allocated, ports, reserved, scalar

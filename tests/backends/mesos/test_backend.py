@@ -10,11 +10,11 @@ from peloton.actors.engine.messages import BackendOpen, OpenBackend
 from peloton.actors.host import messages as m
 from peloton.backends.mesos import backend
 from peloton.backends.mesos.backend import Framework, MesosBackend
-from peloton.backends.mesos.calls import CallFailed
-from peloton.backends.mesos.keeper_tasks import FAILED_STARTS_MAX, START_AGAIN_S, KeeperProgram
 from peloton.backends.mesos.master_list import PAUSE_S
+from peloton.backends.mesos.masters.calls import CallFailed
+from peloton.backends.mesos.runs.keeper_tasks import FAILED_STARTS_MAX, START_AGAIN_S, KeeperProgram
 from peloton.runtime.vocabulary import Key
-from tests.actors.test_pool_costs import counted
+from tests.actors.pools.test_pool_costs import counted
 from tests.backends.mesos.bench import start
 from tests.backends.mesos.words import Json, agent, offer, status
 

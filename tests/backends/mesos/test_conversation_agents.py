@@ -5,10 +5,10 @@ from __future__ import annotations
 from peloton.actors.host import messages as m
 from peloton.backends.mesos.early_updates import KEPT_MAX
 from peloton.backends.mesos.former_runs import NAMES_MAX, FormerRuns
-from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.mesos.lists import LIST_WAIT_S
 from peloton.backends.mesos.master_list import AGAIN_S, PAUSE_S, AskTimes, MasterList
 from peloton.backends.mesos.reconciliation import SOON_S
+from peloton.backends.mesos.runs.keeper_tasks import KeeperProgram
 from tests.backends.known_sets import known_sets
 from tests.backends.mesos.bench import HOST, OTHER, Talk, name, start
 from tests.backends.mesos.words import agent, offer, reconciled, status

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.health_messages import HealthReported
+from peloton.actors.host.live.health_messages import HealthReported
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End
-from peloton.backends.mesos.calls import of_framework
 from peloton.backends.mesos.conversation import HEARSAY_WAIT_S
-from peloton.backends.mesos.groups import executor_id, task_id
-from peloton.backends.mesos.keeper_tasks import CHOICE, KEEPER, KeeperProgram
 from peloton.backends.mesos.lists import LIST_WAIT_S
+from peloton.backends.mesos.masters.calls import of_framework
+from peloton.backends.mesos.runs.groups import executor_id, task_id
+from peloton.backends.mesos.runs.keeper_tasks import CHOICE, KEEPER, KeeperProgram
 from peloton.placement.messages import Label
 from tests.backends.known_sets import known_sets
 from tests.backends.mesos.bench import HOST, Talk, name, start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.health_messages import HealthNoted, HealthReported, RunHealth
+from peloton.actors.host.live.health_messages import HealthNoted, HealthReported, RunHealth
 from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End
 from peloton.backends.unconfirmed import REPEAT_S

@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.health_messages import CheckedSet, HealthNoted, HealthReported, RunHealth
+from peloton.actors.host.live.health_messages import (
+    CheckedSet,
+    HealthNoted,
+    HealthReported,
+    RunHealth,
+)
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, TaskHealth
-from peloton.backends.mesos.groups import executor_id, task_id
-from peloton.backends.mesos.readiness import SLACK_S
+from peloton.backends.mesos.runs.groups import executor_id, task_id
+from peloton.backends.mesos.runs.readiness import SLACK_S
 from peloton.backends.mesos.wellbeing import told_health
 from peloton.backends.unconfirmed import REPEAT_S
 from peloton.runtime.vocabulary import Bits, Key

@@ -30,7 +30,8 @@ from peloton.backends.mesos.executor.talk import (
     ExecutorConfig,
     ExecutorTalk,
 )
-from peloton.backends.mesos.keeper_tasks import (
+from peloton.backends.mesos.launching import NO_EXECUTOR, SECRET_BYTES_MAX
+from peloton.backends.mesos.runs.keeper_tasks import (
     CHOICE,
     COMMAND,
     FAILED_STARTS_MAX,
@@ -38,7 +39,6 @@ from peloton.backends.mesos.keeper_tasks import (
     PREFIX,
     KeeperProgram,
 )
-from peloton.backends.mesos.launching import NO_EXECUTOR, SECRET_BYTES_MAX
 from peloton.backends.secrets_first import SecretValues
 from peloton.placement.messages import Label
 from tests.backends.mesos.bench import HOST as H0

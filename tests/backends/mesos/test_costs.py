@@ -12,7 +12,7 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.backends.mesos.conversation import OFFER_WAIT_S
 from peloton.runtime.vocabulary import Key
-from tests.actors.test_pool_costs import counted
+from tests.actors.pools.test_pool_costs import counted
 from tests.backends.known_sets import known_sets
 from tests.backends.mesos.bench import HOST, Talk, name, start
 from tests.backends.mesos.words import agent, offer, reconciled, status

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.backends.mesos.agent_book import AgentBook
 from peloton.backends.mesos.doctor import Unanswered, read_cluster
-from peloton.backends.mesos.elections import NoLeader, candidates
-from peloton.backends.mesos.leading_master import LeadingMaster
-from peloton.backends.mesos.operator_api import Credential, NoAnswer
+from peloton.backends.mesos.masters.agent_book import AgentBook
+from peloton.backends.mesos.masters.elections import NoLeader, candidates
+from peloton.backends.mesos.masters.leading_master import LeadingMaster
+from peloton.backends.mesos.masters.operator_api import Credential, NoAnswer
 from peloton.settings.backend import MesosBackendSettings, mesos_problems
 from peloton.settings.mesos_master import ZooKeeperPlace, printable
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from peloton.backends.mesos.driver import TEXT_MAX, why_of
+from peloton.backends.mesos.masters.driver import TEXT_MAX, why_of
 
 AT = "west.example:5050"
 

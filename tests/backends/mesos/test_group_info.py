@@ -16,9 +16,9 @@ from peloton.actors.host.messages import (
 )
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
-from peloton.backends.mesos.group_info import CPU, MEMORY, group_info, split
-from peloton.backends.mesos.task_info import NotOnMesos
-from peloton.backends.mesos.words import Bundle, NotOffered, sum_of
+from peloton.backends.mesos.runs.group_info import CPU, MEMORY, group_info, split
+from peloton.backends.mesos.runs.task_info import NotOnMesos
+from peloton.backends.mesos.runs.words import Bundle, NotOffered, sum_of
 from tests.backends.mesos.words import offer, scalar
 
 RUN = "0e1f9a3c-1111-4222-8333-444455556666-7-2"

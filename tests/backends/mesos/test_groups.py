@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.host.foreign_names import is_foreign_id
+from peloton.actors.host.holds.foreign_names import is_foreign_id
 from peloton.actors.task.messages import ContainerEnd, End, RunOutcome, parse_pod
-from peloton.backends.mesos.groups import (
+from peloton.backends.mesos.runs.groups import (
     ContainerTaskId,
     Group,
     container_task_id,
@@ -16,7 +16,7 @@ from peloton.backends.mesos.groups import (
     run_of_executor,
     task_id,
 )
-from peloton.backends.mesos.keeper_tasks import PREFIX
+from peloton.backends.mesos.runs.keeper_tasks import PREFIX
 from tests.backends.mesos.bench import name
 from tests.backends.mesos.words import Json, status
 

@@ -15,8 +15,8 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.actors.host.messages import SecretRef
 from peloton.backends.mesos import backend
-from peloton.backends.mesos.calls import CallFailed
-from peloton.runtime.core.envelope import Envelope
+from peloton.backends.mesos.masters.calls import CallFailed
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.secret_vault import SecretsUnavailable
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import HOST, JOB, OTHER, name, start

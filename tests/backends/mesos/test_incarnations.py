@@ -13,7 +13,7 @@ from peloton.actors.host.state import Host, HostStates
 from peloton.actors.task import messages as t
 from peloton.actors.task.messages import End
 from peloton.backends.port import Report
-from peloton.runtime.core.turn import TurnOutcome, take_turn
+from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message
 from tests.backends.mesos.bench import BACKEND, HOST, JOB, Talk, name, start
 from tests.backends.mesos.words import agent, offer, reconciled, status

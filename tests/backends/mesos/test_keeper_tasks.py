@@ -21,7 +21,7 @@ from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.keeper.requests import run_of
 from peloton.backends.mesos.executor.talk import EXECUTOR_LOST, HOST
-from peloton.backends.mesos.keeper_tasks import (
+from peloton.backends.mesos.runs.keeper_tasks import (
     CHOICE,
     COMMAND,
     EDITION,
@@ -36,9 +36,9 @@ from peloton.backends.mesos.keeper_tasks import (
     NotByKeeper,
     keeper_data,
 )
-from peloton.backends.mesos.statuses import mesos_outcome
-from peloton.backends.mesos.task_info import task_info
-from peloton.backends.mesos.words import Bundle, NotOffered
+from peloton.backends.mesos.runs.statuses import mesos_outcome
+from peloton.backends.mesos.runs.task_info import task_info
+from peloton.backends.mesos.runs.words import Bundle, NotOffered
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import HOST as H0

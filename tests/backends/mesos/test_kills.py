@@ -8,7 +8,7 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.backends.mesos.kills import AGAIN, OVERDUE_S
-from peloton.backends.mesos.task_info import OWN_EXECUTOR
+from peloton.backends.mesos.runs.task_info import OWN_EXECUTOR
 from tests.backends.known_sets import known_sets
 from tests.backends.mesos.bench import HOST, Talk, name, start
 from tests.backends.mesos.words import agent, reconciled, status

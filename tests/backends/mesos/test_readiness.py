@@ -8,7 +8,7 @@ import pytest
 
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends.check_progress import ReadyProgress
-from peloton.backends.mesos.readiness import SLACK_S, CheckResult, ReadinessCount, told_check
+from peloton.backends.mesos.runs.readiness import SLACK_S, CheckResult, ReadinessCount, told_check
 from tests.backends.mesos.words import status
 
 CHECK = HealthCheck("r", initial_s=5.0, interval_s=2.0, timeout_s=1.0, max_failures=3)

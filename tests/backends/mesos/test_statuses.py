@@ -8,7 +8,7 @@ import pytest
 
 from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, RunOutcome
-from peloton.backends.mesos.statuses import (
+from peloton.backends.mesos.runs.statuses import (
     RunAt,
     is_hearsay,
     is_repeat_of_a_launch,

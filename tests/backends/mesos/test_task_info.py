@@ -20,8 +20,8 @@ from peloton.actors.host.messages import (
 )
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
-from peloton.backends.mesos.task_info import NotOnMesos, task_info
-from peloton.backends.mesos.words import Bundle, NotOffered
+from peloton.backends.mesos.runs.task_info import NotOnMesos, task_info
+from peloton.backends.mesos.runs.words import Bundle, NotOffered
 from peloton.placement.messages import Label
 from tests.backends.mesos.words import offer, scalar
 

@@ -10,9 +10,9 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.backends.mesos.backend import Framework, MesosBackend
-from peloton.backends.mesos.calls import INVERSE_AGAIN_S
-from peloton.backends.mesos.driver import MesosDriver
 from peloton.backends.mesos.master_list import MasterList
+from peloton.backends.mesos.masters.calls import INVERSE_AGAIN_S
+from peloton.backends.mesos.masters.driver import MesosDriver
 from peloton.backends.mesos.uses import PASSES_MAX, REFUSALS_MAX, REFUSED_S, bring_about
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import HOST, OTHER, Talk

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.actors.resources import UNIT, Resources
-from peloton.backends.mesos.words import Bundle, NotOffered, kind_of, of_others, ranges, sum_of
+from peloton.backends.mesos.runs.words import Bundle, NotOffered, kind_of, of_others, ranges, sum_of
 from tests.backends.mesos.words import ROLE, Json, allocated, ports, reserved, scalar
 
 SLACK: Json = {"revocable": {}}

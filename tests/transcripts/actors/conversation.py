@@ -51,9 +51,9 @@ from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.assembly.kinds import kinds
 from peloton.placement.messages import GangPlaced, Placed, RoomFound, SnapshotWanted, Unplaced
-from peloton.runtime.core.codec import Entry
-from peloton.runtime.core.envelope import Envelope
-from peloton.runtime.core.resends import RESEND_TICK_S
+from peloton.runtime.core.entities.codec import Entry
+from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.core.turning.resends import RESEND_TICK_S
 from peloton.runtime.vocabulary import Bits, Key, Message, key, kind_of
 from tests.toy.bench import START_S, Bench
 from tests.transcripts.actors.brief import brief, members

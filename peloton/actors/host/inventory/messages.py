@@ -8,7 +8,7 @@ None must concern a single run: hosts report those.
 
 from __future__ import annotations
 
-from peloton.actors.host.hold_messages import TaskHold
+from peloton.actors.host.holds.hold_messages import TaskHold
 from peloton.actors.host.inventory.follow_messages import FollowHosts as FollowHosts
 from peloton.actors.host.inventory.follow_messages import FollowTerms as FollowTerms
 from peloton.actors.host.inventory.follow_messages import HostsOf as HostsOf

@@ -12,7 +12,7 @@ from typing import Any
 import immutables
 import msgspec
 
-from peloton.actors.host.hold_messages import TaskHold
+from peloton.actors.host.holds.hold_messages import TaskHold
 from peloton.actors.host.inventory import facts as f
 from peloton.actors.host.inventory.following import FollowedHosts
 from peloton.actors.host.state import Host, HostStates, Maintenance

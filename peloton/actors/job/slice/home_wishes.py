@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from peloton.actors.host.hold_messages import PLACER, HoldForTask
+from peloton.actors.host.holds.hold_messages import PLACER, HoldForTask
 from peloton.actors.job.slice.homes import Homes
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key

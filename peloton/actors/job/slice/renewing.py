@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from peloton.actors.host.hold_messages import TASK_HOLD_S, HoldForTask
+from peloton.actors.host.holds.hold_messages import TASK_HOLD_S, HoldForTask
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import (
     available_of,

@@ -14,9 +14,9 @@ from peloton.actors.host.state import HostStates
 from peloton.actors.task.messages import End
 from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, OFFER_WAIT_S
 from peloton.backends.mesos.offer_book import HOLD_S
-from peloton.backends.mesos.statuses import is_hearsay
+from peloton.backends.mesos.runs.statuses import is_hearsay
 from peloton.backends.port import Order
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from tests.backends.mesos.simulated.agents import TERMINAL
 from tests.backends.mesos.simulated.hosts import ACCEPTED, LOST_BY_HOST
 from tests.backends.mesos.simulated.master import STREAM_S

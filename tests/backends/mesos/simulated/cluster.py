@@ -13,7 +13,7 @@ from functools import partial
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.port import Order
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import JOB
 from tests.backends.mesos.simulated.agents import Agent

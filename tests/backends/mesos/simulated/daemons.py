@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.events import agents_of, is_of_an_executor
-from peloton.backends.mesos.keeper_tasks import KeeperProgram
 from peloton.backends.mesos.master_list import AskTimes, MasterList
+from peloton.backends.mesos.runs.keeper_tasks import KeeperProgram
 from peloton.backends.port import Order
-from peloton.runtime.core.envelope import Envelope
+from peloton.runtime.core.turning.envelope import Envelope
 from tests.backends.mesos.bench import BACKEND
 from tests.backends.mesos.simulated.answers import Answers
 from tests.backends.mesos.simulated.checks import Checks

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from peloton.backends.mesos import kills, lists, offer_book, run_table
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.reconciliation import Reconciliation
-from peloton.backends.mesos.words import Bundle
+from peloton.backends.mesos.runs.words import Bundle
 from tests.backends.mesos.simulated.acts import failure
 from tests.backends.mesos.simulated.plan import drawn
 

@@ -1,0 +1,41 @@
+"""Which masters stand for election, as ZooKeeper says.
+
+Must not ask a master.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from peloton.backends.mesos.masters.operator_api import HttpDoor
+from peloton.runtime.ports import Unreachable
+from peloton.settings.mesos_master import ZooKeeperPlace
+
+_INFO = "json.info_"
+
+
+class NoLeader(Exception):
+    """None is found: the text says why, without a credential."""
+
+
+def candidates(place: ZooKeeperPlace, *, timeout_s: float) -> list[HttpDoor]:
+    """All that stand for election there, and at least one; the first leads. Raises `NoLeader`."""
+    # Only where it is wanted: its client is of the fleet's extra.
+    from peloton.runtime.adapters.zookeeper_leader import candidates_of
+
+    text = f"no master to be found in ZooKeeper at {place.servers}"
+    try:
+        told = candidates_of(place.servers, place.folder, prefix=_INFO, timeout_s=timeout_s)
+        found = [_door(one["address"]) for one in told]
+    except Unreachable as error:
+        raise NoLeader(f"{text}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NoLeader(f"{text}: {type(error).__name__} {error}") from None
+    if not found:
+        raise NoLeader(f"{text}: none is elected below {place.folder}")
+    return found
+
+
+def _door(address: Mapping[str, Any]) -> HttpDoor:
+    return HttpDoor(address["ip"], int(address["port"]), address.get("hostname") or "")

@@ -1,0 +1,212 @@
+"""The operators' HTTP API of a master or an agent: one call, one answer, both JSON.
+
+Turns what goes wrong into three failures. An answer is read up to a number of bytes and within a
+time, whoever sends it how slowly. It must not know what is asked, nor repeat a credential.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+import urllib.parse
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from peloton.backends.mesos.masters.tls import NamedConnection, told_failure
+
+PATH, STATE, VERSION = "/api/v1", "/state", "/version"
+SILENCE_S_MAX = 5.0
+"""How long nothing may come."""
+ANSWER_S_MAX = 20.0
+"""How long a whole answer may take."""
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+TEXT_MAX = 200
+_PIECE_BYTES = 256 * 1024
+_NOT_ALLOWED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_NOT_THERE = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
+
+
+class NoAnswer(Exception):
+    """None came, or none that can be read: the text says why."""
+
+
+class NotAllowed(NoAnswer):
+    """It wants another credential than ours."""
+
+
+class NotThere(Exception):
+    """It has nothing of that name, or nothing that it would show."""
+
+
+class Credential(NamedTuple):
+    """A principal with its secret; none, where there is no principal."""
+
+    principal: str = ""
+    secret: str = ""
+
+    def __repr__(self) -> str:
+        return f"Credential({self.principal!r})"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """As HTTP has it."""
+        if not self.principal:
+            return {}
+        both = base64.b64encode(f"{self.principal}:{self.secret}".encode()).decode()
+        return {"Authorization": f"Basic {both}"}
+
+
+class HttpDoor(NamedTuple):
+    """Where a master or an agent listens, and the name that its certificate must have: where that
+    is empty, its host."""
+
+    host: str
+    port: int
+    name: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> HttpDoor:
+        """HOST:PORT, and [HOST]:PORT."""
+        host, _, port = text.rpartition(":")
+        return cls(host.strip("[]"), int(port))
+
+    @classmethod
+    def of_agent(cls, listed: Mapping[str, Any]) -> HttpDoor:
+        """That of an agent, as the master lists it: with the pid `slave(1)@HOST:PORT`."""
+        door = cls.of(listed["pid"].rpartition("@")[2])
+        return door._replace(name=listed["agent_info"]["hostname"])
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def connection_to(
+    door: HttpDoor, tls: ssl.SSLContext | None, *, timeout_s: float
+) -> http.client.HTTPConnection:
+    """One that is made when it is needed; with `tls` only to whoever proves to be there."""
+    if tls is None:
+        return http.client.HTTPConnection(door.host, door.port, timeout=timeout_s)
+    name = door.name or door.host
+    return NamedConnection(door.host, door.port, name=name, context=tls, timeout_s=timeout_s)
+
+
+class OperatorApi:
+    """A connection, made when it is needed and kept until `close`. For one thread."""
+
+    def __init__(
+        self,
+        door: HttpDoor,
+        credential: Credential,
+        *,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = SILENCE_S_MAX,
+    ) -> None:
+        self.door = door
+        self.date = ""
+        """What the last answer said the time was, as HTTP has it."""
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            **credential.headers,
+        }
+        self._connection = connection_to(door, tls, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def ask(self, call: Mapping[str, Any], *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
+        """The answer; raises `NotThere`, `NotAllowed`, `NoAnswer`."""
+        body = json.dumps(call).encode()
+        return self._answer("POST", PATH, body=body, bytes_max=bytes_max)
+
+    def version(self) -> Any:
+        """What it says of its version, to everybody; raises as `ask`."""
+        return self._answer("GET", VERSION, body=None, bytes_max=ANSWER_BYTES_MAX)
+
+    def trouble(self) -> str:
+        """Why nothing of HTTP answers; empty if something does, whatever it lets us ask."""
+        try:
+            self._exchange("GET", VERSION, body=None, bytes_max=ANSWER_BYTES_MAX)
+        except NoAnswer as error:
+            return str(error)
+        return ""
+
+    def state(self, *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
+        """What an agent says of itself beside these calls; raises as `ask`."""
+        return self._answer("GET", STATE, body=None, bytes_max=bytes_max)
+
+    def _answer(self, method: str, path: str, *, body: bytes | None, bytes_max: int) -> Any:
+        answer, said = self._exchange(method, path, body=body, bytes_max=bytes_max)
+        if answer.status != HTTPStatus.OK:
+            self._raise(answer, said)
+        try:
+            return json.loads(said)
+        except ValueError:
+            raise NoAnswer(f"{self.door} answers something else than JSON") from None
+
+    def _exchange(
+        self, method: str, path: str, *, body: bytes | None, bytes_max: int
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        answer = None
+        try:
+            self._connection.request(method, path, body, self._headers)
+            answer = self._connection.getresponse()
+            self.date = answer.getheader("Date") or ""
+            return answer, _body(answer, bytes_max)
+        except TimeoutError:
+            self.close()
+            raise NoAnswer(f"{self.door} does not answer in time") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            said = told_failure(error) if isinstance(error, OSError) else str(error)
+            text = said if answer is None else f"its answer broke off: {said}"
+            raise NoAnswer(f"{self.door}: {text or type(error).__name__}") from None
+
+    def _raise(self, answer: http.client.HTTPResponse, body: bytes) -> None:
+        if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
+            raise Elsewhere(answer.getheader("Location") or "")
+        if answer.status in _NOT_THERE:
+            raise NotThere
+        if answer.status in _NOT_ALLOWED:
+            text = f"{self.door} does not allow it: {answer.status} {answer.reason}"
+            raise NotAllowed(text)
+        said = body[:TEXT_MAX].decode("utf-8", "replace").strip()
+        text = f"{self.door} answers {answer.status} {answer.reason}"
+        raise NoAnswer(f"{text}: {said}" if said else text)
+
+
+class Elsewhere(NoAnswer):
+    """A master that does not lead says which one does."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__("it does not lead")
+        self.location = location
+
+    @property
+    def door(self) -> HttpDoor | None:
+        """Of the one that leads."""
+        try:
+            found = urllib.parse.urlsplit(self.location)
+            return HttpDoor(found.hostname, found.port) if found.hostname and found.port else None
+        except ValueError:
+            return None
+
+
+def _body(answer: http.client.HTTPResponse, bytes_max: int) -> bytes:
+    """All of it, within the bounds."""
+    until_s, found = time.monotonic() + ANSWER_S_MAX, bytearray()
+    while piece := answer.read1(_PIECE_BYTES):
+        found += piece
+        if len(found) > bytes_max:
+            raise http.client.HTTPException(f"more than {bytes_max} bytes")
+        if time.monotonic() > until_s:
+            raise TimeoutError
+    if answer.length:  # `read1` does not say so
+        raise http.client.IncompleteRead(b"", answer.length)
+    answer.close()  # nor does it, and the connection waits for this
+    return bytes(found)

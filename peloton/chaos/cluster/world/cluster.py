@@ -1,0 +1,271 @@
+"""A whole simulated cluster from one seed: daemons, hosts, machines, pools and clients.
+
+Turns a seed into a fleet that runs jobs. It must not judge: `checks.py` and `history.py` do.
+
+    cluster = SimulatedCluster(seed=7, daemons=3, hosts=4)
+    job = cluster.create(instances=5)
+    cluster.world.run_until(cluster.over, within_s=300)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from peloton.actors.engine.messages import AskSubscription, OpenBackend
+from peloton.actors.host import messages as host_messages
+from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
+from peloton.actors.host.state import HostStates
+from peloton.actors.job.kind import FINISHED_JOBS_MAX
+from peloton.actors.job.messages import NOTIFIER, CreateJob, RestartJob, StartInstances, job_key
+from peloton.actors.job.slice.parking import HoldPolicy
+from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
+from peloton.actors.respool.reclaims import PreemptionPolicy
+from peloton.actors.schedule.messages import RIGHTS
+from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
+from peloton.assembly.placer_service import PlacerService
+from peloton.chaos.cluster.world import view
+from peloton.chaos.cluster.world.clients import Clients
+from peloton.chaos.cluster.world.faulty_backend import FaultyBackend, MachineLink
+from peloton.chaos.cluster.world.feed_readers import FeedReader
+from peloton.chaos.cluster.world.history import Operation
+from peloton.chaos.cluster.world.listener import Listener, SimulatedNotifier, SimulatedRights
+from peloton.chaos.cluster.world.machines import (
+    MACHINE_BACKEND,
+    Fate,
+    Machines,
+    RunFates,
+    machine_report,
+)
+from peloton.chaos.cluster.world.subscription import (
+    MACHINES_ENGINE,
+    MACHINES_LINK,
+    EngineLink,
+    Master,
+)
+from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.shells.daemon_context import DaemonLimits
+from peloton.runtime.simulation.daemon import SimulatedDaemon
+from peloton.runtime.simulation.twice import TwiceCheck
+from peloton.runtime.simulation.world import World
+from peloton.runtime.vocabulary import Key, key, kind_of
+
+SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
+ROLES = ("jobmgr", "resmgr", "hostmgr", "placement")
+HOST_CAPACITY = Resources(4 * UNIT, 4096 * UNIT, 4096 * UNIT, 0)
+NEED = Resources(UNIT, UNIT, 0, 0)
+SETUP_EVERY_S = 3.0
+POOL_KEPT_S = 60.0
+"""So long after the first sight of the pool it is certain that it is durable."""
+STORM_POOL = pool_key("p")
+
+
+class ClusterSetup(NamedTuple):
+    """How a cluster is set up, apart from its size."""
+
+    limits: DaemonLimits = DaemonLimits()
+    fates: RunFates = lambda run: Fate()
+    unreachable_timeout_s: float = 60.0
+    """After so long out of reach a host counts as lost."""
+    finished_jobs_max: int = FINISHED_JOBS_MAX
+    quarantine_after: int = 0
+    furnish_s_max: float = 0.0
+    host_capacity: Resources = HOST_CAPACITY
+    checked: bool = True
+    """Whether a `CheckedCluster` makes its checks."""
+    roles: tuple[tuple[str, ...], ...] = ()
+    """Of each daemon; those beyond the last have all roles."""
+    embedded: bool = False
+    """Whether the one daemon has a store of its own, as SQLite is."""
+    outside: bool = False
+    """Whether the machines exist once, and one daemon is subscribed to them."""
+    twice: bool = False
+    """Whether each message is decided a second time, which must change nothing."""
+    policy: ArchivePolicy = ArchivePolicy()
+    preemption: PreemptionPolicy = PreemptionPolicy()
+    holding: HoldPolicy = HoldPolicy()
+
+
+class SimulatedCluster:
+    """A world with kinds, machines, hosts, a pool and clients."""
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        daemons: int = 3,
+        hosts: int = 3,
+        sizes: Mapping[str, int] = SIZES,
+        setup: ClusterSetup = ClusterSetup(),  # noqa: B008
+    ) -> None:
+        found = kinds(
+            sizes,
+            policy=setup.policy._replace(finished_jobs_max=setup.finished_jobs_max),
+            quarantine=setup.quarantine_after,
+            preemption=setup.preemption,
+            holding=setup.holding,
+        )
+        self.twice = TwiceCheck(restarts)
+        if setup.twice:
+            found = self.twice.watched(found)
+        self.world = World(
+            found, seed=seed, sizes=sizes, limits=setup.limits, embedded=setup.embedded
+        )
+        self.world.furnish_s_max = setup.furnish_s_max
+        self.setup = setup
+        self.world.furnish = self._furnish
+        self.world.services = SERVICE_MESSAGES
+        # `BackendFaults` are for orders
+        self.world.sends.spared = (kind_of(MACHINE_BACKEND), kind_of(MACHINES_LINK))
+        self.machines = Machines(setup.fates)
+        self.backend = MachineLink(self.world, self.machines)
+        self.listener = Listener(self.world)
+        self.clients = Clients(self.world, random.Random(f"{seed} clients"))
+        self.hosts = [key("host", f"h{number}") for number in range(hosts)]
+        self.master: Master | None = None
+        if setup.outside:
+            self.master = Master(self.backend, self.hosts)
+            self.backend.address, self.backend.carrier = MACHINES_ENGINE, self.master.who
+        self.jobs: list[Key] = []
+        self.readers: list[FeedReader] = []
+        self.placers: dict[str, PlacerService] = {}
+        """The placer of each daemon, in its present life, by the daemon's name."""
+        self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
+        for number in range(daemons):
+            roles = setup.roles[number] if number < len(setup.roles) else ROLES
+            self.world.start(f"d{number + 1}", roles=roles)
+        self._set_up()
+
+    # ---- what clients do ----
+
+    def create(
+        self, instances: int = 1, *, client: str = "c1", name: str = "", **config: object
+    ) -> Operation:
+        """Create a job; its id is chosen by the client, as on a repeat of a lost creation."""
+        job = self.draw_job(name)
+        return self.clients.create(client, job, message=CreateJob(job_spec(instances, **config)))
+
+    def draw_job(self, name: str = "") -> Key:
+        """The id of a new job."""
+        job = job_id(name or f"j{len(self.jobs) + 1}")
+        self.jobs.append(job)
+        return job
+
+    @property
+    def nobody(self) -> Key:
+        """The id of a job that is never created."""
+        return job_id("none")
+
+    def pool_config(self, limit: Resources) -> PoolConfig:
+        """The config of the one pool."""
+        return PoolConfig("p", ROOT, Resources(), limit)
+
+    # ---- what there is ----
+
+    def ready(self) -> bool:
+        """Every shard is open, every host is known, and the pool exists."""
+        world = self.world
+        return (
+            world.whole()
+            and len(world.cells("host")) == len(self.hosts)
+            and STORM_POOL in world.cells("respool")
+            and (self.master is None or MACHINES_ENGINE in world.cells("engine"))
+        )
+
+    def over(self) -> bool:
+        """Every job has ended or is deleted, no run is left, and no request is open."""
+        return not self.clients.waiting and self.world.whole() and view.over(self)
+
+    def cells(self, kind: str) -> dict[Key, Any]:
+        """Every state of one kind that is in memory at an owner."""
+        return self.world.cells(kind)
+
+    def crowds(self) -> dict[Key, Any]:
+        """Every crowd that is in memory at an owner."""
+        return self.world.crowds()
+
+    # ---- inside ----
+
+    def _furnish(self, daemon: SimulatedDaemon) -> None:
+        if self.master is None:
+            backend = FaultyBackend(self.backend, daemon)
+            daemon.region.register_service("backend", backend, outward=True)
+        else:
+            link = EngineLink(self.backend, self.master, daemon=daemon, hosts=self.hosts)
+            daemon.region.register_service("link", link, outward=True)
+        notifier = SimulatedNotifier(self.listener, daemon)
+        daemon.region.register_service(NOTIFIER, notifier, outward=True)
+        daemon.region.register_service(RIGHTS, SimulatedRights(self.listener), outward=True)
+        if "placement" in daemon.roles:
+            placer = self.placers[daemon.name] = PlacerService(self._inventories)
+            daemon.region.register_service("placer", placer, role="placement")
+        else:
+            daemon.region.routes.roles["placer"] = "placement"  # it is on other daemons
+
+    def _set_up(self) -> None:
+        """The operator: sends the configs of all hosts and pools until all of them exist."""
+        if self.ready():
+            self._keep_pool(self.world.now + POOL_KEPT_S)
+            return
+        for daemon in self.world.living()[:1]:
+            configs = self._configs()
+            daemon.region.tell([each for each in configs if not self._is_known(each)])
+        self.world.later.at(self.world.now + SETUP_EVERY_S, self._set_up)
+
+    def _keep_pool(self, until: float) -> None:
+        """Create the pool again if it is gone: its owner may have lost the frame that made it."""
+        world = self.world
+        if world.whole() and STORM_POOL not in world.cells("respool"):
+            creation = self._configs()[-1]
+            for daemon in world.living()[:1]:
+                daemon.region.tell([creation])
+        if world.now < until:
+            world.later.at(world.now + SETUP_EVERY_S, lambda: self._keep_pool(until))
+
+    def _configs(self) -> list[Envelope]:
+        capacity, address = self.setup.host_capacity, self.backend.address
+        configured = host_messages.ConfigureHost(
+            capacity,
+            (),
+            address,
+            unreachable_timeout_s=self.setup.unreachable_timeout_s,
+        )
+        config = self.pool_config(capacity.times(len(self.hosts)))
+        return [
+            Envelope(ROOT, OpenRoot()),
+            *(() if self.master is None else (Envelope(MACHINES_ENGINE, OpenBackend()),)),
+            *(Envelope(inventory, OpenInventory()) for inventory in self._inventories),
+            *(Envelope(host, configured) for host in self.hosts),
+            *(machine_report(host, host_messages.BackendUp(), of=address) for host in self.hosts),
+            Envelope(STORM_POOL, CreatePool(config)),
+        ]
+
+    def _is_known(self, config: Envelope) -> bool:
+        """Whether it has arrived, and need not be sent again: these messages are not acknowledged,
+        and on a link with a tiny bound repeats would displace the others for ever."""
+        state = self.world.cells(kind_of(config.to)).get(config.to)
+        if isinstance(config.message, host_messages.BackendUp):
+            return state is not None and state.state == HostStates.UP
+        return state is not None
+
+
+def restarts(message: object) -> bool:
+    """Whether it restarts instances: said twice without a request key, they run twice more; or
+    asks for a subscription, each of which has a number of its own."""
+    return isinstance(message, RestartJob | AskSubscription) or (
+        isinstance(message, StartInstances) and message.again
+    )
+
+
+def job_id(name: str) -> Key:
+    """The key of a job; its name is filled to the length that run ids count on."""
+    return job_key(f"{name:0>36}")
+
+
+def job_spec(instances: int = 1, *, pool: Key = STORM_POOL, **config: Any) -> JobSpec:
+    """A job of equal instances; `config` are fields of their `TaskConfig`."""
+    config.setdefault("resources", NEED)
+    return JobSpec("j", "me", pool, instances, TaskConfig(command=Command("x"), **config))

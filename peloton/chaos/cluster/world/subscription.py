@@ -1,0 +1,156 @@
+"""A cluster of machines that exists once: one daemon is subscribed, and all goes through its link.
+
+Turns orders of the actor `engine/machines` into orders of machines, and reports into mail through
+the daemon that is subscribed, as with a Mesos master: the last subscription ends the one before,
+while nobody is subscribed nothing is told, and ends that nobody has noted are told again to the
+next. It must not know which daemon should be subscribed: the actor's owner says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peloton.actors.engine.messages import AskSubscription, BackendHere, Subscribe, link_of
+from peloton.actors.host import messages as m
+from peloton.actors.host.live.health_messages import HealthNoted
+from peloton.chaos.cluster.world.faulty_backend import MachineLink
+from peloton.chaos.cluster.world.machines import machine_report
+from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.simulation.daemon import SimulatedDaemon
+from peloton.runtime.vocabulary import Key, Message, key
+
+MACHINES_ENGINE = key("engine", "machines")
+MACHINES_LINK = link_of(MACHINES_ENGINE)
+NOT_SUBSCRIBED = "not subscribed at the master"
+ASK_AGAIN_S = 2.0
+"""A link whose subscription ended asks for another one after so long."""
+
+
+class Master:
+    """Who is subscribed."""
+
+    def __init__(self, machines: MachineLink, hosts: list[Key]) -> None:
+        self.away = False
+        self.subscribed = 0
+        """How many subscriptions there were."""
+        self._machines = machines
+        self._hosts = hosts
+        self._link: EngineLink | None = None
+
+    def who(self) -> SimulatedDaemon | None:
+        """Through whom machines are heard; None if nobody listens."""
+        return self._link.daemon if self._link is not None and self._link.lives else None
+
+    def subscribe(self, link: EngineLink) -> None:
+        """A subscription begins, and ends the one before. What nobody has noted is told again."""
+        if self.away:
+            link.ended(NOT_SUBSCRIBED)
+            return
+        former, self._link = self._link, link
+        self.subscribed += 1
+        if former is not None and former is not link:
+            former.overtaken()
+        for host in self._hosts:
+            self._machines.back(host)
+
+    def leave(self) -> None:
+        """The master fails: nobody is subscribed, and nobody can be until it is back."""
+        self.away = True
+        link, self._link = self._link, None
+        if link is not None and link.lives:
+            link.ended("the master is away")
+
+    def come_back(self) -> None:
+        """There is a master again, or another one."""
+        self.away = False
+
+    def is_subscribed(self, link: EngineLink) -> bool:
+        """Whether this link may say anything to the master."""
+        return self._link is link
+
+
+class EngineLink:
+    """The service `link/machines` of one life of a daemon; every order is a port call."""
+
+    own_thread = False
+    wake_at: float | None = None
+
+    def __init__(
+        self, machines: MachineLink, master: Master, *, daemon: SimulatedDaemon, hosts: list[Key]
+    ) -> None:
+        self.daemon = daemon
+        self._machines = machines
+        self._master = master
+        self._hosts = hosts
+        self._life = daemon.lives
+        self._live = False
+        """Whether a subscription was granted, and has not ended."""
+        self._may_ask = True
+        """Whether the actor has said, since we asked last, that its owner is here."""
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process that it belongs to does."""
+        return self.daemon.alive and self.daemon.lives == self._life
+
+    def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:  # noqa: ARG002
+        """Orders of hosts, and what the actor says of subscriptions."""
+        out: list[Envelope] = []
+        for envelope in envelopes:
+            message = envelope.message
+            if isinstance(message, Subscribe):
+                if not self._live:
+                    self._live = True
+                    self._call(message)
+                continue
+            self._may_ask = True
+            if isinstance(message, BackendHere):
+                continue
+            if self._live:
+                self._call(message)
+            elif not isinstance(message, m.ForgetRuns | HealthNoted):
+                host: Key = message.host  # type: ignore[attr-defined]
+                out.append(_of_engine(host, m.BackendDown(NOT_SUBSCRIBED)))
+        if not self._live and self._may_ask:
+            self._may_ask = False
+            out.append(ASK)
+        return out
+
+    def reset(self) -> None:
+        """Nothing to reset."""
+
+    def rename(self, member: str, *, number: int, count: int) -> None:
+        """Orders come to whom they are for."""
+
+    def overtaken(self) -> None:
+        """Another link has subscribed; it waits until the actor says that its owner is here."""
+        self._live = self._may_ask = False
+
+    def ended(self, why: str) -> None:
+        """The stream is over. Hosts hear of it, and the next one is asked for."""
+        self._live = False
+        down = [_of_engine(host, m.BackendDown(why)) for host in self._hosts]
+        self.daemon.region.tell(down)
+        world = self._machines.world
+        world.later.at(world.now + ASK_AGAIN_S, self._ask_again)
+
+    def _ask_again(self) -> None:
+        if self.lives and not self._live:
+            self.daemon.region.tell([ASK])
+
+    def _call(self, message: Message) -> None:
+        def do() -> None:
+            if isinstance(message, Subscribe):
+                self._master.subscribe(self)
+            elif self._master.is_subscribed(self):
+                self._machines.order(self.daemon, message)
+
+        self.daemon.call("backend", type(message).__name__, do=do)
+
+
+ASK = Envelope(MACHINES_ENGINE, AskSubscription(), sender=MACHINES_LINK)
+
+
+def _of_engine(host: Key, message: Message) -> Envelope:
+    """Hosts ignore what another backend than their own reports."""
+    return machine_report(host, message, of=MACHINES_ENGINE)

@@ -1,0 +1,56 @@
+"""`peloton job query`: the jobs that match, newest first.
+
+Must not truncate silently: a hint is printed when the limits left something out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from peloton.cli.shared.options import PelotonCommand
+from peloton.cli.shared.output import hint, show
+from peloton.cli.shared.session import connected
+from peloton.cli.shared.values import COUNT, DAYS, LIMIT, labels, words
+from peloton.cli.shared.watching import watched
+from peloton.cli.texts import job_rows
+
+
+@click.command(cls=PelotonCommand)
+@click.option("-l", "--labels", type=labels, default=(), help="All of these.")
+@click.option("-r", "--respool", "pool", default="", help="Path of the pool.")
+@click.option("-k", "--keywords", type=words, default=(), help="Keywords in the config.")
+@click.option("-s", "--states", type=words, default=(), help="Any of these states.")
+@click.option("--owner", default="", help="Owning team.")
+@click.option("--name", default="", help="Part of the name.")
+@click.option("-d", "--timerange", "days", default=0, type=DAYS, help="Created in the last DAYS.")
+@click.option("--archived", is_flag=True, help="Ended jobs that left memory, too, of any age.")
+@click.option("-n", "--limit", default=100, type=LIMIT, show_default=True, help="Jobs to print.")
+@click.option(
+    "-q", "--total", "total_max", default=0, type=COUNT,
+    help="Most jobs to consider. Default: 100, or as many as the limit needs.",
+)  # fmt: skip
+@click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Jobs to skip.")
+@click.option("-p", "--sort", type=words, default="creation_time", show_default=True)
+@click.option("-a", "--sortorder", "order", default="DESC", show_default=True, help="ASC or DESC.")
+@watched
+def query(**wanted: Any) -> None:
+    """List the jobs that match all of the options.
+
+    \b
+    peloton job query --states RUNNING,PENDING --respool /HelloWorldPool
+    """
+    with connected() as peloton:
+        from peloton.sdk.client import JobQuery
+
+        asked = JobQuery(**wanted)
+        answer = peloton.jobs.query(asked)
+    show(job_rows.view_of_many(answer, answer.results))
+    shown = len(answer.results)
+    total = answer.pagination.total
+    if shown and wanted["offset"] + shown < total:
+        more = wanted["offset"] + shown
+        hint(f"{shown} of at least {total} jobs; go on with --offset {more}")
+    elif total and total >= asked.considered:
+        hint(f"only {total} jobs were considered; raise --total")

@@ -1,0 +1,329 @@
+"""`peloton job stateless`: services by specs of v1alpha; the longer verbs have files of their own.
+
+Must not read the pool from the file: it is the path on the command line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from peloton.cli.jobs.volume import may_have_volumes, say_that_volumes_stay
+from peloton.cli.services import workflow_wait
+from peloton.cli.shared.dry_run import dry_run_option, would
+from peloton.cli.shared.lazy import LazyCommand, LazyGroup
+from peloton.cli.shared.options import CliSettings, PelotonCommand
+from peloton.cli.shared.output import OutputForms, command, hint, show
+from peloton.cli.shared.secret_options import secret_options, secrets_given
+from peloton.cli.shared.session import connected, refusal_texts, spec_in
+from peloton.cli.shared.values import (
+    COUNT,
+    DAYS,
+    LIMIT,
+    SPEC_FILE,
+    header_text,
+    healthy_option,
+    labels,
+    opaque_option,
+    words,
+)
+from peloton.cli.shared.watching import watched
+from peloton.cli.texts import stateless_rows
+from peloton.sdk.errors import Conflict
+
+HERE = __name__
+JOB_TEXTS = {"NOT_FOUND": "Job {job} was not found: {m}"}
+NOT_STOPPED = "job is not stopped"
+VERSION = "[ENTITYVERSION]"
+
+stateless = LazyGroup(
+    name="stateless",
+    help="Services, by specs of v1alpha: create, replace, restart, stop, and their workflows.",
+    epilog="""\b
+Examples:
+  peloton job stateless create /web service.yaml 2
+  peloton job stateless replace web service.yaml 2 /web --wait
+  peloton job stateless workflow pause web
+  peloton job stateless list-pods web
+""",
+    table={
+        "create": LazyCommand(f"{HERE}:create", "Submit a service from a YAML file to a pool."),
+        "get": LazyCommand(f"{HERE}:get", "Print a service: its spec and its status."),
+        "query": LazyCommand(f"{HERE}:query", "List the services that match."),
+        "list": LazyCommand(f"{HERE}:list_", "List all jobs in memory."),
+        "replace": LazyCommand(
+            "peloton.cli.services.stateless_replace:replace", "Give a service another spec."
+        ),
+        "replace-diff": LazyCommand(
+            "peloton.cli.services.stateless_replace:replace_diff", "Which pods that would change."
+        ),
+        "rollback": LazyCommand(
+            "peloton.cli.services.stateless_replace:rollback", "Give a service an earlier spec."
+        ),
+        "restart": LazyCommand(
+            "peloton.cli.services.stateless_replace:restart", "New runs of pods, a batch at a time."
+        ),
+        "start": LazyCommand(f"{HERE}:start", "Start the stopped pods of a service."),
+        "stop": LazyCommand(f"{HERE}:stop", "Stop all pods of a service."),
+        "delete": LazyCommand(f"{HERE}:delete", "Delete a service that is stopped."),
+        "list-pods": LazyCommand("peloton.cli.services.pod:list_", "List the pods of a service."),
+        "query-pods": LazyCommand("peloton.cli.services.pod:query", "List the pods that match."),
+        "workflow": LazyCommand(
+            "peloton.cli.services.workflow:workflow",
+            "Updates and restarts: status, pause, resume, abort.",
+        ),
+        "list-workflows": LazyCommand(
+            "peloton.cli.services.workflow:list_workflows",
+            "List the updates and restarts of a service.",
+        ),
+        "list-updates": LazyCommand(
+            "peloton.cli.services.workflow:list_updates", "Print them whole.", hidden=True
+        ),
+        "refresh": LazyCommand(f"{HERE}:refresh", "Look at the goal again.", hidden=True),
+        "cache": LazyCommand(f"{HERE}:cache", "A service's status, as YAML."),
+    },
+)
+
+
+def is_plain() -> bool:
+    """Whether people read the answer: who wants data gets nothing beside it."""
+    return not click.get_current_context().ensure_object(CliSettings).output
+
+
+def show_version(answer: Any, text: str, *, job: str) -> None:
+    """Say which version the service has now."""
+    show(OutputForms(answer, text=text.format(v=answer.version.value), names=lambda: [job]))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("respool")
+@click.argument("spec", type=SPEC_FILE)
+@click.argument("batch", metavar="BATCH-SIZE", type=COUNT)
+@click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
+@secret_options
+@click.option("--start-paused", is_flag=True, help="Begin with no pod until it is resumed.")
+@opaque_option
+@click.option(
+    "--maxInstanceRetries",
+    "max_instance_retries",
+    default=0,
+    type=COUNT,
+    help="Failures with which a pod has failed; 0: it never does.",
+)
+@click.option(
+    "--maxTolerableInstanceFailures",
+    "max_tolerable_instance_failures",
+    default=0,
+    type=COUNT,
+    help="Failed pods with which the creation fails; 0: it never does.",
+)
+@healthy_option
+@click.option(
+    "--request-key",
+    type=header_text,
+    help="Repeat a create under its key: no second service is made.",
+)
+@workflow_wait.wait_options
+def create(
+    respool: str, spec: str, batch: int, wanted_id: str, request_key: str | None, wait: bool,
+    within_s: float | None, secret_path: tuple[str, ...], secret_data: tuple[str, ...],
+    secret_file: tuple[Path, ...], **how: Any,
+) -> int:  # fmt: skip
+    """Submit the service in the YAML file SPEC to the pool at the path RESPOOL, BATCH-SIZE pods at
+    a time; 0 for all at once.
+
+    \b
+    peloton job stateless create /web examples/service.yaml 0
+    peloton job stateless create /web examples/service.yaml 2 --wait
+    """
+    secrets = secrets_given(
+        secret_path=secret_path, secret_data=secret_data, secret_file=secret_file
+    )
+    texts = {
+        "ALREADY_EXISTS": f"Job {wanted_id} already exists: {{m}}",
+        "INVALID_ARGUMENT": "Invalid job spec: {m}",
+    }
+    with connected() as peloton:
+        from peloton.sdk.client import BatchOptions
+
+        with spec_in(spec) as given, refusal_texts(texts):
+            answer = peloton.stateless.create(
+                respool, given, how=BatchOptions(batch, secrets=secrets, **how),
+                wanted_id=wanted_id, request_key=request_key,
+            )  # fmt: skip
+        made = answer.job_id.value
+        text = f"Job {made} created. Entity Version: {answer.version.value}"
+        show(OutputForms(answer, text=text, names=lambda: [made]))
+        code = workflow_wait.after(peloton, made, wait=wait, within_s=within_s)
+    if is_plain() and not wait:
+        steps = (
+            ("job", "stateless", "list-pods", made),
+            (*workflow_wait.STATUS, made),
+            ("why", made),
+        )
+        hint("next: " + ", ".join(command(*args) for args in steps))
+    return code
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@click.option("--jobversion", "version", default="", help="Only the spec, as of this version.")
+@click.option("--summaryonly", "summary_only", is_flag=True, help="Only what a listing says.")
+def get(job: str, version: str, summary_only: bool) -> None:
+    """Print JOB: its spec, its status and its newest workflow; or with --jobversion only its spec,
+    as it was at this version.
+
+    \b
+    peloton job stateless get web
+    peloton job stateless get web --summaryonly
+    peloton job stateless get web --jobversion 1-1-1
+    """
+    texts = {} if version else JOB_TEXTS  # the job may be there without this version
+    with connected() as peloton, refusal_texts(texts, job=job):
+        answer = peloton.stateless.get(job, version=version, summary_only=summary_only)
+    show(OutputForms(answer, default="yaml", names=lambda: [job]))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+def cache(job: str) -> None:
+    """Print the status of JOB and the parts of its spec that are kept with it."""
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        answer = peloton.stateless.cache(job)
+    show(OutputForms(answer, default="yaml", names=lambda: [job]))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@dry_run_option
+def refresh(job: str, dry_run: bool) -> None:
+    """Let JOB look at its goal again, which it does by itself."""
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        if dry_run:
+            would(f"job {job}, {now_of(peloton, job)}, would look at its goal again", names=[job])
+            return
+        answer = peloton.stateless.refresh(job)
+    show(OutputForms(answer, default="yaml", names=lambda: [job]))
+
+
+@click.command(cls=PelotonCommand)
+@click.option("-l", "--labels", type=labels, default=(), help="All of these.")
+@click.option("-r", "--respool", "pool", default="", help="Path of the pool.")
+@click.option("-k", "--keywords", type=words, default=(), help="Keywords in the spec.")
+@click.option("-s", "--states", type=words, default=(), help="Any of these states.")
+@click.option("--owner", default="", help="Owning team.")
+@click.option("--name", default="", help="Part of the name.")
+@click.option("-d", "--timerange", "days", default=0, type=DAYS, help="Created in the last DAYS.")
+@click.option("-n", "--limit", default=100, type=LIMIT, show_default=True, help="Jobs to print.")
+@click.option(
+    "-q",
+    "--total",
+    "total_max",
+    default=0,
+    type=COUNT,
+    help="Most jobs to consider. Default: 100, or as many as the limit needs.",
+)
+@click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Jobs to skip.")
+@click.option("-p", "--sort", type=words, default="creation_time", show_default=True)
+@click.option("-a", "--sortorder", "order", default="DESC", show_default=True, help="ASC or DESC.")
+@watched
+def query(**wanted: Any) -> None:
+    """List the jobs that match all of the options, with their workflows.
+
+    \b
+    peloton job stateless query --states RUNNING --respool /web
+    """
+    with connected() as peloton:
+        from peloton.sdk.client import JobQuery
+
+        answer = peloton.stateless.query(JobQuery(**wanted))
+    show(stateless_rows.jobs_view(answer, answer.records))
+    seen = wanted["offset"] + len(answer.records)
+    if answer.records and seen < answer.pagination.total:
+        hint(f"at least {answer.pagination.total} jobs match; go on with --offset {seen}")
+
+
+@click.command("list", cls=PelotonCommand)
+@watched
+def list_() -> None:
+    """List all jobs in memory, batch jobs included, with their workflows; in no order."""
+    with connected() as peloton:
+        from peloton.sdk.render import to_dict
+
+        found = [*peloton.stateless.list()]
+    show(stateless_rows.jobs_view({"jobs": [to_dict(one) for one in found]}, found))
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@click.argument("version", metavar=VERSION, default="")
+@dry_run_option
+def start(job: str, version: str, dry_run: bool) -> None:
+    """Start all pods of JOB that were stopped. With an ENTITYVERSION only if that is still its.
+
+    \b
+    peloton job stateless start web
+    """
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        if dry_run:
+            would(f"would start what was stopped of job {job}, {now_of(peloton, job)}", names=[job])
+            return
+        answer = peloton.stateless.start(job, version=version)
+    show_version(answer, "Job started. New EntityVersion: {v}", job=job)
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@click.argument("version", metavar=VERSION, default="")
+@dry_run_option
+def stop(job: str, version: str, dry_run: bool) -> None:
+    """Stop all pods of JOB. With an ENTITYVERSION only if that is still its.
+
+    \b
+    peloton job stateless stop web
+    """
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        if dry_run:
+            would(f"would stop all pods of job {job}, {now_of(peloton, job)}", names=[job])
+            return
+        answer = peloton.stateless.stop(job, version=version)
+    show_version(answer, "Job stopped. New EntityVersion: {v}", job=job)
+
+
+@click.command(cls=PelotonCommand)
+@click.argument("job")
+@click.argument("version", metavar=VERSION, default="")
+@click.option("-f", "--force", is_flag=True, help="Also if it is not stopped.")
+@dry_run_option
+def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
+    """Delete JOB, which has to be stopped, or with --force ends so. With an ENTITYVERSION only if
+    that is still its.
+
+    \b
+    peloton job stateless delete web
+    """
+    with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
+        if dry_run:
+            would(f"would delete job {job}, {now_of(peloton, job)}", names=[job])
+            return
+        has_volumes = may_have_volumes(peloton, job)
+        try:
+            answer = peloton.stateless.delete(job, version=version, force=force)
+        except Conflict as error:
+            if NOT_STOPPED in error.message:
+                error.args = (f"{error.message}: stop it first, or use --force",)
+            raise
+    show(OutputForms(answer, text="Job deleted", names=lambda: [job]))
+    if has_volumes:
+        say_that_volumes_stay(job)
+
+
+def now_of(peloton: Any, job: str) -> str:
+    """What a service is now, for a sentence."""
+    from peloton.sdk.render import enum_name
+
+    status = peloton.stateless.get(job, summary_only=True).summary.status
+    state = enum_name(status, "state").removeprefix("JOB_STATE_")
+    return f"which is {state} at version {status.version.value}"

@@ -1,0 +1,43 @@
+"""A client's request key, which tells a repeated command from a new one.
+
+Turns the metadata and the body of a call, and who makes it, into what a cell remembers: the key of
+another client is another key. It must not interpret the body: only its digest counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from peloton.gateway.access.principals import principal_of
+from peloton.gateway.cluster.cluster_client import Code, Context, end
+from peloton.gateway.translate.texts import derived
+from peloton.runtime.core.turning.replies import SCOPE
+
+REQUEST_KEY = "peloton-request-key"
+REQUEST_KEY_LENGTH_MAX = 256
+
+RequestId = tuple[str, bytes]
+
+
+def request_of(sent: Any, context: Context) -> RequestId | None:
+    """The key, with its client, and the body's digest; None without a key."""
+    key = str(dict(context.invocation_metadata() or ()).get(REQUEST_KEY, ""))
+    if not key:
+        return None
+    if len(key) > REQUEST_KEY_LENGTH_MAX:
+        text = f"{len(key)} characters, the limit is {REQUEST_KEY_LENGTH_MAX}"
+        end(context, Code.INVALID_ARGUMENT, text=text, field=REQUEST_KEY)
+    digest = hashlib.sha256(sent.SerializeToString(deterministic=True)).digest()
+    return key + _scope(context), digest
+
+
+def _scope(context: Context) -> str:
+    """Whose key it is; clients that prove nothing cannot be told apart."""
+    who = principal_of(context)
+    return SCOPE + (who.name if who.authenticated else "")
+
+
+def made_id(request: RequestId, kind: str) -> str:
+    """The id of what a request creates: the same key of the same client always gives the same."""
+    return derived(request[0].removesuffix(SCOPE), kind)

@@ -1,0 +1,36 @@
+"""Listings that an answer is better with, and must not fail without.
+
+Turns queries into their answers, if all of them come soon. It must not end the call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TimesUp
+from typing import Any
+
+from peloton.gateway.cluster.cluster_client import ClusterClient, Context
+from peloton.runtime.vocabulary import Key, Query
+
+READ_S_MAX = 2.0
+"""How long an answer waits for them."""
+
+
+def listed_soon(
+    cluster_client: ClusterClient, asks: Sequence[tuple[Key, Query]], *, context: Context
+) -> list[tuple[Any, ...]] | None:
+    """The answers to these listings; None where one does not come, as its shard has no owner."""
+    until = time.monotonic() + READ_S_MAX
+    futures: list[Future[Any]] = [cluster_client.cluster.ask(*ask) for ask in asks]
+    found: list[tuple[Any, ...]] = []
+    for future in futures:
+        try:
+            answer = context.await_answer(future, max(until - time.monotonic(), 0.0))
+        except TimesUp:
+            return None
+        if not isinstance(answer, tuple):
+            return None
+        found.append(answer)
+    return found

@@ -1,0 +1,50 @@
+"""An archive that lags, for health: jobs that should have left memory, or have been deleted.
+
+Turns what the local shards have published into reasons. It must not wait for a shard, and says
+nothing of a delay that the normal course of things has: rows that wait for others, a lap through
+jobs that did not go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peloton.actors.archive.messages import GetPeriods, PeriodsListed, archive_key
+from peloton.gateway.cluster.cluster_port import ClusterPort
+from peloton.runtime.core.condition import NotReadyReason
+
+ARCHIVE = "archive"
+LEAVES_LATE_S = 900.0
+"""So long after its time an ended job may be in memory."""
+FORGOTTEN_LATE_S = 3600.0
+"""So long after its time a job may be in the archive."""
+COUNTS = GetPeriods(limit=0)
+
+
+def leaves_late_s(cluster: ClusterPort, now: float) -> float:
+    """For how long the first ended job of a local shard should have left memory by now."""
+    due = (held.due_s for held in cluster.ended_held("job"))
+    return max((now - since for since in due if since is not None and since < now), default=0.0)
+
+
+def archive_notes(cluster: ClusterPort, now: float) -> tuple[NotReadyReason, ...]:
+    """What lags, of the shards of this daemon; it is no reason against being ready."""
+    return tuple(NotReadyReason(ARCHIVE, text) for text in _texts(cluster, now))
+
+
+def _texts(cluster: ClusterPort, now: float) -> Iterator[str]:
+    late_s = leaves_late_s(cluster, now)
+    if late_s > LEAVES_LATE_S:
+        yield f"ended jobs should have left memory {late_s:.0f} s ago"
+    pages = (
+        cluster.read(archive_key(at), COUNTS) for at in range(len(cluster.shards_of("archive")))
+    )
+    found = [forgotten_late_s(page, now) for page in pages if isinstance(page, PeriodsListed)]
+    late_s = max(found, default=0.0)
+    if late_s > FORGOTTEN_LATE_S:
+        yield f"archived jobs should have been deleted {late_s:.0f} s ago"
+
+
+def forgotten_late_s(page: PeriodsListed, now: float) -> float:
+    """For how long the oldest jobs of an archive should have been deleted by now."""
+    return max(now - page.due_at, 0.0) if page.due_at else page.late_s

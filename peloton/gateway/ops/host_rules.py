@@ -1,0 +1,133 @@
+"""The rules by which hosts do not fit an instance, each with how many, and what would help.
+
+Turns the counts that the slice had of a placer into typed blockers. It must not check hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.lockdown.messages import ENGINE, LAUNCH
+from peloton.actors.resources import Resources, amount
+from peloton.gateway.access.lockdowns import SUBJECTS, unlocking
+from peloton.gateway.translate.reasons import waits_for_own_host
+from peloton.ops.v1 import ops_pb2 as ops
+from peloton.placement import reasons as r
+from peloton.placement.gang_wishes import NEVER_TOGETHER
+from peloton.placement.messages import Shape
+from peloton.placement.planning import HostsNow
+
+RULES = MappingProxyType(
+    {
+        r.MISMATCH_STATUS: (
+            "not up, draining, or just refused it",
+            "they come up: `peloton host list` says what each waits for",
+        ),
+        r.NO_OFFER: ("nothing free", "tasks there end"),
+        r.INSUFFICIENT: ("too little free for {request}", "so much is free on one of them"),
+        r.SCARCE: ("kept for tasks with gpus", "it requests a gpu, or they are not kept"),
+        r.MISMATCH_CONSTRAINTS: (
+            "its constraint is not met, or they are exclusive to others",
+            "a host meets the constraint, or the constraint is another",
+        ),
+        r.PORT_TAKEN: ("its fixed port is taken", "whoever uses it ends, or the port is another"),
+        r.UNKNOWN_TASKS: (
+            "the labels of their tasks are not known",
+            "they have fewer different labels, or its constraint does not ask for tasks",
+        ),
+        r.HOST_LIMIT: ("as many of these instances as may be there", "one of those ends"),
+        r.QUARANTINED: (
+            "quarantined after failures of several jobs",
+            "they are released: `peloton host list` says why",
+        ),
+        r.UNKNOWN_STRATEGY: ("its strategy is unknown", "the strategy is a known one"),
+    }
+)
+"""What the hosts that fail a check have in common, and what has to change of that."""
+
+UNITS = {"memory": " MB", "disk": " MB"}
+
+
+def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
+    """One for each rule that hosts fail, after the proof where none could ever run it."""
+    request = request_text(_wanted(view))
+    counts = [(rule, hosts) for rule, hosts in view.counts if hosts]
+    if waits_for_own_host(view):
+        change = "it comes up: `peloton host list` says what it waits for"
+        yield ops.Blocker(code="hosts", text=view.because, change=change)
+    elif view.code == "NEVER":
+        known = sum(hosts for _, hosts in counts)
+        yield never_of_hosts(view.because, hosts=known, request=request)
+    elif view.code == "GANG" or not counts:
+        change = "a placer answers" if view.code == "HOST" else "what is said there comes about"
+        code = "gang" if view.code == "GANG" else "other"
+        yield ops.Blocker(code=code, text=view.because, change=change)
+    for rule, hosts in counts:
+        if rule == r.LAUNCHES_STOPPED:
+            component = ENGINE if view.because.startswith(SUBJECTS[ENGINE]) else LAUNCH
+            yield ops.Blocker(code="lockdown", text=view.because, change=unlocking(component))
+        else:
+            yield blocker_of_rule(rule, hosts, request=request)
+
+
+def _wanted(view: InstanceView) -> Resources:
+    """What an instance wishes for: before its first run also room for its volume."""
+    resources, volume = view.config.resources or Resources(), view.config.volume
+    return resources if volume is None or view.runs else resources + volume.room
+
+
+def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:
+    """No host could run it, even an empty one: so many were checked. Or all could hold no gang."""
+    if text.startswith(NEVER_TOGETHER):
+        return ops.Blocker(
+            code="no-host-ever",
+            text=text,
+            change="hosts come that hold all of it at once and are open to it, or it requests less",
+            never=True,
+            proof="what all hosts together could hold was counted as if they were empty",
+        )
+    return ops.Blocker(
+        code="no-host-ever",
+        text=text,
+        change=(
+            f"a host comes that has {request} in all, meets its constraint if it has one and is "
+            "open to it, or it asks for less"
+        ),
+        never=True,
+        proof=f"each of the {hosts} hosts was checked as if it were empty, and none fits",
+    )
+
+
+def blocker_of_rule(rule: str, hosts: int, *, request: str) -> ops.Blocker:
+    """So many hosts fail this check first."""
+    has, change = RULES.get(rule, (rule, "that changes"))
+    return ops.Blocker(
+        code="hosts",
+        text=f"{hosts} {'host' if hosts == 1 else 'hosts'}: {has.format(request=request)}",
+        change=change,
+        rule=rule,
+        hosts=hosts,
+    )
+
+
+def blockers_of_shape(shape: Shape, now: HostsNow) -> Iterator[ops.Blocker]:
+    """Why no host would take it now; nothing where one would."""
+    found = now.found(shape)
+    if found.fitting:
+        return
+    counts = [(rule, hosts) for rule, hosts in found.why.reasons if hosts]
+    request = request_text(shape.resources)
+    if found.why.never:
+        total = sum(hosts for _, hosts in counts)
+        yield never_of_hosts(found.why.text, hosts=total, request=request)
+    for rule, hosts in counts:
+        yield blocker_of_rule(rule, hosts, request=request)
+
+
+def request_text(of: Resources) -> str:
+    """What a task requests, in a line."""
+    pairs = zip(Resources.KINDS, of.amounts(), strict=True)
+    texts = [f"{kind} {amount(each):.10g}{UNITS.get(kind, '')}" for kind, each in pairs if each]
+    return ", ".join(texts) or "nothing"

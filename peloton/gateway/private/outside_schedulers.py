@@ -1,0 +1,132 @@
+"""Calls of ResourceManagerService by which programs of the original schedule tasks themselves.
+
+Turns what its job manager, host manager and placement engines send into answers that they can go
+on with. Here tasks report by themselves, queues take tasks from jobs only, and placers take what
+the queues admit; two placers of one queue would place a task twice. So none of these calls may
+change a task, hand one out or take one in: what is brought is refused by its reason, and who waits
+for something is told that nothing came. What is preempted is ended here, so nobody asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from peloton.actors.job.messages import JobView
+from peloton.actors.respool.messages import GetPool, pool_key
+from peloton.gateway.cluster.cluster_client import ClusterClient, Context
+from peloton.gateway.server.long_calls import LongCall
+from peloton.gateway.translate.actor_keys import parse_number
+from peloton.gateway.translate.texts import known_job
+from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
+from peloton.runtime.vocabulary import Key
+
+WAIT_FOR_NOTHING_S_MAX = 10.0
+"""Nobody waits longer in one call, whatever timeout is asked for: callers ask again."""
+NOTHING_TO_EVICT = "no task has to leave its host: hosts in maintenance end their runs themselves"
+OWN_PLACERS = "the cluster's own placers take all that its queues admit"
+FROM_JOBS_ONLY = "no job has such a task, and queues take tasks from jobs only"
+TRACKED = "the task is there already: its job has brought it"
+
+_Failure = resmgrsvc.EnqueueGangsFailure
+_PoolNotFound = resmgrsvc.ResourcePoolNotFound
+
+
+class OutsideSchedulers:
+    """The calls; one method for each, named as on the wire."""
+
+    _cluster_client: ClusterClient
+
+    # ---- reports ----
+
+    def UpdateTasksState(self, sent: resmgrsvc.UpdateTasksStateRequest, context: Context) -> Any:
+        """Skip every report: the states of tasks are known from the tasks themselves."""
+        return resmgrsvc.UpdateTasksStateResponse()
+
+    def NotifyTaskUpdates(self, sent: resmgrsvc.NotifyTaskUpdatesRequest, context: Context) -> Any:
+        """Skip every event, and say that none of them is needed any more."""
+        purge = max((event.offset for event in sent.events), default=0)
+        return resmgrsvc.NotifyTaskUpdatesResponse(purgeOffset=purge)
+
+    # ---- waits for what never comes ----
+
+    async def GetPreemptibleTasks(
+        self, sent: resmgrsvc.GetPreemptibleTasksRequest, call: LongCall
+    ) -> Any:
+        """No task, after the timeout."""
+        await _wait_ms(sent.timeout, call)
+        late = resmgrsvc.RequestTimedout(message=NOTHING_TO_EVICT)
+        error = resmgrsvc.GetPreemptibleTasksResponse.Error(timedout=late)
+        return resmgrsvc.GetPreemptibleTasksResponse(error=error)
+
+    async def DequeueGangs(self, sent: resmgrsvc.DequeueGangsRequest, call: LongCall) -> Any:
+        """No gang, after the timeout."""
+        await _wait_ms(sent.timeout, call)
+        late = resmgrsvc.RequestTimedout(message=OWN_PLACERS)
+        error = resmgrsvc.DequeueGangsResponse.Error(timedout=late)
+        return resmgrsvc.DequeueGangsResponse(error=error)
+
+    async def GetPlacements(self, sent: resmgrsvc.GetPlacementsRequest, call: LongCall) -> Any:
+        """No placement, after the timeout; that is no error in the original."""
+        await _wait_ms(sent.timeout, call)
+        return resmgrsvc.GetPlacementsResponse()
+
+    # ---- what others bring ----
+
+    def SetPlacements(self, sent: resmgrsvc.SetPlacementsRequest, context: Context) -> Any:
+        """Refuse each placement. Of those that failed nothing is to be taken back: their gangs
+        were not handed out."""
+        found = resmgrsvc.SetPlacementsResponse()
+        for one in sent.placements:
+            found.error.failure.failed.add(placement=one, message=OWN_PLACERS)
+        return found
+
+    def EnqueueGangs(self, sent: resmgrsvc.EnqueueGangsRequest, context: Context) -> Any:
+        """Refuse each task, for its own reason."""
+        pool = sent.resPool.value
+        query = GetPool(pool_key(pool), config_only=True)
+        if not pool or not self._cluster_client.pool(query, context):
+            missing = _PoolNotFound(id=sent.resPool, message="resource pool not found")
+            error = resmgrsvc.EnqueueGangsResponse.Error(notFound=missing)
+            return resmgrsvc.EnqueueGangsResponse(error=error)
+        found = resmgrsvc.EnqueueGangsResponse()
+        for task, exists in self._each(sent, context):
+            found.error.failure.failed.add(
+                task=task,
+                message=TRACKED if exists else FROM_JOBS_ONLY,
+                errorcode=(
+                    _Failure.ENQUEUE_GANGS_FAILURE_ERROR_CODE_ALREADY_EXIST
+                    if exists
+                    else _Failure.ENQUEUE_GANGS_FAILURE_ERROR_CODE_UNKNOWN
+                ),
+            )
+        return found
+
+    def _each(
+        self, sent: resmgrsvc.EnqueueGangsRequest, context: Context
+    ) -> Iterator[tuple[Any, bool]]:
+        """The tasks, and whether a job has them; each job is read once."""
+        jobs: dict[Key, JobView | None] = {}
+        for gang in sent.gangs:
+            for task in gang.tasks:
+                text, _, number = task.id.value.rpartition("-")
+                job, instance = known_job(text), parse_number(number)
+                if job is None or instance is None:
+                    yield task, False
+                    continue
+                if job not in jobs:
+                    jobs[job] = self._cluster_client.job(job, context)
+                view = jobs[job]
+                yield task, view is not None and instance < view.reach
+
+
+async def _wait_ms(timeout_ms: int, call: LongCall) -> None:
+    """Wait, on the event loop: no thread is held."""
+    left_s = call.time_remaining()
+    wait_s = min(timeout_ms / 1000, WAIT_FOR_NOTHING_S_MAX)
+    if left_s is not None:
+        # A little before the deadline, so that the answer still arrives.
+        wait_s = min(wait_s, left_s / 2)
+    if wait_s > 0:
+        await asyncio.sleep(wait_s)

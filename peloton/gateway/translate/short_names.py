@@ -1,0 +1,34 @@
+"""The short names of three services, which every published client uses, and their descriptors.
+
+Turns the descriptor of a service into a file with the same service in another package, whose
+methods take the same messages: for clients that ask by reflection what they may call. It must not
+serve anything.
+"""
+
+from __future__ import annotations
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import ServiceDescriptor
+
+SHORT = {
+    "peloton.api.v0.job.JobManager": "peloton.api.job.JobManager",
+    "peloton.api.v0.task.TaskManager": "peloton.api.task.TaskManager",
+    "peloton.api.v0.respool.ResourceManager": "peloton.api.respool.ResourceManager",
+}
+"""The names under which every client the original published calls these three."""
+
+
+def add_short(service: ServiceDescriptor, short: str) -> None:
+    """Let the service be found under its short name; a repeat changes nothing."""
+    package, _, name = short.rpartition(".")
+    copied = descriptor_pb2.ServiceDescriptorProto()
+    service.CopyToProto(copied)
+    copied.name = name
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{package.replace('.', '/')}/{name.lower()}.proto",
+        package=package,
+        syntax="proto3",
+        dependency=[service.file.name],
+        service=[copied],
+    )
+    descriptor_pool.Default().AddSerializedFile(file.SerializeToString())

@@ -1,0 +1,114 @@
+"""HostService of both generations: the hosts of the cluster, their maintenance and their pool.
+
+Turns the lists of inventories into HostInfo, and maintenance calls into goals of hosts. Both
+generations have the same messages in packages of their own, so one servicer serves either. It must
+not query hosts for a listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import grpc
+
+from peloton.actors.host.inventory.messages import HostView
+from peloton.actors.host.messages import (
+    NO_HOST,
+    NOT_DOWN,
+    CompleteMaintenance,
+    StartMaintenance,
+)
+from peloton.actors.host.state import Maintenance
+from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.cluster.inventories import address_of, all_hosts, attributes
+from peloton.gateway.translate.host_states import wire_state
+from peloton.gateway.translate.texts import client_name
+from peloton.gateway.v0.host_moves import HostMoves
+from peloton.gateway.v0.host_pools import HostPoolCalls
+from peloton.runtime.vocabulary import Message, Refused, key
+
+
+class HostService(HostPoolCalls, HostMoves):
+    """The calls; one method for each, named as on the wire."""
+
+    def __init__(self, cluster_client: ClusterClient, *, host: Any, svc: Any) -> None:
+        """`host` and `svc` are the generated modules of the values and of the calls."""
+        self._cluster_client = cluster_client
+        self._host, self._svc = host, svc
+
+    def QueryHosts(self, sent: Any, context: Context) -> Any:
+        """The hosts in these states, by name; without any, all hosts."""
+        wanted = {*sent.host_states}
+        infos = map(self._info, all_hosts(self._cluster_client, context))
+        found = [info for info in infos if not wanted or info.state in wanted]
+        return self._svc.QueryHostsResponse(host_infos=found)
+
+    def StartMaintenance(self, sent: Any, context: Context) -> Any:
+        """The host grants nothing any more, its runs are moved, and then it is down."""
+        name = self._each(sent, context, message=StartMaintenance(), code_of=_code_of_start)
+        return self._svc.StartMaintenanceResponse(hostname=name)
+
+    def CompleteMaintenance(self, sent: Any, context: Context) -> Any:
+        """A host that is down for maintenance is up again."""
+        name = self._each(sent, context, message=CompleteMaintenance(), code_of=_code_of_complete)
+        return self._svc.CompleteMaintenanceResponse(hostname=name)
+
+    def _info(self, view: HostView) -> Any:
+        states = self._host.HostState
+        down = view.maintenance != Maintenance.NONE
+        info = self._host.HostInfo(
+            hostname=client_name(view.summary.host),
+            ip=address_of(view.summary),
+            state=states.Value(wire_state(view)),
+            goal_state=states.Value("HOST_STATE_DOWN" if down else "HOST_STATE_UP"),
+        )
+        for label in attributes(view.summary):
+            info.labels.add(key=label.key, value=label.value)
+        if "current_pool" in info.DESCRIPTOR.fields_by_name:
+            info.current_pool, info.desired_pool = view.pool, view.moving or view.pool
+        return info
+
+    def _each(
+        self,
+        sent: Any,
+        context: Context,
+        *,
+        message: Message,
+        code_of: Callable[[Refused], grpc.StatusCode],
+    ) -> str:
+        """Give each host the goal; the name to answer with, which a list of hosts has not.
+
+        Of a list all are tried, and what was refused is answered as one error.
+        """
+        if sent.hostname:
+            refused = self._give(sent.hostname, context, message=message)
+            if refused is not None:
+                end(context, code_of(refused), text=refused.text)
+            return str(sent.hostname)
+        if not sent.hostnames:
+            end(context, Code.INVALID_ARGUMENT, text="no host is named", field="hostname")
+        texts = []
+        for name in _once(sent.hostnames):
+            refused = self._give(name, context, message=message)
+            if refused is not None:
+                texts.append(f"{name}: {refused.text}")
+        if texts:
+            end(context, Code.INTERNAL, text="; ".join(texts))
+        return ""
+
+    def _give(self, name: str, context: Context, *, message: Message) -> Refused | None:
+        answer = self._cluster_client.ask(key("host", name), message, context=context)
+        return answer if isinstance(answer, Refused) else None
+
+
+def _once(names: Iterable[str]) -> list[str]:
+    return [*dict.fromkeys(names)]
+
+
+def _code_of_start(refused: Refused) -> grpc.StatusCode:
+    return Code.ABORTED if refused.code == NO_HOST else Code.FAILED_PRECONDITION
+
+
+def _code_of_complete(refused: Refused) -> grpc.StatusCode:
+    return Code.NOT_FOUND if refused.code in (NO_HOST, NOT_DOWN) else Code.FAILED_PRECONDITION

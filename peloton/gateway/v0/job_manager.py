@@ -1,0 +1,208 @@
+"""peloton.api.v0.job.JobManager: jobs.
+
+Must not answer from anything older than the call: each call reads the job again. Calls that are
+not here are answered by `unimplemented.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.errors import errors_pb2 as errors
+from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.cluster.named_jobs import NOT_FOUND, named_job, refresh
+from peloton.gateway.cluster.rollouts import healthy_s
+from peloton.gateway.server.calls import Later
+from peloton.gateway.translate.texts import client_name, known_job
+from peloton.gateway.translate.translate_job import job_info_of, runtime_of, summary_of
+from peloton.gateway.v0.archived_jobs import includes_archived, with_archived
+from peloton.gateway.v0.job_create import Creation
+from peloton.gateway.v0.job_query import ACTIVE, BY_ID, BadQuery, list_query, page_of_jobs
+from peloton.gateway.v0.job_rolls import roll
+from peloton.gateway.v0.job_secrets import forget_secrets, has_secrets, secrets_v0
+from peloton.gateway.v0.job_update import JobUpdate
+from peloton.gateway.v0.whole_configs import whole_config
+from peloton.runtime.core.reading.listing import ListViews
+from peloton.runtime.vocabulary import Key, Refused
+
+LAST_ANSWERS_MAX, LAST_BYTES_MAX = 1024, 16 * 1024
+"""How many answers of Get are kept in their encoded form, and up to which size."""
+
+
+class JobManager:
+    """The calls; one method for each, named as on the wire."""
+
+    at_once = {"Create": "create_at_once", "Get": "get_at_once", "Query": "query_at_once"}
+
+    def __init__(self, cluster_client: ClusterClient) -> None:
+        self._cluster_client = cluster_client
+        self._last: dict[Key, tuple[JobView, bytes]] = {}  # the encoded answers last given
+
+    def Create(self, sent: job.CreateRequest, context: Context) -> Any:
+        """A new job; see `job_create`."""
+        return Creation(self._cluster_client, sent, context=context).answer()
+
+    def create_at_once(self, sent: job.CreateRequest, context: Context) -> bytes | Later | None:
+        """As `Create`, where only the job has to be waited for; else None."""
+        if sent.files or sent.HasField("filesOf"):  # files are written
+            return None
+        return Creation(self._cluster_client, sent, context=context).at_once()
+
+    def Get(self, sent: job.GetRequest, context: Context) -> Any:
+        """A job with its config, the instances' own included, and its runtime."""
+        view = self._cluster_client.job(known_job(sent.id.value), context)
+        if view is None:
+            # Not `notFound`: the original sends that only where the config alone is missing.
+            unread = errors.JobGetRuntimeFail(id=sent.id, message=NOT_FOUND)
+            return job.GetResponse(error=job.GetResponse.Error(getRuntimeFail=unread))
+        info = job_info_of(view)
+        if view.spec.own_configs:
+            whole = whole_config(self._cluster_client, view, context=context)
+            info.config.CopyFrom(whole)
+        return job.GetResponse(jobInfo=info, secrets=secrets_v0(view))
+
+    def get_at_once(self, sent: job.GetRequest, context: Context) -> bytes | None:
+        """As `Get`, encoded, where nothing has to be waited for; else None."""
+        key = known_job(sent.id.value)
+        view = self._cluster_client.cluster.read(key, GetJob()) if key is not None else None
+        if not isinstance(view, JobView) or view.spec.own_configs:
+            return None
+        last = self._last.get(view.summary.job)
+        # A job is read much more often than it changes, by everybody who waits for it.
+        if last is not None and last[0] == view:
+            return last[1]
+        found = job.GetResponse(jobInfo=job_info_of(view), secrets=secrets_v0(view))
+        data = bytes(found.SerializeToString())
+        if len(data) <= LAST_BYTES_MAX:
+            self._last[view.summary.job] = view, data
+            if len(self._last) > LAST_ANSWERS_MAX:
+                del self._last[next(iter(self._last))]
+        return data
+
+    def Query(self, sent: job.QueryRequest, context: Context) -> Any:
+        """The jobs that match; see `job_query`."""
+        if not sent.HasField("spec"):
+            return job.QueryResponse()
+        try:
+            rights = self._cluster_client.rights(context)
+            query = list_query(sent, now_s=time.time(), rights=rights)
+            found = self._cluster_client.listing(query, context)
+            if includes_archived(query):
+                found = with_archived(self._cluster_client, query, found=found, context=context)
+            pages = sent.spec.pagination
+            lines, pagination = page_of_jobs(found.items, pages, matched=found.matched)
+        except BadQuery as error:
+            wrong = job.QueryResponse.Error(err=errors.UnknownError(message=str(error)))
+            return job.QueryResponse(error=wrong)
+        records = [] if sent.summaryOnly else self._records(lines, context)
+        return job.QueryResponse(
+            results=[summary_of(line) for line in lines],
+            records=records,
+            pagination=pagination,
+            spec=sent.spec,
+        )
+
+    def query_at_once(self, sent: job.QueryRequest, context: Context) -> bytes | None:
+        """As `Query`, encoded, for a listing of few summaries that are all here; else None."""
+        # Texts that are searched may be long, and are put together first.
+        if not sent.summaryOnly or not sent.HasField("spec") or sent.spec.keywords:
+            return None
+        try:
+            rights = self._cluster_client.rights(context)
+            query = list_query(sent, now_s=time.time(), rights=rights)
+            if includes_archived(query):
+                return None  # to read the archive takes long
+            found = self._cluster_client.listing_at_once(query)
+            if found is None:
+                return None
+            pages = sent.spec.pagination
+            lines, pagination = page_of_jobs(found.items, pages, matched=found.matched)
+        except BadQuery:
+            return None  # `Query` answers what is wrong
+        results = [summary_of(line) for line in lines]
+        answer = job.QueryResponse(results=results, pagination=pagination, spec=sent.spec)
+        return bytes(answer.SerializeToString())
+
+    def Delete(self, sent: job.DeleteRequest, context: Context) -> Any:
+        """A job that has ended vanishes."""
+        key = named_job(sent.id.value, context)
+        had_secrets = has_secrets(self._cluster_client, key, context=context)
+        answer = self._cluster_client.ask(key, DeleteJob(), context=context)
+        if isinstance(answer, Refused):
+            code = Code.NOT_FOUND if answer.code == "NOT_FOUND" else Code.INTERNAL
+            end(context, code, text=answer.text)
+        if had_secrets:
+            forget_secrets(self._cluster_client, key)
+        return job.DeleteResponse()
+
+    def Update(self, sent: job.UpdateRequest, context: Context) -> Any:
+        """More instances of a job; see `job_update`."""
+        return JobUpdate(self._cluster_client, sent, context=context).answer()
+
+    def Refresh(self, sent: job.RefreshRequest, context: Context) -> Any:
+        """The job looks at its goal again; nothing is cached that could be stale."""
+        refresh(self._cluster_client, sent.id.value, context=context)
+        return job.RefreshResponse()
+
+    def Restart(self, sent: job.RestartRequest, context: Context) -> Any:
+        """New runs of instances of a service, a batch at a time."""
+        how, kind = sent.restartConfig, WorkflowTypes.RESTART
+        steady_s = healthy_s(how, "minHealthySeconds")
+        options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
+        order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
+        return job.RestartResponse(**order)
+
+    def Start(self, sent: job.StartRequest, context: Context) -> Any:
+        """Instances of a service that were stopped begin new runs, a batch at a time."""
+        how, kind = sent.startConfig, WorkflowTypes.START
+        steady_s = healthy_s(how, "minHealthySeconds")
+        options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
+        order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
+        return job.StartResponse(**order)
+
+    def Stop(self, sent: job.StopRequest, context: Context) -> Any:
+        """Instances of a service end, a batch at a time."""
+        how, kind = sent.stopConfig, WorkflowTypes.STOP
+        options = WorkflowOptions(batch=how.batchSize)
+        order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
+        return job.StopResponse(**order)
+
+    def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:
+        """The ids of all jobs that have not ended."""
+        rights = self._cluster_client.rights(context)
+        tests = (ACTIVE, *(rights.listing if rights is not None else ()))
+        found = self._cluster_client.listing(
+            ListViews("job", tests, (BY_ID,), ranked=True), context
+        )
+        ids = [peloton_pb2.JobID(value=client_name(line.job)) for line in found.items]
+        return job.GetActiveJobsResponse(ids=ids)
+
+    def GetCache(self, sent: job.GetCacheRequest, context: Context) -> Any:
+        """The runtime of a job, and the parts of its config that the original keeps in memory."""
+        view = self._cluster_client.job(known_job(sent.id.value), context)
+        if view is None:
+            end(context, Code.NOT_FOUND, text="Job not found in cache")
+        info = job_info_of(view)
+        kept = job.JobConfig(type=info.config.type, instanceCount=info.config.instanceCount)
+        for field in ("changeLog", "sla", "respoolID"):
+            if info.config.HasField(field):
+                getattr(kept, field).CopyFrom(getattr(info.config, field))
+        return job.GetCacheResponse(config=kept, runtime=info.runtime)
+
+    def _records(self, lines: Sequence[JobSummary], context: Context) -> list[job.JobInfo]:
+        found = []
+        views = self._cluster_client.each(((line.job, GetJob()) for line in lines), context)
+        for line, view in zip(lines, views, strict=True):
+            if isinstance(view, JobView):
+                found.append(job_info_of(view))
+            else:
+                # Deleted between the listing and now: the line is still what was listed.
+                job_id = peloton_pb2.JobID(value=client_name(line.job))
+                found.append(job.JobInfo(id=job_id, runtime=runtime_of(line)))
+        return found

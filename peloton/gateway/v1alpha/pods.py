@@ -1,0 +1,267 @@
+"""peloton.api.v1alpha PodService: the pods of jobs, each by its name.
+
+Turns names of pods into instances, and calls into commands of their jobs. It must not address a
+task: commands go to the job, queries to its slices.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, NoReturn
+
+from peloton.actors.job.changes import NONE_TO_START, TERMINATED
+from peloton.actors.job.messages import InstancesOrdered, JobStopped, JobView
+from peloton.actors.job.slice.budget_messages import ASKED_JOB, VIOLATES_SLA, VIOLATES_TEXT
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.task.messages import TaskGoals, parse_pod
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
+from peloton.gateway.cluster.cluster_client import RETRY_S, ClusterClient, Code, Context, end
+from peloton.gateway.cluster.files_anywhere import FilesAnywhere
+from peloton.gateway.cluster.instances import Instances
+from peloton.gateway.cluster.named_jobs import NOT_FOUND, refresh, refuse
+from peloton.gateway.cluster.run_files import NoFiles, files_of
+from peloton.gateway.translate.actor_keys import parse_number
+from peloton.gateway.translate.texts import canonical, known_job, pod_name, pod_parts
+from peloton.gateway.v1alpha.pod_status import pod_event_of, pod_info_of, pod_status_of
+from peloton.runtime.vocabulary import Bits, Key, Refused
+
+NO_SUCH_POD = "pod not found"
+
+
+class PodPlace(NamedTuple):
+    """Where a pod is, if it is: its job and the number of its instance there."""
+
+    job_id: str
+    instance: int
+
+    @property
+    def job(self) -> Key:
+        """The key of its job."""
+        found = known_job(self.job_id)
+        assert found is not None, self
+        return found
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The pod alone."""
+        return ((self.instance, self.instance + 1),)
+
+
+class Pod(NamedTuple):
+    """A pod that is there, with its job."""
+
+    job: JobView
+    view: InstanceView
+
+
+class PodService:
+    """The calls; one method for each, named as on the wire."""
+
+    def __init__(
+        self, cluster_client: ClusterClient, sandboxes: FilesAnywhere, *, images_run: bool = False
+    ) -> None:
+        self._cluster_client = cluster_client
+        self._sandboxes = sandboxes
+        self._instances = Instances(cluster_client, images_run=images_run)
+
+    def StartPod(self, sent: svc.StartPodRequest, context: Context) -> Any:
+        """A pod that was stopped begins a new run; one that was not goes on."""
+        place = _placed(sent, context)
+        pod = self._existing(place, context)
+        wrong = why_not_startable(pod.view)
+        if wrong:
+            end(context, Code.INVALID_ARGUMENT, text=wrong)
+        self._order(place, again=False, sent=sent, context=context)
+        return svc.StartPodResponse()
+
+    def StopPod(self, sent: svc.StopPodRequest, context: Context) -> Any:
+        """A pod ends, and stays so until it is started."""
+        place = _placed(sent, context)
+        self._existing(place, context)
+        answer = self._instances.stop(
+            place.job, place.ranges, ended=Bits(), sent=sent, context=context
+        )
+        if not isinstance(answer, JobStopped):
+            refuse(context, answer)
+        return svc.StopPodResponse()
+
+    def RestartPod(self, sent: svc.RestartPodRequest, context: Context) -> Any:
+        """A pod that nobody stopped begins a new run; one that runs is killed first."""
+        place = _place(sent.pod_name.value)
+        if isinstance(place, str):
+            end(context, Code.INVALID_ARGUMENT, text="invalid pod name")
+        pod = self._existing(place, context)
+        if sent.check_sla and pod.job.spec.is_service:
+            self._restart_if_spared(pod, sent, context=context)
+            return svc.RestartPodResponse()
+        self._order(place, again=True, sent=sent, context=context)
+        return svc.RestartPodResponse()
+
+    def GetPod(self, sent: svc.GetPodRequest, context: Context) -> Any:
+        """A pod as it is, and the runs it had before: `limit` runs in all, 0 for every one."""
+        pod = self._existing(_placed(sent, context), context)
+        now = self._instances.now(pod.job, pod.view, context=context)
+        runs = self._instances.runs(pod.job, pod.view)[1 : sent.limit or None]
+        ended = zip(runs, reversed(pod.view.runs), strict=False)  # no more than were asked for
+        return svc.GetPodResponse(
+            current=pod_info_of(
+                now, pod.view.outcome, told=pod.view.containers, status_only=sent.status_only
+            ),
+            previous=[
+                pod_info_of(run, past.outcome, status_only=sent.status_only) for run, past in ended
+            ],
+        )
+
+    def GetPodCache(self, sent: svc.GetPodCacheRequest, context: Context) -> Any:
+        """The status and the labels of a pod; nothing is cached that could be stale."""
+        place = _placed(sent, context)
+        job = self._cluster_client.job(place.job, context)
+        if job is None:
+            end(context, Code.NOT_FOUND, text="job not found in cache")
+        view = self._instances.one(job, place.instance, context=context)
+        if view is None:
+            end(context, Code.NOT_FOUND, text="task not found in cache")
+        now = self._instances.now(job, view, context=context)
+        found = svc.GetPodCacheResponse(
+            status=pod_status_of(now, view.outcome, told=view.containers)
+        )
+        for label in now.config.labels:
+            found.labels.add(key=label.key, value=label.value)
+        return found
+
+    def GetPodEvents(self, sent: svc.GetPodEventsRequest, context: Context) -> Any:
+        """What happened to one run of a pod, the newest by default; of an unknown pod, nothing."""
+        place = _placed(sent, context)
+        only = _run(sent, place, context=context) if sent.pod_id.value else None
+        pod = self._found(place, context)
+        if pod is None:
+            return svc.GetPodEventsResponse()
+        events = self._instances.events(pod.job, pod.view, runs_max=1, only=only)
+        return svc.GetPodEventsResponse(events=map(pod_event_of, events))
+
+    def DeletePodEvents(self, sent: svc.DeletePodEventsRequest, context: Context) -> Any:
+        """Nobody is shown what happened until now to one run of a pod."""
+        place = _placed(sent, context)
+        run = _run(sent, place, context=context)
+        pod = self._existing(place, context)
+        answer = self._instances.drop_run_events(pod.job, place.instance, run=run, context=context)
+        if isinstance(answer, Refused):
+            end(context, Code.FAILED_PRECONDITION, text=answer.text)
+        return svc.DeletePodEventsResponse()
+
+    def RefreshPod(self, sent: svc.RefreshPodRequest, context: Context) -> Any:
+        """The pod looks at its goal again; nothing is cached that could be stale."""
+        place = _placed(sent, context)
+        self._existing(place, context)
+        refresh(self._cluster_client, place.job_id, context=context)
+        return svc.RefreshPodResponse()
+
+    def BrowsePodSandbox(self, sent: svc.BrowsePodSandboxRequest, context: Context) -> Any:
+        """Where the files of a run are, of the newest one by default, to be fetched over HTTP."""
+        place = _placed(sent, context)
+        if sent.pod_id.value and not _names_run(sent.pod_id.value):
+            text = f"{sent.pod_id.value!r} is no id of a pod"
+            end(context, Code.INVALID_ARGUMENT, text=text, field="pod_id")
+        pod = self._existing(place, context)
+        runs = self._instances.runs(pod.job, pod.view)
+        found = files_of(
+            self._sandboxes, place.job_id, view=pod.view, runs=runs, named=sent.pod_id.value
+        )
+        if found.missing is NoFiles.NOT_RUN:
+            end(context, Code.ABORTED, text=f"pod has not been run: {found.text}")
+        if found.missing is not None:
+            away = found.missing is NoFiles.AWAY
+            end(context, Code.UNAVAILABLE if away else Code.NOT_FOUND, text=found.text)
+        return svc.BrowsePodSandboxResponse(
+            hostname=found.hostname,
+            port=found.port,
+            paths=found.paths,
+            mesos_master_hostname=found.manager[0],
+            mesos_master_port=found.manager[1],
+        )
+
+    # ---- inside ----
+
+    def _found(self, place: PodPlace, context: Context) -> Pod | None:
+        job = self._cluster_client.job(place.job, context)
+        if job is None:
+            return None
+        view = self._instances.one(job, place.instance, context=context)
+        return None if view is None else Pod(job, view)
+
+    def _existing(self, place: PodPlace, context: Context) -> Pod:
+        """The pod; ends the call where there is none."""
+        job = self._cluster_client.job(place.job, context)
+        if job is None:
+            end(context, Code.NOT_FOUND, text=NOT_FOUND)
+        view = self._instances.one(job, place.instance, context=context)
+        if view is None:
+            end(context, Code.NOT_FOUND, text=NO_SUCH_POD)
+        return Pod(job, view)
+
+    def _restart_if_spared(self, pod: Pod, sent: Any, *, context: Context) -> None:
+        """Restart a pod if its service has enough others; ends the call if it has not."""
+        instance = pod.view.instance
+        answer = self._instances.restart_if_spared(pod.job, instance, sent=sent, context=context)
+        if not isinstance(answer, Refused):
+            return
+        if answer.code == VIOLATES_SLA:
+            end(context, Code.ABORTED, text=VIOLATES_TEXT)
+        if answer.code == ASKED_JOB:
+            # The slice has asked the job for what other slices do not use.
+            end(context, Code.UNAVAILABLE, text=VIOLATES_TEXT, retry_s=RETRY_S)
+        refuse(context, answer)
+
+    def _order(self, place: PodPlace, *, again: bool, sent: Any, context: Context) -> None:
+        answer = self._instances.start(
+            place.job, place.ranges, again=again, sent=sent, context=context
+        )
+        if not isinstance(answer, InstancesOrdered):
+            _refuse(context, answer)
+
+
+def why_not_startable(view: InstanceView) -> str:
+    """Why a pod can never be started again; empty if it can."""
+    return "cannot start a pod going to be deleted" if view.goal == TaskGoals.DELETED else ""
+
+
+def _refuse(context: Context, refused: Refused) -> NoReturn:
+    if refused.code == TERMINATED and refused.text == NONE_TO_START:
+        text = "cannot start pod in terminated job"
+        end(context, Code.INVALID_ARGUMENT, text=text)
+    refuse(context, refused)
+
+
+def _place(name: str) -> PodPlace | str:
+    """Where the pod of that name is; or what is wrong with the name."""
+    job_id, number = pod_parts(name)
+    if not job_id:
+        return f"invalid pelotonTaskID {name}"
+    instance = parse_number(number)
+    if instance is None or pod_name(job_id, instance) != name.lower():
+        return f"unable to parse instanceID {number}"
+    return PodPlace(job_id, instance)
+
+
+def _placed(sent: Any, context: Context) -> PodPlace:
+    """Where the pod of a request is; ends the call if its name is none of a pod."""
+    found = _place(sent.pod_name.value)
+    if isinstance(found, str):
+        end(context, Code.INVALID_ARGUMENT, text=found)
+    return found
+
+
+def _names_run(named: str) -> bool:
+    """Whether some pod may have a run of that name."""
+    parts = parse_pod(named)
+    return parts is not None and parts[2] > 0 and canonical(parts[0].split("/")[1]) is not None
+
+
+def _run(sent: Any, place: PodPlace, *, context: Context) -> int:
+    """The number of the run that a request names; ends the call if it is no run of this pod."""
+    named = sent.pod_id.value
+    parts = parse_pod(named)
+    run = parts[2] if parts is not None else 0
+    if not run or named.lower() != pod_name(place.job_id, place.instance, run=run):
+        text = f"{named!r} is no run of pod {pod_name(place.job_id, place.instance)}"
+        end(context, Code.INVALID_ARGUMENT, text=text, field="pod_id")
+    return run

@@ -1,0 +1,60 @@
+"""What ended entities have to do before they leave memory (`Kind.parting`), each asked once.
+
+Turns an entity that is to leave into the message that it decides first; once the kind returns None
+for it, it leaves. Must not remove anything: `endings` does, once the kind has nothing more to ask.
+Who was asked is forgotten with the process; after a recovery the entity is in memory, and is asked
+again when it is to leave.
+"""
+
+from __future__ import annotations
+
+from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.core.turning.supervision import Failure, attempt
+from peloton.runtime.core.turning.turns import Turns
+from peloton.runtime.vocabulary import Key, Kind, Message
+
+
+class Partings:
+    """The partings of one shard."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._asked: dict[Key, None] = {}
+        self._mail: list[Envelope] = []
+
+    def may_leave(self, kind: Kind, key: Key) -> bool:
+        """Whether it may leave as it is; else it is asked, unless it was."""
+        message = self._message(kind, key)
+        if message is None:
+            self._asked.pop(key, None)
+            return True
+        if key not in self._asked:
+            self._asked[key] = None
+            self._mail.append(Envelope(key, message))
+        return False
+
+    def is_over(self, kind: Kind, key: Key) -> bool:
+        """Whether it has done what was asked of it, and so does not stay any longer."""
+        return kind.parting is not None and self._message(kind, key) is None
+
+    def forget(self, key: Key) -> None:
+        """It is gone, or has not ended any more."""
+        self._asked.pop(key, None)
+
+    def take(self) -> list[Envelope]:
+        """The messages to deliver."""
+        mail, self._mail = self._mail, []
+        return mail
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._asked
+
+    def _message(self, kind: Kind, key: Key) -> Message | None:
+        state = self._turns.population.cells.get(key)
+        if state is None or kind.parting is None:
+            return None
+        found = attempt(kind.parting, key, state)
+        if isinstance(found, Failure):
+            self._turns.record_failure(key, "whether it may leave memory", failure=found)
+            return None
+        return found

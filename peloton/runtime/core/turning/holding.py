@@ -1,0 +1,63 @@
+"""Facts that need no frame of their own: how long the entries of a round may wait for the next one.
+
+To lose a fact of `Kind.lazy` is the same as to lose the message that caused it, which is sent again
+because its sender, or the entity itself, owes it until later facts say otherwise. So a round that
+made only such facts is held back: its entries are the first of the next frame, and the messages
+that came of them leave at once, as in a round without facts. A frame is a commit, and in the life
+of a small job every third one would hold nothing else.
+
+The time of their frame is not that of their turn, so no such fact may write a time.
+
+For any other fact this would be wrong. A ticket that is released, for one:
+
+1. the release is held, and the lot's answer leaves
+2. the task journals that it holds no ticket, and owes nothing any more
+3. the lot's shard dies, and its next owner finds the ticket: its resources are never free again
+
+Nobody waits for what is held: not a caller, as a reply ends the wait, nor a reader, whose query is
+answered in a round, with a reply. The time limit only bounds what a recovery has to repeat.
+"""
+
+from __future__ import annotations
+
+from peloton.runtime.core.turning.turns import Turns
+
+HELD_S_MAX = 1.0
+HELD_ROWS_MAX = 64
+_SLACK_S = 0.001
+"""The shell may wake a shard a little too early: its clock and the shard's differ by an offset, and
+their sum is rounded."""
+
+
+class Holding:
+    """What one shard holds back: the entries in its turns."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._since_s: float | None = None
+
+    def __bool__(self) -> bool:
+        return self._since_s is not None
+
+    @property
+    def next_s(self) -> float | None:
+        """When the entries are written at the latest, in seconds since the epoch."""
+        return None if self._since_s is None else self._since_s + HELD_S_MAX
+
+    def may_wait(self) -> bool:
+        """Whether the entries of this round, with those held so far, may wait for the next."""
+        turns = self._turns
+        if not turns.rows or turns.must_write or turns.outbox.replies:
+            return False
+        if len(turns.rows) > HELD_ROWS_MAX:
+            return False
+        return self._since_s is None or turns.now < self._since_s + HELD_S_MAX - _SLACK_S
+
+    def hold(self) -> None:
+        """The round is over, and its entries wait."""
+        if self._since_s is None:
+            self._since_s = self._turns.now
+
+    def end(self) -> None:
+        """Nothing waits any more: all is in a frame."""
+        self._since_s = None

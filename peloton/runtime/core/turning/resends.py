@@ -1,0 +1,249 @@
+"""Resends: what to send again, and when, until it is answered.
+
+`OwedSends` are owed sends without an answer. "These members sent something owed" becomes "these
+members are due for another try": at every tick first, after `OWED_RESEND_FAST_MAX` tries at the
+slow rate, and soon when a receiver may be reachable again. What is owed is derived from the state
+(`Kind.owed`); here are only the members, as bits, by age. It must hold no message, which could
+disagree with the state it was sent from. Nor may a tick visit members that are not due: a hundred
+thousand jobs that wait in a queue each owe a send all that time.
+
+`UnseenReports` are versioned reports (`Latest`) whose newest version was not seen yet: at most one
+envelope per (receiver, sender, class), so memory is bounded. A report is resent every few ticks at
+first, and after `REPORT_RESEND_FAST_MAX` tries at the slow rate, because a receiver that is
+quarantined or deleted never sees it. An older version must not be kept.
+
+Nothing here is journaled: after recovery what is owed is derived, and parents report anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.vocabulary import Key, Latest, Seen
+
+RESEND_TICK_S = 1.0
+OWED_RESEND_FAST_MAX = 3
+REPORT_RESEND_EVERY_TICKS = 2
+REPORT_RESEND_FAST_MAX = 5
+RESEND_SLOW_TICKS = 30
+HURRIED_PER_TICK_MAX = 1000
+"""Entities resent per tick out of turn; more would delay a shard in which very many wait."""
+
+_Name = tuple[Key, Key, str]
+"""Receiver, sender, class of a report."""
+
+
+class OwedMembers:
+    """Members of one crowd (a cell counts as one) that wait for an answer, by age in ticks."""
+
+    __slots__ = ("_ages", "slot", "slow")
+
+    def __init__(self, sent: int = 0) -> None:
+        self._ages = [sent] + [0] * OWED_RESEND_FAST_MAX
+        self.slow = 0
+        self.slot = -1  # tick modulo RESEND_SLOW_TICKS at which the slow are due; -1: none are
+
+    def sent(self, raw: int) -> None:
+        """Members in `raw` have just sent something owed: their tries begin anew."""
+        self.settled(raw)
+        self._ages[0] |= raw
+
+    def settled(self, raw: int) -> None:
+        """Members in `raw` owe nothing any more."""
+        self._ages = [age & ~raw for age in self._ages]
+        self.slow &= ~raw
+
+    def tick(self) -> int:
+        """Count one tick; returns the fast members that are due for another try now."""
+        due = 0
+        for age in self._ages[1:]:
+            due |= age
+        self.slow |= self._ages[-1]
+        self._ages = [0, *self._ages[:-1]]
+        return due
+
+    @property
+    def fast(self) -> int:
+        """Members that are still resent at every tick."""
+        fast = 0
+        for age in self._ages:
+            fast |= age
+        return fast
+
+    @property
+    def all(self) -> int:
+        """Every member that waits."""
+        return self.fast | self.slow
+
+
+class OwedSends:
+    """All cells and crowds of one shard that wait for an answer.
+
+    Slow ones are spread evenly over the ticks between two tries, in the order they became slow:
+    what very many sent at once is not resent by all of them at once.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Key, OwedMembers] = {}
+        self._fast: dict[Key, None] = {}
+        self._slots: list[dict[Key, None]] = [{} for _ in range(RESEND_SLOW_TICKS)]
+        self._next_slot = itertools.cycle(range(RESEND_SLOW_TICKS))
+        self._hurry = False
+        self._hurried: dict[Key, None] = {}
+
+    def sent(self, key: Key, raw: int) -> None:
+        """Members in `raw` have just sent something owed: their tries begin anew."""
+        owing = self._of.get(key)
+        if owing is None:
+            self._of[key] = OwedMembers(raw)
+        else:
+            owing.sent(raw)
+        self._fast[key] = None
+
+    def sent_more(self, key: Key, raw: int) -> None:
+        """Members in `raw` have sent something more. Those that wait already keep their age: an
+        actor that always has something new to send would otherwise never resend the old."""
+        owing = self._of.get(key)
+        if owing is None:
+            self._of[key] = OwedMembers(raw)
+        else:
+            owing.sent(raw & ~owing.fast)
+        self._fast[key] = None
+
+    def settled(self, key: Key, raw: int) -> None:
+        """Members in `raw` owe nothing any more."""
+        owing = self._of.get(key)
+        if owing is not None:
+            owing.settled(raw)
+            if not owing.all:
+                del self._of[key]
+
+    def forget(self, key: Key) -> None:
+        """Nobody of this key owes anything."""
+        self._of.pop(key, None)
+
+    def hurry(self) -> None:
+        """A receiver may be reachable again: resend for the slow ones too, soon. Many calls
+        between two ticks, as while a whole fleet moves, count as one."""
+        self._hurry = True
+
+    def tick(self, number: int) -> dict[Key, int]:
+        """Count one tick; returns the keys that are due for another try now, and their members."""
+        due = self._due_slow(number % RESEND_SLOW_TICKS)
+        for key in self._some_hurried():
+            owing = self._of.get(key)
+            if owing is not None and owing.slow:
+                due[key] = owing.slow
+        for key in [*self._fast]:
+            owing = self._of.get(key)
+            raw = owing.tick() if owing is not None else 0
+            if raw:
+                due[key] = due.get(key, 0) | raw
+            if owing is None or not owing.fast:
+                del self._fast[key]
+            if owing is not None and owing.slow and owing.slot < 0:
+                owing.slot = next(self._next_slot)
+                self._slots[owing.slot][key] = None
+        return due
+
+    def of(self, key: Key) -> int:
+        """The members of this key that wait."""
+        owing = self._of.get(key)
+        return owing.all if owing is not None else 0
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def _due_slow(self, slot: int) -> dict[Key, int]:
+        due: dict[Key, int] = {}
+        waiting, self._slots[slot] = self._slots[slot], {}
+        for key in waiting:
+            owing = self._of.get(key)
+            if owing is None or owing.slot != slot:
+                continue  # it owed nothing in between, and has a new slot by now
+            if owing.slow:
+                due[key] = owing.slow
+                self._slots[slot][key] = None
+            else:
+                owing.slot = -1
+        return due
+
+    def _some_hurried(self) -> list[Key]:
+        if self._hurry:
+            self._hurry = False
+            # Those that still wait from the last call keep their position, or the last ones in
+            # the order would never be resent.
+            self._hurried |= dict.fromkeys(key for key, owing in self._of.items() if owing.slow)
+        some = [*itertools.islice(self._hurried, HURRIED_PER_TICK_MAX)]
+        for key in some:
+            del self._hurried[key]
+        return some
+
+
+class UnseenReports:
+    """The newest reports of one shard that were not seen yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[_Name, tuple[Envelope, int, int]] = {}  # with tick sent, and tries
+        self._senders: dict[Key, int] = {}  # number of waiting reports
+        self._hurry = False
+        self._hurried: dict[_Name, None] = {}
+
+    def sent(self, envelope: Envelope, tick: int) -> None:
+        """A report is sent; it replaces an older one to the same receiver, with its tries."""
+        assert envelope.sender is not None
+        name = (envelope.to, envelope.sender, type(envelope.message).__name__)
+        if name not in self._waiting:
+            self._senders[envelope.sender] = self._senders.get(envelope.sender, 0) + 1
+        self._waiting[name] = (envelope, tick, 0)
+
+    def seen(self, by: Key, to: Key, *, message: Seen) -> None:
+        """The receiver `by` has this version of what `to` reported."""
+        name = (by, to, message.subject)
+        found = self._waiting.get(name)
+        if found is not None:
+            latest = found[0].message
+            if isinstance(latest, Latest) and latest.version <= message.version:
+                del self._waiting[name]
+                self._senders[to] -= 1
+                if not self._senders[to]:
+                    del self._senders[to]
+
+    def hurry(self) -> None:
+        """A receiver may be reachable again: all that wait are resent soon."""
+        self._hurry = True
+
+    def due(self, tick: int) -> list[Envelope]:
+        """The reports to resend at this tick."""
+        hurried, due = self._some_hurried(), []
+        for name, (envelope, sent, tries) in self._waiting.items():
+            pause = (
+                REPORT_RESEND_EVERY_TICKS if tries < REPORT_RESEND_FAST_MAX else RESEND_SLOW_TICKS
+            )
+            late = tick - sent >= pause
+            if late or name in hurried:
+                # A hurried try is extra: it must not count towards the slow rate.
+                self._waiting[name] = (envelope, tick, tries + late)
+                due.append(envelope)
+        return due
+
+    def _some_hurried(self) -> dict[_Name, None]:
+        if self._hurry:
+            self._hurry = False
+            self._hurried |= dict.fromkeys(self._waiting)
+        some = dict.fromkeys(itertools.islice(self._hurried, HURRIED_PER_TICK_MAX))
+        for name in some:
+            del self._hurried[name]
+        return some
+
+    def from_key(self, sender: Key) -> bool:
+        """Whether a report of this entity is still unseen."""
+        return sender in self._senders
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)

@@ -1,0 +1,152 @@
+"""The ledger of lending: integrals over time, hours that are closed and kept, and what is lost.
+
+Must not test who lends: admissions and preemptions are made by hand.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool import messages as m
+from peloton.actors.respool.kind import KIND
+from peloton.actors.respool.ledger import HOUR_S, NOTED_MAX, LendingLedger
+from peloton.actors.respool.messages import ROOT, PoolConfig, PoolHour
+from peloton.actors.respool.state import HOURS_KEPT_MAX, Pool
+from peloton.runtime.core.turning.turn import take_turn
+from peloton.runtime.vocabulary import At, Key
+from tests.actors.pools.test_reclaiming import AFTER_S, A, B, size_of, two_pools
+
+START = 10 * HOUR_S
+
+
+def cpus(of: Resources) -> float:
+    return of.cpu / UNIT
+
+
+class Uses:
+    """Pools of a fixed reservation, each below the root."""
+
+    def __init__(self) -> None:
+        self.ledger = LendingLedger()
+        self.use: dict[Key, Resources] = {}
+        self.reserved = size_of(4)
+
+    def set(self, pool: Key, cpu: float, at: float) -> None:
+        self.use[pool] = size_of(cpu)
+        self.use[ROOT] = sum((self.use[each] for each in self.use if each != ROOT), Resources())
+        self.ledger.touch(pool)
+        self.note(at)
+
+    def note(self, at: float) -> None:
+        self.ledger.note(at, look=self.look, up=lambda pool: [pool, ROOT])
+
+    def look(self, pool: Key) -> tuple[Resources, Resources]:
+        return self.use.get(pool, Resources()), self.reserved
+
+    def open(self, pool: Key, at: float) -> tuple[float, float, float]:
+        hour = self.ledger.open_hour(pool, at)
+        assert hour is not None
+        return cpus(hour.held), cpus(hour.borrowed), cpus(hour.unused)
+
+
+def test_use_is_counted_for_as_long_as_it_lasts() -> None:
+    town = Uses()
+    town.set(A, 6, START)
+    town.set(A, 1, START + 0.5 * HOUR_S)
+    assert town.open(A, START + 0.75 * HOUR_S) == (3.25, 1.0, 0.75)
+    assert town.open(ROOT, START + 0.75 * HOUR_S) == (3.25, 1.0, 0.75)
+    assert town.ledger.take_closed() == []
+
+
+def test_an_hour_is_closed_by_the_first_change_after_it() -> None:
+    town = Uses()
+    town.set(A, 2, START)
+    town.set(A, 3, START + 2.5 * HOUR_S)
+    (closed, above) = town.ledger.take_closed()
+    assert closed[0] == A and above[0] == ROOT
+    hour = closed[1]
+    assert (hour.began, hour.ended) == (START, START + 2.5 * HOUR_S)
+    assert (cpus(hour.held), cpus(hour.unused)) == (5.0, 5.0)
+    assert town.ledger.take_closed() == []
+    assert town.open(A, START + 3 * HOUR_S) == (1.5, 0.0, 0.5)
+
+
+def test_a_clock_that_goes_back_counts_for_nothing() -> None:
+    town = Uses()
+    town.set(A, 2, START)
+    town.set(A, 2, START - 50.0)
+    assert town.open(A, START + HOUR_S) == (2.0, 0.0, 2.0)
+
+
+def test_one_note_dates_so_many_and_the_next_the_others() -> None:
+    town = Uses()
+    for number in range(NOTED_MAX + 1):
+        town.use[Key(f"respool/p{number}")] = size_of(1)
+        town.ledger.touch(Key(f"respool/p{number}"))
+    town.note(START)
+    assert town.ledger.is_behind
+    town.note(START)
+    assert not town.ledger.is_behind
+    assert town.open(Key(f"respool/p{NOTED_MAX}"), START + HOUR_S)[0] == 1.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([A, B]), st.integers(0, 9), st.integers(0, 2 * HOUR_S)),
+        max_size=20,
+    )
+)
+def test_the_integrals_are_those_of_the_definition(steps: list[tuple[Key, int, int]]) -> None:
+    town, now = Uses(), float(START)
+    exact: dict[Key, float] = {A: 0.0, B: 0.0}
+    use: dict[Key, int] = {}
+    kept: dict[Key, float] = {A: 0.0, B: 0.0}
+    for pool, cpu, lasts in steps:
+        town.set(pool, cpu, now)
+        use[pool] = cpu
+        for closed, hour in town.ledger.take_closed():
+            if closed != ROOT:
+                kept[closed] += cpus(hour.held)
+        now += lasts
+        for each, amount in use.items():
+            exact[each] += amount * lasts / HOUR_S
+    for pool in use:
+        hour = town.ledger.open_hour(pool, now)
+        assert hour is not None
+        assert kept[pool] + cpus(hour.held) == pytest.approx(exact[pool], abs=1e-4)
+
+
+def keep(pool: Pool, hour: PoolHour) -> Pool:
+    at = At(now=0.0, key=A, sender=ROOT)
+    return take_turn(KIND, pool, message=m.KeepHour(hour), at=at).state
+
+
+def hour_from(began: float) -> PoolHour:
+    some = size_of(1)
+    return PoolHour(began, began + HOUR_S, some, some, some, Resources(), 0)
+
+
+def test_a_pool_keeps_the_last_hours_once_each() -> None:
+    pool = Pool(PoolConfig("a", ROOT, Resources(), Resources()))
+    for number in range(HOURS_KEPT_MAX + 5):
+        pool = keep(pool, hour_from(number * HOUR_S))
+        pool = keep(pool, hour_from(number * HOUR_S))
+    assert [hour.began for hour in pool.hours] == [
+        number * HOUR_S for number in range(5, HOURS_KEPT_MAX + 5)
+    ]
+
+
+def test_what_is_given_back_is_counted_for_who_gave_it() -> None:
+    world, _, _ = two_pools()
+    world.tree.note(world.now)
+    world.serve()
+    assert world.serve(AFTER_S) == [("lent", 4)]
+    world.tree.note(world.now)
+    for pool in (A, ROOT):
+        hour = world.tree.ledger.open_hour(pool, world.now)
+        assert hour is not None and (cpus(hour.given), hour.tasks) == (4.0, 4)
+    other = world.tree.ledger.open_hour(B, world.now)
+    assert other is not None and other.tasks == 0
