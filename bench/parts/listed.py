@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from peloton.actors.job.messages import GetJob, JobStates, job_key  # noqa: E402
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig  # noqa: E402
-from peloton.actors.job.state import Job  # noqa: E402
+from peloton.actors.job.state import Job
 from peloton.actors.job.view import get_job, summary, texts  # noqa: E402
 from peloton.actors.respool.messages import pool_key  # noqa: E402
 from peloton.api.v0.job import job_pb2  # noqa: E402

@@ -26,7 +26,6 @@ from peloton.actors.job.orders import (
     sender_of,
     slices_in,
 )
-from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import members_in
 from peloton.actors.job.spec import (
     INVALID,
@@ -37,7 +36,7 @@ from peloton.actors.job.spec import (
     updated,
 )
 from peloton.actors.job.spec_versions import newly_owed
-from peloton.actors.job.state import Job
+from peloton.actors.job.state import Job, version_of
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Fact, Refused, Send

@@ -31,11 +31,10 @@ from peloton.actors.job.orders import (
     spare_asked,
     tallied_by,
 )
-from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
 from peloton.actors.job.spec import check_instances, check_spec, check_waits
 from peloton.actors.job.spec_versions import newly_owed, owed_to_specs
-from peloton.actors.job.state import Job
+from peloton.actors.job.state import Job, version_of
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.workflow import decide as workflows
 from peloton.actors.job.workflow.progress import go_on

@@ -14,8 +14,9 @@ from peloton.actors.job.facts import (
     FACTS,
     SliceConfirmed,
 )
+from peloton.actors.job.folds import EVOLVE
 from peloton.actors.job.goals import pursue
-from peloton.actors.job.state import EVOLVE, Job
+from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary, texts
 from peloton.actors.job.waiting import dated_deadline_of

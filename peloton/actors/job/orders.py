@@ -13,14 +13,14 @@ from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.budget import budget_of, is_shared, share_budget, spare_heard
 from peloton.actors.job.entity_version import EntityVersion
+from peloton.actors.job.folds import EVOLVE
 from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
-from peloton.actors.job.record import Share, known_use, version_of
 from peloton.actors.job.slice.budget_messages import SpareAsked
 from peloton.actors.job.slice.messages import HostsOf, SetSliceGoal, SliceOpening, slice_key
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.spec_versions import newly_owed
-from peloton.actors.job.state import EVOLVE, Job, known_uses
+from peloton.actors.job.state import Job, Share, known_use, known_uses, version_of
 from peloton.actors.job.throttle import to_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, unnoted

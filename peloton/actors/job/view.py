@@ -7,9 +7,8 @@ import functools
 from msgspec.structs import replace
 
 from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary, JobView
-from peloton.actors.job.record import version_of
 from peloton.actors.job.spec import JobSpec, TaskConfig
-from peloton.actors.job.state import Job
+from peloton.actors.job.state import Job, version_of
 from peloton.actors.job.totals import by_version, used
 from peloton.actors.job.waiting import next_start_of, what_holds
 from peloton.actors.job.workflow.leaves import progress_of

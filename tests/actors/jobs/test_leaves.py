@@ -9,9 +9,9 @@ import immutables
 import msgspec
 import pytest
 
-from peloton.actors.job.record import Job, SliceReport
 from peloton.actors.job.slice.messages import Tally, TaskConfig
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.state import Job, SliceReport
 from peloton.actors.job.workflow.facts import WorkflowBegun, WorkflowUndone
 from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
 from peloton.actors.job.workflow.leaves import higher_leaves

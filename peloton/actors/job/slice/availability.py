@@ -12,7 +12,8 @@ from typing import Any
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.budget_messages import DownTally, SpareAsked, SparedFor
-from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
+from peloton.actors.job.slice.folds import EVOLVE
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import Task, is_available, is_wanted
 from peloton.runtime.vocabulary import Bits, Send, counted

@@ -25,6 +25,7 @@ from peloton.actors.job.slice.evicting import (
     room_found,
     say_leavers,
 )
+from peloton.actors.job.slice.folds import EVOLVE
 from peloton.actors.job.slice.following import WANTED, hosts_found, not_followed
 from peloton.actors.job.slice.gang_answers import (
     gang_placed,
@@ -45,7 +46,7 @@ from peloton.actors.job.slice.placing import (
 )
 from peloton.actors.job.slice.renewing import begun_rollout, due, told_at_once
 from peloton.actors.job.slice.rollouts import Rollout
-from peloton.actors.job.slice.state import EVOLVE, NO_MEMBERS, Slice
+from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.job.slice.volume_homes import leave, left_already
 from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.task.messages import (

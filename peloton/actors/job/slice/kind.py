@@ -15,12 +15,13 @@ from peloton.actors.job.slice.facts import (
     FACTS,
 )
 from peloton.actors.job.slice.finding import find_instances
+from peloton.actors.job.slice.folds import EVOLVE
 from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
 from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.renewing import steady_in
 from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
-from peloton.actors.job.slice.state import EVOLVE, Slice
+from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.tally import get_rollout, list_instances, report
 from peloton.actors.job.slice.volume_homes import list_homes
 from peloton.actors.job.slice.volume_messages import (

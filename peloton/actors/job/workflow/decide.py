@@ -20,7 +20,6 @@ from peloton.actors.job.orders import (
     other_version,
     slices_in,
 )
-from peloton.actors.job.record import version_of
 from peloton.actors.job.slice.messages import members_in
 from peloton.actors.job.spec import (
     INVALID,
@@ -32,7 +31,7 @@ from peloton.actors.job.spec import (
 )
 from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.stages import JobGoals, JobStates
-from peloton.actors.job.state import Job
+from peloton.actors.job.state import Job, version_of
 from peloton.actors.job.volume_sizes import resized
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow import messages as m

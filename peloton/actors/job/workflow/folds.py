@@ -13,11 +13,11 @@ from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.budget import reshared
 from peloton.actors.job.grants import count_of
-from peloton.actors.job.record import Job, awaited_of, default_goal, still_there
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.stages import JobGoals, JobStates
+from peloton.actors.job.state import Job, awaited_of, default_goal, still_there
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.volume_sizes import VolumeSizes, configs_of, sizes_of_update
 from peloton.actors.job.workflow import facts as f

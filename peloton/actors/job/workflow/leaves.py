@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from peloton.actors.job.record import Job
 from peloton.actors.job.slice.rollout_messages import RolloutTally
+from peloton.actors.job.state import Job
 from peloton.actors.job.workflow.record import Progress, Workflow
 from peloton.actors.task.messages import SLICE_SIZE
 

@@ -5,7 +5,7 @@ Turns a job into the facts that follow from its newest reports. Must not decide 
 
 from __future__ import annotations
 
-from peloton.actors.job.record import Job
+from peloton.actors.job.state import Job
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
-from peloton.actors.job.record import Job
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, TaskConfig
+from peloton.actors.job.state import Job
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SLICE_SIZE
