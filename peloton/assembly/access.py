@@ -23,7 +23,7 @@ from peloton.gateway.http_server import HttpAccess
 from peloton.runtime.adapters.claimed_folder import SOCKET, TOKEN
 from peloton.runtime.adapters.grpc_certificates import ListenerPems
 from peloton.runtime.adapters.private_folder import user_name
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.settings import access_files
 from peloton.settings.access import ClientTls
 from peloton.settings.access_files import BadSecretFile, ClusterEntry

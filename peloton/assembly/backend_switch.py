@@ -13,7 +13,7 @@ import threading
 from peloton.backends.keeper_calling import KeeperUnavailable
 from peloton.backends.keeper_folder import OwnedByAnother
 from peloton.backends.port import Backend
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.shells.root import Root
 
 _LOG = logging.getLogger("peloton.backend")

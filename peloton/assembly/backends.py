@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from peloton.assembly.backend_switch import BackendSwitch
 from peloton.assembly.lockdowns import GatedBackend, LockFollower
 from peloton.backends.port import Backend, HoldsFiles
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.shells.root import Root
 from peloton.runtime.vocabulary import Key
 

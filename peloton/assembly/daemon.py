@@ -47,9 +47,9 @@ from peloton.runtime.adapters.data_folder import DataFolder
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.condition import CASSANDRA, DISK
 from peloton.runtime.core.ended.gathering import GATHERED_MIN
 from peloton.runtime.core.entities.codec import known_level
+from peloton.runtime.core.health import CASSANDRA, DISK
 from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.ports import (
     ClusterRecord,
@@ -367,7 +367,7 @@ class Daemon:
         while True:
             if self._root.exited.done():
                 raise CannotStart(self._root.exited.result())
-            ready, condition = self.greeted.done(), self._region.condition()
+            ready, condition = self.greeted.done(), self._region.daemon_health()
             if condition.damaged:
                 raise CannotStart("; ".join(map(str, condition.damaged)))
             if ready:

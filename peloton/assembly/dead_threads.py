@@ -11,7 +11,7 @@ import threading
 
 import structlog
 
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 
 THREADS = "threads"
 NAMED_MAX = 20

@@ -138,9 +138,8 @@ class FirstMessages:
             up = self._readiness.all_up(ours, alone=self._alone)
             trouble = "" if up else _hosts_down(self._readiness.down(ours))
             self._region.report_problem(START, trouble)
-            if self._region.condition().ready and (
-                self.settle_pools is None or self.settle_pools()
-            ):
+            ready = self._region.daemon_health().ready
+            if ready and (self.settle_pools is None or self.settle_pools()):
                 self.ready.set_result(None)
                 return
             self._report_waiting()
@@ -152,7 +151,7 @@ class FirstMessages:
         if now - self._waiting_since_s < self.report_after_s:
             return
         self.report_after_s *= 2
-        found = self._region.condition().reasons
+        found = self._region.daemon_health().reasons
         self._report(f"not ready yet: {'; '.join(map(str, found[:REASONS_REPORTED_MAX]))}")
 
 

@@ -26,7 +26,7 @@ from peloton.runtime.adapters.folder_origin import (
 from peloton.runtime.adapters.sqlite_copy import begin_anew
 from peloton.runtime.adapters.sqlite_reading import check_format
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
-from peloton.runtime.core.condition import JOURNAL, SANDBOXES
+from peloton.runtime.core.health import JOURNAL, SANDBOXES
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import ClusterRecord, JournalError, JournalRefused, RolledBack, ShardId
 from peloton.runtime.vocabulary import key

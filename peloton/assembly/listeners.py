@@ -35,7 +35,7 @@ from peloton.gateway.ops.run_outputs import Holds
 from peloton.gateway.private.kill_switch import KillSwitch
 from peloton.gateway.server.audit import AUDIT_LOG, AuditLog
 from peloton.runtime.adapters import private_folder
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.far_files import FarFiles
 from peloton.runtime.ports import ClusterRecord
 from peloton.runtime.shells.region import Region

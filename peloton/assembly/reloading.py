@@ -15,7 +15,7 @@ from peloton.assembly.access import ClientAccess
 from peloton.assembly.listeners import ClientListeners
 from peloton.failures import CannotStart
 from peloton.runtime.adapters.grpc_exchange import CannotListen, GrpcExchange
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.settings.certificate_dates import CertificateDates, dates_of, texts_now
 from peloton.settings.changes import (
     certificate_files,

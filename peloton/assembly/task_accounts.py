@@ -12,7 +12,7 @@ from collections.abc import Callable
 from peloton.backends.keeper.accounts import Account, closed_above, look_up
 from peloton.backends.process import TaskAccounts
 from peloton.failures import CannotStart
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.start_options import SettingNames
 

@@ -13,7 +13,7 @@ from peloton.backends.keeper.group_places import FoundPlace, find_place
 from peloton.backends.keeper.limits import ENFORCE, OFF
 from peloton.backends.process import TaskLimits
 from peloton.failures import CannotStart
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.start_options import SettingNames
 

@@ -40,7 +40,7 @@ from peloton.gateway.server.http_transport import (
     LimitedHandler,
 )
 from peloton.printable import escaped
-from peloton.runtime.core.condition import Condition, NotReadyReason
+from peloton.runtime.core.health import DaemonHealth, NotReadyReason
 from peloton.runtime.core.principal import NONE, TOKEN, Principal
 from peloton.runtime.far_files import FilesAway, FilesRemoved, NoFile
 from peloton.settings.config import Address, is_loopback
@@ -193,7 +193,7 @@ class HttpHandler(LimitedHandler):
 
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
         """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
-        condition = self.cluster.condition()
+        condition = self.cluster.daemon_health()
         others = (*waiting_hosts(self.cluster), *archive_notes(self.cluster, time.time()))
         reasons = (*condition.reasons, *condition.remarks, *others, *self.notes())
         well = condition.live if live else condition.ready
@@ -303,7 +303,7 @@ def _host_of(header: str) -> str:
         return ""
 
 
-def _json(condition: Condition, reasons: Sequence[NotReadyReason]) -> bytes:
+def _json(condition: DaemonHealth, reasons: Sequence[NotReadyReason]) -> bytes:
     listed = [
         {
             "component": reason.component,

@@ -58,7 +58,7 @@ def test_a_daemon_is_live_never_ready_and_answers_data_loss(tmp_path: Path) -> N
     daemon = Daemon(alone(tmp_path), failed=lambda: None)
     try:
         until(lambda: daemon._root.opened.done())
-        until(lambda: len(daemon._region.condition().reasons) == 1 or daemon.greeted.done())
+        until(lambda: len(daemon._region.daemon_health().reasons) == 1 or daemon.greeted.done())
         name = f"shard jobmgr/{number}"
         assert fetched(daemon.http, "/health")[0] == 200
         status, text = fetched(daemon.http, "/ready")

@@ -116,7 +116,7 @@ def test_a_daemon_with_another_keeper_folder_neither_loses_a_run_nor_starts_it_a
         identity = (fleet.folder / folder / "identity").read_text().strip()
         assert f"{identity} in {fleet.folder / folder}" in down
     assert "host/a is RECONCILING" in down and not wrong.greeted.done()
-    condition = wrong._region.condition()
+    condition = wrong._region.daemon_health()
     assert condition.live and not condition.ready
     until(lambda: "another keeper" in str(wrong.health()[1]))
     assert state_at(wrong, job) == job_pb2.RUNNING

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.runtime.core.condition import DISK, JOURNAL, SANDBOXES, Condition
 from peloton.runtime.core.disk_room import DiskRoom
+from peloton.runtime.core.health import DISK, JOURNAL, SANDBOXES, DaemonHealth
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.status import Status
@@ -41,17 +41,17 @@ def test_a_disk_that_takes_no_more_files_is_full() -> None:
     assert not DiskRoom((JOURNAL,), GB, TB, files_left=1).is_full
 
 
-def condition(*rooms: DiskRoom) -> Condition:
+def condition(*rooms: DiskRoom) -> DaemonHealth:
     status = Status(RoutingTable({}, Sharding({}, {})), {})
     status.rooms = lambda: rooms
-    return status.condition()
+    return status.daemon_health()
 
 
-def texts(found: Condition) -> tuple[list[str], list[str]]:
+def texts(found: DaemonHealth) -> tuple[list[str], list[str]]:
     return [*map(str, found.reasons)], [*map(str, found.remarks)]
 
 
-def of_disk(found: Condition) -> tuple[bool, bool]:
+def of_disk(found: DaemonHealth) -> tuple[bool, bool]:
     """Whether the disk is a reason against being ready, or a remark."""
     blocks = any(reason.component == DISK for reason in found.reasons)
     return blocks, any(reason.component == DISK for reason in found.remarks)

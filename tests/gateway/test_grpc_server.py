@@ -20,7 +20,7 @@ from peloton.gateway.grpc_server import build_server
 from peloton.gateway.server.serving import THREADS_MAX
 from peloton.gateway.translate.short_names import SHORT
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2, hostsvc_pb2_grpc
-from peloton.runtime.core.condition import Condition, NotReadyReason
+from peloton.runtime.core.health import DaemonHealth, NotReadyReason
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from tests.gateway.fleet_fixture import OPEN_TO_ALL, WAIT_S_MAX, Deployment, named
@@ -156,8 +156,8 @@ class Silent:
     def read(self, *_: Any) -> None:
         return None
 
-    def condition(self) -> Condition:
-        return Condition(True, False, (NotReadyReason("cluster", "silent"),))
+    def daemon_health(self) -> DaemonHealth:
+        return DaemonHealth(True, False, (NotReadyReason("cluster", "silent"),))
 
 
 def test_a_cluster_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

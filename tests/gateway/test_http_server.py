@@ -18,8 +18,8 @@ from peloton.gateway import http_server as gateway_http
 from peloton.gateway.cluster.files_anywhere import FilePlaces
 from peloton.gateway.http_server import OPEN, HttpAccess, HttpServer
 from peloton.gateway.server import http_transport
-from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.health import DaemonHealth, NotReadyReason
 from peloton.runtime.core.reading.listing import Listed, ListViews
 from peloton.runtime.vocabulary import Key, key
 from peloton.settings.config import Address
@@ -42,8 +42,8 @@ class Cluster:
     def ended_held(self, kind: str) -> list[HeldEnded]:
         return []
 
-    def condition(self) -> Condition:
-        return Condition(True, False, (NotReadyReason("host", "a\nb\x1b[2J\u202e"),))
+    def daemon_health(self) -> DaemonHealth:
+        return DaemonHealth(True, False, (NotReadyReason("host", "a\nb\x1b[2J\u202e"),))
 
 
 class Served:
@@ -276,7 +276,7 @@ def test_control_characters_are_escaped(served: Served) -> None:
 
 def test_a_bug_is_logged_and_answered_without_its_text(tmp_path: Path) -> None:
     class Broken(Cluster):
-        def condition(self) -> Condition:
+        def daemon_health(self) -> DaemonHealth:
             raise KeyError("secret")
 
     cluster: Any = Broken()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.core.journal import chain, fencing, register, rounds, segments
 from peloton.runtime.core.journal.fencing import ProtocolCoroutine
-from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.register import OwnedShard, RoundPlan
 from peloton.runtime.core.journal.rounds import Refusals
 from peloton.runtime.core.journal.segments import SegmentList, SegmentPart
 from peloton.runtime.core.journal.statements import (
@@ -43,27 +43,31 @@ FINISH, DECIDE, WRITE_PARTS = fencing.finish, fencing._decide, fencing._write_pa
 REFUSALS = rounds.refusals
 PLAIN, CONDITIONAL = MemoryRows._plain, MemoryRows._conditional
 Writes = Sequence[Advance]
-Members = Sequence[tuple[Hold, RoundPlan]]
+Members = Sequence[tuple[OwnedShard, RoundPlan]]
 
 
 # ---- claims ----------------------------------------------------------------------------------
 
 
-def claim_without_op(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | Fenced]:
+def claim_without_op(
+    shard: ShardId, *, op: bytes, owner: str
+) -> ProtocolCoroutine[OwnedShard | Fenced]:
     """Reads after the bump, and does not ask whose bump it was."""
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)
     after = yield from fencing._register(shard)
-    return Hold(shard, after) if after.epoch == row.epoch + 1 else Fenced("")
+    return OwnedShard(shard, after) if after.epoch == row.epoch + 1 else Fenced("")
 
 
-def claim_reads_first(shard: ShardId, *, op: bytes, owner: str) -> ProtocolCoroutine[Hold | Fenced]:
+def claim_reads_first(
+    shard: ShardId, *, op: bytes, owner: str
+) -> ProtocolCoroutine[OwnedShard | Fenced]:
     """Bumps, and goes on with what it read before the bump."""
     row = yield from fencing._register(shard)
     (reply,) = yield (Bump(shard, row.epoch, op, owner),)
     if not isinstance(reply, Applied):
         return Fenced("")
-    return Hold(shard, replace(row, epoch=row.epoch + 1, op=op))
+    return OwnedShard(shard, replace(row, epoch=row.epoch + 1, op=op))
 
 
 def op_without_process(process: bytes, count: int) -> bytes:
@@ -71,7 +75,7 @@ def op_without_process(process: bytes, count: int) -> bytes:
     return count.to_bytes(24, "big")
 
 
-def trouble_is_damage(hold: Hold, text: str) -> ProtocolCoroutine[None]:
+def trouble_is_damage(owned: OwnedShard, text: str) -> ProtocolCoroutine[None]:
     """Calls what it cannot read damaged, without a second look at the epoch."""
     raise Damaged(text)
     yield ()
@@ -100,11 +104,11 @@ class BlindWalk(chain.Walk):
 def believes_a_read(members: Members) -> ProtocolCoroutine[Refusals]:
     """After a timeout looks, sees nothing, and reports a failure."""
     yield from fencing.write_frames(members)
-    ((hold, plan),) = members
-    (reply,) = yield (rounds.advance(hold, plan),)
-    if not isinstance(reply, Applied) and (yield from fencing._register(hold.shard)).op != plan.op:
-        return {hold.shard: Fenced("a read says that it failed", definite=True)}
-    register.frame_done(hold, plan)
+    ((owned, plan),) = members
+    (reply,) = yield (rounds.advance(owned, plan),)
+    if not isinstance(reply, Applied) and (yield from fencing._register(owned.shard)).op != plan.op:
+        return {owned.shard: Fenced("a read says that it failed", definite=True)}
+    register.frame_done(owned, plan)
     return {}
 
 
@@ -123,8 +127,8 @@ def retries_in_secret(writes: Writes, reply: StatementReply, *, doubted: bool) -
 def another_op(members: Members) -> ProtocolCoroutine[Refusals]:
     """Sends again under a new name."""
     yield from fencing.write_frames(members)
-    ((hold, plan),) = members
-    write = rounds.advance(hold, plan)
+    ((owned, plan),) = members
+    write = rounds.advance(owned, plan)
     refused = None
     while refused is None:
         (reply,) = yield (write,)
@@ -133,13 +137,13 @@ def another_op(members: Members) -> ProtocolCoroutine[Refusals]:
             yield Unclear("")
             write = replace(write, op=write.op[:-1] + b"~")
     if not refused:
-        register.frame_done(hold, plan)
+        register.frame_done(owned, plan)
     return refused
 
 
-def applied_with_another(hold: Hold, write: MoveFloor) -> ProtocolCoroutine[Fenced | None]:
+def applied_with_another(owned: OwnedShard, write: MoveFloor) -> ProtocolCoroutine[Fenced | None]:
     """Takes its floor for moved because its own condition held."""
-    talk = DECIDE(hold, write)
+    talk = DECIDE(owned, write)
     said = next(talk)
     while True:
         replies = yield said
@@ -164,61 +168,61 @@ def not_all_durable(statements: Iterable[Statement]) -> ProtocolCoroutine[None]:
 
 def commit_first(members: Members) -> ProtocolCoroutine[Refusals]:
     """Commits a frame before its rows are written."""
-    ((hold, plan),) = members
-    (reply,) = yield (rounds.advance(hold, plan),)
-    refused = REFUSALS([rounds.advance(hold, plan)], reply, doubted=False)
+    ((owned, plan),) = members
+    (reply,) = yield (rounds.advance(owned, plan),)
+    refused = REFUSALS([rounds.advance(owned, plan)], reply, doubted=False)
     assert refused is not None, "nothing is lost within its bounds"
     if not refused:
-        register.frame_done(hold, plan)
+        register.frame_done(owned, plan)
         yield from fencing.write_frames(members)
     return refused
 
 
-def _floor(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
+def _floor(owned: OwnedShard, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
     assert plan.work.floor is not None
     position = plan.work.floor.position
-    move = MoveFloor(hold.shard, hold.epoch, plan.op, plan.floor_op, position)
-    return (yield from DECIDE(hold, move))
+    move = MoveFloor(owned.shard, owned.epoch, plan.op, plan.floor_op, position)
+    return (yield from DECIDE(owned, move))
 
 
-def floor_before_parts(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
+def floor_before_parts(owned: OwnedShard, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Moves the floor to a checkpoint that is not yet written."""
     if plan.work.floor is None:
-        return (yield from FINISH(hold, plan))
-    yield from fencing._write(InsertRow(hold.shard, row) for row in plan.work.ended)
-    fenced = yield from _floor(hold, plan)
-    yield from fencing._write_parts(hold, plan)
-    register.floor_done(hold, plan)
+        return (yield from FINISH(owned, plan))
+    yield from fencing._write(InsertRow(owned.shard, row) for row in plan.work.ended)
+    fenced = yield from _floor(owned, plan)
+    yield from fencing._write_parts(owned, plan)
+    register.floor_done(owned, plan)
     return fenced or Committed()
 
 
-def floor_before_ended(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
+def floor_before_ended(owned: OwnedShard, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Moves the floor past ends whose final states are not yet written."""
     if plan.work.floor is None:
-        return (yield from FINISH(hold, plan))
-    yield from fencing._write_parts(hold, plan)
-    fenced = yield from _floor(hold, plan)
-    yield from fencing._write(InsertRow(hold.shard, row) for row in plan.work.ended)
-    register.floor_done(hold, plan)
+        return (yield from FINISH(owned, plan))
+    yield from fencing._write_parts(owned, plan)
+    fenced = yield from _floor(owned, plan)
+    yield from fencing._write(InsertRow(owned.shard, row) for row in plan.work.ended)
+    register.floor_done(owned, plan)
     return fenced or Committed()
 
 
-def cut_first(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
+def cut_first(owned: OwnedShard, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """Cuts what the new floor allows before the floor is known to have moved."""
     if plan.work.floor is not None:
-        doomed = segments.ended(hold.segments, after=0, upto=plan.work.floor.position)
+        doomed = segments.ended(owned.segments, after=0, upto=plan.work.floor.position)
         yield from fencing._write(
-            DeleteSegment(hold.shard, one.segment, one.last) for one in doomed
+            DeleteSegment(owned.shard, one.segment, one.last) for one in doomed
         )
-    return (yield from FINISH(hold, plan))
+    return (yield from FINISH(owned, plan))
 
 
-def missing_is_lost(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
+def missing_is_lost(owned: OwnedShard, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
     """Calls its parts lost, though a younger owner may have swept them, and stops its process.
 
     The model found this one in the code.
     """
-    talk = WRITE_PARTS(hold, plan)
+    talk = WRITE_PARTS(owned, plan)
     replies: tuple[StatementReply, ...] | None = None
     while True:
         try:
@@ -231,7 +235,9 @@ def missing_is_lost(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | N
         replies = yield said
 
 
-def drops_the_floor(hold: Hold, left: tuple[tuple[int, int], ...]) -> ProtocolCoroutine[list[Any]]:
+def drops_the_floor(
+    owned: OwnedShard, left: tuple[tuple[int, int], ...]
+) -> ProtocolCoroutine[list[Any]]:
     """Deletes what an owner before it left, without a look at what the register names."""
     return [(*key, 0) for key in left]
     yield ()
@@ -252,14 +258,14 @@ def cuts_what_began_below(listed: SegmentList, *, after: int, upto: int) -> list
     ]
 
 
-def segment_not_listed(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
+def segment_not_listed(owned: OwnedShard, rows: tuple[FrameRow, ...]) -> SegmentList | None:
     """Moves to another segment, and does not tell the register."""
-    return BEGUN(hold, rows) if not hold.segments else None
+    return BEGUN(owned, rows) if not owned.segments else None
 
 
-def segment_listed_late(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
+def segment_listed_late(owned: OwnedShard, rows: tuple[FrameRow, ...]) -> SegmentList | None:
     """Lists a segment from the position after its first frame."""
-    begun = BEGUN(hold, rows)
+    begun = BEGUN(owned, rows)
     return begun and (*begun[:-1], begun[-1]._replace(first=begun[-1].first + 1))
 
 

@@ -2,7 +2,7 @@
 kept.
 
 A search must take the same owner two ways, and a running generator cannot be copied. But a talk
-is a function of what it is told. So an owner between two talks is a frozen copy of its `Hold`
+is a function of what it is told. So an owner between two talks is a frozen copy of its `OwnedShard`
 (a `Rest`), and an owner within a talk is that rest, the name of the talk, and the replies heard
 so far (a `Node`); to go on from a node is to tell a new generator the old replies again. The
 module must not know the store, and must not judge what an owner does (`promises`).
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from peloton.runtime.core.journal import chain, fencing, register, rounds
 from peloton.runtime.core.journal.fencing import FoundItems
-from peloton.runtime.core.journal.register import Hold, OpNames
+from peloton.runtime.core.journal.register import OpNames, OwnedShard
 from peloton.runtime.core.journal.segments import Segments
 from peloton.runtime.core.journal.statements import RegisterRow, Statement, StatementReply
 from peloton.runtime.ports import (
@@ -45,7 +45,7 @@ class Rest(NamedTuple):
     """Name of the process; a crash gives another."""
     named: int = 0
     """Conditional writes it has given a name."""
-    hold: Frozen | None = None
+    owned: Frozen | None = None
     """What it believes of the register; None: it is not the owner."""
     history: tuple[bytes, ...] | None = None
     """Frames it knows committed; None: it has claimed, and not yet read."""
@@ -98,15 +98,15 @@ def claim(rest: Rest) -> Life:
     got = yield from fencing.claim(SHARD, op=ops.next(), owner=str(rest.process))
     if isinstance(got, Fenced):
         return Ended(out)
-    return Ended(out._replace(hold=freeze(got)), (("claimed", got.epoch),))
+    return Ended(out._replace(owned=freeze(got)), (("claimed", got.epoch),))
 
 
 def load(rest: Rest) -> Life:
     """Checkpoint, then tail. Overtaken is no trouble; Damaged and Broken go up to the search."""
-    hold = thaw(rest.hold)
+    owned = thaw(rest.owned)
     pieces: list[bytes | Frame] = []
     try:
-        for reading in (fencing.load_checkpoint(hold), fencing.load_tail(hold)):
+        for reading in (fencing.load_checkpoint(owned), fencing.load_tail(owned)):
             replies = None
             while True:
                 try:
@@ -123,16 +123,16 @@ def load(rest: Rest) -> Life:
     parts = b"".join(one for one in pieces if isinstance(one, bytes))
     tail = tuple(one.body for one in pieces if isinstance(one, Frame))
     history = (*(body for body in parts.split(b",") if body), *tail)
-    news = (("loaded", (hold.epoch, history)),)
-    return Ended(rest._replace(hold=freeze(hold), history=history, ended_to=hold.floor[0]), news)
+    news = (("loaded", (owned.epoch, history)),)
+    return Ended(rest._replace(owned=freeze(owned), history=history, ended_to=owned.floor[0]), news)
 
 
 def frame(rest: Rest) -> Life:
     """Commit one more frame; its body is like no other."""
-    hold, history = thaw(rest.hold), rest.history or ()
+    owned, history = thaw(rest.owned), rest.history or ()
     body = b"%d.%d" % (rest.process, rest.named)
-    work = Work(SHARD, hold.epoch, Frame(len(history) + 1, body))
-    return (yield from _commit(rest, hold, work))
+    work = Work(SHARD, owned.epoch, Frame(len(history) + 1, body))
+    return (yield from _commit(rest, owned, work))
 
 
 def checkpoint(rest: Rest) -> Life:
@@ -140,43 +140,43 @@ def checkpoint(rest: Rest) -> Life:
 
     In the model each frame ends one key, named by the frame's position.
     """
-    hold, history = thaw(rest.hold), rest.history or ()
+    owned, history = thaw(rest.owned), rest.history or ()
     last = len(history)
     ended = tuple(
         EndedRow("k", str(at), at, history[at - 1]) for at in range(rest.ended_to + 1, last + 1)
     )
     part = CheckpointPart(last, 0, b",".join(history), last=True)
-    work = Work(SHARD, hold.epoch, ended=ended, parts=(part,), floor=Floor(last))
-    return (yield from _commit(rest, hold, work))
+    work = Work(SHARD, owned.epoch, ended=ended, parts=(part,), floor=Floor(last))
+    return (yield from _commit(rest, owned, work))
 
 
 def cut(rest: Rest) -> Life:
     """Drop what lies under the previous checkpoint."""
-    hold = thaw(rest.hold)
-    return (yield from _commit(rest, hold, Work(SHARD, hold.epoch, cut=Cut())))
+    owned = thaw(rest.owned)
+    return (yield from _commit(rest, owned, Work(SHARD, owned.epoch, cut=Cut())))
 
 
 def sweep(rest: Rest) -> Life:
     """Drop a checkpoint that the last owner may have begun and left."""
-    hold = thaw(rest.hold)
-    left = ((len(rest.history or ()), hold.epoch - 1),)
-    return (yield from _commit(rest, hold, Work(SHARD, hold.epoch, cut=Cut(left))))
+    owned = thaw(rest.owned)
+    left = ((len(rest.history or ()), owned.epoch - 1),)
+    return (yield from _commit(rest, owned, Work(SHARD, owned.epoch, cut=Cut(left))))
 
 
 def leave(rest: Rest) -> Life:
     """Give the shard back of its own will."""
-    hold, ops = thaw(rest.hold), Ops(rest.process, rest.named)
-    yield from fencing.release(hold, ops.next())
+    owned, ops = thaw(rest.owned), Ops(rest.process, rest.named)
+    yield from fencing.release(owned, ops.next())
     return Ended(Rest(rest.process, ops.count))
 
 
-def _commit(rest: Rest, hold: Hold, work: Work) -> Life:
+def _commit(rest: Rest, owned: OwnedShard, work: Work) -> Life:
     ops = Ops(rest.process, rest.named)
-    plan = register.plan(hold, work, ops=ops, names=Names(rest.process, rest.named))
+    plan = register.plan(owned, work, ops=ops, names=Names(rest.process, rest.named))
     refused: rounds.Refusals = {}
     if work.frame is not None:
-        refused = yield from rounds.commit_frames([(hold, plan)])
-    answer = refused.get(SHARD) or (yield from fencing.finish(hold, plan))
+        refused = yield from rounds.commit_frames([(owned, plan)])
+    answer = refused.get(SHARD) or (yield from fencing.finish(owned, plan))
     out = Rest(rest.process, ops.count)
     news: tuple[tuple[str, Any], ...] = ()
     if isinstance(answer, Fenced):
@@ -188,7 +188,7 @@ def _commit(rest: Rest, hold: Hold, work: Work) -> Life:
         history, news = (*history, work.frame.body), (("acknowledged", work.frame.body),)
     if work.ended:
         ended_to = work.ended[-1].position
-    return Ended(out._replace(hold=freeze(hold), history=history, ended_to=ended_to), news)
+    return Ended(out._replace(owned=freeze(owned), history=history, ended_to=ended_to), news)
 
 
 TALKS = {
@@ -204,9 +204,9 @@ TALKS = {
 
 def may(rest: Rest) -> tuple[str, ...]:
     """Talks that make sense for an owner at rest, besides a claim."""
-    if rest.hold is None:
+    if rest.owned is None:
         return ()
-    held = dict(rest.hold)
+    held = dict(rest.owned)
     last, wants = held["last_position"], ["frame"]
     if last > max(held["begun"], held["floor"][0]):
         wants.append("checkpoint")
@@ -217,17 +217,17 @@ def may(rest: Rest) -> tuple[str, ...]:
     return (*wants, "leave")
 
 
-# ---- a hold as a value -----------------------------------------------------------------------
+# ---- an owned shard as a value ------------------------------------------------------------------
 
 _TYPES = {
     name: type(value)
-    for name, value in vars(Hold(SHARD, RegisterRow(0, b"", "", 0, b"", 0, 0))).items()
+    for name, value in vars(OwnedShard(SHARD, RegisterRow(0, b"", "", 0, b"", 0, 0))).items()
 }
 
 
-def freeze(hold: Hold) -> Frozen:
-    """All that the hold holds; sets sorted, mappings as pairs."""
-    return tuple((name, _frozen(value)) for name, value in vars(hold).items())
+def freeze(owned: OwnedShard) -> Frozen:
+    """All that it holds; sets sorted, mappings as pairs."""
+    return tuple((name, _frozen(value)) for name, value in vars(owned).items())
 
 
 def _frozen(value: Any) -> Any:
@@ -238,14 +238,14 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def thaw(frozen: Frozen | None) -> Hold:
-    """A hold of its own, equal to the one that was frozen."""
+def thaw(frozen: Frozen | None) -> OwnedShard:
+    """An owned shard of its own, equal to the one that was frozen."""
     assert frozen is not None
-    hold = object.__new__(Hold)
+    owned = object.__new__(OwnedShard)
     for name, value in frozen:
         kind = _TYPES[name]
-        setattr(hold, name, kind(value) if kind in (set, list) or _maps(kind) else value)
-    return hold
+        setattr(owned, name, kind(value) if kind in (set, list) or _maps(kind) else value)
+    return owned
 
 
 def _maps(kind: type) -> bool:

@@ -261,7 +261,7 @@ class Protocol:
         while isinstance(said := self._said[number], Ended):
             process = said.rest.process
             story = self.stories(told(self.stories.values[story], process, said.news))
-            if said.rest.hold is None or said.rest.history is not None:
+            if said.rest.owned is None or said.rest.history is not None:
                 return self.nodes(Node(said.rest)), story
             number = self.nodes(Node(said.rest, "load"))  # who has claimed reads at once
         return number, story
@@ -296,7 +296,7 @@ class Protocol:
                     node = node._replace(heard=(*node.heard, tuple(replies)))
                 elif said.rest.history is not None:
                     return said.rest.history
-                elif said.rest.hold is None:
+                elif said.rest.owned is None:
                     raise Wrong("a recovery now is refused")
                 else:
                     node = Node(said.rest, "load")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from peloton.runtime.adapters import fenced_rows
 from peloton.runtime.core.journal import fencing, register, rounds
 from peloton.runtime.core.journal.fencing import ProtocolCoroutine
-from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.register import OwnedShard, RoundPlan
 from peloton.runtime.core.journal.rounds import Refusals
 from peloton.runtime.core.journal.statements import (
     Advance,
@@ -27,7 +27,7 @@ from tests.model.rounds import Bounds
 
 COMMIT_FRAMES, REFUSALS = rounds.commit_frames, rounds.refusals
 PENDING_STEP = fenced_rows.PendingWork.step
-Members = Sequence[tuple[Hold, RoundPlan]]
+Members = Sequence[tuple[OwnedShard, RoundPlan]]
 
 
 def settles_in_other_company(members: Members) -> ProtocolCoroutine[Refusals]:
@@ -50,27 +50,27 @@ def settles_in_other_company(members: Members) -> ProtocolCoroutine[Refusals]:
 def goes_on_alone(members: Members) -> ProtocolCoroutine[Refusals]:
     """Sends the others of a refused round again, without the one that is fenced."""
     refused = yield from COMMIT_FRAMES(members)
-    for hold, plan in members:
-        if isinstance(refused.get(hold.shard), RoundRefused):
-            del refused[hold.shard]
-            refused |= yield from COMMIT_FRAMES([(hold, plan)])
+    for owned, plan in members:
+        if isinstance(refused.get(owned.shard), RoundRefused):
+            del refused[owned.shard]
+            refused |= yield from COMMIT_FRAMES([(owned, plan)])
     return refused
 
 
 def each_by_itself(members: Members) -> ProtocolCoroutine[Refusals]:
     """Sends the registers of a round as writes of their own."""
     yield from fencing.write_frames(members)
-    left, refused = {hold.shard: (hold, plan) for hold, plan in members}, {}
+    left, refused = {owned.shard: (owned, plan) for owned, plan in members}, {}
     while left:
-        writes = [rounds.advance(hold, plan) for hold, plan in left.values()]
+        writes = [rounds.advance(owned, plan) for owned, plan in left.values()]
         replies = yield tuple(writes)
         for write, reply in zip(writes, replies, strict=True):
             found = REFUSALS([write], reply, doubted=True)
             if found is not None:
-                hold, plan = left.pop(write.shard)
+                owned, plan = left.pop(write.shard)
                 refused |= found
                 if not found:
-                    register.frame_done(hold, plan)
+                    register.frame_done(owned, plan)
         if left:
             yield Unclear("")
     return refused

@@ -4,9 +4,9 @@
 tape instead of a store. A journal is a function of what it is asked and told, so a process is
 frozen as its calls and the replies so far (a `Node`): to go on is to let a new journal hear all of
 it again, until it asks for statements that nobody has answered yet. One with nothing pending is
-frozen as its holds, so that its past is forgotten.
+frozen as the shards it owns, so that its past is forgotten.
 
-What may happen: a process claims a shard (in one step), commits a round of all it holds, settles
+What may happen: a process claims a shard (in one step), commits a round of all it owns, settles
 any of what is pending, drops or claims what is pending; statements are lost, repeated and late as
 in `protocol.py`, and a process may crash. A *stray* round has a shard in it that is not held any
 more. Beside the promises of `promises.py`:
@@ -89,7 +89,7 @@ class Rest(NamedTuple):
     """Conditional writes it has given a name."""
     begun: int = 0
     """Rounds it has begun."""
-    holds: tuple[Frozen | None, Frozen | None] = (None, None)
+    owned_shards: tuple[Frozen | None, Frozen | None] = (None, None)
 
 
 class Call(NamedTuple):
@@ -156,8 +156,8 @@ def resume(node: Node) -> Idle | Asks:
     rest, tape = node.rest, Tape(node.heard)
     journal = FencedRows(tape, process=rest.process.to_bytes(16, "big"))
     ops = journal._ops = Ops(rest.process, rest.named)
-    journal._holds = {
-        shard: thaw(hold) for shard, hold in zip(SHARDS, rest.holds, strict=True) if hold
+    journal._owned = {
+        shard: thaw(owned) for shard, owned in zip(SHARDS, rest.owned_shards, strict=True) if owned
     }
     begun, bodies, news = rest.begun, {}, ()
     try:
@@ -172,11 +172,11 @@ def resume(node: Node) -> Idle | Asks:
                 raise Wrong("a call of which nothing failed is answered Unclear")
     except Silence as silence:
         return Asks(silence.args[0])
-    held = tuple(at for at, shard in enumerate(SHARDS) if shard in journal._holds)
+    held = tuple(at for at, shard in enumerate(SHARDS) if shard in journal._owned)
     pending = tuple(at for at, shard in enumerate(SHARDS) if shard in journal._pending)
     if not pending:
         first, second = (
-            freeze(journal._holds[shard]) if shard in journal._holds else None for shard in SHARDS
+            freeze(journal._owned[shard]) if shard in journal._owned else None for shard in SHARDS
         )
         node = Node(Rest(rest.process, ops.count, begun, (first, second)))
     return Idle(node, held, pending, news)
@@ -200,10 +200,10 @@ def _called(
 
 
 def _work(journal: FencedRows, number: int, bodies: dict[int, bytes]) -> Work:
-    hold = journal._holds.get(SHARDS[number])
-    if hold is None:
+    owned = journal._owned.get(SHARDS[number])
+    if owned is None:
         return Work(SHARDS[number], 0, Frame(1, bodies[number]))
-    return Work(SHARDS[number], hold.epoch, Frame(hold.last_position + 1, bodies[number]))
+    return Work(SHARDS[number], owned.epoch, Frame(owned.last_position + 1, bodies[number]))
 
 
 # ---- the store and the story as values -------------------------------------------------------

@@ -113,7 +113,7 @@ def test_an_owner_is_a_value() -> None:
     model = Protocol(Bounds(checkpoints=1, troubles=0))
     searched(model)
     rests = [node.rest for node in model.nodes.values if not node.talk]
-    assert any(rest.hold is not None for rest in rests)
+    assert any(rest.owned is not None for rest in rests)
     for node in model.nodes.values:
         assert resume(node) == resume(node), "a talk told the same says the same"
     assert resume(Node(Rest(1), "claim")) == resume(Node(Rest(2), "claim"))

@@ -94,8 +94,11 @@ class Server:
         self.wait_until_ready()
 
     def pause(self) -> None:
-        """Freeze it: connections stay open, and nothing answers."""
+        """Freeze it: connections stay open, and nothing answers from now on."""
         self._signal(signal.SIGSTOP)
+        assert self.process is not None
+        # Its threads stop one by one, and may answer until the last one has.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def go_on(self) -> None:
         """Thaw it: what was asked meanwhile is done now."""

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.condition import (
+from peloton.runtime.core.health import (
     CASSANDRA,
     DISK,
     ZOOKEEPER,
-    Condition,
+    DaemonHealth,
     ranges,
     why_unowned,
 )
@@ -51,7 +51,7 @@ class Watched:
             self.routes.shards[shard] = None  # type: ignore[assignment]
 
     def lines(self) -> list[str]:
-        return [str(reason) for reason in self.status.condition().reasons]
+        return [str(reason) for reason in self.status.daemon_health().reasons]
 
     def among(
         self, *nodes: MemberNode, owners: dict[ShardId, str] | None = None, **more: Any
@@ -70,7 +70,7 @@ def node(address: str, **more: object) -> MemberNode:
 
 def test_all_is_well_when_every_shard_is_here_and_open() -> None:
     watched = Watched()
-    assert watched.status.condition() == Condition(True, True)
+    assert watched.status.daemon_health() == DaemonHealth(True, True)
     watched.status.problems["house-2"] = "recovering"
     assert watched.lines() == ["shard house/2: recovering"]
 
@@ -78,7 +78,7 @@ def test_all_is_well_when_every_shard_is_here_and_open() -> None:
 def test_a_shard_without_an_owner_makes_the_daemon_not_ready() -> None:
     watched = Watched()
     del watched.routes.shards[SHARDS[0]], watched.routes.shards[SHARDS[3]]
-    condition = watched.status.condition()
+    condition = watched.status.daemon_health()
     assert condition.live and not condition.ready
     assert watched.lines() == ["shards without an owner: it is being claimed (house/0,3)"]
 
@@ -88,11 +88,11 @@ def test_in_a_fleet_every_shard_must_have_an_owner_somewhere() -> None:
     watched.routes.shards.clear()
     others = [node("a:1"), node("b:1")]
     watched.among(*others, owners=dict.fromkeys(SHARDS, "m1"))
-    assert watched.status.condition().ready, "it owns nothing itself, and need not"
+    assert watched.status.daemon_health().ready, "it owns nothing itself, and need not"
     watched.among(*others, owners=dict.fromkeys(SHARDS[1:], "m1"))
     assert watched.lines() == ["shards without an owner: it is being claimed (house/0)"]
     watched.among(*others, owners=dict.fromkeys(SHARDS, "m0"))
-    assert not watched.status.condition().ready, "the nodes are ours, and nothing is open yet"
+    assert not watched.status.daemon_health().ready, "the nodes are ours, and nothing is open yet"
 
 
 def test_a_server_that_is_away_is_named_with_its_shards_and_logged_twice() -> None:
@@ -106,7 +106,7 @@ def test_a_server_that_is_away_is_named_with_its_shards_and_logged_twice() -> No
     assert watched.log == ["Cassandra is unreachable since 0 s: no answer in 3 s"]
     for shard in SHARDS[:3]:
         watched.status.answered(CASSANDRA, shard)
-    assert watched.status.condition().ready
+    assert watched.status.daemon_health().ready
     assert watched.log[1:] == ["Cassandra answers again, after 12 s"]
 
 
@@ -152,7 +152,7 @@ def test_no_write_is_needed_where_commits_are_answered() -> None:
 def test_a_daemon_that_leaves_shards_to_others_serves_all_the_same() -> None:
     watched = Watched()
     watched.among(node("a:1", unfit=("house",)), unfit=("house",))
-    condition = watched.status.condition()
+    condition = watched.status.daemon_health()
     assert condition.ready and [one.component for one in condition.remarks] == ["shards of house"]
 
 
@@ -164,9 +164,9 @@ def test_a_peer_out_of_reach_is_a_reason_only_while_it_owns_a_shard() -> None:
     assert f"{text} (house/1)" in watched.lines()
     watched.among(node("a:1"), node("b:1"))
     assert watched.lines() == []
-    assert [str(remark) for remark in watched.status.condition().remarks] == [text]
+    assert [str(remark) for remark in watched.status.daemon_health().remarks] == [text]
     watched.status.peer_down("m1", "")
-    assert not watched.status.condition().remarks
+    assert not watched.status.daemon_health().remarks
     assert watched.log == [text.removeprefix("peer: "), "m1 is in reach again"]
 
 
@@ -190,7 +190,7 @@ def test_our_outage_does_not_affect_shards_that_another_daemon_owns() -> None:
     watched.routes.shards.clear()
     watched.among(node("a:1"), node("b:1"), owners=dict.fromkeys(SHARDS, "m1"))
     watched.status.moved()
-    assert watched.status.condition().ready
+    assert watched.status.daemon_health().ready
 
 
 def test_a_lost_session_names_zookeeper() -> None:
@@ -213,7 +213,7 @@ def test_a_damaged_shard_is_final() -> None:
     watched.status.problems["house-1"] = "recovery: KeyError: 'task/1'"
     text = "shard house/1 is damaged: recovery: KeyError: 'task/1'"
     assert watched.status.refusal(ONE) == ShardDamaged(text)
-    (reason,) = watched.status.condition().reasons
+    (reason,) = watched.status.daemon_health().reasons
     assert reason.damaged and reason.shards == (ONE,)
     assert str(reason) == "shard house/1: damaged: recovery: KeyError: 'task/1'"
 
@@ -227,22 +227,22 @@ def test_in_a_fleet_damage_is_final_when_all_have_tried() -> None:
     watched.among(damaged, node("b:1"), owners=owners)
     answer = watched.status.refusal(ONE)
     assert type(answer) is Unavailable and "another daemon has yet to try" in answer.text
-    assert not watched.status.condition().damaged
+    assert not watched.status.daemon_health().damaged
     watched.among(damaged, node("b:1", damaged=(ONE,)), owners=owners)
     answer = watched.status.refusal(ONE)
     assert type(answer) is ShardDamaged
     assert "chain break at 7" in answer.text and "a:1, b:1" in answer.text
-    assert [reason.shards for reason in watched.status.condition().damaged] == [(ONE,)]
+    assert [reason.shards for reason in watched.status.daemon_health().damaged] == [(ONE,)]
     watched.among(damaged, node("b:1"), owners=dict.fromkeys(SHARDS, "m1"))
     watched.routes.shards.clear()
-    assert watched.status.condition().ready, "another could recover it"
+    assert watched.status.daemon_health().ready, "another could recover it"
 
 
 def test_an_unreadable_row_is_damage() -> None:
     watched = Watched()
     watched.status.problems["house-1-rows"] = "note/x: bad digest"
     assert watched.lines() == ["shard house/1: unreadable row: note/x: bad digest"]
-    assert watched.status.condition().damaged
+    assert watched.status.daemon_health().damaged
 
 
 @pytest.mark.parametrize(
@@ -297,16 +297,16 @@ def test_a_store_that_does_not_answer_is_named_while_it_is_away() -> None:
     root.region.status.report = log.append
     try:
         root.opened.result(WAIT_S_MAX)
-        assert root.region.condition().ready
+        assert root.region.daemon_health().ready
         journal.lost = True
         root.region.ask(key("note", "x"), w.Add(1))
         until(lambda: log)
-        reasons = root.region.condition().reasons
+        reasons = root.region.daemon_health().reasons
         assert [reason.component for reason in reasons if reason.component == DISK] == [DISK]
         assert reasons[0].shards and "no answer" in reasons[0].text
-        assert root.region.condition().live
+        assert root.region.daemon_health().live
         journal.lost = False
-        until(lambda: root.region.condition().ready)
+        until(lambda: root.region.daemon_health().ready)
         assert [line.split(" is ")[0].split(" answers ")[0] for line in log] == [DISK, DISK]
     finally:
         root.stop(drain=False)

@@ -210,7 +210,7 @@ def test_one_damaged_shard_is_halted_and_the_others_open():
         answer = root.region.ask(X, w.Show()).result(WAIT_S_MAX)
         assert isinstance(answer, ShardDamaged) and "11 does not fold" in answer.text
         assert reason.startswith(answer.text.partition(" is ")[0])
-        condition = root.region.condition()
+        condition = root.region.daemon_health()
         assert condition.live and not condition.ready
         assert [one.damaged for one in condition.reasons] == [True]
         assert not isinstance(root.region.ask(meter, w.Build(3)).result(WAIT_S_MAX), Unavailable)

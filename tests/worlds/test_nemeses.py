@@ -187,7 +187,7 @@ NOT_SENT = {
     ),
     **dict.fromkeys(
         [("job", "SpareAsked"), ("slice", "AskToEnd")],
-        "no service has a floor: test_floors has some, and storms lose its words",
+        "no service has a budget: test_budgets has some, and storms lose its words",
     ),
     ("slice", "RestartIfSpared"): "a client's",
     **dict.fromkeys(

@@ -69,7 +69,7 @@ def take_slack_back(host: Host, at: At) -> Decision | None:
 
 
 def _turn(each: tuple[Key, RunSet]) -> tuple[int, bool, float]:
-    """The lowest priority first; of equals services last, which may have a floor; the newest."""
+    """The lowest priority first; of equals services last, which may have a budget; the newest."""
     _, one = each
     return one.priority, one.asks, -one.since
 

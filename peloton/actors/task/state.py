@@ -143,14 +143,14 @@ def pause_s(task: Task) -> float:
 
 
 def is_wanted(task: Task) -> bool:
-    """Whether it is to run for ever: what the floor of a service is counted from."""
+    """Whether it is to run for ever: what the disruption budget of a service is counted from."""
     return task.goal == TaskGoals.RUNNING
 
 
 def is_available(task: Task) -> bool:
     """Whether an instance of a service does its work, and nothing is about to end its run.
 
-    The one place where that is said: floors, workflows and drains all ask here.
+    The one place where that is said: budgets, workflows and drains all ask here.
     """
     return is_well(task) and is_wanted(task) and not task.ends_for_next
 

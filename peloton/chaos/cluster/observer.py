@@ -61,7 +61,7 @@ class Observer:
         self._not_hit = tiny.by_place(storm.plan.limits)
         self._reached: dict[str, None] = {}
         self._owners: dict[ShardId, int] = {}  # the epoch whose recovery was seen
-        self._holding: dict[ShardId, int] = {}  # the epoch of an owner that held facts back
+        self._lazy: dict[ShardId, int] = {}  # the epoch of an owner that held facts back
         self._vanished: dict[str, None] = {}
         self._never_begun: dict[ShardId, dict[Key, None]] = {}
         self.calm_at_s = 0.0
@@ -165,10 +165,10 @@ class Observer:
                 self._hit(name)
             if self._owners.get(shard, 0) < core.epoch:
                 self._owners[shard] = core.epoch
-                if 0 < self._holding.get(shard, 0) < core.epoch:
+                if 0 < self._lazy.get(shard, 0) < core.epoch:
                     self._state("held facts lost")
                 self._recovered(shard, core)
-            self._holding[shard] = core.epoch if core.holding else 0
+            self._lazy[shard] = core.epoch if core.lazy else 0
 
     def _recovered(self, shard: ShardId, core: Shard) -> None:
         row = self._world.store.registers.registers[shard]

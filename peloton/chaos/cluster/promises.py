@@ -26,7 +26,7 @@ from peloton.chaos.cluster.work.pacing import PaceCheck
 from peloton.chaos.cluster.work.quarantining import QuarantineCheck
 from peloton.chaos.cluster.work.rolling import SteadyCheck
 from peloton.chaos.cluster.work.scheduling import ScheduleCheck
-from peloton.chaos.cluster.work.sparing import FloorCheck
+from peloton.chaos.cluster.work.sparing import BudgetCheck
 from peloton.chaos.cluster.world.cluster import SimulatedCluster
 from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.shells.shard import ShardShell
@@ -50,15 +50,15 @@ class PromiseChecks:
         self.queues = QueueCheck()
         inside = (pool_key(path.rpartition("/")[2]) for path, _ in cluster.setup.preemption.inside)
         self.ranks = DisplacementCheck(frozenset(inside))
-        self.floors = FloorCheck()
-        self.steady = SteadyCheck(self.floors)
+        self.budgets = BudgetCheck()
+        self.steady = SteadyCheck(self.budgets)
         self.sums = ConservationCheck()
         self.reasons = ExplanationCheck()
         self._world = cluster.world
         self._noted: dict[type, list[Callable[[Entry, Any], None]]] = {}
         tables = (self.ends.noted, self.holds.noted, self.pace.noted, self.schedules.noted)
         later = self.quarantines.noted, self.lending.noted, self.gangs.noted, self.queues.noted
-        last = self.ranks.noted, self.floors.noted, self.steady.noted, self.names.noted
+        last = self.ranks.noted, self.budgets.noted, self.steady.noted, self.names.noted
         for noted in (*tables, self.places.noted, *later, *last):
             for fact, note in noted.items():
                 self._noted.setdefault(fact, []).append(note)

@@ -14,7 +14,7 @@ from peloton.actors.lockdown.messages import ENGINE, KILL, LAUNCH, READ, WRITE, 
 from peloton.gateway.access.access_table import AccessRow
 from peloton.gateway.translate.texts import rfc3339
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.core.principal import parse
 
 REFUSALS = {

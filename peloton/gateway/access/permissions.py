@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from peloton.gateway.access.principals import principal_of
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.core.principal import PART_LENGTH_MAX, VERIFIED_BY, Principal, creator_in
 from peloton.runtime.core.reading.listing import BELOW, CREATOR, Where, nearest
 from peloton.settings.config import BadSetting

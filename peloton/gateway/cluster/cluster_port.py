@@ -8,8 +8,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from peloton.runtime.core.condition import Condition
 from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.health import DaemonHealth
 from peloton.runtime.core.reading.changes import Change
 from peloton.runtime.core.reading.inspection import ChangesPage, FollowChanges
 from peloton.runtime.core.turning.story import StoryLine
@@ -53,7 +53,7 @@ class ClusterPort(Protocol):
     def story(self, key: Key, member: int | None = None) -> Future[list[StoryLine]]:
         """The recent turns of an entity."""
 
-    def condition(self) -> Condition:
+    def daemon_health(self) -> DaemonHealth:
         """Whether the process is live and ready, and the reasons if not."""
 
     def ended_held(self, kind: str) -> list[HeldEnded]:

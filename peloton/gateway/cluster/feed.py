@@ -38,7 +38,7 @@ class OutOfReach(Exception):
     """A shard did not answer within the patience of the caller."""
 
 
-class BadToken(ValueError):
+class BadResumeToken(ValueError):
     """A resume token that is malformed, or of another query."""
 
 
@@ -194,7 +194,7 @@ async def present(reading: SharedReading[F], call: LongCall) -> F:
         end(call, Code.UNAVAILABLE, text=str(error))
 
 
-def token_of(marks: Mapping[Key, FeedMark]) -> str:
+def resume_token(marks: Mapping[Key, FeedMark]) -> str:
     """The marks of these shards as text: `jobmgr/3@1042.7,jobmgr/5@99`."""
     return ",".join(
         f"{shard.partition('/')[2]}@{position}" + ("" if k == ALL else f".{k}")
@@ -203,18 +203,18 @@ def token_of(marks: Mapping[Key, FeedMark]) -> str:
 
 
 def marks_of(token: str, shards: Iterable[Key]) -> dict[Key, FeedMark]:
-    """The inverse of `token_of`, for a reader of these shards; raises `BadToken`."""
+    """The inverse of `resume_token`, for a reader of these shards; raises `BadResumeToken`."""
     marks: dict[Key, FeedMark] = {}
     if len(token) > TOKEN_LENGTH_MAX:
-        raise BadToken(f"{len(token)} characters, the limit is {TOKEN_LENGTH_MAX}")
+        raise BadResumeToken(f"{len(token)} characters, the limit is {TOKEN_LENGTH_MAX}")
     for part in token.split(","):
         name, at, mark = part.rpartition("@")
         position, dot, k = mark.partition(".")
         if not at or not _is_number(position) or (dot and not _is_number(k)):
-            raise BadToken(f"{part[:100]!r} is no part of a token")
+            raise BadResumeToken(f"{part[:100]!r} is no part of a token")
         marks[Key(f"shard/{name}")] = int(position), int(k) if dot else ALL
     if marks.keys() != {*shards}:
-        raise BadToken("the token is of another query: its shards are not those of this one")
+        raise BadResumeToken("the token is of another query: its shards are not those of this one")
     return marks
 
 

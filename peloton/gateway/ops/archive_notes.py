@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from peloton.actors.archive.messages import GetPeriods, PeriodsListed, archive_key
 from peloton.gateway.cluster.cluster_port import ClusterPort
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 
 ARCHIVE = "archive"
 LEAVES_LATE_S = 900.0

@@ -34,7 +34,7 @@ class Health:
         """
         if sent.service not in (LIVENESS, READINESS, "") and sent.service not in self._services:
             end(context, Code.NOT_FOUND, text=f"no service {sent.service}")
-        condition = self._cluster.condition()
+        condition = self._cluster.daemon_health()
         well = condition.live if sent.service == LIVENESS else condition.ready
         Response = health_pb2.HealthCheckResponse
         return Response(status=Response.SERVING if well else Response.NOT_SERVING)

@@ -38,7 +38,7 @@ class ClusterCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All figures, as of now; those that cannot be had in time are left out."""
-        condition = self._cluster.condition()
+        condition = self._cluster.daemon_health()
         yield GaugeMetricFamily("peloton_healthy", "1 when all is well", float(condition.ready))
         yield from _rooms(condition.rooms)
         yield from self._held()

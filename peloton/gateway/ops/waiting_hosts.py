@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.gateway.translate.texts import client_name
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.core.reading.listing import Listed, ListViews
 
 HOSTS = "hosts"

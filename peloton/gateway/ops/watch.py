@@ -19,12 +19,12 @@ from peloton.gateway.access.access_table import OF_JOBS
 from peloton.gateway.access.guard import CallEnded
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.feed import (
-    BadToken,
+    BadResumeToken,
     ClusterFeed,
     FeedMark,
     OutOfReach,
     marks_of,
-    token_of,
+    resume_token,
 )
 from peloton.gateway.ops.change_owners import ChangeOwners
 from peloton.gateway.server.long_calls import LongCall
@@ -71,7 +71,7 @@ class Watches:
             try:
                 marks = await self._begin(scope, sent.resume)
                 await self._serve(scope, marks, call=call)
-            except BadToken as error:
+            except BadResumeToken as error:
                 end(call, Code.INVALID_ARGUMENT, text=f"resume: {error}")
             except OutOfReach as error:
                 end(call, Code.UNAVAILABLE, text=str(error))
@@ -126,7 +126,7 @@ class Watches:
     ) -> None:
         pages: asyncio.Queue[tuple[Key, ChangesPage | Exception]] = asyncio.Queue(maxsize=1)
         owners, now_s = ChangeOwners(self._feed), asyncio.get_running_loop().time
-        await call.write(ops.WatchResponse(resume=token_of(marks)))
+        await call.write(ops.WatchResponse(resume=resume_token(marks)))
         written_s, unsent = now_s(), False
         readers = [
             asyncio.create_task(self._read(shard, scope.query, mark=marks[shard], pages=pages))
@@ -148,7 +148,7 @@ class Watches:
                 unsent = unsent or read.mark != after
                 if changes or until >= 0 or (unsent and now_s() - written_s >= TOKEN_S):
                     events = [event_of(shard, change) for change in changes]
-                    message = ops.WatchResponse(resume=token_of(marks), events=events)
+                    message = ops.WatchResponse(resume=resume_token(marks), events=events)
                     if until >= 0:
                         number = shard.partition("/")[2]
                         message.gaps.add(shard=number, after=after[0], until=until)

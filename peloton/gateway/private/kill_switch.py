@@ -6,7 +6,7 @@ own. What reaches tasks through their jobs is not stopped by it.
 
 from __future__ import annotations
 
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 
 KILLS_DISABLED = "Kill tasks request is disabled"
 

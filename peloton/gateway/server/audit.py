@@ -29,7 +29,7 @@ from peloton.gateway.access.guard import CallCode
 from peloton.gateway.server.audit_file import FILE_BYTES_MAX, AuditFile
 from peloton.gateway.server.calls import CallContext
 from peloton.gateway.server.completions import CoreCall
-from peloton.runtime.core.condition import NotReadyReason
+from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.core.principal import PART_LENGTH_MAX, Principal
 from peloton.runtime.core.turning.supervision import Failure, attempt
 

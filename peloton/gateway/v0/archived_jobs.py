@@ -24,7 +24,7 @@ from peloton.actors.job.messages import GetJob, JobSummary, JobView
 from peloton.actors.job.view import texts_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Context
 from peloton.gateway.v0.job_query import ENDED_STATES, BadQuery
-from peloton.runtime.core.reading.conditions import texts_pass
+from peloton.runtime.core.reading.filters import texts_pass
 from peloton.runtime.core.reading.listing import (
     AMONG,
     BETWEEN,

@@ -8,8 +8,8 @@ no coroutine asked for.
 
 One thread commits and others claim, so a shard may be claimed again while the last coroutine of
 the earlier claim is still running. Its outcome belongs to that earlier claim: it must neither
-become pending under the younger hold, which would have to settle a write that is not its own, nor
-drop that hold.
+become pending under the younger owned, which would have to settle a write that is not its own, nor
+drop that owned.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from peloton.runtime.core.journal.fencing import (
     StatementBatch,
 )
 from peloton.runtime.core.journal.joint import JointStep
-from peloton.runtime.core.journal.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.journal.register import OpNames, OwnedShard, RoundPlan
 from peloton.runtime.core.journal.rounds import Refusals
 from peloton.runtime.core.journal.segments import Segments
 from peloton.runtime.core.journal.statements import (
@@ -79,7 +79,7 @@ class ReadableRows(Protocol):
 class FrameRound:
     """The frames of one round, on their way until `refusals` is known."""
 
-    def __init__(self, members: Sequence[tuple[Hold, RoundPlan]]) -> None:
+    def __init__(self, members: Sequence[tuple[OwnedShard, RoundPlan]]) -> None:
         self.refusals: Refusals | None = None
         self._coroutine = rounds.commit_frames(members)
 
@@ -93,9 +93,9 @@ class FrameRound:
 
 
 class PendingWork(NamedTuple):
-    """The work of one shard, and the hold it runs for."""
+    """The work of one shard, and the claim it runs for."""
 
-    hold: Hold
+    owned: OwnedShard
     frames: FrameRound | None
     """The round its frame is in."""
     rest: CommitCoroutine
@@ -104,8 +104,8 @@ class PendingWork(NamedTuple):
     def step(self, replies: tuple[StatementReply, ...] | None) -> StatementBatch | Answer:
         """What to send next, or the end, once its frame is decided."""
         refusals = self.frames.refusals if self.frames is not None else None
-        if refusals and self.hold.shard in refusals:
-            return refusals[self.hold.shard]
+        if refusals and self.owned.shard in refusals:
+            return refusals[self.owned.shard]
         try:
             return next(self.rest) if replies is None else self.rest.send(replies)
         except StopIteration as end:
@@ -125,7 +125,7 @@ class FencedRows:
         self.rows = rows
         self._ops = OpNames(process)
         self._segments = Segments(process)
-        self._holds: dict[ShardId, Hold] = {}
+        self._owned: dict[ShardId, OwnedShard] = {}
         self._pending: dict[ShardId, PendingWork] = {}
         self._lock = threading.Lock()  # guards the two dicts; never held during a statement
 
@@ -182,9 +182,9 @@ class FencedRows:
             try:
                 ask = coroutine.send(tuple(self.rows.run(ask)))
             except StopIteration as end:
-                if isinstance(end.value, Hold):
+                if isinstance(end.value, OwnedShard):
                     with self._lock:
-                        self._holds[shard] = end.value
+                        self._owned[shard] = end.value
                         self._pending.pop(shard, None)
                     return end.value.claimed()
                 fenced: Fenced = end.value
@@ -193,18 +193,18 @@ class FencedRows:
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
         with self._lock:
-            holds, pending = {**self._holds}, {*self._pending}
+            owned_shards, pending = {**self._owned}, {*self._pending}
         planned = rounds.plan(
-            works, holds=holds, pending=pending, ops=self._ops, names=self._segments
+            works, owned_shards=owned_shards, pending=pending, ops=self._ops, names=self._segments
         )
         framed = planned.frames
         frames = FrameRound([*framed.values()])
         frames.refusals = planned.refusals
         started = {
             shard: PendingWork(
-                hold, frames if shard in framed else None, fencing.finish(hold, plan)
+                owned, frames if shard in framed else None, fencing.finish(owned, plan)
             )
-            for shard, (hold, plan) in planned.plans.items()
+            for shard, (owned, plan) in planned.plans.items()
         }
         answers = {**planned.fenced, **self._drive(started)}
         return [answers[work.shard] for work in works]
@@ -237,31 +237,31 @@ class FencedRows:
                 del works[shard]
                 if isinstance(step, Unclear):
                     self._keep_pending(work)
-                answers[shard] = self._ended(work.hold, step)
+                answers[shard] = self._ended(work.owned, step)
             joint = JointStep(asks)
             replies = joint.replies(self.rows.run(joint.statements))
         return answers
 
     def _keep_pending(self, work: PendingWork) -> None:
-        shard = work.hold.shard
+        shard = work.owned.shard
         with self._lock:
-            if self._holds.get(shard) is work.hold:
+            if self._owned.get(shard) is work.owned:
                 self._pending[shard] = work
 
-    def _ended(self, hold: Hold, answer: Answer) -> Answer:
+    def _ended(self, owned: OwnedShard, answer: Answer) -> Answer:
         if isinstance(answer, Fenced | RoundRefused):
             with self._lock:
-                if self._holds.get(hold.shard) is hold:
-                    del self._holds[hold.shard]
+                if self._owned.get(owned.shard) is owned:
+                    del self._owned[owned.shard]
         return answer
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
-        hold, pending = self._let_go(shard, epoch)
-        if hold is None or pending is not None:
+        owned, pending = self._let_go(shard, epoch)
+        if owned is None or pending is not None:
             # While a write is unclear no other may follow it: if it was done, a later statement
             # would look as if the store had lost it. The next owner bumps the epoch anyway.
             return
-        coroutine = fencing.release(hold, self._ops.next())
+        coroutine = fencing.release(owned, self._ops.next())
         ask = next(coroutine)
         try:
             while not isinstance(ask, Unclear):
@@ -272,21 +272,21 @@ class FencedRows:
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
         self._let_go(shard, epoch)
 
-    def _let_go(self, shard: ShardId, epoch: int) -> tuple[Hold | None, PendingWork | None]:
+    def _let_go(self, shard: ShardId, epoch: int) -> tuple[OwnedShard | None, PendingWork | None]:
         """What was held; nothing if it belongs to a younger claim than `epoch`."""
         with self._lock:
-            hold = self._holds.get(shard)
-            if hold is not None and hold.is_younger(epoch):
+            owned = self._owned.get(shard)
+            if owned is not None and owned.is_younger(epoch):
                 return None, None
-            return self._holds.pop(shard, None), self._pending.pop(shard, None)
+            return self._owned.pop(shard, None), self._pending.pop(shard, None)
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        for item in self._stream(fencing.load_checkpoint(register.hold_of(self._holds, shard))):
+        for item in self._stream(fencing.load_checkpoint(register.owned_shard(self._owned, shard))):
             if isinstance(item, bytes):
                 yield item
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        for item in self._stream(fencing.load_tail(register.hold_of(self._holds, shard))):
+        for item in self._stream(fencing.load_tail(register.owned_shard(self._owned, shard))):
             if isinstance(item, Frame):
                 yield item
 
@@ -314,7 +314,7 @@ class FencedRows:
         return self.rows.sizes(shard)
 
     def close(self) -> None:
-        self._holds.clear()
+        self._owned.clear()
         self._pending.clear()
         self.rows.close()
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.core.journal import chain, register, rounds
-from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.register import OwnedShard, RoundPlan
 from peloton.runtime.core.journal.statements import FrameRow
 from peloton.runtime.ports import (
     Answer,
@@ -39,12 +39,12 @@ RoundAnswers = Mapping[ShardId, Answer]
 class WritesTogether:
     """What is written altogether or not at all: all works of a round with a frame, or another."""
 
-    def __init__(self, plans: dict[ShardId, tuple[Hold, RoundPlan]]) -> None:
+    def __init__(self, plans: dict[ShardId, tuple[OwnedShard, RoundPlan]]) -> None:
         self.plans = plans
         self.answers: RoundAnswers | None = None
         """Once it is decided; kept until each shard has asked."""
 
-    def committed(self, answers: RoundAnswers) -> list[tuple[Hold, RoundPlan]]:
+    def committed(self, answers: RoundAnswers) -> list[tuple[OwnedShard, RoundPlan]]:
         """What is in the file, according to these answers."""
         return [it for shard, it in self.plans.items() if isinstance(answers[shard], Committed)]
 
@@ -52,8 +52,8 @@ class WritesTogether:
         """Note the answers of what is committed or refused by now; the bytes that were written."""
         self.answers = answers
         done = self.committed(answers)
-        for hold, plan in done:
-            record_committed(hold, plan)
+        for owned, plan in done:
+            record_committed(owned, plan)
         return sum(size_bytes(plan) for _, plan in done)
 
 
@@ -61,8 +61,8 @@ def write_together(db: sqlite3.Connection, together: WritesTogether) -> RoundAns
     """Write all of it. None if a shard is fenced: then the transaction is to be rolled back."""
     try:
         return {
-            shard: Committed(write(db, hold, plan=plan))
-            for shard, (hold, plan) in together.plans.items()
+            shard: Committed(write(db, owned, plan=plan))
+            for shard, (owned, plan) in together.plans.items()
         }
     except Superseded:
         return None
@@ -71,7 +71,7 @@ def write_together(db: sqlite3.Connection, together: WritesTogether) -> RoundAns
 def refusals(db: sqlite3.Connection, together: WritesTogether, *, repeated: bool) -> RoundAnswers:
     """Who is fenced, and the others. `repeated`: whether an earlier commit of it is unclear."""
     epochs = {shard: _epoch(db, shard) for shard in together.plans}
-    over = [one for one, (hold, _) in together.plans.items() if epochs[one] > hold.epoch]
+    over = [one for one, (owned, _) in together.plans.items() if epochs[one] > owned.epoch]
     # A register that is still ours shows that no earlier commit was done.
     definite = not repeated or len(over) < len(together.plans)
     fenced = {
@@ -90,11 +90,11 @@ def found_committed(db: sqlite3.Connection, together: WritesTogether) -> RoundAn
     """The answers if a commit of it is in the file, as the op of any of its registers shows."""
     answers: dict[ShardId, Answer] = {}
     committed = False
-    for shard, (hold, plan) in together.plans.items():
+    for shard, (owned, plan) in together.plans.items():
         found = db.execute(sql.READ_REGISTER, shard).fetchone()
         if found is None:
             raise JournalBroken(f"{shard}: the register is missing")
-        if found[0] != hold.epoch:
+        if found[0] != owned.epoch:
             answers[shard] = Fenced(f"{shard}: epoch {found[0]} has begun")
         else:
             committed = committed or found[1] == plan.last_op != plan.op_before
@@ -102,16 +102,16 @@ def found_committed(db: sqlite3.Connection, together: WritesTogether) -> RoundAn
     return answers if committed else None
 
 
-def write(db: sqlite3.Connection, hold: Hold, *, plan: RoundPlan) -> bool:
+def write(db: sqlite3.Connection, owned: OwnedShard, *, plan: RoundPlan) -> bool:
     """Write the whole plan; True if there is more to cut. Raises Superseded, JournalBroken."""
-    work, shard = plan.work, hold.shard
+    work, shard = plan.work, owned.shard
     if work.frame is not None:
-        key = (*shard, hold.epoch, plan.op_before)
+        key = (*shard, owned.epoch, plan.op_before)
         values = (work.frame.position, plan.chain, plan.op, *key)
-        _expect_one(db, hold, update=sql.ADVANCE, values=values)
+        _expect_one(db, owned, update=sql.ADVANCE, values=values)
         db.executemany(sql.INSERT_FRAME, [(*shard, *_frame(row)) for row in plan.frame_rows])
-    elif db.execute(sql.READ_REGISTER, shard).fetchone()[:2] != (hold.epoch, hold.op):
-        _refused(db, hold)
+    elif db.execute(sql.READ_REGISTER, shard).fetchone()[:2] != (owned.epoch, owned.op):
+        _refused(db, owned)
     if work.ended:
         db.executemany(
             sql.INSERT_ENDED,
@@ -126,17 +126,17 @@ def write(db: sqlite3.Connection, hold: Hold, *, plan: RoundPlan) -> bool:
             ],
         )
     if work.floor is not None:
-        moved = (work.floor.position, hold.epoch, plan.floor_op)
-        condition = (*shard, hold.epoch, plan.op)
-        _expect_one(db, hold, update=sql.MOVE_FLOOR, values=(*moved, *condition))
-    return work.cut is not None and _cut(db, hold, plan=plan)
+        moved = (work.floor.position, owned.epoch, plan.floor_op)
+        condition = (*shard, owned.epoch, plan.op)
+        _expect_one(db, owned, update=sql.MOVE_FLOOR, values=(*moved, *condition))
+    return work.cut is not None and _cut(db, owned, plan=plan)
 
 
-def record_committed(hold: Hold, plan: RoundPlan) -> None:
+def record_committed(owned: OwnedShard, plan: RoundPlan) -> None:
     """The plan's transaction is committed."""
-    register.frame_done(hold, plan)
-    register.parts_done(hold, plan)
-    register.floor_done(hold, plan)
+    register.frame_done(owned, plan)
+    register.parts_done(owned, plan)
+    register.floor_done(owned, plan)
 
 
 def size_bytes(plan: RoundPlan) -> int:
@@ -151,43 +151,43 @@ def _frame(row: FrameRow) -> tuple[object, ...]:
 
 
 def _expect_one(
-    db: sqlite3.Connection, hold: Hold, *, update: str, values: tuple[object, ...]
+    db: sqlite3.Connection, owned: OwnedShard, *, update: str, values: tuple[object, ...]
 ) -> None:
     if db.execute(update, values).rowcount != 1:
-        _refused(db, hold)
+        _refused(db, owned)
 
 
-def _refused(db: sqlite3.Connection, hold: Hold) -> NoReturn:
-    found = db.execute(sql.READ_REGISTER, hold.shard).fetchone()
+def _refused(db: sqlite3.Connection, owned: OwnedShard) -> NoReturn:
+    found = db.execute(sql.READ_REGISTER, owned.shard).fetchone()
     if found is None:
-        raise JournalBroken(f"{hold.shard}: the register is missing")
-    if found[0] > hold.epoch:
-        raise Superseded(f"{hold.shard}: epoch {found[0]} has begun")
-    raise JournalBroken(f"{hold.shard}: the file lost acknowledged writes of our epoch")
+        raise JournalBroken(f"{owned.shard}: the register is missing")
+    if found[0] > owned.epoch:
+        raise Superseded(f"{owned.shard}: epoch {found[0]} has begun")
+    raise JournalBroken(f"{owned.shard}: the file lost acknowledged writes of our epoch")
 
 
-def _cut(db: sqlite3.Connection, hold: Hold, *, plan: RoundPlan) -> bool:
+def _cut(db: sqlite3.Connection, owned: OwnedShard, *, plan: RoundPlan) -> bool:
     """A piece: some frames up to the previous checkpoint, and then parts of one older than it.
 
     Inside the transaction the floor of this very plan is already moved, so it counts.
     """
     moved = plan.written if plan.work.floor is not None else None
-    manifest = moved.manifest if moved is not None else hold.manifest
+    manifest = moved.manifest if moved is not None else owned.manifest
     assert manifest is not None
     upto = manifest.previous[0]
-    (first,) = db.execute(sql.FIRST_FRAME, hold.shard).fetchone()
+    (first,) = db.execute(sql.FIRST_FRAME, owned.shard).fetchone()
     if first is not None and first <= upto:
         piece = min(upto, first + CUT_FRAMES_PER_ROUND - 1)
-        db.execute(sql.CUT_FRAMES, (*hold.shard, piece))
+        db.execute(sql.CUT_FRAMES, (*owned.shard, piece))
         return True
-    # With a floor moved here, the hold's floor is that manifest's previous one.
-    kept = {manifest.previous[:2], hold.floor[:2]}
+    # With a floor moved here, the shard's floor is that manifest's previous one.
+    kept = {manifest.previous[:2], owned.floor[:2]}
     if plan.written is not None:
-        kept.add((plan.written.position, hold.epoch))
-    obsolete = _obsolete(db, hold.shard, kept=kept)
+        kept.add((plan.written.position, owned.epoch))
+    obsolete = _obsolete(db, owned.shard, kept=kept)
     if obsolete is None:
         return False
-    key = (*hold.shard, *obsolete)
+    key = (*owned.shard, *obsolete)
     db.execute(sql.CUT_PARTS, (*key, *key, CUT_PARTS_PER_ROUND))
     return True
 

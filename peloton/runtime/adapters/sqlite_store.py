@@ -27,7 +27,7 @@ from peloton.runtime.adapters.sqlite_round import RoundAnswers, WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.adapters.sqlite_witness import JournalWitness, WitnessOptions
 from peloton.runtime.core.journal import chain, register, rounds
-from peloton.runtime.core.journal.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.journal.register import OpNames, OwnedShard, RoundPlan
 from peloton.runtime.core.journal.statements import FEATURES, FrameRow, PartRow, RegisterRow
 from peloton.runtime.ports import (
     Answer,
@@ -71,7 +71,7 @@ class SqliteJournal:
         self._lock = threading.Lock()  # the writer
         self._reader_lock = threading.Lock()
         self._reader: sqlite3.Connection | None = None
-        self._holds: dict[ShardId, Hold] = {}
+        self._owned: dict[ShardId, OwnedShard] = {}
         self._pending: dict[ShardId, WritesTogether] = {}
         self._writer: sqlite3.Connection | None = None
         # Before the file is opened for writing. Raises RolledBack.
@@ -127,32 +127,32 @@ class SqliteJournal:
                 return self._unclear(error)
             if found is None:
                 raise JournalRefused(f"{shard} was never bootstrapped")
-            hold = Hold(shard, RegisterRow(*found))
-            if (doubt := self._note([(hold, None)])) is not None:
+            owned = OwnedShard(shard, RegisterRow(*found))
+            if (doubt := self._note([(owned, None)])) is not None:
                 return doubt
-            self._holds[shard] = hold
-            return hold.claimed()
+            self._owned[shard] = owned
+            return owned.claimed()
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
         with self._lock:
-            hold = self._holds.get(shard)
-            if hold is not None and hold.is_younger(epoch):
+            owned = self._owned.get(shard)
+            if owned is not None and owned.is_younger(epoch):
                 return
             in_doubt = shard in self._pending
             self._forget(shard)
-            if hold is None or in_doubt:
+            if owned is None or in_doubt:
                 return
             try:
                 db = self._begin()
-                db.execute(sql.FREE, (self._ops.next(), *shard, hold.epoch, hold.op))
+                db.execute(sql.FREE, (self._ops.next(), *shard, owned.epoch, owned.op))
                 db.execute("COMMIT")
             except sqlite3.Error as error:
                 self._failed(error)  # a hint only: the next owner bumps the epoch anyway
 
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
         with self._lock:
-            hold = self._holds.get(shard)
-            if hold is None or not hold.is_younger(epoch):
+            owned = self._owned.get(shard)
+            if owned is None or not owned.is_younger(epoch):
                 self._forget(shard)
 
     def close(self) -> None:
@@ -163,14 +163,16 @@ class SqliteJournal:
             if self._witness is not None:
                 self._witness.close(self._writer)
             self._discard()
-            self._holds.clear()
+            self._owned.clear()
             self._pending.clear()
 
     # ---- writing ----
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
         with self._lock:
-            planned = rounds.plan(works, holds=self._holds, pending=self._pending, ops=self._ops)
+            planned = rounds.plan(
+                works, owned_shards=self._owned, pending=self._pending, ops=self._ops
+            )
             plans = planned.plans
             frames = WritesTogether(planned.frames)
             if planned.refusals is not None:
@@ -231,7 +233,7 @@ class SqliteJournal:
             self._mover.wrote(together.decided(answers))
         return doubt
 
-    def _note(self, done: Iterable[tuple[Hold, RoundPlan | None]]) -> Unclear | None:
+    def _note(self, done: Iterable[tuple[OwnedShard, RoundPlan | None]]) -> Unclear | None:
         if self._witness is not None:
             try:
                 self._witness.note(done)
@@ -264,7 +266,7 @@ class SqliteJournal:
                 return db, found
 
     def _answer(self, shard: ShardId, together: WritesTogether, *, doubt: Unclear | None) -> Answer:
-        """What a shard that is held is told; it is held under the hold of its plan."""
+        """What a shard that is owned is told; it is owned under the claim of its plan."""
         if together.answers is None:
             assert doubt is not None
             self._pending[shard] = together
@@ -278,20 +280,20 @@ class SqliteJournal:
     # ---- reading ----
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        hold = register.hold_of(self._holds, shard)
-        position, epoch, _ = hold.floor
+        owned = register.owned_shard(self._owned, shard)
+        position, epoch, _ = owned.floor
         manifest, number, total = None, 0, 0
         while position and not total:
             values = (*shard, position, epoch, number, READ_PARTS_AT_ONCE)
             rows = [PartRow(*found) for found in self._read(sql.READ_PARTS, values)]
             if not rows:
-                self._raise_damage(hold, f"{shard}: checkpoint {position} is not whole")
+                self._raise_damage(owned, f"{shard}: checkpoint {position} is not whole")
             for row in rows:
                 if row.number != number or row.parts not in (0, number + 1):
-                    self._raise_damage(hold, f"{shard}: checkpoint {position} is not whole")
+                    self._raise_damage(owned, f"{shard}: checkpoint {position} is not whole")
                 if not chain.intact(row):
                     self._raise_damage(
-                        hold, f"{shard}: checkpoint {position}: part {number} differs"
+                        owned, f"{shard}: checkpoint {position}: part {number} differs"
                     )
                 number, total = number + 1, row.parts
                 if manifest is None:
@@ -299,14 +301,14 @@ class SqliteJournal:
                 else:
                     yield row.body
         if manifest is not None:
-            hold.checkpoint_read(manifest, total)
+            owned.checkpoint_read(manifest, total)
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        hold = register.hold_of(self._holds, shard)
-        if hold.manifest is None:
+        owned = register.owned_shard(self._owned, shard)
+        if owned.manifest is None:
             raise JournalRefused(f"{shard}: read the checkpoint first")
-        last_position, last_chain = hold.last_position, hold.chain
-        walk = chain.Walk(shard, floor=hold.floor[0], note=hold.manifest.chain)
+        last_position, last_chain = owned.last_position, owned.chain
+        walk = chain.Walk(shard, floor=owned.floor[0], note=owned.manifest.chain)
         try:
             while walk.position < last_position:
                 upto = min(walk.position + READ_FRAMES_AT_ONCE, last_position)
@@ -314,7 +316,7 @@ class SqliteJournal:
                 yield from sqlite_round.frames(walk, [FrameRow(*row) for row in found], upto=upto)
             walk.finish(last_position, last_chain)
         except chain.Mismatch as mismatch:
-            self._raise_damage(hold, str(mismatch))
+            self._raise_damage(owned, str(mismatch))
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         for found in self._read(sql.READ_ENDED, (*shard, kind, key)):
@@ -342,10 +344,10 @@ class SqliteJournal:
                     raise Damaged(f"{self.path}: {error}") from error
                 raise Unreachable(f"{self.path}: {error}") from error
 
-    def _raise_damage(self, hold: Hold, text: str) -> NoReturn:
+    def _raise_damage(self, owned: OwnedShard, text: str) -> NoReturn:
         """An error in loading is damage only if the shard is still ours."""
-        for epoch, *_ in self._read(sql.READ_REGISTER, hold.shard):
-            if epoch != hold.epoch:
+        for epoch, *_ in self._read(sql.READ_REGISTER, owned.shard):
+            if epoch != owned.epoch:
                 raise Overtaken(f"{text}, but epoch {epoch} has begun")
         raise Damaged(text)
 
@@ -390,5 +392,5 @@ class SqliteJournal:
             db.close()
 
     def _forget(self, shard: ShardId) -> None:
-        self._holds.pop(shard, None)
+        self._owned.pop(shard, None)
         self._pending.pop(shard, None)

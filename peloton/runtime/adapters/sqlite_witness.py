@@ -19,7 +19,7 @@ from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters import witness_file
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.adapters.witness_file import WitnessFile, read_witness
-from peloton.runtime.core.journal.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.journal.register import OpNames, OwnedShard, RoundPlan
 from peloton.runtime.core.journal.statements import FEATURES, RegisterRow
 from peloton.runtime.core.offline import journal_dump
 from peloton.runtime.core.offline import witness as records
@@ -207,14 +207,14 @@ class JournalWitness:
 
     # ---- after each commit ----
 
-    def note(self, done: Iterable[tuple[Hold, RoundPlan | None]]) -> None:
+    def note(self, done: Iterable[tuple[OwnedShard, RoundPlan | None]]) -> None:
         """These are committed: a claim has no plan. Raises OSError, JournalBroken."""
         known = {}
-        for hold, plan in done:
+        for owned, plan in done:
             if plan is None:
-                known[hold.shard] = Known(hold.epoch, hold.last_position, hold.chain)
+                known[owned.shard] = Known(owned.epoch, owned.last_position, owned.chain)
             elif plan.work.frame is not None:
-                known[hold.shard] = Known(hold.epoch, plan.work.frame.position, plan.chain)
+                known[owned.shard] = Known(owned.epoch, plan.work.frame.position, plan.chain)
         if known and self._file is not None:
             try:
                 self._file.note(known)

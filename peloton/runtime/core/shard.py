@@ -21,7 +21,7 @@ The parts of a shard, each in a module of its own:
     pump           chooses the next message, and bounds what one frame takes
     turns          runs one turn: decides, folds the facts, encodes them, resolves the sends
     deferred       mail that waits for a load or a retry; dead letters; quarantines
-    holding        facts that need no frame of their own, and wait for the next one
+    lazy_facts     facts that need no frame of their own, and wait for the next one
     dues           what time brings: alarms and deadlines
     pursuits       whether goals are pursued, and whose turn was left out
     endings        ended entities: how they leave memory, and how they come back
@@ -57,7 +57,7 @@ from peloton.runtime.core.reading.views import Views
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.turning.dues import due_mail, left_out_mail, next_look_s
 from peloton.runtime.core.turning.envelope import Envelope, Outbox, Reply, Stamp
-from peloton.runtime.core.turning.holding import Holding
+from peloton.runtime.core.turning.lazy_facts import LazyFacts
 from peloton.runtime.core.turning.pump import Pump
 from peloton.runtime.core.turning.pursuits import PURSUE
 from peloton.runtime.core.turning.replies import Replies, RequestLog
@@ -169,7 +169,7 @@ class Shard:
         self.endings = Endings(
             self.turns, codec, request_log=self.request_log, bounds=limits.endings()
         )
-        self.holding = Holding(self.turns)
+        self.lazy = LazyFacts(self.turns)
         self._replies = Replies(self.turns, self.endings, request_log=self.request_log)
         self.checkpointer = limits.checkpointer(codec)
         self.position = 0  # of the last frame made
@@ -259,7 +259,7 @@ class Shard:
         self.reads.ended = self.endings.held()
         if may_hold and not ended and self._may_wait():
             frame = None
-            self.holding.hold()
+            self.lazy.wait()
         else:
             frame = self._close_frame()
             self._undurable.framed()
@@ -310,7 +310,7 @@ class Shard:
         if envelope.to in self.deferred.loading or self._must_load(kind, envelope):
             return IN_ROUND
         if self._undurable.shown_by(envelope.to):
-            return IN_ROUND if self.holding else AFTER_FRAME
+            return IN_ROUND if self.lazy else AFTER_FRAME
         self.delivered += 1
         if self._clock_lag_s is not None and not self.is_open:
             self.turns.now = max(now + self._clock_lag_s, self.turns.now)
@@ -331,7 +331,7 @@ class Shard:
     def busy(self) -> bool:
         """Whether a round would find something to do at once."""
         # Those that have ended by what is held wait for its frame, and nothing else may wait.
-        rows = self.endings.busy and not self.holding
+        rows = self.endings.busy and not self.lazy
         said = bool(self.turns.outbox.replies)  # by no turn: a row that waits cannot be read
         return self.has_mail or said or bool(self.redrives) or self.checkpointer.busy or rows
 
@@ -349,7 +349,7 @@ class Shard:
             # before our clock has caught up.
             self._clock_lag_s = max(0.0, turns.now - now)
         now = max(now + self._clock_lag_s, turns.now)
-        turns.begin(now, wall, position=self.position + 1, held=bool(self.holding))
+        turns.begin(now, wall, position=self.position + 1, held=bool(self.lazy))
         self.redrives.begin_frame()
         self.redrives.run(self)
         # In front of the inbox: these were sent before all that has arrived since.
@@ -359,7 +359,7 @@ class Shard:
 
     def _may_wait(self) -> bool:
         """Whether what this round has to write may wait for the next frame."""
-        if not self.holding.may_wait() or self.checkpointer.busy:
+        if not self.lazy.may_wait() or self.checkpointer.busy:
             return False
         if self._inbox or self._local or self.population.dirty:
             return False  # left over, because the frame is full
@@ -368,7 +368,7 @@ class Shard:
     def _close_frame(self) -> bytes | None:
         """Encode the facts of this round's turns; None if there are none."""
         turns = self.turns
-        self.holding.end()
+        self.lazy.end()
         self.views.touch(turns)
         self.reads.touch(turns.touched, self.population)
         evicted = self.endings.evicted_entry() if turns.rows else None
@@ -595,6 +595,6 @@ class Shard:
         wheels = self.turns.wheel.next_s(), self.turns.alarms.next_s()
         waits = self.idleness.next_s, self.deferred.next_s, self.followers.next_s
         look = next_look_s(self.turns) if self.turns.calendar.ticks else None
-        others = self.reports.next_s, self.endings.next_s, self.holding.next_s, look
+        others = self.reports.next_s, self.endings.next_s, self.lazy.next_s, look
         times = [at for at in (tick, *wheels, *waits, *others) if at is not None]
         return min(times) - (self._clock_lag_s or 0.0) if times else None

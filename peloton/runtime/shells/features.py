@@ -21,8 +21,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from peloton.runtime.core.condition import NotReadyReason
 from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.ports import ClusterRecord, Journal, JournalRefused, MemberNode, Unreachable
 from peloton.runtime.shells.shell import Driver, Shell
 from peloton.runtime.shells.shell_messages import Ref, ShellFailed, send

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from peloton.runtime.core.condition import DISK, ZOOKEEPER
+from peloton.runtime.core.health import DISK, ZOOKEEPER
 from peloton.runtime.core.links.packing import Packing
 from peloton.runtime.core.owning.handoff import Handoff
 from peloton.runtime.ports import (

@@ -15,9 +15,9 @@ from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.condition import Condition
 from peloton.runtime.core.ended.retention import HeldEnded
 from peloton.runtime.core.entities.codec import Codec
+from peloton.runtime.core.health import DaemonHealth
 from peloton.runtime.core.links.packing import Route
 from peloton.runtime.core.reading.changes import PAGE_MAX, Change
 from peloton.runtime.core.reading.inspection import (
@@ -245,12 +245,12 @@ class Region:
 
     def health(self) -> tuple[bool, list[str]]:
         """Whether this daemon is ready, and the reasons if it is not."""
-        condition = self.condition()
-        return condition.ready, [str(reason) for reason in condition.reasons]
+        health = self.daemon_health()
+        return health.ready, [str(reason) for reason in health.reasons]
 
-    def condition(self) -> Condition:
+    def daemon_health(self) -> DaemonHealth:
         """Whether this daemon is live and ready, and all that is wrong."""
-        return self.status.condition()
+        return self.status.daemon_health()
 
     def ended_held(self, kind: str) -> list[HeldEnded]:
         """What each local shard has in memory of ended entities of a kind."""

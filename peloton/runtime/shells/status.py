@@ -1,6 +1,6 @@
 """The status of one daemon: which servers it cannot reach, and what is wrong with its shells.
 
-Turns the reports of shells into a `Condition`, and into the answer to a call that cannot be
+Turns the reports of shells into a `DaemonHealth`, and into the answer to a call that cannot be
 delivered. Written on the thread of the shards only, read from any; nothing here waits or locks. It
 must not decide anything. It logs an outage of a server twice: when it begins and when it ends.
 """
@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from peloton.runtime.core.condition import (
+from peloton.runtime.core.disk_room import DiskRoom
+from peloton.runtime.core.health import (
     DISK,
     JOURNAL,
     MOVING,
     ZOOKEEPER,
-    Condition,
+    DaemonHealth,
     NotReadyReason,
     Unowned,
     silent,
     why_unowned,
 )
-from peloton.runtime.core.disk_room import DiskRoom
 from peloton.runtime.ports import SessionState, ShardId
 from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable
@@ -180,7 +180,7 @@ class Status:
         address = status.addresses().get(status.member) if status is not None else ""
         return f" at {address}" if address else ""
 
-    def condition(self) -> Condition:
+    def daemon_health(self) -> DaemonHealth:
         """Whether this daemon is live and ready, and everything that is wrong."""
         rooms = self.rooms()
         full = [room for room in rooms if room.is_full and JOURNAL in room.of]
@@ -190,7 +190,7 @@ class Status:
         idle = (*(note for note in self._peers() if not note.shards), *self._unfit())
         remarks = (*scarcities, *idle, *(note for notes in self.notes for note in notes()))
         live = not self.dead and not self.closed
-        return Condition(live, live and not reasons, reasons, remarks, rooms)
+        return DaemonHealth(live, live and not reasons, reasons, remarks, rooms)
 
     def no_room(self) -> Unavailable | None:
         """The answer to a command while the disk under the journal is full; None if it is not."""

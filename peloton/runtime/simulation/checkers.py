@@ -290,7 +290,7 @@ class Checkers:
 
         A claim whose daemon has lost the shard again may have overtaken it: see `World.whole`.
         """
-        waits = core.busy or core.is_open or core.holding
+        waits = core.busy or core.is_open or core.lazy
         return core.position == self._register(shard).last_position and not waits
 
     def _register(self, shard: ShardId) -> RegisterRow:

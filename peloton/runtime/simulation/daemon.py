@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, cast
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core.condition import CASSANDRA
+from peloton.runtime.core.health import CASSANDRA
 from peloton.runtime.core.journal.statements import InsertRow, Statement, StatementReply
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.turning.envelope import Envelope, Stamp

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from peloton.runtime.core.journal import chain, register, rounds
-from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.register import OwnedShard, RoundPlan
 from peloton.runtime.core.journal.rounds import Refusals
 from peloton.runtime.ports import (
     JOURNAL_FORMAT,
@@ -86,7 +86,7 @@ class MemoryJournal:
         self.store = store
         self.hook = hook
         self._ops = register.OpNames(process)
-        self._holds: dict[ShardId, Hold] = {}
+        self._owned: dict[ShardId, OwnedShard] = {}
         self._pending: dict[ShardId, UnfinishedWork] = {}
 
     # ---- life of a shard ----
@@ -130,21 +130,21 @@ class MemoryJournal:
             self._step(shard, ("claim", bump))
         except AnswerLost as lost:
             return Unclear(str(lost))
-        hold = self._holds[shard] = Hold(shard, files.register)
-        return hold.claimed()
+        owned = self._owned[shard] = OwnedShard(shard, files.register)
+        return owned.claimed()
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
-        hold, files = self._holds.get(shard), self._files(shard)
-        if hold is not None and hold.is_younger(epoch):
+        owned, files = self._owned.get(shard), self._files(shard)
+        if owned is not None and owned.is_younger(epoch):
             return
         in_doubt = shard in self._pending
         self.drop(shard)
-        if hold is None or in_doubt:
+        if owned is None or in_doubt:
             return
 
         def free() -> None:
             row = files.register
-            if (row.epoch, row.op) == (hold.epoch, hold.op):
+            if (row.epoch, row.op) == (owned.epoch, owned.op):
                 files.register = msgspec.structs.replace(row, owner="", op=self._ops.next())
 
         try:
@@ -153,25 +153,25 @@ class MemoryJournal:
             pass  # a hint only: the next owner bumps the epoch anyway
 
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
-        hold = self._holds.get(shard)
-        if hold is not None and hold.is_younger(epoch):
+        owned = self._owned.get(shard)
+        if owned is not None and owned.is_younger(epoch):
             return
-        self._holds.pop(shard, None)
+        self._owned.pop(shard, None)
         self._pending.pop(shard, None)
 
     def close(self) -> None:
-        self._holds.clear()
+        self._owned.clear()
         self._pending.clear()
 
     # ---- writing ----
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        planned = rounds.plan(works, holds=self._holds, pending=self._pending, ops=self._ops)
+        planned = rounds.plan(works, owned_shards=self._owned, pending=self._pending, ops=self._ops)
         framed = planned.frames
         frames = MemoryRound([(self._files(one), *framed[one]) for one in framed])
         frames.refusals = planned.refusals
-        for shard, (hold, plan) in planned.plans.items():
-            steps = deque(self._steps(hold, plan))
+        for shard, (owned, plan) in planned.plans.items():
+            steps = deque(self._steps(owned, plan))
             self._pending[shard] = UnfinishedWork(frames if shard in framed else None, steps)
         answers = {**planned.fenced, **self._run(list(planned.plans))}
         return [answers[work.shard] for work in works]
@@ -198,23 +198,23 @@ class MemoryJournal:
         return answers
 
     def _append(self, frames: MemoryRound) -> Refusals:
-        for _, hold, _ in frames.members:
-            self._call(StoreCall("append", hold.shard, "before"))
+        for _, owned, _ in frames.members:
+            self._call(StoreCall("append", owned.shard, "before"))
         refusals = frames.append()
-        for _, hold, _ in frames.members:
-            self._call(StoreCall("append", hold.shard, "after"))
+        for _, owned, _ in frames.members:
+            self._call(StoreCall("append", owned.shard, "after"))
         return refusals
 
-    def _steps(self, hold: Hold, plan: RoundPlan) -> Iterator[StoreStep]:
-        files, work = self._files(hold.shard), plan.work
+    def _steps(self, owned: OwnedShard, plan: RoundPlan) -> Iterator[StoreStep]:
+        files, work = self._files(owned.shard), plan.work
         if work.ended:
-            yield "ended", lambda: shard_files.end(files, hold, plan=plan)
+            yield "ended", lambda: shard_files.end(files, owned, plan=plan)
         if work.parts:
-            yield "parts", lambda: shard_files.write_parts(files, hold, plan=plan)
+            yield "parts", lambda: shard_files.write_parts(files, owned, plan=plan)
         if work.floor is not None:
-            yield "floor", lambda: shard_files.move_floor(files, hold, plan=plan)
+            yield "floor", lambda: shard_files.move_floor(files, owned, plan=plan)
         if work.cut is not None:
-            yield "cut", lambda: shard_files.cut(files, hold)
+            yield "cut", lambda: shard_files.cut(files, owned)
 
     def _finish(self, shard: ShardId) -> Answer:
         frames, steps = self._pending[shard]
@@ -247,22 +247,22 @@ class MemoryJournal:
     # ---- reading ----
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        hold, files = register.hold_of(self._holds, shard), self._files(shard)
-        position, key = hold.floor[0], hold.floor[:2]
+        owned, files = register.owned_shard(self._owned, shard), self._files(shard)
+        position, key = owned.floor[0], owned.floor[:2]
         if position == 0:
             return
         rows = self._read(shard, "read_checkpoint", read=lambda: files.checkpoints.get(key))
         if not rows or rows[-1].parts != len(rows) or not all(map(chain.intact, rows)):
-            self._raise_damage(hold, f"{shard}: checkpoint {position} is not what was written")
-        hold.checkpoint_read(chain.unpack_manifest(rows[0].body), len(rows))
+            self._raise_damage(owned, f"{shard}: checkpoint {position} is not what was written")
+        owned.checkpoint_read(chain.unpack_manifest(rows[0].body), len(rows))
         yield from [row.body for row in rows[1:]]
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        hold, files = register.hold_of(self._holds, shard), self._files(shard)
-        if hold.manifest is None:
+        owned, files = register.owned_shard(self._owned, shard), self._files(shard)
+        if owned.manifest is None:
             raise JournalRefused(f"{shard}: read the checkpoint first")
-        floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
-        walk = chain.Walk(shard, floor=floor, note=hold.manifest.chain)
+        floor, last_position, last_chain = owned.floor[0], owned.last_position, owned.chain
+        walk = chain.Walk(shard, floor=floor, note=owned.manifest.chain)
         frames = self._read(shard, "read_tail", read=lambda: dict(files.frames))
         try:
             for position in range(floor + 1, last_position + 1):
@@ -274,7 +274,7 @@ class MemoryJournal:
                 yield Frame(position, body)
             walk.finish(last_position, last_chain)
         except chain.Mismatch as mismatch:
-            self._raise_damage(hold, str(mismatch))
+            self._raise_damage(owned, str(mismatch))
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         rows = self._read(
@@ -309,7 +309,7 @@ class MemoryJournal:
             raise JournalRefused(f"{shard} was never bootstrapped")
         return files
 
-    def _raise_damage(self, hold: Hold, text: str) -> NoReturn:
-        if self._files(hold.shard).register.epoch != hold.epoch:
+    def _raise_damage(self, owned: OwnedShard, text: str) -> NoReturn:
+        if self._files(owned.shard).register.epoch != owned.epoch:
             raise Overtaken(text)
         raise Damaged(text)

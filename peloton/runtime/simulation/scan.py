@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.journal import chain, fencing, segments
-from peloton.runtime.core.journal.register import Hold
+from peloton.runtime.core.journal.register import OwnedShard
 from peloton.runtime.core.journal.statements import (
     FrameRow,
     ReadBucket,
@@ -162,10 +162,10 @@ class Maker:
     def recovered(self, shard: ShardId) -> Shard:
         """The shard as its next owner would recover it now."""
         row = self._store.registers.registers[shard]
-        hold = Hold(shard, row)
+        owned = OwnedShard(shard, row)
         try:
-            parts = [*self._read(hold, fencing.load_checkpoint(hold), row=row)]
-            frames = [*self._read(hold, fencing.load_tail(hold), row=row)]
+            parts = [*self._read(owned, fencing.load_checkpoint(owned), row=row)]
+            frames = [*self._read(owned, fencing.load_tail(owned), row=row)]
         except Damaged as damage:
             raise Contradiction(f"R4 {damage}") from damage
         core = self._empty(shard, row.epoch)
@@ -190,7 +190,7 @@ class Maker:
         return core
 
     def _read(
-        self, hold: Hold, reading: fencing.ReadCoroutine, *, row: RegisterRow
+        self, owned: OwnedShard, reading: fencing.ReadCoroutine, *, row: RegisterRow
     ) -> Iterator[bytes | Frame]:
         """Drive a reading coroutine over the rows as they are, without faults or claims."""
         step = next(reading, None)
@@ -199,7 +199,7 @@ class Maker:
                 yield from step.items
                 step = next(reading, None)
                 continue
-            assert isinstance(step, tuple), f"{hold.shard}: unclear without a fault"
+            assert isinstance(step, tuple), f"{owned.shard}: unclear without a fault"
             replies = tuple(RowsFound(self._rows(row, each)) for each in step)
             try:
                 step = reading.send(replies)

@@ -16,7 +16,7 @@ import pytest
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.journal import chain, fencing, register, rounds, segments
-from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.register import OwnedShard, RoundPlan
 from peloton.runtime.core.journal.rounds import Refusals
 from peloton.runtime.core.journal.statements import (
     Advance,
@@ -285,40 +285,40 @@ def test_storms_break_no_promise_and_work_gets_done() -> None:
 
 def claim_without_op(
     shard: ShardId, *, op: bytes, owner: str, above: int = 0
-) -> fencing.ProtocolCoroutine[Hold | Fenced]:
+) -> fencing.ProtocolCoroutine[OwnedShard | Fenced]:
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)
     after = yield from fencing._register(shard)
     if after.epoch != row.epoch + 1:
         return Fenced("")
-    return Hold(shard, after)
+    return OwnedShard(shard, after)
 
 
 def claim_reads_first(
     shard: ShardId, *, op: bytes, owner: str, above: int = 0
-) -> fencing.ProtocolCoroutine[Hold | Fenced]:
+) -> fencing.ProtocolCoroutine[OwnedShard | Fenced]:
     row = yield from fencing._register(shard)
     yield (Bump(shard, row.epoch, op, owner),)
     after = yield from fencing._register(shard)
     if after.epoch != row.epoch + 1 or after.op != op:
         return Fenced("")
-    return Hold(shard, msgspec.structs.replace(row, epoch=after.epoch, op=op))
+    return OwnedShard(shard, msgspec.structs.replace(row, epoch=after.epoch, op=op))
 
 
-def trouble_is_damage(hold: Hold, text: str) -> fencing.ProtocolCoroutine[None]:
+def trouble_is_damage(owned: OwnedShard, text: str) -> fencing.ProtocolCoroutine[None]:
     raise Damaged(text)
     yield ()
 
 
-Members = Sequence[tuple[Hold, RoundPlan]]
+Members = Sequence[tuple[OwnedShard, RoundPlan]]
 
 
-def cut_first(hold: Hold, plan: RoundPlan) -> fencing.ProtocolCoroutine[Committed | Fenced]:
+def cut_first(owned: OwnedShard, plan: RoundPlan) -> fencing.ProtocolCoroutine[Committed | Fenced]:
     """Cuts what the new floor allows before the floor is known to have moved."""
     if plan.work.floor is not None:
-        for one in segments.ended(hold.segments, after=0, upto=plan.work.floor.position):
-            yield from fencing._write([DeleteSegment(hold.shard, one.segment, one.last)])
-    return (yield from REAL_FINISH(hold, plan))
+        for one in segments.ended(owned.segments, after=0, upto=plan.work.floor.position):
+            yield from fencing._write([DeleteSegment(owned.shard, one.segment, one.last)])
+    return (yield from REAL_FINISH(owned, plan))
 
 
 def commit_first(members: Members) -> fencing.ProtocolCoroutine[Refusals]:
@@ -336,14 +336,14 @@ def commit_first(members: Members) -> fencing.ProtocolCoroutine[Refusals]:
 
 
 def believe_a_read(members: Members) -> fencing.ProtocolCoroutine[Refusals]:
-    ((hold, plan),) = members
+    ((owned, plan),) = members
     yield from fencing.write_frames(members)
-    write = rounds.advance(hold, plan)
+    write = rounds.advance(owned, plan)
     (reply,) = yield (write,)
-    row = None if isinstance(reply, Applied) else (yield from fencing._register(hold.shard))
+    row = None if isinstance(reply, Applied) else (yield from fencing._register(owned.shard))
     if row is not None and row.op != write.op:
-        return {hold.shard: Fenced("a read says that it failed", definite=True)}
-    register.frame_done(hold, plan)
+        return {owned.shard: Fenced("a read says that it failed", definite=True)}
+    register.frame_done(owned, plan)
     return {}
 
 
@@ -458,8 +458,8 @@ def test_a_claim_that_reads_anything_else_is_fenced(after: RegisterRow) -> None:
 
 def floor(*replies: StatementReply) -> object:
     """The talk of one conditional write, sent these replies in turn."""
-    hold, write = Hold(SHARD, row()), MoveFloor(SHARD, 4, b"before", b"mine", 1)
-    talk = fencing._decide(hold, write)
+    owned, write = OwnedShard(SHARD, row()), MoveFloor(SHARD, 4, b"before", b"mine", 1)
+    talk = fencing._decide(owned, write)
     ask = next(talk)
     try:
         for reply in replies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.runtime.core.journal.register import Hold, OpNames
+from peloton.runtime.core.journal.register import OpNames, OwnedShard
 from peloton.runtime.core.journal.rounds import Refusals, plan, refusals
 from peloton.runtime.core.journal.statements import (
     Advance,
@@ -100,9 +100,9 @@ def test_registers_that_cannot_be_stop_the_process(register: NotApplied) -> None
 def test_a_work_of_another_claim_is_not_planned_and_its_round_is_refused(epoch: int) -> None:
     """Its frame follows states of an older claim, or of one that is not ours."""
     row = RegisterRow(4, b"before", "", 0, b"", 0, 0)
-    holds = {shard: Hold(shard, row) for shard in SHARDS[:2]}
+    owned_shards = {shard: OwnedShard(shard, row) for shard in SHARDS[:2]}
     works = [Work(SHARDS[0], epoch, Frame(1, b"x")), Work(SHARDS[1], 4, Frame(1, b"y"))]
-    found = plan(works, holds=holds, pending=(), ops=OpNames(bytes(16)))
+    found = plan(works, owned_shards=owned_shards, pending=(), ops=OpNames(bytes(16)))
     assert [*found.plans] == [SHARDS[1]]
     fenced = found.fenced[SHARDS[0]]
     assert fenced.definite and f"epoch {epoch} is not held" in fenced.text

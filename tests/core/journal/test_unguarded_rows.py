@@ -12,7 +12,7 @@ import pytest
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.journal import fencing, segments
-from peloton.runtime.core.journal.register import Hold
+from peloton.runtime.core.journal.register import OwnedShard
 from peloton.runtime.core.journal.statements import (
     DeleteSegment,
     FrameRow,
@@ -158,8 +158,8 @@ def test_what_a_refusal_of_a_write_that_is_no_frame_tells(
     reply: NotApplied, ends: type | None
 ) -> None:
     """In our epoch the register has an op of ours, or the store lost what it acknowledged."""
-    hold = Hold(SHARD, RegisterRow(4, b"before", "", 0, b"", 0, 0))
-    release = fencing.release(hold, b"ours")
+    owned = OwnedShard(SHARD, RegisterRow(4, b"before", "", 0, b"", 0, 0))
+    release = fencing.release(owned, b"ours")
     next(release)
     with pytest.raises((StopIteration, JournalBroken)) as caught:
         release.send((reply,))
@@ -244,7 +244,7 @@ def test_a_segment_whose_delete_is_unclear_is_not_taken_for_cut(
             part = CheckpointPart(position, 0, b"state", last=True)
             work = Work(SHARD, epoch, parts=(part,), floor=Floor(position))
             assert journal.commit([work]) == [Committed()]
-    hold = journal._holds[SHARD]
+    owned = journal._owned[SHARD]
     (answer,) = journal.commit([Work(SHARD, epoch, cut=Cut())])
     assert isinstance(answer, Unclear)
-    assert (hold.cut_next, hold.cut_to) == (0, 0)
+    assert (owned.cut_next, owned.cut_to) == (0, 0)

@@ -22,7 +22,7 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.access.guard import CallEnded
 from peloton.gateway.cluster import cluster_client
 from peloton.gateway.cluster.cluster_client import ClusterClient
-from peloton.gateway.cluster.feed import BadToken, marks_of
+from peloton.gateway.cluster.feed import BadResumeToken, marks_of
 from peloton.gateway.cluster.requests import (
     REQUEST_KEY,
     REQUEST_KEY_LENGTH_MAX,
@@ -220,7 +220,7 @@ def test_a_token_has_the_shards_of_its_query_and_no_others(token: str) -> None:
     assert marks_of("jobmgr/0@1,jobmgr/1@2.7", shards) == dict(
         zip(shards, [(1, ALL), (2, 7)], strict=True)
     )
-    with pytest.raises(BadToken, match="of another query"):
+    with pytest.raises(BadResumeToken, match="of another query"):
         marks_of(token, shards)
 
 

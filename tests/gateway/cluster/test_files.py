@@ -22,8 +22,8 @@ from peloton.gateway.http_server import OPEN, HttpServer
 from peloton.gateway.ops.run_outputs import ANSWER_BYTES_MAX, DATA_BYTES_MAX, HOLD_S_MAX
 from peloton.ops.v1 import outputs_pb2, outputs_pb2_grpc
 from peloton.placement.messages import HostSummary
-from peloton.runtime.core.condition import Condition, NotReadyReason
 from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.health import DaemonHealth, NotReadyReason
 from peloton.runtime.core.reading.listing import Listed, ListViews
 from peloton.runtime.far_files import NoFile
 from peloton.runtime.ports import ShardId
@@ -199,9 +199,9 @@ class Ill:
     def ended_held(self, kind: str) -> list[HeldEnded]:
         return []
 
-    def condition(self) -> Condition:
+    def daemon_health(self) -> DaemonHealth:
         lost = (ShardId("jobmgr", 0), ShardId("jobmgr", 1))
-        return Condition(
+        return DaemonHealth(
             self.live, False, (NotReadyReason("Cassandra", "unreachable since 3 s", lost),)
         )
 
@@ -270,8 +270,8 @@ class Waiting(Ill):
         view = HostView(summary, HostStates.RECONCILING, 3, "another keeper answers")
         return Listed(query.kind, (view,), matched=1)
 
-    def condition(self) -> Condition:
-        return Condition(True, True)
+    def daemon_health(self) -> DaemonHealth:
+        return DaemonHealth(True, True)
 
 
 def test_a_host_that_waits_for_a_person_is_no_reason_against_being_ready(tmp_path: Path) -> None:

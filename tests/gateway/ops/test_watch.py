@@ -22,7 +22,13 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.access.authentication import Authentication
 from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster import feed
-from peloton.gateway.cluster.feed import BadToken, ClusterFeed, OutOfReach, marks_of, token_of
+from peloton.gateway.cluster.feed import (
+    BadResumeToken,
+    ClusterFeed,
+    OutOfReach,
+    marks_of,
+    resume_token,
+)
 from peloton.gateway.grpc_server import build_server
 from peloton.gateway.ops import ops as gateway_ops
 from peloton.gateway.ops import watch
@@ -348,10 +354,10 @@ def test_the_story_says_who(deployment: Deployment) -> None:
 
 def test_tokens_there_and_back() -> None:
     marks = {Key("shard/a/0"): (7, 3), Key("shard/a/11"): (9, ALL)}
-    assert token_of(marks) == "a/0@7.3,a/11@9"
+    assert resume_token(marks) == "a/0@7.3,a/11@9"
     assert marks_of("a/11@9,a/0@7.3", marks) == marks
     for bad in ("", "a/0", "a/0@x", "a/0@1.", "a/0@1.2.3", "@", "a/0@-1", "a/0@" + "9" * 30):
-        with pytest.raises(BadToken):
+        with pytest.raises(BadResumeToken):
             marks_of(bad, [Key("shard/a/0")])
 
 

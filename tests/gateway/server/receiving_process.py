@@ -12,7 +12,7 @@ from typing import Any
 from peloton.gateway.access.authentication import Authentication
 from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.gateway.grpc_server import build_server
-from peloton.runtime.core.condition import Condition
+from peloton.runtime.core.health import DaemonHealth
 
 
 class Silent:
@@ -24,8 +24,8 @@ class Silent:
     def read(self, *_: Any) -> None:
         return None
 
-    def condition(self) -> Condition:
-        return Condition(True, True)
+    def daemon_health(self) -> DaemonHealth:
+        return DaemonHealth(True, True)
 
 
 def main() -> None:

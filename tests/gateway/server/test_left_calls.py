@@ -17,7 +17,7 @@ from peloton.gateway.grpc_server import build_server
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.serving import THREADS_MAX, Server
 from peloton.ops.v1 import ops_pb2
-from peloton.runtime.core.condition import Condition
+from peloton.runtime.core.health import DaemonHealth
 from peloton.runtime.vocabulary import Unavailable
 from tests.gateway.fleet_fixture import OPEN_TO_ALL, WAIT_S_MAX, named
 
@@ -46,8 +46,8 @@ class Mute:
     def read(self, *_: Any) -> None:
         return None
 
-    def condition(self) -> Condition:
-        return Condition(True, True)
+    def daemon_health(self) -> DaemonHealth:
+        return DaemonHealth(True, True)
 
 
 @pytest.mark.parametrize("leave", ["cancel", "deadline"])

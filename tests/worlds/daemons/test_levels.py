@@ -96,7 +96,7 @@ class Fleet:
     def notes(self) -> list[str]:
         """What health of all daemons says besides."""
         regions = [daemon.region for daemon in self.world.daemons.values()]
-        return [note.text for region in regions for note in region.condition().remarks]
+        return [note.text for region in regions for note in region.daemon_health().remarks]
 
     def known(self) -> list[int]:
         """What the members announce."""

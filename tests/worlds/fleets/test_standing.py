@@ -223,7 +223,7 @@ def test_callers_health_and_log_name_address_and_reason() -> None:
     named = "the daemon at d1:1 (d1.1.1) is out of reach: "
 
     def is_named() -> bool:
-        condition = region.condition()
+        condition = region.daemon_health()
         return any(named in one.text for one in (*condition.reasons, *condition.remarks))
 
     fleet.wait(is_named, within_s=15.0)

@@ -1,4 +1,4 @@
-"""What a job says of its floor to its slices, and who asks them to take instances down.
+"""What a job says of its disruption budget to its slices, and who asks them to take instances down.
 
 A service may say how many of its instances may be down at once. The job owns that number. A slice
 has an allowance of it: so many of its members may be down for what somebody wants; what fails is

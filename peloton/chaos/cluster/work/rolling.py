@@ -28,7 +28,7 @@ from peloton.actors.task import facts as tf
 from peloton.chaos.cluster.rules.liveness import reach
 from peloton.chaos.cluster.work.drawing import ActionDraw, any_of, by_weight
 from peloton.chaos.cluster.work.servicing import OPERATOR, service_of, service_spec, wanted_services
-from peloton.chaos.cluster.work.sparing import FloorCheck
+from peloton.chaos.cluster.work.sparing import BudgetCheck
 from peloton.chaos.cluster.work.workload import client_of, cluster_of
 from peloton.chaos.cluster.world.cluster import SimulatedCluster
 from peloton.runtime.core.entities.codec import Entry
@@ -65,12 +65,12 @@ class _Watched:
 class SteadyCheck:
     """Whether those that a workflow has changed have done their work for long enough."""
 
-    def __init__(self, floors: FloorCheck) -> None:
+    def __init__(self, budgets: BudgetCheck) -> None:
         self.clocks_agree = True
         self.checked = 0
-        self._floors = floors
+        self._budgets = budgets
         self._slices: dict[str, _Watched] = {}
-        work = [fact for fact in floors.noted if fact.__module__ == tf.__name__]
+        work = [fact for fact in budgets.noted if fact.__module__ == tf.__name__]
         self.noted: dict[type, Callable[[Entry, Any], None]] = {
             **dict.fromkeys(work, self._worked),
             sf.RolloutBegun: self._begun,
@@ -81,7 +81,7 @@ class SteadyCheck:
             sf.SliceForgotten: self._forgotten,
             wf.WorkflowMoved: self._moved,
         }
-        """Looked at after those of `floors`."""
+        """Looked at after those of `budgets`."""
 
     def _begun(self, entry: Entry, fact: sf.RolloutBegun) -> None:
         # Where the host of a daemon job's instance is down, nobody waits for it.

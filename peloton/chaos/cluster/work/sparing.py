@@ -42,7 +42,7 @@ from peloton.runtime.vocabulary import Key, Message, members_of
 SHARE = 0.25
 ACTIONS = (6, 16)
 SIZES = (2, 3, 5)
-BOUNDED_NAME, LASTS_S = "floor", (5.0, 60.0)
+BOUNDED_NAME, LASTS_S = "budget", (5.0, 60.0)
 """Runs of such a service last longer than others: most of its instances are up."""
 MAINTAINED_S = 3.0
 """An operator looks so often whether a host is down, and may come back."""
@@ -77,7 +77,7 @@ class _Members:
         return self.wanted & ~self.stopped & ~(self.up & ~self.going)
 
 
-class FloorCheck:
+class BudgetCheck:
     """Who is down of services that say how many may be."""
 
     def __init__(self) -> None:
@@ -323,5 +323,5 @@ WORK: dict[str, Callable[[Storm, StormAction], None]] = {
 WEIGHTS = {"create bounded": 4, "replace bounded": 3, "restart spared": 3, "maintain host": 3}
 
 DRAWN = ActionDraw(
-    "floors", SHARE, ACTIONS, by_weight(WEIGHTS), lambda chance: chance.choice(SIZES)
+    "budgets", SHARE, ACTIONS, by_weight(WEIGHTS), lambda chance: chance.choice(SIZES)
 )

@@ -27,7 +27,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from peloton.runtime.core.journal import chain, register, segments
-from peloton.runtime.core.journal.register import Hold, RoundPlan
+from peloton.runtime.core.journal.register import OwnedShard, RoundPlan
 from peloton.runtime.core.journal.statements import (
     Applied,
     Bump,
@@ -103,7 +103,7 @@ def _read(statement: Statement) -> ProtocolCoroutine[tuple[object, ...]]:
         yield Unclear(text_of(reply))
 
 
-def _decide(hold: Hold, write: MoveFloor | Free) -> ProtocolCoroutine[Fenced | None]:
+def _decide(owned: OwnedShard, write: MoveFloor | Free) -> ProtocolCoroutine[Fenced | None]:
     """A write of the owner that is no frame: None when it is done, Fenced when it is not ours.
 
     A floor may travel together with those of other shards (`core/journal/joint.py`). That only adds
@@ -119,13 +119,13 @@ def _decide(hold: Hold, write: MoveFloor | Free) -> ProtocolCoroutine[Fenced | N
         if not isinstance(reply, NotApplied):
             yield Unclear(text_of(reply))
         elif reply.epoch is None:
-            raise JournalBroken(f"{hold.shard}: the register is gone, or this is another keyspace")
+            raise JournalBroken(f"{owned.shard}: the register is gone, or this is another keyspace")
         elif reply.op == write.op:
             return None  # an earlier copy of this very write was applied
-        elif reply.epoch > hold.epoch:
-            return Fenced(f"{hold.shard}: epoch {reply.epoch} has begun")
+        elif reply.epoch > owned.epoch:
+            return Fenced(f"{owned.shard}: epoch {reply.epoch} has begun")
         else:
-            raise JournalBroken(f"{hold.shard}: the store lost acknowledged writes of our epoch")
+            raise JournalBroken(f"{owned.shard}: the store lost acknowledged writes of our epoch")
 
 
 def text_of(reply: StatementReply) -> str:
@@ -140,7 +140,7 @@ def _register(shard: ShardId) -> ProtocolCoroutine[RegisterRow]:
     return rows[0]
 
 
-def write_frames(members: Sequence[tuple[Hold, RoundPlan]]) -> ProtocolCoroutine[None]:
+def write_frames(members: Sequence[tuple[OwnedShard, RoundPlan]]) -> ProtocolCoroutine[None]:
     """The rows of the frames of one round. None of them counts before its register has moved.
 
     And what their registers will not list any more: deleted first, or nobody would find it again.
@@ -148,12 +148,12 @@ def write_frames(members: Sequence[tuple[Hold, RoundPlan]]) -> ProtocolCoroutine
     yield from _write(_frame_writes(members))
 
 
-def _frame_writes(members: Sequence[tuple[Hold, RoundPlan]]) -> Iterator[Statement]:
-    for hold, plan in members:
+def _frame_writes(members: Sequence[tuple[OwnedShard, RoundPlan]]) -> Iterator[Statement]:
+    for owned, plan in members:
         for row in plan.frame_rows:
-            yield InsertRow(hold.shard, row)
+            yield InsertRow(owned.shard, row)
         for one in plan.unlisted:
-            yield DeleteSegment(hold.shard, one.segment, one.last)
+            yield DeleteSegment(owned.shard, one.segment, one.last)
 
 
 # ---- coroutines of the owner -----------------------------------------------------------------
@@ -161,7 +161,7 @@ def _frame_writes(members: Sequence[tuple[Hold, RoundPlan]]) -> Iterator[Stateme
 
 def claim(
     shard: ShardId, *, op: bytes, owner: str, above: int = 0
-) -> ProtocolCoroutine[Hold | Fenced]:
+) -> ProtocolCoroutine[OwnedShard | Fenced]:
     """Read, bump, read again. Not conditioned on the old op: a busy owner cannot starve us."""
     row = yield from _register(shard)
     bump = Bump(shard, row.epoch, op, owner, above)
@@ -180,130 +180,130 @@ def claim(
     row = yield from _register(shard)
     if row.epoch != bump.next_epoch or row.op != op:
         return Fenced(f"{shard}: another claimer followed at once", definite=True)
-    return Hold(shard, row)
+    return OwnedShard(shard, row)
 
 
-def finish(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
+def finish(owned: OwnedShard, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
     """What follows the frame of one shard: ended rows, checkpoint parts, floor, cut."""
-    work, shard, more = plan.work, hold.shard, False
+    work, shard, more = plan.work, owned.shard, False
     fenced: Fenced | None = None
     if work.ended or work.cut is not None:
-        fenced = yield from _still_ours(hold)
+        fenced = yield from _still_ours(owned)
     if fenced is None:
         yield from _write(InsertRow(shard, row) for row in plan.work.ended)
-        fenced = yield from _write_parts(hold, plan)
+        fenced = yield from _write_parts(owned, plan)
     if fenced is None and work.floor is not None:
-        floor = MoveFloor(shard, hold.epoch, plan.op, plan.floor_op, work.floor.position)
-        fenced = yield from _decide(hold, floor)
+        floor = MoveFloor(shard, owned.epoch, plan.op, plan.floor_op, work.floor.position)
+        fenced = yield from _decide(owned, floor)
         if fenced is None:
-            register.floor_done(hold, plan)
-            hold.cut_next = 0
+            register.floor_done(owned, plan)
+            owned.cut_next = 0
     if fenced is None and work.cut is not None:
-        more = yield from _cut(hold, work.cut.abandoned)
-    return fenced if fenced is not None else Committed(more, hold.is_scattered())
+        more = yield from _cut(owned, work.cut.abandoned)
+    return fenced if fenced is not None else Committed(more, owned.is_scattered())
 
 
-def release(hold: Hold, op: bytes) -> ProtocolCoroutine[Fenced | None]:
+def release(owned: OwnedShard, op: bytes) -> ProtocolCoroutine[Fenced | None]:
     """Clear the owner's name in the register; the epoch stays."""
-    return (yield from _decide(hold, Free(hold.shard, hold.epoch, hold.op, op)))
+    return (yield from _decide(owned, Free(owned.shard, owned.epoch, owned.op, op)))
 
 
-def _still_ours(hold: Hold) -> ProtocolCoroutine[Fenced | None]:
+def _still_ours(owned: OwnedShard) -> ProtocolCoroutine[Fenced | None]:
     """Read the epoch once after loading, before the first row that no condition guards."""
-    if not hold.still_ours:
-        row = yield from _register(hold.shard)
-        if row.epoch != hold.epoch:
-            return Fenced(f"{hold.shard}: epoch {row.epoch} has begun", definite=True)
-        hold.still_ours = True
+    if not owned.still_ours:
+        row = yield from _register(owned.shard)
+        if row.epoch != owned.epoch:
+            return Fenced(f"{owned.shard}: epoch {row.epoch} has begun", definite=True)
+        owned.still_ours = True
     return None
 
 
-def _write_parts(hold: Hold, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
+def _write_parts(owned: OwnedShard, plan: RoundPlan) -> ProtocolCoroutine[Fenced | None]:
     """Write checkpoint rows; read back and compare every bucket that is full, and the last.
 
     Missing parts are a loss of the store only if the shard is still ours: a younger owner drops
     checkpoints that nobody will finish, and this may be one.
     """
-    yield from _write(InsertRow(hold.shard, row) for row in plan.part_rows)
+    yield from _write(InsertRow(owned.shard, row) for row in plan.part_rows)
     for row in plan.part_rows:
         bucket, at = divmod(row.number, BUCKET_PARTS)
         if row.parts or at == BUCKET_PARTS - 1:
-            read = ReadBucket(hold.shard, row.position, row.epoch, bucket)
+            read = ReadBucket(owned.shard, row.position, row.epoch, bucket)
             rows = _bucket((yield from _read(read)), bucket)
             if rows is None or len(rows) != at + 1:
-                owner = yield from _register(hold.shard)
-                if owner.epoch != hold.epoch:
-                    return Fenced(f"{hold.shard}: epoch {owner.epoch} has begun")
-                raise JournalBroken(f"{hold.shard}: parts of checkpoint {row.position} are lost")
-    register.parts_done(hold, plan)
+                owner = yield from _register(owned.shard)
+                if owner.epoch != owned.epoch:
+                    return Fenced(f"{owned.shard}: epoch {owner.epoch} has begun")
+                raise JournalBroken(f"{owned.shard}: parts of checkpoint {row.position} are lost")
+    register.parts_done(owned, plan)
     return None
 
 
 # ---- cutting ---------------------------------------------------------------------------------
 
 
-def _cut(hold: Hold, abandoned: tuple[tuple[int, int], ...]) -> ProtocolCoroutine[bool]:
+def _cut(owned: OwnedShard, abandoned: tuple[tuple[int, int], ...]) -> ProtocolCoroutine[bool]:
     """Cut some segments that end below the previous checkpoint, or else drop one checkpoint.
 
     Never before the floor is *known* to have moved: a cut below a floor whose move is unclear
     could delete what the register still names. Returns whether there is more to cut.
     """
-    assert hold.manifest is not None
-    below = hold.manifest.previous[0]
-    piece = segments.ended(hold.segments, after=hold.cut_next, upto=below)[:CUT_SEGMENTS_MAX]
+    assert owned.manifest is not None
+    below = owned.manifest.previous[0]
+    piece = segments.ended(owned.segments, after=owned.cut_next, upto=below)[:CUT_SEGMENTS_MAX]
     if piece:
-        yield from _write(DeleteSegment(hold.shard, one.segment, one.last) for one in piece)
-        hold.cut_next = piece[-1].last - 1
-        hold.cut_to = max(hold.cut_to, hold.cut_next)
+        yield from _write(DeleteSegment(owned.shard, one.segment, one.last) for one in piece)
+        owned.cut_next = piece[-1].last - 1
+        owned.cut_to = max(owned.cut_to, owned.cut_next)
         return True
-    obsolete = yield from _obsolete(hold, abandoned)
+    obsolete = yield from _obsolete(owned, abandoned)
     if obsolete:
-        yield from _drop_checkpoint(hold, obsolete[0])
-        hold.dropped.add(obsolete[0][:2])
+        yield from _drop_checkpoint(owned, obsolete[0])
+        owned.dropped.add(obsolete[0][:2])
     return len(obsolete) > 1
 
 
 def _obsolete(
-    hold: Hold, abandoned: tuple[tuple[int, int], ...]
+    owned: OwnedShard, abandoned: tuple[tuple[int, int], ...]
 ) -> ProtocolCoroutine[list[tuple[int, int, int]]]:
     """Checkpoints that are neither the floor nor the previous generation, nor being written."""
-    assert hold.manifest is not None
-    previous = hold.manifest.previous
-    if hold.oldest is None:
-        hold.oldest = (0, 0, 0)
+    assert owned.manifest is not None
+    previous = owned.manifest.previous
+    if owned.oldest is None:
+        owned.oldest = (0, 0, 0)
         if previous[0]:
-            read = ReadBucket(hold.shard, previous[0], previous[1], 0)
+            read = ReadBucket(owned.shard, previous[0], previous[1], 0)
             rows = _bucket((yield from _read(read)), 0)
             if rows:
-                hold.oldest = chain.unpack_manifest(rows[0].body).previous
-    unnamed = [(*key, 0) for key in abandoned if key[1] < hold.epoch]
-    kept = {hold.floor[:2], previous[:2], *hold.dropped}
-    candidates = [hold.oldest, *hold.given_up, *unnamed]
+                owned.oldest = chain.unpack_manifest(rows[0].body).previous
+    unnamed = [(*key, 0) for key in abandoned if key[1] < owned.epoch]
+    kept = {owned.floor[:2], previous[:2], *owned.dropped}
+    candidates = [owned.oldest, *owned.given_up, *unnamed]
     return [one for one in candidates if one[0] and one[:2] not in kept]
 
 
-def _drop_checkpoint(hold: Hold, obsolete: tuple[int, int, int]) -> ProtocolCoroutine[None]:
+def _drop_checkpoint(owned: OwnedShard, obsolete: tuple[int, int, int]) -> ProtocolCoroutine[None]:
     """Delete from the last bucket down, so that what a crash leaves can be counted from 0."""
     position, epoch, rows = obsolete
     buckets = -(-rows // BUCKET_PARTS)
-    while not rows and (yield from _read(ReadBucket(hold.shard, position, epoch, buckets))):
+    while not rows and (yield from _read(ReadBucket(owned.shard, position, epoch, buckets))):
         buckets += 1
     for bucket in reversed(range(buckets)):
-        yield from _write([DeleteBucket(hold.shard, position, epoch, bucket)])
+        yield from _write([DeleteBucket(owned.shard, position, epoch, bucket)])
 
 
 # ---- loading ---------------------------------------------------------------------------------
 
 
-def load_checkpoint(hold: Hold) -> ReadCoroutine:
+def load_checkpoint(owned: OwnedShard) -> ReadCoroutine:
     """The parts of the checkpoint that the register names, bucket by bucket."""
-    position, epoch, _ = hold.floor
+    position, epoch, _ = owned.floor
     manifest, bucket, total = None, 0, 0
     while position and not total:
-        read = ReadBucket(hold.shard, position, epoch, bucket)
+        read = ReadBucket(owned.shard, position, epoch, bucket)
         rows = _bucket((yield from _read(read)), bucket)
         if not rows or not (rows[-1].parts or len(rows) == BUCKET_PARTS):
-            yield from _raise_damage(hold, f"{hold.shard}: checkpoint {position} is incomplete")
+            yield from _raise_damage(owned, f"{owned.shard}: checkpoint {position} is incomplete")
             return
         if manifest is None:
             manifest = chain.unpack_manifest(rows[0].body)
@@ -311,7 +311,7 @@ def load_checkpoint(hold: Hold) -> ReadCoroutine:
         yield FoundItems(tuple(row.body for row in rows[first:]))
         bucket, total = bucket + 1, rows[-1].parts
     if manifest is not None:
-        hold.checkpoint_read(manifest, total)
+        owned.checkpoint_read(manifest, total)
 
 
 def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
@@ -325,23 +325,23 @@ def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
     return rows
 
 
-def load_tail(hold: Hold) -> ReadCoroutine:
+def load_tail(owned: OwnedShard) -> ReadCoroutine:
     """The frames after the floor, up to the last that we know to be committed."""
-    if hold.manifest is None:
-        raise JournalRefused(f"{hold.shard}: read the checkpoint first")
-    if hold.damage:
-        yield from _raise_damage(hold, f"{hold.shard}: {hold.damage}")
-    floor, last_position, last_chain = hold.floor[0], hold.last_position, hold.chain
-    walk = chain.Walk(hold.shard, floor=floor, note=hold.manifest.chain)
+    if owned.manifest is None:
+        raise JournalRefused(f"{owned.shard}: read the checkpoint first")
+    if owned.damage:
+        yield from _raise_damage(owned, f"{owned.shard}: {owned.damage}")
+    floor, last_position, last_chain = owned.floor[0], owned.last_position, owned.chain
+    walk = chain.Walk(owned.shard, floor=floor, note=owned.manifest.chain)
     try:
-        for part in segments.parts(hold.segments, range(floor + 1, last_position + 1)):
-            found = yield from _read(ReadSegment(hold.shard, *part))
+        for part in segments.parts(owned.segments, range(floor + 1, last_position + 1)):
+            found = yield from _read(ReadSegment(owned.shard, *part))
             tail = range(part.first, part.last + 1)
-            picked = pick_frames(found, epoch=hold.epoch, tail=tail)
+            picked = pick_frames(found, epoch=owned.epoch, tail=tail)
             yield FoundItems(tuple(_frames(walk, picked)))
         walk.finish(last_position, last_chain)
     except chain.Mismatch as mismatch:
-        yield from _raise_damage(hold, str(mismatch))
+        yield from _raise_damage(owned, str(mismatch))
 
 
 def pick_frames(found: tuple[object, ...], *, epoch: int, tail: range) -> list[list[FrameRow]]:
@@ -371,14 +371,14 @@ def _frames(walk: chain.Walk, picked: list[list[FrameRow]]) -> Iterable[Frame]:
         yield Frame(rows[0].position, body)
 
 
-def _raise_damage(hold: Hold, text: str) -> ProtocolCoroutine[None]:
+def _raise_damage(owned: OwnedShard, text: str) -> ProtocolCoroutine[None]:
     """What does not fit in loading is damage only if we are still the owner; else Overtaken.
 
     1. we claim epoch 5 and begin to read; the process is paused
     2. B claims epoch 6, moves the floor, cuts what we were about to read
     3. we resume and find a gap: the shard is healthy, but not ours
     """
-    row = yield from _register(hold.shard)
-    if row.epoch != hold.epoch:
+    row = yield from _register(owned.shard)
+    if row.epoch != owned.epoch:
         raise Overtaken(f"{text}, but epoch {row.epoch} has begun")
     raise Damaged(text)

@@ -1,9 +1,9 @@
 """The owner's copy of its shard's register, and the plan of one round's writes.
 
-A `Hold` is made by a claim and lives until the shard is fenced or dropped. A `RoundPlan` turns the
-work of one round into rows, **once**: a repeat is sent byte for byte, because one that differs in
-anything is a different write, and of two different writes nobody could tell which one the store
-applied. The module must not do I/O, and must not judge answers (`fencing`).
+An `OwnedShard` is made by a claim and lives until the shard is fenced or dropped. A `RoundPlan`
+turns the work of one round into rows, **once**: a repeat is sent byte for byte, because one that
+differs in anything is a different write, and of two different writes nobody could tell which one
+the store applied. The module must not do I/O, and must not judge answers (`fencing`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Writing(Struct, frozen=True, gc=False):
     manifest: chain.Manifest
 
 
-class Hold:
+class OwnedShard:
     """A claimed shard: its register as `start` at the claim, and as our writes changed it."""
 
     def __init__(self, shard: ShardId, start: RegisterRow) -> None:
@@ -138,12 +138,12 @@ class Hold:
         self.writing = None
 
 
-def hold_of(holds: Mapping[ShardId, Hold], shard: ShardId) -> Hold:
-    """The hold of a shard that is to be read. Raises Overtaken if it is ours no more."""
-    hold = holds.get(shard)
-    if hold is None:
+def owned_shard(owned_shards: Mapping[ShardId, OwnedShard], shard: ShardId) -> OwnedShard:
+    """The owned shard that is to be read. Raises Overtaken if it is ours no more."""
+    owned = owned_shards.get(shard)
+    if owned is None:
         raise Overtaken(f"{shard} is not held here")
-    return hold
+    return owned
 
 
 class RoundPlan(Struct, gc=False):
@@ -168,36 +168,38 @@ class RoundPlan(Struct, gc=False):
         return self.floor_op if self.work.floor is not None else self.op
 
 
-def plan(hold: Hold, work: Work, *, ops: OpNames, names: Segments | None = None) -> RoundPlan:
-    """Check the work against what we hold, and fix its bytes. Raises Refused on a wrong caller.
+def plan(
+    owned: OwnedShard, work: Work, *, ops: OpNames, names: Segments | None = None
+) -> RoundPlan:
+    """Check the work against what we owned, and fix its bytes. Raises Refused on a wrong caller.
 
     A store whose frames have segments gives their names.
     """
-    op, value, last = hold.op, hold.chain, hold.last_position
+    op, value, last = owned.op, owned.chain, owned.last_position
     rows: tuple[FrameRow, ...] = ()
     if work.frame is not None:
-        op, value, rows = _frame_rows(hold, work.frame, ops=ops, names=names)
+        op, value, rows = _frame_rows(owned, work.frame, ops=ops, names=names)
         last = work.frame.position
     for row in work.ended:
         if not 0 < row.position <= last:
             raise JournalRefused(f"ended {row.kind} {row.key} at {row.position}, beyond {last}")
-    writing = hold.writing
+    writing = owned.writing
     part_rows: tuple[PartRow, ...] = ()
     if work.parts:
-        writing, part_rows = _part_rows(hold, work, chains={**hold.chains, last: value})
-    if work.cut is not None and hold.manifest is None:
+        writing, part_rows = _part_rows(owned, work, chains={**owned.chains, last: value})
+    if work.cut is not None and owned.manifest is None:
         raise JournalRefused("read the checkpoint at the floor before cutting")
     floor_op = b""
     if work.floor is not None:
         if writing is None or not writing.complete or writing.position != work.floor.position:
             raise JournalRefused(f"floor {work.floor.position}: its checkpoint is not complete")
         floor_op = ops.next()
-    begun = _begun(hold, rows)
-    unlisted = tuple(one for one in _uncut(hold) if one.last <= begun[0].first) if begun else ()
-    return RoundPlan(work, hold.op, op, value, rows, part_rows, writing, floor_op, begun, unlisted)
+    begun = _begun(owned, rows)
+    unlisted = tuple(one for one in _uncut(owned) if one.last <= begun[0].first) if begun else ()
+    return RoundPlan(work, owned.op, op, value, rows, part_rows, writing, floor_op, begun, unlisted)
 
 
-def _begun(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
+def _begun(owned: OwnedShard, rows: tuple[FrameRow, ...]) -> SegmentList | None:
     """The list of segments, if the frame of these rows begins one.
 
     An owner does not know what those before it cut. If it listed all of that until it has cut it
@@ -205,65 +207,69 @@ def _begun(hold: Hold, rows: tuple[FrameRow, ...]) -> SegmentList | None:
     """
     if not rows or not rows[0].segment:
         return None
-    if hold.segments and hold.segments[-1].segment == rows[0].segment:
+    if owned.segments and owned.segments[-1].segment == rows[0].segment:
         return None
     start = SegmentStart(rows[0].position, rows[0].segment)
-    uncut = _uncut(hold)
-    cut_to = uncut[-1].last - 1 if uncut else hold.cut_to
-    return segments.extended(hold.segments, start, cut_to=cut_to)
+    uncut = _uncut(owned)
+    cut_to = uncut[-1].last - 1 if uncut else owned.cut_to
+    return segments.extended(owned.segments, start, cut_to=cut_to)
 
 
-def _uncut(hold: Hold) -> list[SegmentPart]:
+def _uncut(owned: OwnedShard) -> list[SegmentPart]:
     """What could be cut, and was not by us: some of it, the oldest."""
-    below = hold.manifest.previous[0] if hold.manifest is not None else 0
-    return segments.ended(hold.segments, after=hold.cut_to, upto=below)[:UNLISTED_SEGMENTS_MAX]
+    below = owned.manifest.previous[0] if owned.manifest is not None else 0
+    return segments.ended(owned.segments, after=owned.cut_to, upto=below)[:UNLISTED_SEGMENTS_MAX]
 
 
 def _frame_rows(
-    hold: Hold, frame: Frame, *, ops: OpNames, names: Segments | None
+    owned: OwnedShard, frame: Frame, *, ops: OpNames, names: Segments | None
 ) -> tuple[bytes, bytes, tuple[FrameRow, ...]]:
-    if frame.position != hold.last_position + 1:
-        raise JournalRefused(f"frame {frame.position} after {hold.last_position}")
+    if frame.position != owned.last_position + 1:
+        raise JournalRefused(f"frame {frame.position} after {owned.last_position}")
     if len(frame.body) > FRAME_BYTES_MAX:
         raise JournalRefused(f"frame of {len(frame.body)} bytes, limit {FRAME_BYTES_MAX}")
     op = ops.next()
-    value = chain.link(hold.chain, (hold.shard, frame.position), op=op, body=frame.body)
+    value = chain.link(owned.chain, (owned.shard, frame.position), op=op, body=frame.body)
     step = FRAME_PART_BYTES_MAX
     name = names.next(len(frame.body)) if names is not None else b""
     pieces = [frame.body[at : at + step] for at in range(0, len(frame.body), step)] or [b""]
     rows = tuple(
-        FrameRow(frame.position, hold.epoch, part, len(pieces), op, hold.chain, value, piece, name)
+        FrameRow(
+            frame.position, owned.epoch, part, len(pieces), op, owned.chain, value, piece, name
+        )
         for part, piece in enumerate(pieces)
     )
     return op, value, rows
 
 
 def _part_rows(
-    hold: Hold, work: Work, *, chains: dict[int, bytes]
+    owned: OwnedShard, work: Work, *, chains: dict[int, bytes]
 ) -> tuple[Writing | None, tuple[PartRow, ...]]:
-    writing, rows = hold.writing, []
+    writing, rows = owned.writing, []
     for part in work.parts:
         if part.position != work.parts[0].position:
             raise JournalRefused("one round holds parts of one checkpoint")
         if part.number == 0:
-            writing, row = _begin(hold, part, value=chains.get(part.position))
+            writing, row = _begin(owned, part, value=chains.get(part.position))
             rows.append(row)
-        writing, row = _add_part(hold, part, writing=writing)
+        writing, row = _add_part(owned, part, writing=writing)
         rows.append(row)
     return writing, tuple(rows)
 
 
-def _begin(hold: Hold, part: CheckpointPart, *, value: bytes | None) -> tuple[Writing, PartRow]:
+def _begin(
+    owned: OwnedShard, part: CheckpointPart, *, value: bytes | None
+) -> tuple[Writing, PartRow]:
     """The manifest, in front of the caller's first part."""
-    begun = max(hold.begun, hold.floor[0])
+    begun = max(owned.begun, owned.floor[0])
     if part.position <= begun:
         raise JournalRefused(f"checkpoint {part.position} after {begun} was begun")
     if value is None:
         raise JournalRefused(f"checkpoint {part.position} is not at a recent position")
-    if hold.manifest is None:
+    if owned.manifest is None:
         raise JournalRefused("read the checkpoint at the floor before the next one is begun")
-    manifest = chain.Manifest(value, hold.floor)
-    key = (part.position, hold.epoch, 0)
+    manifest = chain.Manifest(value, owned.floor)
+    key = (part.position, owned.epoch, 0)
     return (
         Writing(part.position, 1, False, manifest),
         chain.part_row(key, parts=0, body=chain.pack_manifest(manifest)),
@@ -271,7 +277,7 @@ def _begin(hold: Hold, part: CheckpointPart, *, value: bytes | None) -> tuple[Wr
 
 
 def _add_part(
-    hold: Hold, part: CheckpointPart, *, writing: Writing | None
+    owned: OwnedShard, part: CheckpointPart, *, writing: Writing | None
 ) -> tuple[Writing, PartRow]:
     if len(part.body) > CHECKPOINT_PART_BYTES_MAX:
         raise JournalRefused(f"part of {len(part.body)} bytes, limit {CHECKPOINT_PART_BYTES_MAX}")
@@ -284,35 +290,35 @@ def _add_part(
             f"part {part.number} of checkpoint {part.position}, not {writing.rows - 1}"
         )
     rows = writing.rows + 1
-    key = (part.position, hold.epoch, rows - 1)
+    key = (part.position, owned.epoch, rows - 1)
     row = chain.part_row(key, parts=rows if part.last else 0, body=part.body)
     return Writing(part.position, rows, part.last, writing.manifest), row
 
 
-def parts_done(hold: Hold, done: RoundPlan) -> None:
+def parts_done(owned: OwnedShard, done: RoundPlan) -> None:
     """The rows of the plan's checkpoint parts are in the store."""
     if not done.part_rows:
         return
-    before = hold.writing
+    before = owned.writing
     if before is not None and done.written is not None and before.position != done.written.position:
-        hold.given_up.append((before.position, hold.epoch, before.rows))
-    hold.writing = done.written
+        owned.given_up.append((before.position, owned.epoch, before.rows))
+    owned.writing = done.written
     if done.written is not None:
-        hold.begun = done.written.position
+        owned.begun = done.written.position
 
 
-def frame_done(hold: Hold, done: RoundPlan) -> None:
+def frame_done(owned: OwnedShard, done: RoundPlan) -> None:
     """The frame of the plan is committed."""
     if done.segments is not None:
-        hold.segments = done.segments
+        owned.segments = done.segments
     if done.work.frame is not None:
-        hold.appended(done.work.frame.position, op=done.op, value=done.chain)
+        owned.appended(done.work.frame.position, op=done.op, value=done.chain)
 
 
-def floor_done(hold: Hold, done: RoundPlan) -> None:
+def floor_done(owned: OwnedShard, done: RoundPlan) -> None:
     """The register names the plan's checkpoint."""
-    if done.written is not None and done.floor_op not in (b"", hold.op):
-        hold.floored(done.floor_op, done.written)
+    if done.written is not None and done.floor_op not in (b"", owned.op):
+        owned.floored(done.floor_op, done.written)
 
 
 def same_cluster(

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from peloton.runtime.core.journal import fencing, register
 from peloton.runtime.core.journal.fencing import ProtocolCoroutine
-from peloton.runtime.core.journal.register import Hold, OpNames, RoundPlan
+from peloton.runtime.core.journal.register import OpNames, OwnedShard, RoundPlan
 from peloton.runtime.core.journal.segments import Segments
 from peloton.runtime.core.journal.statements import (
     Advance,
@@ -52,16 +52,16 @@ Refusals = dict[ShardId, Fenced | RoundRefused]
 class PlannedRound(NamedTuple):
     """What is to be written of the works of a round, and what never can be."""
 
-    plans: dict[ShardId, tuple[Hold, RoundPlan]]
+    plans: dict[ShardId, tuple[OwnedShard, RoundPlan]]
     fenced: dict[ShardId, Fenced]  # whose claims are not held here
-    frames: dict[ShardId, tuple[Hold, RoundPlan]]  # of the plans those with a frame
+    frames: dict[ShardId, tuple[OwnedShard, RoundPlan]]  # of the plans those with a frame
     refusals: Refusals | None  # of all frames, because one of them is fenced; None: not decided
 
 
 def plan(
     works: Sequence[Work],
     *,
-    holds: Mapping[ShardId, Hold],
+    owned_shards: Mapping[ShardId, OwnedShard],
     pending: Container[ShardId],
     ops: OpNames,
     names: Segments | None = None,
@@ -75,7 +75,7 @@ def plan(
     if len(framed) > ROUND_SHARDS_MAX:
         text = f"a round of {len(framed)} shards with a frame, limit {ROUND_SHARDS_MAX}"
         raise JournalRefused(text)
-    plans: dict[ShardId, tuple[Hold, RoundPlan]] = {}
+    plans: dict[ShardId, tuple[OwnedShard, RoundPlan]] = {}
     fenced: dict[ShardId, Fenced] = {}
     for work in works:
         shard = work.shard
@@ -83,41 +83,41 @@ def plan(
             raise JournalRefused(f"{shard} is duplicate in one round")
         if shard in pending:
             raise JournalRefused(f"{shard}: settle what is pending first")
-        hold = holds.get(shard)
-        if hold is None or hold.epoch != work.epoch:
+        owned = owned_shards.get(shard)
+        if owned is None or owned.epoch != work.epoch:
             text = f"{shard}: epoch {work.epoch} is not held here"
             fenced[shard] = Fenced(text, definite=True)
         else:
-            plans[shard] = hold, register.plan(hold, work, ops=ops, names=names)
+            plans[shard] = owned, register.plan(owned, work, ops=ops, names=names)
     frames = {shard: plans[shard] for shard in framed if shard in plans}
     lost = {shard: fenced[shard] for shard in framed if shard in fenced}
     refusals = with_the_others(lost, framed) if lost else None
     return PlannedRound(plans, fenced, frames, refusals)
 
 
-def commit_frames(members: Sequence[tuple[Hold, RoundPlan]]) -> ProtocolCoroutine[Refusals]:
+def commit_frames(members: Sequence[tuple[OwnedShard, RoundPlan]]) -> ProtocolCoroutine[Refusals]:
     """Rows first, then one conditional write; in doubt the identical one again."""
     yield from fencing.write_frames(members)
-    writes = tuple(advance(hold, plan) for hold, plan in members)
+    writes = tuple(advance(owned, plan) for owned, plan in members)
     statement = WriteTogether(writes) if len(writes) > 1 else writes[0]
     doubted = False
     while True:
         (reply,) = yield (statement,)
         refused = refusals(writes, reply, doubted=doubted)
         if refused is not None:
-            for hold, plan in members:
-                if hold.shard not in refused:
-                    register.frame_done(hold, plan)
+            for owned, plan in members:
+                if owned.shard not in refused:
+                    register.frame_done(owned, plan)
             return refused
         doubted = True
         yield Unclear(fencing.text_of(reply))
 
 
-def advance(hold: Hold, plan: RoundPlan) -> Advance:
+def advance(owned: OwnedShard, plan: RoundPlan) -> Advance:
     """What the plan's frame does to the register of its shard."""
     position = plan.frame_rows[0].position
     return Advance(
-        hold.shard, hold.epoch, plan.op_before, plan.op, position, plan.chain, plan.segments
+        owned.shard, owned.epoch, plan.op_before, plan.op, position, plan.chain, plan.segments
     )
 
 

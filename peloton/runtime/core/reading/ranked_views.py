@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from peloton.runtime.core.reading.blocks import Block, RankKey, Texts
-from peloton.runtime.core.reading.conditions import BETWEEN, FieldReader, conditions
+from peloton.runtime.core.reading.filters import BETWEEN, FieldReader, filter_of
 from peloton.runtime.core.reading.listing import (
     SCAN_MAX,
     Listed,
@@ -134,7 +134,7 @@ class RankedViews:
             most = max(most // 8, 1)
 
     def _page(self, query: ListViews, most: int) -> Listed:
-        in_order, wanted = query.order == self._order, conditions(query.tests)
+        in_order, wanted = query.order == self._order, filter_of(query.tests)
         # Where the ranks are the order, mostly the first few are enough.
         step = min(most, 2 * query.enough) if in_order else most
         found = _Found(query, in_order)

@@ -116,7 +116,7 @@ def quiet(cluster: CheckedCluster, *jobs: Key) -> None:
 
 def spared(cluster: CheckedCluster) -> int:
     assert cluster.checks is not None
-    return cluster.checks.promises.floors.checked
+    return cluster.checks.promises.budgets.checked
 
 
 @pytest.mark.parametrize("bound", [1, 2, 4])
@@ -186,7 +186,7 @@ def test_a_host_that_goes_down_ends_its_instances_as_the_job_can_spare_them() ->
     quiet(cluster, job)
 
 
-def test_a_drain_waits_while_the_floor_is_broken_and_says_so() -> None:
+def test_a_drain_waits_while_the_budget_is_exceeded_and_says_so() -> None:
     """Another instance fails, and waits out its pause: nobody is moved before it is back."""
 
     def fate(run: str) -> Fate:
@@ -245,7 +245,7 @@ def test_a_pool_gets_back_no_more_than_can_be_spared() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("bound", [1, 2])
-def test_all_at_once_never_breaks_the_floor(bound: int, seed: int) -> None:
+def test_all_at_once_never_exceeds_the_budget(bound: int, seed: int) -> None:
     """An update, a host that goes down, a pool that takes back, restarts, and daemons that die."""
     chance = random.Random(f"{seed} {bound}")
     cluster = cluster_of(seed=seed, hosts=4)
@@ -348,7 +348,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_floor_that_is_broken_is_noticed(fault: str) -> None:
+def test_a_budget_that_is_exceeded_is_noticed(fault: str) -> None:
     cluster = cluster_of()
     job = running(cluster, 1)
     to = slice_key(job.partition("/")[2], 0)

@@ -14,7 +14,7 @@ from peloton.assembly.kinds import kinds
 from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.core.shard import AFTER_FRAME, IN_ROUND
 from peloton.runtime.core.turning.envelope import Envelope
-from peloton.runtime.core.turning.holding import HELD_ROWS_MAX, HELD_S_MAX
+from peloton.runtime.core.turning.lazy_facts import LAZY_ROWS_MAX, LAZY_S_MAX
 from peloton.runtime.vocabulary import Key, Kind
 from tests.toy import messages as w
 from tests.toy.bench import Bench
@@ -71,10 +71,10 @@ def test_lazy_facts_are_the_first_of_the_next_frame() -> None:
 
 def test_they_get_a_frame_of_their_own_when_none_comes_in_time() -> None:
     bench = held()
-    bench.now += HELD_S_MAX / 2
+    bench.now += LAZY_S_MAX / 2
     assert bench.once().frame is None
     wake_at = bench.once().wake_at
-    assert wake_at is not None and wake_at <= bench.now + HELD_S_MAX / 2
+    assert wake_at is not None and wake_at <= bench.now + LAZY_S_MAX / 2
     bench.now = wake_at
     assert bench.once().frame is not None
     assert digest(bench.replay()) == digest(bench.shard)
@@ -119,7 +119,7 @@ def test_readers_and_followers_see_it_with_its_frame() -> None:
     bench = held()
     end = bench.shard.changes.end
     assert bench.shard.views._safe[NOTE] == (NOTE, 1)
-    bench.now += HELD_S_MAX
+    bench.now += LAZY_S_MAX
     bench.once()
     assert bench.shard.views._safe[NOTE] == (NOTE, 3)
     changes = bench.shard.changes.after(end).changes
@@ -146,7 +146,7 @@ def everything_lazy(kind: Kind) -> Kind:
 def test_it_is_bounded_in_number() -> None:
     bench = begun()
     frames = len(bench.frames)
-    for _ in range(HELD_ROWS_MAX):
+    for _ in range(LAZY_ROWS_MAX):
         bench.send(NOTE, w.Add(1))
         bench.rest()
     assert len(bench.frames) == frames
@@ -167,7 +167,7 @@ def test_what_has_ended_by_it_leaves_after_its_frame() -> None:
     bench.send(NOTE, w.Close())
     bench.rest()
     assert not bench.ended and not bench.shard.busy
-    bench.now += HELD_S_MAX
+    bench.now += LAZY_S_MAX
     bench.rest()
     assert NOTE in bench.ended and NOTE not in bench.shard.population.cells
 

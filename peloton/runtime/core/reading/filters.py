@@ -1,8 +1,8 @@
-"""Conditions of listings: which summaries match a query.
+"""Filters of listings: which summaries match a query.
 
-Turns conditions into functions that judge many values at once, because a query may examine a
+Turns tests of fields into functions that judge many values at once, because a query may examine a
 hundred thousand: most of the work is done by loops that are not Python's own. It must not know a
-kind: a condition names fields of its summaries.
+kind: a test names fields of its summaries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peloton.runtime.vocabulary import Value
 AMONG, BETWEEN, PART, PAIR = "among", "between", "part", "pair"
 BELOW, CREATOR, TEXT = "below", "creator", "text"
 COMPILED_MAX, ANSWERS_MAX = 64, 4096
-"""Queries whose conditions are kept for their next page, and paths or principals of each."""
+"""Queries whose filters are kept for their next page, and paths or principals of each."""
 
 Judge: TypeAlias = Callable[[Iterable[Any]], Iterable[bool]]
 FieldReader: TypeAlias = Callable[[str], Iterable[Any]]
@@ -64,8 +64,8 @@ class FieldTest(NamedTuple):
         return map(any, zip(own, *(one.verdicts(columns) for one in self.others), strict=True))
 
 
-class Conditions(NamedTuple):
-    """All conditions of a query. `words` are looked for in texts."""
+class Filter(NamedTuple):
+    """All tests of a query. `words` are looked for in texts."""
 
     tests: tuple[FieldTest, ...]
     words: tuple[Word, ...]
@@ -109,14 +109,14 @@ class Word(NamedTuple):
 
 
 @functools.lru_cache(COMPILED_MAX)
-def conditions(tests: tuple[Where, ...]) -> Conditions:
+def filter_of(tests: tuple[Where, ...]) -> Filter:
     """The tests as functions.
 
     Raises for a test that makes no sense: the query gets an error instead of a partial list.
     """
     words = [word for test in tests if test.rule == TEXT for word in test.words]
-    return Conditions(
-        tuple(_condition(test) for test in tests if test.rule != TEXT),
+    return Filter(
+        tuple(_field_test(test) for test in tests if test.rule != TEXT),
         tuple(_word(word) for word in words),
     )
 
@@ -124,7 +124,7 @@ def conditions(tests: tuple[Where, ...]) -> Conditions:
 def passing(tests: tuple[Where, ...], summaries: Iterable[Any]) -> list[Any]:
     """The summaries that pass all tests. Texts cannot be judged by them."""
     found = [*summaries]
-    made = conditions(tests)
+    made = filter_of(tests)
     if made.words:
         raise ValueError("no texts are kept in this order")
     for test in made.tests:
@@ -134,7 +134,7 @@ def passing(tests: tuple[Where, ...], summaries: Iterable[Any]) -> list[Any]:
 
 def texts_pass(tests: tuple[Where, ...], texts: tuple[str, ...]) -> bool:
     """Whether one entity's texts have all words that are looked for."""
-    return all(any(map(word.is_in, texts)) for word in conditions(tests).words)
+    return all(any(map(word.is_in, texts)) for word in filter_of(tests).words)
 
 
 def nearest(path: str, found: Callable[[str], Any]) -> Any:
@@ -162,8 +162,8 @@ def _fields(summaries: Sequence[Any]) -> FieldReader:
     return lambda field: map(attrgetter(field), summaries)
 
 
-def _condition(test: Where) -> FieldTest:
-    return FieldTest(test.field, _rule(test), tuple(map(_condition, test.others)))
+def _field_test(test: Where) -> FieldTest:
+    return FieldTest(test.field, _rule(test), tuple(map(_field_test, test.others)))
 
 
 def _rule(test: Where) -> Judge:

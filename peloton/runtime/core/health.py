@@ -41,7 +41,7 @@ class NotReadyReason(NamedTuple):
         return f"{self.component}: {self.text}{affected}"
 
 
-class Condition(NamedTuple):
+class DaemonHealth(NamedTuple):
     """The answer to both questions, and what is wrong.
 
     `remarks` are for people to act on, and no reason against being ready. `rooms` are the disks.

@@ -22,15 +22,15 @@ from __future__ import annotations
 
 from peloton.runtime.core.turning.turns import Turns
 
-HELD_S_MAX = 1.0
-HELD_ROWS_MAX = 64
+LAZY_S_MAX = 1.0
+LAZY_ROWS_MAX = 64
 _SLACK_S = 0.001
 """The shell may wake a shard a little too early: its clock and the shard's differ by an offset, and
 their sum is rounded."""
 
 
-class Holding:
-    """What one shard holds back: the entries in its turns."""
+class LazyFacts:
+    """Those of one shard that wait: the entries in its turns."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -42,18 +42,18 @@ class Holding:
     @property
     def next_s(self) -> float | None:
         """When the entries are written at the latest, in seconds since the epoch."""
-        return None if self._since_s is None else self._since_s + HELD_S_MAX
+        return None if self._since_s is None else self._since_s + LAZY_S_MAX
 
     def may_wait(self) -> bool:
         """Whether the entries of this round, with those held so far, may wait for the next."""
         turns = self._turns
         if not turns.rows or turns.must_write or turns.outbox.replies:
             return False
-        if len(turns.rows) > HELD_ROWS_MAX:
+        if len(turns.rows) > LAZY_ROWS_MAX:
             return False
-        return self._since_s is None or turns.now < self._since_s + HELD_S_MAX - _SLACK_S
+        return self._since_s is None or turns.now < self._since_s + LAZY_S_MAX - _SLACK_S
 
-    def hold(self) -> None:
+    def wait(self) -> None:
         """The round is over, and its entries wait."""
         if self._since_s is None:
             self._since_s = self._turns.now

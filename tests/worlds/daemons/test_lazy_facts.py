@@ -17,7 +17,7 @@ from peloton.assembly.kinds import kinds
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.world.machines import Fate
-from peloton.runtime.core.turning.holding import HELD_S_MAX
+from peloton.runtime.core.turning.lazy_facts import LAZY_S_MAX
 from peloton.runtime.vocabulary import Fact
 
 SIZES = {"jobmgr": 3, "resmgr": 1, "hostmgr": 1}
@@ -55,14 +55,14 @@ def test_a_fact_that_is_lost_with_its_owner_comes_again(fact: type[Fact]) -> Non
     # Which epochs shards have seen of one another is never held: they have met before.
     cluster.create_job(job_spec(HELD[fact]), known)
     cluster.run_until(cluster.over)
-    cluster.run_for(2 * HELD_S_MAX)
+    cluster.run_for(2 * LAZY_S_MAX)
     runs = len(cluster.machines.started)
     cluster.tell(job_id(job), CreateJob(job_spec(HELD[fact])))
     until_held(cluster, fact)
     before = cluster.written(fact)
     cluster.kill()
     cluster.run_until(cluster.over)
-    cluster.run_for(2 * HELD_S_MAX)
+    cluster.run_for(2 * LAZY_S_MAX)
     assert cluster.counts(job_id(job)) == {"SUCCEEDED": HELD[fact]}
     if fact is not tf.LaunchAccepted:  # a recovery learns of the start instead
         assert cluster.written(fact) > before, "it was made again"
@@ -85,7 +85,7 @@ def until_held(cluster: CheckedCluster, fact: type[Fact]) -> None:
     for _ in range(STEPS_MAX):
         for core in cluster.world.shards().values():
             facts = [each for line in core.turns.lines for each in line.facts]
-            if core.holding and any(type(each) is fact for each in facts):
+            if core.lazy and any(type(each) is fact for each in facts):
                 return
         cluster.world.step()
     raise AssertionError(f"{fact.__name__} is never held")
