@@ -26,7 +26,7 @@ from peloton.actors.schedule import kind as schedule
 from peloton.actors.schedule.messages import RIGHTS_MESSAGES
 from peloton.actors.task import kind as task
 from peloton.placement.messages import PLACER_MESSAGES
-from peloton.runtime.vocabulary import Kind
+from peloton.runtime.kinds import Kind
 from peloton.settings.archive import byte_count
 from peloton.settings.daemon import DaemonSettings
 

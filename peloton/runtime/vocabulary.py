@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import enum
 import functools
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar, NewType
 
 import msgspec
@@ -285,101 +284,3 @@ class DeadLettered(Value, frozen=True, gc=False, array_like=True):
     """An answer: the message failed `ATTEMPTS_MAX` times and is kept for an operator."""
 
     text: str
-
-
-Decide = Callable[[Any, Any, At], Decision]
-Evolve = Callable[[Any, Any], Any]
-Pursuing = Callable[[Any, At], "Decision | Rest"]
-
-
-def no_deadline(state: Any) -> tuple[str, float] | None:
-    """For kinds without deadlines."""
-    return None
-
-
-def never_ends(state: Any, index: Any) -> bool:
-    """For kinds whose entities stay in memory for good."""
-    return False
-
-
-def no_phase(state: Any, index: Any) -> Any:
-    """For kinds whose changes may all be gathered for an interval."""
-    return None
-
-
-def no_parent(name: Key, state: Any) -> Key | None:
-    """For kinds without a parent."""
-    return None
-
-
-class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind adds when its entities are the members of a crowd.
-
-    `columns` names the values that differ from member to member, with their types. `write` is what
-    a fact writes to them: fact class → function of (fact, now) → {column: value}; `per_member`
-    names the column that takes the values of a message, one for each member. `resolve` completes a
-    message from the parent's state: message class → function of (parent's state, message, `spec` of
-    the member) → message. `archive` is for facts that move values between a member's columns:
-    function of (state before, fact, read: a column) → {column: value}.
-    """
-
-    columns: Mapping[str, Any]
-    write: Mapping[type, Callable[[Any, float], Mapping[str, Any]]]
-    parent: Callable[[Key], Key]
-    per_member: Mapping[type, str] = {}
-    resolve: Mapping[type, Callable[[Any, Any, Any], Message]] = {}
-    archive: Mapping[type, Callable[..., Mapping[str, Any]]] = {}
-
-
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of actor, as registered with the runtime. Every field is pure.
-
-    `absent` is the table for keys that do not exist: message class → decision without a state.
-    `lookup` names the messages that need the `ended` row of a key that is not in memory.
-    `since` has facts and answers of later versions: class → level. Below it, produce none of them.
-    """
-
-    name: str
-    group: str
-    state: type
-    decide: Mapping[type, Decide]
-    absent: Mapping[type, Callable[[Any, At], Decision]]
-    pursue: Pursuing
-    at_rest: Pursuing | Rest | None = None  # in place of `pursue`: `core/turning/pursuits.py`
-    evolve: Mapping[type, Evolve]
-    messages: Mapping[int, type]
-    facts: Mapping[int, type]
-    answers: Mapping[int, type] = {}
-    partition: Callable[[Key], str | int]
-    deadline: Callable[[Any], tuple[str, float] | None] = no_deadline  # in s from when it was set
-    moment: Callable[[Any], tuple[str, float] | None] = no_deadline  # a deadline by `At.wall`
-    owed: Callable[[Any], tuple[Send, ...]] = lambda state: ()
-    ended: Callable[[Any, Any], bool] = never_ends  # of (state, index)
-    parent: Callable[[Key, Any], Key | None] = no_parent
-    index: Callable[[], Any] | None = None
-    report: Callable[[Any, At], tuple[Send, ...]] | None = None  # sent when children changed
-    report_interval_s: float = 0.0
-    phase: Callable[[Any, Any], Any] = no_phase  # of (state, index): how far children are
-    final: Callable[[Any], bool] = lambda phase: False  # a phase that says all a report would
-    inspect: Mapping[type, Callable[..., Any]] = {}
-    depends: Callable[[Any], str] | None = None  # of a query: OWN_STATE, KIND_STATES, "" (more)
-    recall_s: Callable[[Any], float | None] = lambda notes: None  # when notes need a `Pursue`
-    view: Callable[[Key, Any], Any] | None = None  # summary for listings; None: not listed
-    texts: Callable[[Any], tuple[str, ...]] | None = None  # in small letters, that listings search
-    ranked: tuple[str, str] | None = None  # of a summary: a number that never changes, and its key
-    follows: Callable[[Key], Key] | None = None  # the crowd whose parent an entity is
-    lookup: frozenset[type] = frozenset()
-    lazy: frozenset[type] = (
-        frozenset()
-    )  # facts that may wait for a frame: `core/turning/holding.py`
-    fresh: Callable[[Any], bool] = lambda message: False  # its key is new: needs no lookup
-    keep: int = 0  # ended entities that stay in memory before the oldest is evicted,
-    keep_bytes: float = math.inf  # their bytes as encoded,
-    keep_s: float = math.inf  # and how long; whichever bound is reached first
-    ended_at: Callable[[Any], float] = lambda state: 0.0  # when it ended, for these; 0: not known
-    unfinished: Callable[[Any], bool] = lambda state: False  # dropped by recovery
-    parting: Callable[[Key, Any], Message | None] | None = None  # `core/ended/parting.py`
-    crowd: CrowdKind | None = None
-    since: Mapping[type, int] = {}
-    level: int = 0  # the newest by which it decides otherwise, with no class of it
-    queries: Mapping[int, type] = {}  # numbered beside the messages, from 501 up

@@ -24,7 +24,8 @@ import pytest
 
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds
 from peloton.runtime.core.entities.codec import decode, encode
-from peloton.runtime.vocabulary import Bits, Kind
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Bits
 from peloton.settings.daemon import ALONE_SHARDS
 
 FOLDER = Path(__file__).parent / "golden"

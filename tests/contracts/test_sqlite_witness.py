@@ -311,7 +311,7 @@ def test_nothing_is_acknowledged_that_the_witness_does_not_have(tmp_path: Path) 
     journal = data.open()
     data.commit(journal, 1)
     assert journal._witness is not None and journal._witness._file is not None
-    file, epoch = journal._witness._file, journal._holds[SHARD].epoch
+    file, epoch = journal._witness._file, journal._owned[SHARD].epoch
     # Writes fail, and its thread can sync what was written before, whenever that comes to it.
     whole, no_writes = os.dup(file._descriptor), os.open(file._path, os.O_RDONLY)
     os.dup2(no_writes, file._descriptor)
@@ -333,7 +333,7 @@ def test_a_witness_that_cannot_be_synced_stops_the_process(tmp_path: Path) -> No
     data.commit(journal, 1)
     assert journal._witness is not None and journal._witness._file is not None
     journal._witness._file._failed = OSError(errno.EIO, "input/output error")
-    epoch = journal._holds[SHARD].epoch
+    epoch = journal._owned[SHARD].epoch
     with pytest.raises(JournalBroken):
         journal.commit([Work(SHARD, epoch, Frame(2, b"two"))])
     journal.close()

@@ -20,15 +20,14 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.core.turning.pump import FRAME_BYTES_SOFT
+from peloton.runtime.kinds import CrowdKind, Kind
 from peloton.runtime.ports import FRAME_BYTES_MAX, Frame, ShardId
 from peloton.runtime.vocabulary import (
     SETTLED,
     At,
-    CrowdKind,
     Decision,
     Fact,
     Key,
-    Kind,
     Message,
     Refused,
     Unavailable,

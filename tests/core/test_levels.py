@@ -7,7 +7,8 @@ import pytest
 
 from peloton.runtime.core.entities.codec import AboveLevel, Codec, Entry, known_level
 from peloton.runtime.core.recovery import Unrecoverable
-from peloton.runtime.vocabulary import Kind, key
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import key
 from tests.toy import levels
 from tests.toy.bench import Bench
 from tests.toy.levels import V1, V2, Blindly, Count, Counted, CountedMany, Total

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from peloton.runtime.kinds import Retention
 from peloton.runtime.vocabulary import Key, Message, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
@@ -23,7 +24,7 @@ def lamps_first(name: Key, note: w.Note) -> Message | None:
 
 
 def bench_of(asking: Asking, *, keep: int = 0) -> Bench:
-    kind: Any = replace(KINDS["note"], parting=asking, keep=keep)
+    kind: Any = replace(KINDS["note"], retention=Retention(parting=asking, count=keep))
     return Bench(kinds={**KINDS, "note": kind})
 
 

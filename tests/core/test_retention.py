@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from peloton.actors.job.kind import KIND as JOB
+from peloton.actors.job.kind import kind as job_kind
 from peloton.runtime.core.ended.retention import STALE_MIN, Retained
+from peloton.runtime.kinds import Retention
 from peloton.runtime.vocabulary import Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
@@ -20,7 +21,7 @@ NAMES = [key("note", f"n{number}") for number in range(4)]
 
 def closed(**bounds: Any) -> Bench:
     """Four notes that ended one after the other, ten seconds apart."""
-    bench = Bench(kinds={**KINDS, "note": replace(KINDS["note"], **bounds)})
+    bench = Bench(kinds={**KINDS, "note": replace(KINDS["note"], retention=Retention(**bounds))})
     for name in NAMES:
         bench.send(name, w.Add(5))
         bench.send(name, w.Close())
@@ -38,19 +39,19 @@ def size(bench: Bench) -> int:
     return len(bench.codec.encode_cell(name, bench.shard.population.cells[name]))
 
 
-@pytest.mark.parametrize("bounds", [{"keep": 2}, {"keep": 99, "keep_s": 25.0}], ids=str)
+@pytest.mark.parametrize("bounds", [{"count": 2}, {"count": 99, "seconds": 25.0}], ids=str)
 def test_the_oldest_leave_by_count_and_by_age(bounds: dict[str, Any]) -> None:
     assert kept(closed(**bounds)) == NAMES[2:]
 
 
 def test_the_oldest_leave_by_bytes() -> None:
-    one = size(closed(keep=99))
-    assert kept(closed(keep=99, keep_bytes=3 * one)) == NAMES[1:]
-    assert kept(closed(keep=99, keep_bytes=one - 1)) == [], "not even one fits"
+    one = size(closed(count=99))
+    assert kept(closed(count=99, size=3 * one)) == NAMES[1:]
+    assert kept(closed(count=99, size=one - 1)) == [], "not even one fits"
 
 
 def test_a_shard_without_mail_wakes_up_to_let_the_oldest_go() -> None:
-    bench = closed(keep=99, keep_s=100.0)
+    bench = closed(count=99, seconds=100.0)
     assert kept(bench) == NAMES
     oldest = bench.now - 40.0
     assert bench.shard.endings.next_s == pytest.approx(oldest + 100.0, abs=1.0)
@@ -66,14 +67,14 @@ def test_a_shard_without_mail_wakes_up_to_let_the_oldest_go() -> None:
 
 
 def test_the_next_departure_is_among_the_times_to_wake_up() -> None:
-    bench = closed(keep=99, keep_s=45.0)
+    bench = closed(count=99, seconds=45.0)
     (due, ready) = (bench.shard.endings.next_s, bench.once())
     assert due is not None and bench.now < due <= bench.now + 10.0
     assert ready.wake_at == due, "nothing else is due so soon"
 
 
 def test_what_has_left_by_age_answers_and_lives_again() -> None:
-    bench = closed(keep=99, keep_s=5.0)
+    bench = closed(count=99, seconds=5.0)
     assert kept(bench) == []
     bench.send(NAMES[0], w.Show(), reply_to=1)
     bench.rest()
@@ -84,7 +85,7 @@ def test_what_has_left_by_age_answers_and_lives_again() -> None:
 
 
 def test_what_lives_again_or_is_deleted_is_not_counted() -> None:
-    bench = closed(keep=99)
+    bench = closed(count=99)
     endings = bench.shard.endings
     before = endings._kept["note"]._bytes
     bench.send(NAMES[0], w.Forget())
@@ -94,7 +95,7 @@ def test_what_lives_again_or_is_deleted_is_not_counted() -> None:
 
 
 def test_after_a_recovery_the_bounds_hold_as_before() -> None:
-    bench = closed(keep=99, keep_s=100.0)
+    bench = closed(count=99, seconds=100.0)
     bench.shard = bench.replay()
     bench.once()
     assert kept(bench) == NAMES
@@ -104,7 +105,7 @@ def test_after_a_recovery_the_bounds_hold_as_before() -> None:
 
 
 def test_many_that_are_too_old_leave_in_portions() -> None:
-    notes = Retained(replace(KINDS["note"], keep=99, keep_s=1.0))
+    notes = Retained(Retention(count=99, seconds=1.0))
     for name in NAMES:
         notes.add(name, now=0.0, size=1)
     assert notes.leaving(5.0, 3) == NAMES[:3]
@@ -112,21 +113,23 @@ def test_many_that_are_too_old_leave_in_portions() -> None:
 
 
 def test_finished_jobs_leave_by_each_of_the_three() -> None:
-    assert JOB.keep and 0 < JOB.keep_bytes < math.inf and 0 < JOB.keep_s < math.inf
+    bounds = job_kind(8).retention
+    assert bounds is not None and bounds.count
+    assert 0 < bounds.size < math.inf and 0 < bounds.seconds < math.inf
 
 
 def held(**bounds: Any) -> Retained:
-    return Retained(replace(KINDS["note"], **bounds))
+    return Retained(Retention(**bounds))
 
 
 @pytest.mark.parametrize(
     ("bounds", "bound", "leaving"),
     [
-        ({"keep": 99, "keep_s": 25.0}, "age", 2),
-        ({"keep": 3}, "count", 1),
-        ({"keep": 99, "keep_bytes": 25}, "bytes", 2),
-        ({"keep": 99, "keep_bytes": 0}, "bytes", 4),
-        ({"keep": 99}, "", 0),
+        ({"count": 99, "seconds": 25.0}, "age", 2),
+        ({"count": 3}, "count", 1),
+        ({"count": 99, "size": 25}, "bytes", 2),
+        ({"count": 99, "size": 0}, "bytes", 4),
+        ({"count": 99}, "", 0),
     ],
     ids=str,
 )
@@ -143,7 +146,7 @@ def test_who_leaves_is_counted_by_the_bound(
 
 def test_the_oldest_is_who_ended_first_in_whatever_order_they_are_found() -> None:
     """As after a recovery, which finds entities in the order of the checkpoint."""
-    notes = held(keep=99, keep_bytes=20)
+    notes = held(count=99, size=20)
     for name, ended in zip(NAMES, (30.0, 10.0, 40.0, 20.0), strict=True):
         notes.add(name, now=100.0, size=10, ended_at=ended)
     assert notes.leaving(100.0, 99) == [NAMES[1], NAMES[3]]
@@ -152,7 +155,7 @@ def test_the_oldest_is_who_ended_first_in_whatever_order_they_are_found() -> Non
 
 
 def test_who_is_to_leave_counts_as_held_until_it_has_left() -> None:
-    notes = held(keep=99, keep_s=5.0)
+    notes = held(count=99, seconds=5.0)
     notes.add(NAMES[0], now=100.0, size=7, ended_at=1.0)
     assert notes.figures.due_s == 100.0, "nothing was late before we knew of it"
     assert notes.leaving(103.0, 9) == NAMES[:1]
@@ -164,7 +167,7 @@ def test_who_is_to_leave_counts_as_held_until_it_has_left() -> None:
 
 
 def test_the_order_is_no_longer_than_twice_what_is_held() -> None:
-    notes = held(keep=99)
+    notes = held(count=99)
     for turn in range(1000):
         notes.add(NAMES[turn % 2], now=float(turn), size=1)
     assert len(notes._order) <= 2 * 2 + STALE_MIN + 1
@@ -172,7 +175,7 @@ def test_the_order_is_no_longer_than_twice_what_is_held() -> None:
 
 
 def test_a_shard_publishes_what_it_holds() -> None:
-    bench = closed(keep=99, keep_s=1000.0, keep_bytes=10_000)
+    bench = closed(count=99, seconds=1000.0, size=10_000)
     found = bench.shard.reads.ended["note"]
     assert (found.entities, found.size) == (4, 4 * size(bench))
     bench.now += 2000.0

@@ -19,7 +19,8 @@ from peloton.actors.task.state import Task, TaskStates
 from peloton.assembly.kinds import kinds
 from peloton.runtime.core.entities.codec import CROWD, Codec, Entry, UnknownFact, decode, encode
 from peloton.runtime.core.entities.crowd import Crowd
-from peloton.runtime.vocabulary import Bits, Key, Kind
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Bits, Key
 from peloton.settings.daemon import ALONE_SHARDS
 from tests.actors.test_golden import sample, types_of
 

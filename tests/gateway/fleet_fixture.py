@@ -43,8 +43,9 @@ from peloton.placement.messages import Label
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.kinds import Kind
 from peloton.runtime.shells.root import start
-from peloton.runtime.vocabulary import Kind, key
+from peloton.runtime.vocabulary import key
 from peloton.settings.config import Address
 from peloton.settings.notify import LOOPBACK, AllowedUrls
 from tests.channels import CHANNEL

@@ -24,6 +24,7 @@ PURE = (
     "peloton/placement/",
     "peloton/runtime/core/",
     "peloton/runtime/vocabulary.py",
+    "peloton/runtime/kinds.py",
     "peloton/runtime/ports.py",
     "peloton/pauses.py",
 )

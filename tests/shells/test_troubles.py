@@ -15,11 +15,12 @@ from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.entities.records import MessageDeadLettered
 from peloton.runtime.core.reading.inspection import RedriveDone
 from peloton.runtime.core.turning.envelope import Envelope, Reply
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells import root as shells_root
 from peloton.runtime.shells.root import Root, start
 from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
-from peloton.runtime.vocabulary import DeadLettered, Kind, ShardDamaged, Unavailable, key
+from peloton.runtime.vocabulary import DeadLettered, ShardDamaged, Unavailable, key
 from tests.toy import messages as w
 from tests.toy.kinds import KINDS, SIZES
 

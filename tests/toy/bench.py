@@ -14,8 +14,9 @@ from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.turning.envelope import Envelope, Reply
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId
-from peloton.runtime.vocabulary import Key, Kind, Message
+from peloton.runtime.vocabulary import Key, Message
 from tests.toy.kinds import KINDS, SIZES
 
 START_S = 1_700_000_000.0

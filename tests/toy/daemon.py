@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from peloton.runtime.kinds import CrowdKind, Kind, Listing, Reporting
 from peloton.runtime.vocabulary import (
     SENDER,
     SETTLED,
@@ -17,11 +18,9 @@ from peloton.runtime.vocabulary import (
     At,
     Bits,
     Column,
-    CrowdKind,
     Decision,
     Due,
     Key,
-    Kind,
     Rest,
     Send,
     key,
@@ -267,11 +266,13 @@ PANEL = Kind(
     partition=rest,
     ended=_over,
     follows=lambda name: bulbs(rest(name)),
-    report=lambda state, at: (
-        Send(key("note", rest(at.key)), w.Lamps(at.position, _lit(at.index))),
+    reporting=Reporting(
+        make=lambda state, at: (
+            Send(key("note", rest(at.key)), w.Lamps(at.position, _lit(at.index))),
+        ),
+        interval_s=0.5,
     ),
-    report_interval_s=0.5,
     inspect={w.Show: lambda state, query, at: _lit(at.index)},
-    view=lambda name, state: (name, state.version),
+    listing=Listing(summary=lambda name, state: (name, state.version)),
     lookup=frozenset({w.Install, w.Switch, w.Retire}),
 )

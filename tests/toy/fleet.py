@@ -7,18 +7,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from peloton.runtime.vocabulary import (
-    PARENT,
-    SENDER,
-    SETTLED,
-    At,
-    Bits,
-    Decision,
-    Key,
-    Kind,
-    Send,
-    key,
-)
+from peloton.runtime.kinds import Kind, Reporting
+from peloton.runtime.vocabulary import PARENT, SENDER, SETTLED, At, Bits, Decision, Key, Send, key
 from tests.toy import messages as w
 from tests.toy.daemon import rest
 
@@ -116,6 +106,8 @@ GRID = Kind(
     facts={1: w.Founded},
     partition=lambda name: 0,
     index=Loads,
-    report=lambda grid, at: (Send(key("note", "grid"), w.Lamps(at.position, at.index.total)),),
+    reporting=Reporting(
+        make=lambda grid, at: (Send(key("note", "grid"), w.Lamps(at.position, at.index.total)),)
+    ),
     inspect={w.Show: lambda grid, query, at: at.index.total},
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from peloton.runtime.vocabulary import SETTLED, At, Decision, Fact, Kind, Message, Query, Value
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import SETTLED, At, Decision, Fact, Message, Query, Value
 from tests.toy.daemon import rest
 
 MANY_LEVEL = 1

@@ -12,6 +12,7 @@ import enum
 from collections.abc import Callable, Mapping
 
 from peloton.runtime.core.shard import Shard
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.fleet import DaemonSetup
@@ -26,7 +27,6 @@ from peloton.runtime.simulation.memory_journal import (
     StoreCall,
 )
 from peloton.runtime.simulation.stepper import Stepper
-from peloton.runtime.vocabulary import Kind
 
 
 class Fate(enum.Enum):

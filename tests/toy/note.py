@@ -7,13 +7,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from peloton.runtime.vocabulary import (
-    OWN_STATE,
-    SETTLED,
-    At,
-    Decision,
-    Kind,
-)
+from peloton.runtime.kinds import Kind, Listing
+from peloton.runtime.vocabulary import OWN_STATE, SETTLED, At, Decision
 from tests.toy import messages as w
 from tests.toy.daemon import rest
 
@@ -72,6 +67,6 @@ NOTE = Kind(
     ended=lambda note, index: note.closed,
     inspect={w.Show: lambda note, query, at: w.Total(note.total)},
     depends=lambda query: OWN_STATE,
-    view=lambda name, state: (name, state.total),
+    listing=Listing(summary=lambda name, state: (name, state.total)),
     lookup=frozenset({w.Add, w.Close, w.Forget}),
 )

@@ -10,9 +10,9 @@ from functools import partial
 from peloton.actors.archive import messages as m
 from peloton.actors.archive.decide import ABSENT, deadline, decide_of, get_period, get_periods
 from peloton.actors.archive.facts import FACTS
-from peloton.actors.archive.goals import pursue
 from peloton.actors.archive.state import EVOLVE, Archive
-from peloton.runtime.vocabulary import OWN_STATE, Key, Kind
+from peloton.runtime.kinds import Kind, Retention
+from peloton.runtime.vocabulary import OWN_STATE, Key
 
 FORGET_AFTER_S = 30 * 24 * 3600.0
 """How long after its end a job is deleted, unless a setting says otherwise."""
@@ -34,7 +34,6 @@ def kind(forget_after_s: float = FORGET_AFTER_S) -> Kind:
         state=Archive,
         decide=decide_of(forget_after_s),
         absent=ABSENT,
-        pursue=pursue,
         evolve=EVOLVE,
         messages=m.MESSAGES,
         facts=FACTS,
@@ -43,9 +42,9 @@ def kind(forget_after_s: float = FORGET_AFTER_S) -> Kind:
         partition=_partition,
         deadline=lambda archive: deadline(archive, forget_after_s),
         ended=lambda archive, index: bool(archive.jobs),  # a period owes nothing to anybody
-        keep=PERIODS_KEPT_MAX,
-        keep_bytes=PERIODS_KEPT_BYTES_MAX,
-        keep_s=PERIODS_KEPT_S,
+        retention=Retention(
+            count=PERIODS_KEPT_MAX, size=PERIODS_KEPT_BYTES_MAX, seconds=PERIODS_KEPT_S
+        ),
         inspect={
             m.GetPeriods: partial(get_periods, forget_after_s=forget_after_s),
             m.GetPeriod: get_period,

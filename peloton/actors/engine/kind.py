@@ -8,9 +8,8 @@ from __future__ import annotations
 from peloton.actors.engine import messages as m
 from peloton.actors.engine.decide import ABSENT, DECIDE, owed
 from peloton.actors.engine.facts import FACTS
-from peloton.actors.engine.goals import pursue
 from peloton.actors.engine.state import EVOLVE, OutsideBackend
-from peloton.runtime.vocabulary import Kind
+from peloton.runtime.kinds import Kind
 
 KIND = Kind(
     name="engine",
@@ -18,7 +17,6 @@ KIND = Kind(
     state=OutsideBackend,
     decide=DECIDE,
     absent=ABSENT,
-    pursue=pursue,
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,

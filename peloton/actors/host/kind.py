@@ -35,7 +35,8 @@ from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.state import Host
 from peloton.actors.host.use_messages import USE_MESSAGES
-from peloton.runtime.vocabulary import At, Decision, Key, Kind
+from peloton.runtime.kinds import Kind, Listing
+from peloton.runtime.vocabulary import At, Decision, Key
 
 MESSAGES: Mapping[int, type] = {
     **m.MESSAGES,
@@ -103,5 +104,5 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
             510: hm.TaskHoldsReleased,
             591: vm.VolumeDeleted,
         },
-        view=view.waiting,
+        listing=Listing(summary=view.waiting),
     )

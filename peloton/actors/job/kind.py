@@ -20,7 +20,8 @@ from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary, texts
 from peloton.actors.job.waiting import dated_deadline_of
-from peloton.runtime.vocabulary import OWN_STATE, WAITING, Key, Kind
+from peloton.runtime.kinds import Kind, Listing, Retention
+from peloton.runtime.vocabulary import OWN_STATE, WAITING, Key
 
 FINISHED_JOBS_MAX = 10_000
 """Finished jobs a shard keeps in memory and in listings; older ones are found by id."""
@@ -63,16 +64,10 @@ KIND = Kind(
     deadline=deadline,
     moment=dated_deadline_of,
     ended=_ended,
-    keep=FINISHED_JOBS_MAX,
-    keep_bytes=FINISHED_JOBS_BYTES_MAX // 8,
-    keep_s=FINISHED_JOBS_S,
-    ended_at=lambda job: job.completed_at,
     inspect={m.GetJob: get_job},
     depends=lambda query: OWN_STATE if isinstance(query, m.GetJob) else "",
     queries={501: m.GetJob},
-    view=summary,
-    texts=texts,
-    ranked=("created_at", "job"),
+    listing=Listing(summary=summary, texts=texts, ranked=("created_at", "job")),
     lookup=frozenset(
         (
             m.StopJob,
@@ -121,10 +116,11 @@ def kind(
     So many finished jobs are kept in the memory of a shard, for so many seconds at most, and so
     many bytes of them in that of all shards: an even part in each.
     """
-    return replace(
-        KIND,
-        keep=finished_jobs_max,
-        keep_bytes=finished_bytes_max / shards,
-        keep_s=archive_after_s,
+    retention = Retention(
+        count=finished_jobs_max,
+        size=finished_bytes_max / shards,
+        seconds=archive_after_s,
+        ended_at=lambda job: job.completed_at,
         parting=_parting(shards),
     )
+    return replace(KIND, retention=retention)

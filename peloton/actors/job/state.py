@@ -18,7 +18,7 @@ from peloton.actors.job.throttle import Throttled
 from peloton.actors.job.totals import total
 from peloton.actors.job.volume_sizes import VolumeSizes
 from peloton.actors.job.waits import Waits
-from peloton.actors.job.workflow.record import Workflow
+from peloton.actors.job.workflow.state import Workflow
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Bits, Key, Value
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from peloton.actors.lockdown import messages as m
 from peloton.actors.lockdown.decide import ABSENT, DECIDE, get_locks
 from peloton.actors.lockdown.facts import FACTS
-from peloton.actors.lockdown.goals import pursue
 from peloton.actors.lockdown.state import EVOLVE, Lockdown
-from peloton.runtime.vocabulary import OWN_STATE, Kind
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import OWN_STATE
 
 KIND = Kind(
     name="lockdown",
@@ -18,7 +18,6 @@ KIND = Kind(
     state=Lockdown,
     decide=DECIDE,
     absent=ABSENT,
-    pursue=pursue,
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,

@@ -16,7 +16,8 @@ from peloton.actors.respool.queries import get_pool, list_pools, list_queue, poo
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import EVOLVE, Pool
 from peloton.actors.respool.tree import Tree
-from peloton.runtime.vocabulary import KIND_STATES, Kind, Query
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import KIND_STATES, Query
 
 
 def _depends(query: Query) -> str:

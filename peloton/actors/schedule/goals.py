@@ -1,13 +1,10 @@
-"""Goal table of a schedule: to wait for its next moment, or to rest while it is paused.
+"""What a schedule does by itself: it waits for its next moment, or rests while it is paused.
 
-The table is total. The clock and its jobs take the steps (`decide.py`): pursuing must take none but
-to repeat a question whose answer was lost.
+The clock and its jobs take the steps (`decide.py`): pursuing must take none but to repeat a
+question whose answer was lost.
 """
 
 from __future__ import annotations
-
-import enum
-from collections.abc import Mapping
 
 from peloton.actors.schedule.messages import RIGHTS, AskRights
 from peloton.actors.schedule.state import RightsPending, Schedule
@@ -17,35 +14,13 @@ ASK_AGAIN_S = 5.0
 """After which an answer counts as lost; it comes within the same round."""
 
 
-class ScheduleGoals(enum.StrEnum):
-    """What should be."""
-
-    TIMED = "timed"
-    PAUSED = "paused"
-
-
-class ScheduleStates(enum.StrEnum):
-    """What is."""
-
-    IDLE = "idle"
-    MAKING = "making"  # a job
-
-
-TABLE: Mapping[ScheduleStates, Mapping[ScheduleGoals, Rest]] = {
-    ScheduleStates.IDLE: {ScheduleGoals.TIMED: WAITING, ScheduleGoals.PAUSED: SETTLED},
-    ScheduleStates.MAKING: {ScheduleGoals.TIMED: WAITING, ScheduleGoals.PAUSED: WAITING},
-}
-
-
 def pursue(schedule: Schedule, at: At) -> Decision | Rest:
     """The next step towards the goal."""
     notes = at.notes
     if notes is not None and notes.again_at is not None and notes.again_at <= at.now:
         waits = not schedule.paused and 0 < schedule.next_at <= at.wall
         return ask(schedule, at) if waits else Decision(notes=RightsPending())
-    state = ScheduleStates.MAKING if schedule.making else ScheduleStates.IDLE
-    goal = ScheduleGoals.PAUSED if schedule.paused else ScheduleGoals.TIMED
-    return TABLE[state][goal]
+    return SETTLED if schedule.paused and not schedule.making else WAITING
 
 
 def ask(schedule: Schedule, at: At) -> Decision:

@@ -14,7 +14,8 @@ from peloton.actors.schedule.decide import (
 from peloton.actors.schedule.facts import FACTS
 from peloton.actors.schedule.goals import pursue, recall_s
 from peloton.actors.schedule.state import EVOLVE, Schedule
-from peloton.runtime.vocabulary import OWN_STATE, Kind
+from peloton.runtime.kinds import Kind, Listing
+from peloton.runtime.vocabulary import OWN_STATE
 
 KIND = Kind(
     name="schedule",
@@ -34,5 +35,5 @@ KIND = Kind(
     recall_s=recall_s,
     inspect={m.GetSchedule: get_schedule},
     depends=lambda query: OWN_STATE,
-    view=schedule_line,
+    listing=Listing(summary=schedule_line),
 )

@@ -26,7 +26,8 @@ from peloton.actors.task.facts import (
 from peloton.actors.task.goals import pursue
 from peloton.actors.task.health_messages import TASK_HEALTH_MESSAGES
 from peloton.actors.task.state import EVOLVE, Task
-from peloton.runtime.vocabulary import WAITING, CrowdKind, Key, Kind, Message
+from peloton.runtime.kinds import CrowdKind, Kind
+from peloton.runtime.vocabulary import WAITING, Key, Message
 
 
 def _enqueue(parent: Any, message: Enqueue, *, spec: int) -> Enqueue:

@@ -19,7 +19,7 @@ from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
 from peloton.backends.mesos.former_runs import FormerRuns
 from peloton.backends.mesos.listed_agents import ListedAgent, ListedAgents, listed_id
-from peloton.backends.mesos.run_table import AgentRuns, Listing, Run
+from peloton.backends.mesos.run_table import AgentRuns, PendingList, Run
 from peloton.backends.mesos.runs.groups import ContainerTaskId
 from peloton.backends.mesos.runs.keeper_ends import (
     killed_before_it,
@@ -56,7 +56,7 @@ class Agent:
     confirmed: bool = False  # the host has given an order since it appeared
     appear_at: float = 0.0  # when it is to be announced again
     runs: AgentRuns = field(default_factory=AgentRuns)
-    listing: Listing | None = None
+    listing: PendingList | None = None
     keeper: KeeperAt | None = None  # our own executor there, if batch tasks run by one
 
     def left_for_tasks(self, found: Resources, executors: Sequence[Mapping[str, Any]]) -> Resources:

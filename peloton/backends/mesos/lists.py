@@ -13,7 +13,7 @@ from peloton.actors.host.messages import BackendDown, ListRuns
 from peloton.backends.due_times import DueTimes
 from peloton.backends.mesos.agents import Agent
 from peloton.backends.mesos.masters import calls
-from peloton.backends.mesos.run_table import Listing, Run
+from peloton.backends.mesos.run_table import PendingList, Run
 from peloton.backends.port import Report
 from peloton.runtime.vocabulary import Key
 
@@ -39,7 +39,7 @@ class Lists:
         answer for the one before. A host asks again sooner than a master with much to say has said
         it all."""
         before, asked = agent.listing, agent.runs.open_of(order)
-        agent.listing = listing = Listing(order.asked_at, set(asked), now)
+        agent.listing = listing = PendingList(order.asked_at, set(asked), now)
         if asked:
             self._times.at(now + LIST_WAIT_S, partial(self._not_listed, agent, listing))
         else:
@@ -63,11 +63,11 @@ class Lists:
         if agent.listing is not None and agent.listing.heard(tasks):
             self._give(agent, agent.listing)
 
-    def _give(self, agent: Agent, listing: Listing) -> None:
+    def _give(self, agent: Agent, listing: PendingList) -> None:
         agent.listing = None
         self._tell(agent.host, agent.runs.listed(listing.asked_at, incarnation=agent.agent_id))
 
-    def _not_listed(self, agent: Agent, listing: Listing, now: float) -> None:
+    def _not_listed(self, agent: Agent, listing: PendingList, now: float) -> None:
         if agent.listing is listing and self._knows(agent):
             agent.listing = None
             self._tell(agent.host, BackendDown("the master does not say how its tasks are"))

@@ -254,7 +254,7 @@ class AgentRuns:
 
 
 @dataclass(slots=True)
-class Listing:
+class PendingList:
     """A list that a host has asked for: it is complete when these tasks have been answered for.
     `since`: when the master was asked for them."""
 

@@ -72,11 +72,11 @@ from peloton.runtime.core.turning.supervision import (
     attempt_test,
 )
 from peloton.runtime.core.turning.turns import Turns
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import CheckpointPart, Cut, EndedRow, Floor, Frame, ShardId, Work
 from peloton.runtime.vocabulary import (
     Fact,
     Key,
-    Kind,
     Latest,
     Pursue,
     Query,
@@ -463,7 +463,7 @@ class Shard:
             if failed is not None:
                 self.deferred.failed(envelope, 0, failure=failed)
             self.endings.touched(kind, envelope.to)
-            if kind.report is not None:
+            if kind.reporting is not None:
                 self.reports.had_turn(envelope.to, kind, message=message)
             if failed is not None:
                 return  # it is retried, and so must not be acknowledged yet

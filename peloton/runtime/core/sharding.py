@@ -11,8 +11,9 @@ import zlib
 from collections.abc import Callable, Mapping
 
 from peloton.runtime.core.reading.inspection import SHARD_KIND
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import ShardId
-from peloton.runtime.vocabulary import KEYS_KEPT_MAX, Key, Kind, kind_of
+from peloton.runtime.vocabulary import KEYS_KEPT_MAX, Key, kind_of
 
 
 class Sharding:

@@ -14,10 +14,10 @@ from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.limits import ShardLimits
 from peloton.runtime.core.links import parcels
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.shell import Driver
 from peloton.runtime.shells.shell_messages import Ref
-from peloton.runtime.vocabulary import Kind
 
 if TYPE_CHECKING:
     from peloton.runtime.shells.goals import Goals

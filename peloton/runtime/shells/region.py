@@ -36,6 +36,7 @@ from peloton.runtime.core.reading.listing import Listed, ListViews, onwards
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.turning.envelope import Envelope, Stamp
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.future_answers import all_answers, then
 from peloton.runtime.shells.peer_messages import Inbound, Outbound
@@ -50,7 +51,7 @@ from peloton.runtime.shells.shell_messages import (
     send,
 )
 from peloton.runtime.shells.status import Status
-from peloton.runtime.vocabulary import Bits, Key, Kind, Message, Query, Unavailable
+from peloton.runtime.vocabulary import Bits, Key, Message, Query, Unavailable
 
 
 class Region:

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import Journal, ShardId
 from peloton.runtime.shells.collector import Collector
 from peloton.runtime.shells.daemon_context import DaemonContext
@@ -59,7 +60,7 @@ from peloton.runtime.shells.shell_messages import (
     resolve,
     send,
 )
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import Key
 
 BREAKS_MAX = 8
 BREAKS_WINDOW_S = 60.0

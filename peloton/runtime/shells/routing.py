@@ -20,10 +20,11 @@ from peloton.runtime.core.links.packing import Route
 from peloton.runtime.core.reading.durable_reads import DurableReads
 from peloton.runtime.core.reading.inspection import SHARD_KIND
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import ShardId
 from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.shell_messages import Ref, Renamed
-from peloton.runtime.vocabulary import Key, Kind, Query, kind_of
+from peloton.runtime.vocabulary import Key, Query, kind_of
 
 ANY, ALL = "any", "all"
 

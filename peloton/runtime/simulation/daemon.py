@@ -18,6 +18,7 @@ from peloton.runtime.core.health import CASSANDRA
 from peloton.runtime.core.journal.statements import InsertRow, Statement, StatementReply
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.turning.envelope import Envelope, Stamp
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import (
     Exchange,
     Journal,
@@ -37,7 +38,6 @@ from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.process import SimulatedProcess
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.simulation.store import MemberRows, SimulatedStore
-from peloton.runtime.vocabulary import Kind
 
 
 class Moment(enum.Enum):

@@ -26,9 +26,9 @@ from peloton.runtime.core.journal.statements import (
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import Damaged, Frame, ShardId
 from peloton.runtime.simulation.store import SimulatedStore
-from peloton.runtime.vocabulary import Kind
 
 PROCESS_BYTES = chain.OP_BYTES - 8
 """An op's name begins with the process that sent it: the owner, if the op was applied."""

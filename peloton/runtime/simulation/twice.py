@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
+from peloton.runtime.kinds import Kind
 from peloton.runtime.simulation.scan import Contradiction
-from peloton.runtime.vocabulary import At, Decision, Due, Kind, Pursue
+from peloton.runtime.vocabulary import At, Decision, Due, Pursue
 
 OWN = (Due, Pursue)
 """What an entity is told by its own shard, which never repeats it."""

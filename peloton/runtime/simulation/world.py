@@ -22,6 +22,7 @@ from peloton.runtime.core.entities.passivation import EntityCache
 from peloton.runtime.core.journal.statements import Statement, StatementReply
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import JournalError, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.shell import Shell
@@ -33,7 +34,7 @@ from peloton.runtime.simulation.scheduled import ScheduledShell, begun
 from peloton.runtime.simulation.sends import FaultySends
 from peloton.runtime.simulation.stepper import BEGIN_S, Stepper
 from peloton.runtime.simulation.store import SimulatedStore
-from peloton.runtime.vocabulary import Key, Kind, kind_of
+from peloton.runtime.vocabulary import Key, kind_of
 
 WORLD_STEPS_MAX = 5_000_000
 DAEMON_RESTART_S_MAX = 3.0

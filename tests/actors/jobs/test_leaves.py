@@ -16,7 +16,7 @@ from peloton.actors.job.workflow.facts import WorkflowBegun, WorkflowUndone
 from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
 from peloton.actors.job.workflow.leaves import higher_leaves
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
-from peloton.actors.job.workflow.record import Workflow
+from peloton.actors.job.workflow.state import Workflow
 from peloton.runtime.vocabulary import Key
 
 SPEC = JobSpec("s", "owner", Key("respool/p"), 3, TaskConfig(), job_type="SERVICE")

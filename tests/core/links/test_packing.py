@@ -22,12 +22,12 @@ from peloton.runtime.core.links.packing import (
 )
 from peloton.runtime.core.reading.listing import Listed
 from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import (
     Absent,
     DeadLettered,
     Key,
-    Kind,
     Refused,
     Seen,
     ShardDamaged,

@@ -29,7 +29,7 @@ class Line(Value, frozen=True, gc=False, array_like=True):
     text: tuple[str, ...] = ()  # beside it in a shard; here for the slow way
 
 
-KINDS: Any = {"note": SimpleNamespace(name="note", ranked=("at", "note"))}
+KINDS: Any = {"note": SimpleNamespace(name="note", listing=SimpleNamespace(ranked=("at", "note")))}
 
 
 def line(number: int, chance: random.Random) -> Line:

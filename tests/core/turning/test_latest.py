@@ -12,7 +12,8 @@ from peloton.runtime.core.turning.resends import (
     RESEND_SLOW_TICKS,
     UnseenReports,
 )
-from peloton.runtime.vocabulary import Decision, Key, Kind, Seen, Send, key
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Decision, Key, Seen, Send, key
 from tests.toy import messages as w
 from tests.toy.bench import START_S, Bench
 from tests.toy.kinds import KINDS, bulbs, panel
@@ -71,16 +72,19 @@ def test_a_hurried_try_brings_the_slow_rate_no_nearer():
 
 def reported(**more: Any) -> tuple[Bench, list[float]]:
     """A panel whose bulbs are switched on and get power later; and the times of its reports."""
+    reporting = KINDS["panel"].reporting
+    assert reporting is not None
     times: list[float] = []
 
     def report(state: Any, at: Any) -> Any:
         times.append(at.now)
-        return KINDS["panel"].report(state, at)  # type: ignore[misc]
+        return reporting.make(state, at)
 
     def phase(state: Any, crowd: Any) -> bool:
         return bool(state.version)
 
-    kind = msgspec.structs.replace(KINDS["panel"], report=report, phase=phase, **more)
+    own = msgspec.structs.replace(reporting, make=report, phase=phase, **more)
+    kind = msgspec.structs.replace(KINDS["panel"], reporting=own)
     bench = Bench(kinds={**KINDS, "panel": kind})
     bench.send(panel("a"), w.Install(2))
     bench.send(panel("a"), w.Switch(True))

@@ -15,7 +15,8 @@ from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.core.shard import AFTER_FRAME, IN_ROUND
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.core.turning.lazy_facts import LAZY_ROWS_MAX, LAZY_S_MAX
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, panel

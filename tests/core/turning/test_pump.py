@@ -7,7 +7,8 @@ from typing import Any
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.core.turning.pump import FRAME_BYTES_SOFT, LEFT_TURNS_MAX, OTHERS_TURNS_MAX
-from peloton.runtime.vocabulary import SELF, Decision, Key, Kind, Message, Send, key
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import SELF, Decision, Key, Message, Send, key
 from tests.core.test_dead_letters import DOTS, DotBench, Put
 from tests.toy.bench import a_round
 

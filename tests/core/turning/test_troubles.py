@@ -12,7 +12,8 @@ from peloton.runtime.core.entities.records import MessageDeadLettered, Quarantin
 from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.core.reading.listing import ListViews
 from peloton.runtime.core.recovery import restore
-from peloton.runtime.vocabulary import DeadLettered, Key, Kind, key
+from peloton.runtime.kinds import Kind, Listing
+from peloton.runtime.vocabulary import DeadLettered, Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
 from tests.toy.kinds import KINDS, bulbs, panel
@@ -22,6 +23,10 @@ X, Y = key("note", "x"), key("note", "y")
 
 def broken(*args: Any) -> Any:
     raise ValueError("this kind is broken")
+
+
+REPORTING = KINDS["panel"].reporting
+assert REPORTING is not None
 
 
 class Broken(Bench):
@@ -37,21 +42,24 @@ def told(bench: Bench) -> list[str]:
     return [line.because for line in bench.shard.turns.story._lines if "failed" in line.because]
 
 
-@pytest.mark.parametrize("field", ["view", "ended", "fresh", "owed"])
+@pytest.mark.parametrize("field", ["listing", "ended", "fresh", "owed"])
 def test_a_broken_function_of_a_cell_stops_nobody(field: str):
-    bench = Broken("note", **{field: broken})
+    bench = Broken("note", **{field: Listing(summary=broken) if field == "listing" else broken})
     bench.send(X, w.Add(1), reply_to=1)
     bench.send(Y, w.Add(2), reply_to=2)
     bench.after(3)
     assert sorted(bench.answers(), key=repr) == [w.Total(1), w.Total(2)]
-    if field in ("view", "ended"):
+    if field in ("listing", "ended"):
         assert any("this kind is broken" in line for line in told(bench))
     twin = bench.replay()
     assert twin.population.cells[X].total == 1 and twin.population.cells[Y].total == 2
 
 
 def test_a_summary_that_raises_leaves_the_last_one():
-    bench = Broken("note", view=lambda name, state: broken() if state.total > 1 else state.total)
+    bench = Broken(
+        "note",
+        listing=Listing(summary=lambda name, state: broken() if state.total > 1 else state.total),
+    )
     bench.send(X, w.Add(1))
     bench.rest()
     bench.send(X, w.Add(1))
@@ -64,9 +72,9 @@ def test_a_report_that_raises_is_made_later():
 
     def report(state: Any, at: Any) -> Any:
         calls.append(1)
-        return broken() if len(calls) == 1 else KINDS["panel"].report(state, at)  # type: ignore
+        return broken() if len(calls) == 1 else REPORTING.make(state, at)
 
-    bench = Broken("panel", report=report)
+    bench = Broken("panel", reporting=msgspec.structs.replace(REPORTING, make=report))
     bench.send(panel("a"), w.Install(2))
     bench.after(1)
     assert len(calls) == 1 and any("report failed" in line for line in told(bench))

@@ -42,8 +42,10 @@ def _planted_slowness(monkeypatch: pytest.MonkeyPatch) -> None:
                 monkeypatch.setattr(module, timer, vars(module)[timer] * TIMES)
                 found.add(timer)
     assert found == {*TIMERS}
-    interval_s = slice_kind.KIND.report_interval_s * TIMES
-    slow = msgspec.structs.replace(slice_kind.KIND, report_interval_s=interval_s)
+    often = slice_kind.KIND.reporting
+    assert often is not None
+    rarely = msgspec.structs.replace(often, interval_s=often.interval_s * TIMES)
+    slow = msgspec.structs.replace(slice_kind.KIND, reporting=rarely)
     monkeypatch.setattr(slice_kind, "KIND", slow)
 
 

@@ -227,7 +227,7 @@ def test_lose_reply() -> None:
 
 
 def test_hold_begins_a_write_after_its_error_was_answered() -> None:
-    bench = Bench(owned=1)
+    bench = Bench(hold=1)
     assert isinstance(ask(bench.a, advance(1)), StatementFailed)
     assert bench.last_position() == 0 and bench.store.on_its_way == 1
     bench.later()
@@ -235,7 +235,7 @@ def test_hold_begins_a_write_after_its_error_was_answered() -> None:
 
 
 def test_hold_ends_in_nothing_once_the_condition_is_false() -> None:
-    bench = Bench(owned=1, late_s=10)
+    bench = Bench(hold=1, late_s=10)
     while bench.store.on_its_way < 5:  # half of them are begun before the next call
         ask(bench.a, advance(2))
     bench.storm()
@@ -247,7 +247,7 @@ def test_hold_ends_in_nothing_once_the_condition_is_false() -> None:
 def test_either_order_of_a_held_write_and_its_retry() -> None:
     seen: dict[str, None] = {}
     for seed in range(50):
-        bench = Bench(seed, owned=1)
+        bench = Bench(seed, hold=1)
         ask(bench.a, advance(1))
         bench.storm(either_order=1)
         answer = ask(bench.a, advance(1))
@@ -360,7 +360,7 @@ def test_a_delete_by_a_slow_clock_spares_what_is_newer() -> None:
 
 
 def test_power_cut_forgets_what_was_on_its_way_and_what_was_not_flushed() -> None:
-    bench = Bench(owned=1, late_s=10)
+    bench = Bench(hold=1, late_s=10)
     while not any(late.at_s > bench.clock.now_s for late in bench.store._late):
         ask(bench.a, advance(5))
     bench.storm()
@@ -380,7 +380,7 @@ def test_power_cut_forgets_what_was_on_its_way_and_what_was_not_flushed() -> Non
 
 
 def test_one_daemon_is_cut_off_and_what_it_sent_before_arrives() -> None:
-    bench = Bench(owned=1)
+    bench = Bench(hold=1)
     ask(bench.a, advance(1))
     bench.storm()
     bench.store.cut("a")

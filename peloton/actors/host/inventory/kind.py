@@ -11,7 +11,7 @@ from peloton.actors.host.inventory.decide import ABSENT, DECIDE, list_hosts, rep
 from peloton.actors.host.inventory.goals import pursue
 from peloton.actors.host.inventory.pools import get_host_pools, owed
 from peloton.actors.host.inventory.state import EVOLVE, Hosts, Inventory
-from peloton.runtime.vocabulary import Kind
+from peloton.runtime.kinds import Kind, Reporting
 
 KIND = Kind(
     name="inventory",
@@ -25,7 +25,7 @@ KIND = Kind(
     facts=f.FACTS,
     partition=lambda key: int(key.partition("/")[2]),
     index=Hosts,
-    report=report,
+    reporting=Reporting(make=report),
     owed=owed,
     lazy=frozenset((f.HostTold,)),  # until then the order is owed, and answered by the host
     inspect={m.ListHosts: list_hosts, m.GetHostPools: get_host_pools},

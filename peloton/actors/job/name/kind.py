@@ -5,9 +5,9 @@ from __future__ import annotations
 from peloton.actors.job.name import messages as m
 from peloton.actors.job.name.decide import ABSENT, DECIDE, deadline
 from peloton.actors.job.name.facts import FACTS
-from peloton.actors.job.name.goals import pursue
 from peloton.actors.job.name.state import EVOLVE, Name
-from peloton.runtime.vocabulary import Kind
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import SETTLED, WAITING
 
 KIND = Kind(
     name="name",
@@ -15,7 +15,7 @@ KIND = Kind(
     state=Name,
     decide=DECIDE,
     absent=ABSENT,
-    pursue=pursue,
+    pursue=lambda name, at: SETTLED if name.claimed else WAITING,
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,

@@ -33,7 +33,8 @@ from peloton.actors.job.slice.volume_messages import (
 from peloton.actors.task.messages import (
     TaskGoals,
 )
-from peloton.runtime.vocabulary import KEYS_KEPT_MAX, WAITING, Key, Kind, Send
+from peloton.runtime.kinds import Kind, Reporting
+from peloton.runtime.vocabulary import KEYS_KEPT_MAX, WAITING, Key, Send
 
 TALLY_INTERVAL_S = 0.2
 """Between two tallies, while none of the changes is one that somebody waits for (`tally.phase`)."""
@@ -96,10 +97,7 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         deadline=steady_in,
         ended=_ended,
         follows=_follows,
-        report=report,
-        report_interval_s=TALLY_INTERVAL_S,
-        phase=phase,
-        final=is_final,
+        reporting=Reporting(make=report, interval_s=TALLY_INTERVAL_S, phase=phase, final=is_final),
         recall_s=recall_with(policy),
         inspect=INSPECT,
         queries=QUERIES,

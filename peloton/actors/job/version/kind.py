@@ -9,9 +9,9 @@ from __future__ import annotations
 from peloton.actors.job.version import messages as m
 from peloton.actors.job.version.decide import ABSENT, DECIDE, get_spec
 from peloton.actors.job.version.facts import FACTS
-from peloton.actors.job.version.goals import pursue
 from peloton.actors.job.version.state import EVOLVE, Version
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Key
 
 
 def _partition(key: Key) -> str:
@@ -24,7 +24,6 @@ KIND = Kind(
     state=Version,
     decide=DECIDE,
     absent=ABSENT,
-    pursue=pursue,
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,

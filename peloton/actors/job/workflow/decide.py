@@ -38,7 +38,7 @@ from peloton.actors.job.workflow import messages as m
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
 from peloton.actors.job.workflow.messages import WorkflowStates
 from peloton.actors.job.workflow.progress import failure_of, go_on, touched_by
-from peloton.actors.job.workflow.record import TEXTS, Workflow
+from peloton.actors.job.workflow.state import TEXTS, Workflow
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
 CONFLICT, DELETING, TERMINATING = "CONFLICT", "DELETING", "TERMINATING"

@@ -23,7 +23,7 @@ from peloton.actors.job.volume_sizes import VolumeSizes, configs_of, sizes_of_up
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow.leaves import bounds_of, progress_of
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
-from peloton.actors.job.workflow.record import (
+from peloton.actors.job.workflow.state import (
     ENDED_KEPT_MAX,
     EVENTS_KEPT_MAX,
     WORKFLOW_OVER,

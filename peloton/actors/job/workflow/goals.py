@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Mapping
 
 from peloton.actors.job.workflow.messages import WorkflowStates
-from peloton.actors.job.workflow.record import Workflow
+from peloton.actors.job.workflow.state import Workflow
 
 
 class WorkflowGoals(enum.StrEnum):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.state import Job
-from peloton.actors.job.workflow.record import Progress, Workflow
+from peloton.actors.job.workflow.state import Progress, Workflow
 from peloton.actors.task.messages import SLICE_SIZE
 
 

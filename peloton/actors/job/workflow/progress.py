@@ -11,7 +11,7 @@ from peloton.actors.job.workflow.folds import WORKFLOW_EVOLVE
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
 from peloton.actors.job.workflow.leaves import higher_leaves, is_through, progress_of
 from peloton.actors.job.workflow.messages import WorkflowStates
-from peloton.actors.job.workflow.record import Workflow
+from peloton.actors.job.workflow.state import Workflow
 from peloton.runtime.vocabulary import Bits, Fact, counted
 
 

@@ -10,10 +10,10 @@ from peloton.actors.respool.lot.decide import ABSENT, DECIDE, owed, waits
 from peloton.actors.respool.lot.facts import (
     FACTS,
 )
-from peloton.actors.respool.lot.goals import pursue
 from peloton.actors.respool.lot.state import EVOLVE, Lot
 from peloton.actors.respool.messages import ROOT, TREE_PARTITION
-from peloton.runtime.vocabulary import Kind
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import SETTLED, WAITING
 
 KIND = Kind(
     name="lot",
@@ -21,7 +21,7 @@ KIND = Kind(
     state=Lot,
     decide=DECIDE,
     absent=ABSENT,
-    pursue=pursue,
+    pursue=lambda lot, at: WAITING if lot.order is not None or lot.waiting else SETTLED,
     evolve=EVOLVE,
     messages=m.MESSAGES,
     facts=FACTS,

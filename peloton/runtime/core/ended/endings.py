@@ -26,8 +26,9 @@ from peloton.runtime.core.turning.replies import RequestLog
 from peloton.runtime.core.turning.reports import Reports
 from peloton.runtime.core.turning.supervision import Failure, attempt, attempt_test
 from peloton.runtime.core.turning.turns import Turns
+from peloton.runtime.kinds import Kind, never_ends
 from peloton.runtime.ports import EndedRow
-from peloton.runtime.vocabulary import Key, Kind, never_ends
+from peloton.runtime.vocabulary import Key
 
 ENDED_ROWS_PER_ROUND = 512
 
@@ -287,15 +288,16 @@ class Endings:
             self._wait(key)
         if key in self.waiting or key in self.partings:
             return
-        if kind.keep == 0:
+        retention = kind.retention
+        if retention is None or retention.count == 0:
             self._leave(key)
             return
         kept = self._kept.get(kind.name)
         if kept is None:
-            kept = self._kept[kind.name] = Retained(kind)
+            kept = self._kept[kind.name] = Retained(retention)
         if key not in kept:
-            size = 0 if kind.keep_bytes == math.inf else self._bytes_of(key)
-            ended_at = attempt(kind.ended_at, self._turns.population.cells[key])
+            size = 0 if retention.size == math.inf else self._bytes_of(key)
+            ended_at = attempt(retention.ended_at, self._turns.population.cells[key])
             if isinstance(ended_at, Failure):
                 ended_at = 0.0  # it counts from now on
             kept.add(key, now=self._turns.now, size=size, ended_at=ended_at)

@@ -1,4 +1,4 @@
-"""What ended entities have to do before they leave memory (`Kind.parting`), each asked once.
+"""What ended entities have to do before they leave memory (`Retention.parting`), each asked once.
 
 Turns an entity that is to leave into the message that it decides first; once the kind returns None
 for it, it leaves. Must not remove anything: `endings` does, once the kind has nothing more to ask.
@@ -11,7 +11,8 @@ from __future__ import annotations
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.core.turning.turns import Turns
-from peloton.runtime.vocabulary import Key, Kind, Message
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Key, Message
 
 
 class Partings:
@@ -35,7 +36,8 @@ class Partings:
 
     def is_over(self, kind: Kind, key: Key) -> bool:
         """Whether it has done what was asked of it, and so does not stay any longer."""
-        return kind.parting is not None and self._message(kind, key) is None
+        asks = kind.retention is not None and kind.retention.parting is not None
+        return asks and self._message(kind, key) is None
 
     def forget(self, key: Key) -> None:
         """It is gone, or has not ended any more."""
@@ -51,9 +53,10 @@ class Partings:
 
     def _message(self, kind: Kind, key: Key) -> Message | None:
         state = self._turns.population.cells.get(key)
-        if state is None or kind.parting is None:
+        parting = kind.retention.parting if kind.retention is not None else None
+        if state is None or parting is None:
             return None
-        found = attempt(kind.parting, key, state)
+        found = attempt(parting, key, state)
         if isinstance(found, Failure):
             self._turns.record_failure(key, "whether it may leave memory", failure=found)
             return None

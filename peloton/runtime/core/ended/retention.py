@@ -1,8 +1,8 @@
-"""Ended entities of one kind that stay in memory for a while (`Kind.keep`), oldest first.
+"""Ended entities of one kind that stay in memory for a while (`Kind.retention`), oldest first.
 
 Turns the bounds of a kind (count, bytes as encoded, seconds) into the entities that have to leave,
 and counts what is held until it has left. It must not remove anything itself: `endings` writes the
-row first. An entity is as old as its kind says (`Kind.ended_at`), or else begins anew with the
+row first. An entity is as old as its kind says (`Retention.ended_at`), or else begins anew with the
 process.
 """
 
@@ -13,7 +13,8 @@ import math
 from collections import OrderedDict
 from typing import NamedTuple
 
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.kinds import Retention
+from peloton.runtime.vocabulary import Key
 
 BY_AGE, BY_COUNT, BY_BYTES = "age", "count", "bytes"
 """The bounds by which entities leave."""
@@ -46,8 +47,8 @@ class _Held(NamedTuple):
 class Retained:
     """The ended entities of one kind. Each call costs no more than a logarithm of their number."""
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+    def __init__(self, bounds: Retention) -> None:
+        self._bounds = bounds
         self._of: dict[Key, _Held] = {}
         self._order: list[tuple[float, int, Key]] = []  # a heap: since when, number, key
         self._bytes = 0
@@ -82,7 +83,7 @@ class Retained:
         held = self._take(key)
         if held is not None:
             # Not since before we knew of it: nothing was late while no process ran.
-            due = min(now, max(held.noted, held.since + self._kind.keep_s))
+            due = min(now, max(held.noted, held.since + self._bounds.seconds))
             self._going[key] = due, held.size
             self._going_bytes += held.size
 
@@ -101,8 +102,8 @@ class Retained:
     @property
     def next_s(self) -> float | None:
         """When the oldest one is too old; None if none ever is."""
-        oldest = self._oldest() if self._kind.keep_s != math.inf else None
-        return self._of[oldest].since + self._kind.keep_s if oldest is not None else None
+        oldest = self._oldest() if self._bounds.seconds != math.inf else None
+        return self._of[oldest].since + self._bounds.seconds if oldest is not None else None
 
     @property
     def figures(self) -> HeldEnded:
@@ -141,9 +142,9 @@ class Retained:
 
     def _beyond(self, since: float, now: float) -> str:
         """The bound that the oldest one is beyond; empty if none."""
-        kind = self._kind
-        if since + kind.keep_s <= now:
+        bounds = self._bounds
+        if since + bounds.seconds <= now:
             return BY_AGE
-        if len(self._of) > kind.keep:
+        if len(self._of) > bounds.count:
             return BY_COUNT
-        return BY_BYTES if self._bytes > kind.keep_bytes else ""
+        return BY_BYTES if self._bytes > bounds.size else ""

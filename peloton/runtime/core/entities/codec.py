@@ -18,17 +18,8 @@ from peloton.runtime.core.entities.columns import Columns
 from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.core.entities.encoding import convert, decode, decoder_of, encode
 from peloton.runtime.core.entities.records import RECORDS
-from peloton.runtime.vocabulary import (
-    Bits,
-    Due,
-    Fact,
-    Key,
-    Kind,
-    Message,
-    Pursue,
-    Refused,
-    kind_of,
-)
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Bits, Due, Fact, Key, Message, Pursue, Refused, kind_of
 
 __all__ = [
     "AboveLevel", "Codec", "Entry", "RawEntry", "UnknownFact", "convert", "decode", "encode",

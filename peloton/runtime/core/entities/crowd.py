@@ -20,7 +20,8 @@ from typing import Any
 
 from peloton.runtime.core.entities.columns import Columns
 from peloton.runtime.core.entities.deadlines import tick_at, tick_of
-from peloton.runtime.vocabulary import Bits, Fact, Key, Kind, members_of
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Bits, Fact, Key, members_of
 
 _Write = tuple[str, int, tuple[Any, ...]]  # column, members, one value for each or for all
 _Deadline = tuple[str, float]

@@ -13,7 +13,8 @@ from typing import Any
 from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.core.entities.passivation import EntityCache
-from peloton.runtime.vocabulary import Key, Kind, kind_of, no_parent
+from peloton.runtime.kinds import Kind, no_parent
+from peloton.runtime.vocabulary import Key, kind_of
 
 
 class Population:

@@ -22,6 +22,7 @@ from peloton.runtime.core.entities.encoding import UNREADABLE
 from peloton.runtime.core.reading import inspection
 from peloton.runtime.core.reading.listing import FieldCounts, Listed
 from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import (
     Absent,
@@ -29,7 +30,6 @@ from peloton.runtime.vocabulary import (
     DeadLettered,
     Due,
     Key,
-    Kind,
     Message,
     Pursue,
     Refused,

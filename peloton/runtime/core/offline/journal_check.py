@@ -16,8 +16,9 @@ from peloton.runtime.core.recovery import CHECKPOINT, DERIVED, TAIL, Unrecoverab
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.turning.supervision import Failure, attempt
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import EndedRow, ShardId
-from peloton.runtime.vocabulary import Key, Kind
+from peloton.runtime.vocabulary import Key
 
 _STAGES = {
     CHECKPOINT: "the checkpoint does not load",

@@ -24,7 +24,8 @@ from peloton.runtime.core.entities.population import Population
 from peloton.runtime.core.reading.listing import ListViews
 from peloton.runtime.core.reading.views import Views
 from peloton.runtime.core.turning.supervision import attempt_query
-from peloton.runtime.vocabulary import KIND_STATES, OWN_STATE, At, Key, Kind, Query, kind_of
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import KIND_STATES, OWN_STATE, At, Key, Query, kind_of
 
 COLD_STATES_MAX = 256
 """Cold or ended entities of a shard whose states are kept after a query has unpacked them."""

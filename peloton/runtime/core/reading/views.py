@@ -22,7 +22,8 @@ from peloton.runtime.core.reading.listing import SCAN_MAX, Listed, ListViews, pa
 from peloton.runtime.core.reading.ranked_views import RankChange, RankedViews
 from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.core.turning.turns import Turns
-from peloton.runtime.vocabulary import Key, Kind, kind_of
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Key, kind_of
 
 ONE_BY_ONE_MAX = 64
 """Up to so many keys are inserted or removed one by one; more are done in one pass."""
@@ -39,7 +40,9 @@ class Views:
         self._keys: dict[str, list[Key]] = {}  # by kind, sorted
         self._next_texts: dict[Key, Texts] = {}
         self._rankings = {
-            kind.name: RankedViews(kind.ranked) for kind in (kinds or {}).values() if kind.ranked
+            kind.name: RankedViews(kind.listing.ranked)
+            for kind in (kinds or {}).values()
+            if kind.listing is not None and kind.listing.ranked
         }
 
     def touch(self, turns: Turns) -> None:
@@ -48,17 +51,17 @@ class Views:
         If making one raises, the last one stays, and the error is noted in the story.
         """
         for key in turns.touched:
-            kind = turns.population.kind(key)
-            if kind.view is None:
+            listing = turns.population.kind(key).listing
+            if listing is None:
                 continue
             state = turns.population.cells.get(key)
-            summary = None if state is None else attempt(kind.view, key, state)
+            summary = None if state is None else attempt(listing.summary, key, state)
             if isinstance(summary, Failure):
                 turns.record_failure(key, "view", failure=summary)
             elif summary is not None or key in self._safe or key in self._next:
                 self._next[key] = summary
-                if kind.texts is not None and summary is not None:
-                    texts = attempt(kind.texts, state)
+                if listing.texts is not None and summary is not None:
+                    texts = attempt(listing.texts, state)
                     self._next_texts[key] = () if isinstance(texts, Failure) else texts
 
     def commit(self) -> None:

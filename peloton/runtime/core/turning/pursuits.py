@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from peloton.runtime.core.entities.population import Population
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.core.turning.supervision import attempt_pursue
-from peloton.runtime.vocabulary import At, Key, Kind, Pursue, Pursuing, Rest
+from peloton.runtime.kinds import Kind, Pursuing
+from peloton.runtime.vocabulary import At, Key, Pursue, Rest
 
 PURSUE = Pursue()
 

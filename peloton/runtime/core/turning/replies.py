@@ -23,7 +23,8 @@ from peloton.runtime.core.entities.population import Population
 from peloton.runtime.core.entities.records import RequestAnswered
 from peloton.runtime.core.turning.envelope import Envelope, Outbox, Reply
 from peloton.runtime.core.turning.supervision import attempt_query
-from peloton.runtime.vocabulary import Absent, At, Key, Kind, Query, Refused, Unavailable
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import Absent, At, Key, Query, Refused, Unavailable
 
 SCOPE = "\n"
 """Ends what the client has chosen of a key; versions before this one remembered only that."""

@@ -10,6 +10,7 @@ must not read a report, and keeps at most one for each (sender, receiver, class)
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +19,8 @@ from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.core.turning.resends import UnseenReports
 from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.core.turning.turns import Turns
-from peloton.runtime.vocabulary import Delivery, Due, Key, Kind, Message, Pursue, Send, no_phase
+from peloton.runtime.kinds import Kind, no_phase
+from peloton.runtime.vocabulary import Delivery, Due, Key, Message, Pursue, Send
 
 VERSION_BITS = 40
 REPORT_RETRY_S = 5.0
@@ -53,17 +55,18 @@ class Reports:
 
     def schedule(self, key: Key, kind: Kind, *, state: Any) -> None:
         """The parent's children changed: it reports now, or when its interval is over."""
-        if kind.report is None:
+        reporting = kind.reporting
+        if reporting is None:
             return
         now = self._turns.now
         last = self._last.get(key)
         if last is None:
             last = self._last[key] = LastReport(now, None)
-        phase = self._phase(key, kind, state=state)
-        if phase == last.phase and key not in self.due and kind.final(phase):
+        phase = self._phase(key, kind, phase=reporting.phase, state=state)
+        if phase == last.phase and key not in self.due and reporting.final(phase):
             return
         self._phases[key] = phase
-        due = now if phase != last.phase else max(now, last.at_s + kind.report_interval_s)
+        due = now if phase != last.phase else max(now, last.at_s + reporting.interval_s)
         if due < self.due.get(key, float("inf")):
             self._set_due(key, due)
 
@@ -89,12 +92,12 @@ class Reports:
             del self.due[key]
             kind = turns.population.kind(key)
             state = turns.population.cells.get(key)
-            if state is None or kind.report is None:
+            if state is None or kind.reporting is None:
                 self.forget(key)
                 continue
             at = turns.at(kind, Envelope(key, Pursue()))
             at = msgspec.structs.replace(at, position=self._next_version())
-            sends = attempt(kind.report, state, at)
+            sends = attempt(kind.reporting.make, state, at)
             if isinstance(sends, Failure):
                 turns.record_failure(key, "report", failure=sends)
                 self._set_due(key, turns.now + REPORT_RETRY_S)
@@ -116,14 +119,14 @@ class Reports:
                 self.pending.sent(envelope, tick)
             self._turns.outbox.add(envelope)
 
-    def _phase(self, key: Key, kind: Kind, *, state: Any) -> Any:
-        if kind.phase is no_phase:
+    def _phase(self, key: Key, kind: Kind, *, phase: Callable[[Any, Any], Any], state: Any) -> Any:
+        if phase is no_phase:
             return None
-        phase = attempt(kind.phase, state, self._turns.population.index_for(kind, key))
-        if isinstance(phase, Failure):
-            self._turns.record_failure(key, "phase", failure=phase)
+        found = attempt(phase, state, self._turns.population.index_for(kind, key))
+        if isinstance(found, Failure):
+            self._turns.record_failure(key, "phase", failure=found)
             return None
-        return phase
+        return found
 
     def _set_due(self, key: Key, at_s: float) -> None:
         self.due[key] = at_s

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from peloton.pauses import Pauses
-from peloton.runtime.vocabulary import At, Kind, Unavailable
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import At, Unavailable
 
 T = TypeVar("T")
 

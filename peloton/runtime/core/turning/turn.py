@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from peloton.runtime.vocabulary import At, Decision, Fact, Kind, Message, Pursue, Rest, Send
+from peloton.runtime.kinds import Kind
+from peloton.runtime.vocabulary import At, Decision, Fact, Message, Pursue, Rest, Send
 
 PURSUE_STEPS_MAX = 8
 NOTHING_YET = Decision()

@@ -22,17 +22,8 @@ from peloton.runtime.core.turning.sends import SendResolver
 from peloton.runtime.core.turning.story import Story, StoryLine
 from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
-from peloton.runtime.vocabulary import (
-    At,
-    Bits,
-    Decision,
-    Due,
-    Fact,
-    Key,
-    Kind,
-    Refused,
-    no_deadline,
-)
+from peloton.runtime.kinds import Kind, no_deadline
+from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Refused
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024
 """A frame holds up to `LOCAL_BYTES_MAX` and one turn more, and must fit the journal's limit."""
