@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from peloton.backends.keeper import identity, wire
-from peloton.backends.keeper.kinds import CONTAINERS
 
 START_TIMEOUT_S = 20.0
 _KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
@@ -97,8 +96,8 @@ class UnansweredRequests:
 
 
 def hello_of(host: str, epoch: int) -> wire.KeeperMessage:
-    """Says that this is an owner of the host who knows what is told of containers of pods."""
-    return {"q": "hello", "host": host, "epoch": epoch, CONTAINERS: True}
+    """Says that this is an owner of the host."""
+    return {"q": "hello", "host": host, "epoch": epoch}
 
 
 def _has_values(run: wire.KeeperMessage) -> bool:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.kinds import RUN_ID
-from peloton.backends.keeper.limits import ENFORCE
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_pods import ContainerOfRun as ContainerOfRun
 from peloton.backends.keeper_pods import ContainersMoved as ContainersMoved
@@ -27,44 +26,6 @@ OutcomeName = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
 
 RUN_BYTES_MAX = 4 * 1024 * 1024
 """Twice what a kernel takes for a program's arguments and environment."""
-EARLIER_KEEPER = (
-    "this keeper is of an earlier version and would start the run as its own user: end it with "
-    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
-)
-"""Stands where a keeper of an earlier version expects a number, in requests that it must not obey:
-it does not know the field that names the account, and refuses the run with this text."""
-EARLIER_LIMITS = (
-    "this keeper is of an earlier version and would not hold the run to its limits: end it with "
-    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
-)
-"""The same for runs that must not begin without limits."""
-EARLIER_IMAGES = (
-    "this keeper is of an earlier version and would start the run without its image: end it with "
-    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
-)
-"""The same for runs that are containers."""
-EARLIER_SECRETS = (
-    "this keeper is of an earlier version and would start the run without its secrets: end it with "
-    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
-)
-"""The same for runs with secrets."""
-
-
-EARLIER_PODS = (
-    "this keeper is of an earlier version and would start one container of several: end it with "
-    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
-)
-"""The same for runs of several containers."""
-EARLIER_VOLUMES = (
-    "this keeper is of an earlier version and would start the run without its volume: end it with "
-    "SIGTERM (its pid is in its file `lock`), it exits once its runs have ended"
-)
-"""The same for runs that have volumes."""
-
-
-_NEVER = "not carried out"
-"""What keepers of earlier versions say of a command for a run of which they carry out none."""
-_READ_FIRST = ("limits", "container", "pod")
 
 
 class BadRun(Exception):
@@ -115,8 +76,7 @@ class RunRequest:
     it is one; with `pod` it consists of several, and its own command is not run. `checked`: its
     health will be checked by commands. `volume` is a directory of its own that outlives it. With
     `refusal` (outcome, reason and message) it is not started, unless it is known already: that is
-    how it ends. After `max_running_s` it is told to end, and killed `grace_s` later; keepers of
-    earlier versions leave that to their daemons."""
+    how it ends. After `max_running_s` it is told to end, and killed `grace_s` later."""
 
     run_id: str
     host: str
@@ -188,28 +148,14 @@ class ListedRun:
 @dataclass(frozen=True, slots=True)
 class KeeperRunsListed:
     """All runs of a host that are not acknowledged. A launch made after the listing was
-    requested may be missing in it. `keeper` is the identity of the keeper; empty if it is of an
-    earlier version. `asked_at` is the time that was passed with the request; -inf for a list that
-    nobody requested."""
+    requested may be missing in it. `keeper` is the identity of the keeper. `asked_at` is the time
+    that was passed with the request; -inf for a list that nobody requested."""
 
     host: str
     runs: tuple[ListedRun, ...]
     at: float
     keeper: str = ""
     asked_at: float = -math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class HelloAnswered:
-    """`checks`: the keeper is of a version that checks health by commands; `removes`: that removes
-    volumes; `holds`: that holds the files of jobs; `limits`: that ends runs which take too long."""
-
-    host: str
-    epoch: int
-    checks: bool = False
-    removes: bool = False
-    holds: bool = False
-    limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +202,7 @@ class KeeperDown:
 
 RunReport = (
     RunStarted | ContainersMoved | KeeperRunEnded | RunUnknown | KeeperRunsListed | RunChecked
-    | HelloAnswered | KeeperVolumesRemoved | HostEpochRefused | KeeperUp | KeeperDown
+    | KeeperVolumesRemoved | HostEpochRefused | KeeperUp | KeeperDown
 )  # fmt: skip
 
 
@@ -275,31 +221,22 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
         }
         names = {"user": run.user, "caller": run.caller, "task_user": run.task_user}
         if any(names.values()):
-            form |= {"memory_mb": EARLIER_KEEPER, "limit_mb": run.memory_mb, "as": names}
+            form["as"] = names
         if run.checked:
             form["checked"] = True
         if run.max_running_s:
             form["max_running"] = [run.max_running_s, run.grace_s]
         if run.limits is not None:
-            form["limits"] = {"memory_mb": run.memory_mb, **asdict(run.limits)}
-            if run.limits.mode == ENFORCE:
-                form |= {"memory_mb": EARLIER_LIMITS, "limit_mb": EARLIER_LIMITS}
+            form["limits"] = asdict(run.limits)
         if run.container is not None:
-            form |= {"memory_mb": EARLIER_IMAGES, "limit_mb": EARLIER_IMAGES}
-            form["container"] = {
-                **asdict(run.container),
-                "memory_mb": run.memory_mb,
-                # A keeper that knows limits and no containers would read them elsewhere.
-                "limits": form.pop("limits", None),
-            }
+            form["container"] = asdict(run.container)
         if run.pod is not None:
-            form |= {"memory_mb": EARLIER_PODS, "limit_mb": EARLIER_PODS}
-            limits = form.pop("limits", None)
-            form["pod"] = {**asdict(run.pod), "memory_mb": run.memory_mb, "limits": limits}
+            form["pod"] = asdict(run.pod)
         if run.secrets or run.refusal is not None:
-            _put_secrets(form, run)
+            files = [[one.path, base64.b64encode(one.data).decode()] for one in run.secrets]
+            form["secrets"] = {"files": files, "refusal": run.refusal}
         if run.volume is not None:
-            _put_volume(form, run, volume=run.volume)
+            form["volume"] = asdict(run.volume)
         size_bytes = len(wire.encode(form))
     except (TypeError, ValueError) as trouble:
         raise BadRun(run.run_id, str(trouble)) from trouble
@@ -307,25 +244,6 @@ def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
         why = f"command and environment have {size_bytes} bytes, more than {RUN_BYTES_MAX}"
         raise BadRun(run.run_id, why)
     return form, size_bytes
-
-
-def _put_secrets(form: wire.KeeperMessage, run: RunRequest) -> None:
-    """Wherever keepers of earlier versions look for a number they find the text."""
-    form |= {"memory_mb": EARLIER_SECRETS, "limit_mb": EARLIER_SECRETS}
-    for name in ("limits", "container", "pod"):
-        if name in form:
-            form[name] = {**form[name], "memory_mb": EARLIER_SECRETS}
-    files = [[one.path, base64.b64encode(one.data).decode()] for one in run.secrets]
-    form["secrets"] = {"memory_mb": run.memory_mb, "files": files, "refusal": run.refusal}
-
-
-def _put_volume(form: wire.KeeperMessage, run: RunRequest, *, volume: RunVolume) -> None:
-    form |= {"memory_mb": EARLIER_VOLUMES, "limit_mb": EARLIER_VOLUMES}
-    # A keeper that knows these and no volumes would read them elsewhere.
-    inner = {name: form.pop(name) for name in _READ_FIRST if name in form}
-    if "secrets" in form:  # a keeper that knows these obeys the number there
-        form["secrets"] = {**form["secrets"], "memory_mb": EARLIER_VOLUMES}
-    form["volume"] = {**asdict(volume), "memory_mb": run.memory_mb, "run": inner}
 
 
 def read_report(message: wire.KeeperMessage) -> RunReport:
@@ -338,17 +256,13 @@ def read_report(message: wire.KeeperMessage) -> RunReport:
         return _read_end(host, message["run"], end=message)
     if answer == "listed":
         runs = tuple(_read_listed(host, run) for run in message["runs"])
-        return KeeperRunsListed(host, runs, message["at"], message.get("keeper", ""))
+        return KeeperRunsListed(host, runs, message["at"], message["keeper"])
     if answer == "unknown":
         return RunUnknown(host, message["run"])
-    if answer == "hello":
-        able = (bool(message.get(what, False)) for what in ("checks", "removes", "holds", "limits"))
-        return HelloAnswered(host, message["epoch"], *able)
     if answer == "removed":
         return KeeperVolumesRemoved(host, tuple(message["volumes"]))
     if answer == "checked":
-        ok, text = message["ok"], message["text"]
-        never = bool(message.get("never", text == _NEVER))
+        ok, text, never = message["ok"], message["text"], message.get("never", False)
         return RunChecked(host, message["run"], message["number"], ok, text, never)
     if answer == "refused":
         return HostEpochRefused(host, message["epoch"], message["known"])

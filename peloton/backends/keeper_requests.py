@@ -74,9 +74,9 @@ class KeeperHeartbeat:
         self._pinged_at_s = None
         self._next_at_s = now_s + self.silent_max_s / _PINGS_PER_SILENCE
 
-    def begin(self) -> None:
-        """A new connection: ping at once."""
-        self._pinged_at_s, self._next_at_s = None, 0.0
+    def begin(self, now_s: float) -> None:
+        """A new connection, which begins with a ping."""
+        self._pinged_at_s = now_s
 
     def is_silent(self, now_s: float) -> bool:
         """Whether the answer is overdue."""

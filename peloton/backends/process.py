@@ -65,10 +65,6 @@ PROCESS_BACKEND = key("backend", "process")
 STOP_SLACK_S = 3.0
 """How long after the grace a kill may take until it is reported."""
 _ORDERS = m.StartRuns | m.StopRuns | m.ListRuns | m.PingBackend | RemoveVolumes | LimitRuns
-EARLIER_REMOVAL = (
-    "the keeper is of an earlier version and removes no volumes: end it with SIGTERM, it exits "
-    "once its runs have ended"
-)
 _NOT_REACHED = "keeper: not reached yet"
 _LOG = logging.getLogger("peloton.keeper")
 
@@ -148,10 +144,6 @@ class ProcessBackend:
         self._status_lock = threading.Lock()
         self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
-        self._limits = False  # whether the keeper ends runs that take too long
-        self._removes: bool | None = None  # whether the keeper removes volumes; None: not known yet
-        self._said = False  # that it does not
-        self._holds = False  # whether the keeper holds the files of jobs
         self._health = ProcessHealth(self._tell_health, self._check_by_command)
         self._containers = ContainerNews(self._report)
         self._ports = PortUse(self._report)
@@ -257,16 +249,11 @@ class ProcessBackend:
             for run in order.runs:
                 runs.kill(name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=notice)
         elif isinstance(order, LimitRuns):
-            if self._limits:  # else the tasks alone end runs that take too long
-                known = [self._ids.at_keeper(run) for run in order.runs]
-                runs.limit(name, known, max_running_s=order.max_running_s)
+            known = [self._ids.at_keeper(run) for run in order.runs]
+            runs.limit(name, known, max_running_s=order.max_running_s)
         elif isinstance(order, RemoveVolumes):
-            if self._removes:  # an earlier keeper would refuse the request, and others with it
-                names = volumes.names_at_keeper(name, order.volumes)
-                runs.remove(name, order.epoch, volumes=names)
-            elif self._removes is not None and not self._said:
-                self._said = True
-                _LOG.warning(EARLIER_REMOVAL)
+            names = volumes.names_at_keeper(name, order.volumes)
+            runs.remove(name, order.epoch, volumes=names)
         else:
             self._comparing.pop(name, None)
             self._health.compared(order.checked)
@@ -384,7 +371,7 @@ class ProcessBackend:
     def hold(self, job: str, for_s: float) -> bool:
         """Keep the files of a job's ended runs for so long; whether that can be. For any thread."""
         runs = self._runs
-        if runs is None or not self._holds:  # an earlier keeper would hang up
+        if runs is None:
             return False
         runs.hold(job, for_s)
         return True
@@ -466,16 +453,12 @@ class ProcessBackend:
             self._containers.over(key("host", report.host))
             self._listed_once[report.host] = None
             listed = self._listed(report)
-            keeper, at = report.keeper or self._runs.keeper, str(self._runs.folder)
-            self._report(report.host, replace(listed, keeper=keeper, keeper_at=at))
+            at = str(self._runs.folder)
+            self._report(report.host, replace(listed, keeper=report.keeper, keeper_at=at))
         elif isinstance(report, km.RunUnknown):
             self._unknown(report)
         elif isinstance(report, km.RunChecked):
             self._health.answered(report)
-        elif isinstance(report, km.HelloAnswered):
-            self._health.keeper_is_able(report.checks)
-            self._removes = report.removes
-            self._holds, self._limits = report.holds, report.limits
         elif isinstance(report, km.KeeperVolumesRemoved) and report.volumes:
             self._report(report.host, VolumesRemoved(volumes.names_of_host(report.volumes)))
             volumes.empty_trash(self._folder)

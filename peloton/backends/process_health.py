@@ -6,7 +6,6 @@ the first. Must not report anything itself, nor outlive what a host would tell i
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable
 
@@ -18,8 +17,6 @@ from peloton.backends import keeper_messages as km
 from peloton.backends.health_loop import CheckedRun, CheckOrder, HealthLoop, TellHealth
 from peloton.runtime.vocabulary import Key
 
-_LOG = logging.getLogger("peloton.health")
-
 
 class ProcessHealth:
     """`order` has a command checked by the keeper. From any thread."""
@@ -29,8 +26,6 @@ class ProcessHealth:
         self._checks: dict[str, HealthCheck] = {}
         self._loop: HealthLoop | None = None
         self._lock = threading.Lock()  # a run that is over must not begin to be watched
-        self._able = True  # whether the keeper checks by commands
-        self._said = False
 
     def ordered(self, runs: Iterable[m.StartRun]) -> None:
         """These runs begin, and some of them are to be checked from then on."""
@@ -51,7 +46,7 @@ class ProcessHealth:
             if check is None:
                 return
             if self._loop is None:
-                self._loop = HealthLoop(self._tell, self._can_order)
+                self._loop = HealthLoop(self._tell, self._order)
             self._loop.watch(CheckedRun(host, run, check, started_at))
 
     def over(self, runs: Iterable[str]) -> None:
@@ -75,22 +70,7 @@ class ProcessHealth:
         else:
             self._loop.answered(report.number, (report.ok, report.text))
 
-    def keeper_is_able(self, able: bool) -> None:
-        """Whether the keeper is of a version that checks by commands."""
-        self._able = able
-
     def close(self) -> None:
         """Check nothing any more."""
         if self._loop is not None:
             self._loop.close()
-
-    def _can_order(self, run: str, number: int, *, check: HealthCheck) -> bool:
-        if self._able:
-            return self._order(run, number, check=check)
-        if not self._said:
-            self._said = True
-            _LOG.warning(
-                "the keeper is of an earlier version and checks no health by commands: end it "
-                "with SIGTERM, it exits once its runs have ended"
-            )
-        return False

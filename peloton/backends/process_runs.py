@@ -58,6 +58,10 @@ BACKOFF = Pauses(0.02, 2.0)
 SILENT_MAX_S = 10.0
 """How long the keeper may leave a ping unanswered. It answers none while it waits for a slow disk,
 so a shorter limit would report it down when it is only busy."""
+OTHER_VERSION = (
+    "the keeper is of another version: end it with SIGTERM (its pid is in its file `lock`), it "
+    "exits once its runs have ended"
+)
 _READ_BYTES = 262144
 _PING = hello_of("", 0)  # for no host: every keeper answers it, and it changes nothing
 
@@ -104,6 +108,7 @@ class ProcessRuns:
         self._sock: socket.socket | None = None
         self._lines = wire.Lines()
         self._unsent = bytearray()
+        self._met = False  # whether the keeper has told that it is of our version
         self._heartbeat = KeeperHeartbeat(silent_max_s)
         self._up: bool | None = None  # as last reported
         self._why_down = ""
@@ -164,10 +169,7 @@ class ProcessRuns:
         return bad
 
     def kill(self, host: str, run_id: str, *, grace_s: float, notice: str = "") -> None:
-        """SIGTERM to the run's group, SIGKILL after the grace; under the epoch of the hello.
-
-        A keeper of an older version gives no notice.
-        """
+        """SIGTERM to the run's group, SIGKILL after the grace; under the epoch of the hello."""
         ask = {"q": "kill", "host": host, "runs": [[run_id, grace_s]]}
         self._ask({**ask, "notice": notice} if notice else ask)
 
@@ -272,8 +274,9 @@ class ProcessRuns:
         except OSError:
             start_keeper(self._folder, self._settings)
             self._sock = dial(self._folder)
-        self._lines, self._unsent = wire.Lines(), bytearray()
-        self._heartbeat.begin()
+        self._lines, self._unsent, self._met = wire.Lines(), bytearray(), False
+        self._sock.sendall(wire.encode(_PING))  # all else waits for the answer
+        self._heartbeat.begin(time.monotonic())
         self._list_times.new_connection()
         for message in self._unanswered.repeats():
             self._list_times.sent(message)
@@ -311,7 +314,8 @@ class ProcessRuns:
                 self._report_down(f"no answer for {self._heartbeat.silent_max_s:g} s")
             poll = select.poll()
             poll.register(self._wake_reader, select.POLLIN)
-            poll.register(sock, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+            sends = select.POLLOUT if self._unsent and self._met else 0
+            poll.register(sock, select.POLLIN | sends)
             for fd, event in poll.poll(self._heartbeat.wait_s(now_s) * 1000 + 1):
                 if fd == sock.fileno() and event & ~select.POLLOUT:
                     self._receive(sock)
@@ -332,7 +336,7 @@ class ProcessRuns:
 
     def _push(self, sock: socket.socket) -> None:
         try:
-            while self._unsent:
+            while self._unsent and self._met:
                 sent = sock.send(memoryview(self._unsent)[:_READ_BYTES])
                 del self._unsent[:sent]
         except BlockingIOError:
@@ -346,14 +350,24 @@ class ProcessRuns:
         if not data:
             raise KeeperUnavailable("the keeper closed the connection")
         self._heartbeat.received(time.monotonic())
-        self._report_up()
+        if self._met:
+            self._report_up()
         for message in self._lines.feed(data):
             self._unanswered.settle(message)
             if message["a"] == "bad":
                 self._unanswered.forget_requests()
                 raise KeeperUnavailable(f"the keeper refused a request: {message['why']}")
-            if message["host"]:
+            if message["a"] == "hello":
+                self._meet(message)
+            else:
                 self._report(self._timed(read_report(message)))
+
+    def _meet(self, hello: wire.KeeperMessage) -> None:
+        """It may have been started by a daemon of another version, and would obey as that meant."""
+        if hello.get("version") != wire.VERSION:
+            raise KeeperUnavailable(OTHER_VERSION)
+        self._met = True
+        self._report_up()
 
     def _timed(self, report: RunReport) -> RunReport:
         if isinstance(report, KeeperRunsListed):

@@ -4,8 +4,7 @@ Turns a folder into the keeper's identity, drawn at the first call, and into the
 claimed it first. It must never change an existing file: hosts have journaled the identity, and
 know their runs by it. A folder that is moved keeps both; a copy of it would have both as well.
 
-Both sides use this module, the keeper and a daemon, so that a folder whose keeper is of an earlier
-version has an identity too.
+Both sides use this module, the keeper and a daemon: requests name the keeper that is to get them.
 """
 
 from __future__ import annotations

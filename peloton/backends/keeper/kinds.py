@@ -153,8 +153,7 @@ def launch_record(run: KeeperRun) -> Record:
 
 
 def start_record(run: KeeperRun) -> Record:
-    """Written again when what a successor has to know of it changes: earlier keepers read the same
-    of each."""
+    """Written again when what a successor has to know of it changes."""
     record = {
         "is": "start", "run": run.run_id,
         "pid": run.pid, "birth": run.birth, "at": run.started_at,
@@ -201,7 +200,7 @@ class Memory:
     def _fold_one(self, record: Record) -> None:
         kind = record["is"]
         if kind == "boot":
-            self.boot_id, self.folder = record["id"], record.get("folder", "")
+            self.boot_id, self.folder = record["id"], record["folder"]
         elif kind == "epoch":
             self.epochs[record["host"]] = record["epoch"]
         elif kind == "launch":

@@ -235,7 +235,7 @@ def ended_at(told: Record | None) -> float:
 
 
 def containers_event(run: KeeperRun, told: Record) -> Record:
-    """How far its containers have come, for a daemon that has said that it knows this event."""
+    """How far its containers have come."""
     return {"a": CONTAINERS, "run": run.run_id, "containers": container_ends(run, told)}
 
 

@@ -48,13 +48,11 @@ def run_of(host: str, request: Record) -> KeeperRun:
         "environment": {str(k): str(v) for k, v in request["environment"].items()},
     }
     volume = volume_of(request["volume"]) if "volume" in request else {}
-    within = request["volume"]["run"] if volume else request
-    container, pod = within.get("container", {}), within.get("pod", {})
-    asked = (container or pod or within).get("limits")
-    limits = read_limits(asked) if asked is not None else {}
+    container, pod = request.get("container", {}), request.get("pod", {})
+    limits = read_limits(request["limits"]) if "limits" in request else {}
     if "as" in request:
         command["as"] = accounts.wanted_of(request["as"])
-    run = KeeperRun(run_id, host, command=command, memory_mb=_memory_mb(request))
+    run = KeeperRun(run_id, host, command=command, memory_mb=amount_of(request["memory_mb"]))
     run.limits = limits
     run.checked = bool(request.get("checked", False))
     run.container = container_of(container) if container else {}
@@ -98,18 +96,3 @@ def _secret(sent: list[str]) -> RunSecret:
     if why:
         raise BadRequest(f"the path {path!r} of a secret {why}")
     return RunSecret(str(path), base64.b64decode(data, validate=True))
-
-
-def _memory_mb(request: Record) -> float:
-    """Where a request must not be obeyed by keepers of earlier versions, the fields that they read
-    have a text, which they refuse."""
-    if "volume" in request:
-        return amount_of(request["volume"]["memory_mb"])
-    if request.get("secrets"):
-        return amount_of(request["secrets"]["memory_mb"])
-    for form in ("container", "pod"):
-        if request.get(form):
-            return amount_of(request[form]["memory_mb"])
-    if "limits" in request:
-        return amount_of(request["limits"]["memory_mb"])
-    return amount_of(request["limit_mb"] if "as" in request else request["memory_mb"])

@@ -30,8 +30,6 @@ SOCKET_NAME = "socket"
 UNSENT_BYTES_MAX = 64 * 1024 * 1024
 # Adopted runs are no children: no SIGCHLD reports their end.
 ADOPTED_ROUND_S = 0.2
-ABLE = {"checks": True, "removes": True, "holds": True, "limits": True}
-"""What not every keeper can do, for its daemon."""
 _READ_BYTES = 262144
 _LISTEN_BACKLOG = 16
 
@@ -46,8 +44,6 @@ class ClientConnection:
         self.sock = sock
         self.lines = wire.Lines()
         self.unsent = bytearray()
-        self.hears_containers = False
-        """Whether its daemon has said that it knows this event."""
 
 
 class Service:
@@ -248,8 +244,7 @@ class Service:
             return
         self._owners[host] = connection
         if request == "hello":
-            connection.hears_containers = bool(message.get(kinds.CONTAINERS))
-            answer = {"a": "hello", "host": host, "epoch": epoch, **ABLE}
+            answer = {"a": "hello", "host": host, "epoch": epoch, "version": wire.VERSION}
             self._send(connection, answer)
         elif request == "launch":
             self._runs.launch(host, message["runs"])
@@ -274,8 +269,7 @@ class Service:
         events, self._runs.events = self._runs.events, []
         for host, event in events:
             owner = self._owners.get(host)
-            known = owner is not None and (owner.hears_containers or event["a"] != kinds.CONTAINERS)
-            if owner is not None and known:
+            if owner is not None:
                 self._send(owner, {"host": host, **event})
         for connection in list(self._connections):
             if connection.unsent:

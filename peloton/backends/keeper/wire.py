@@ -11,6 +11,8 @@ import os
 from typing import Any
 
 KeeperMessage = dict[str, Any]
+VERSION = 2
+"""Of what the messages mean. A keeper outlives daemons: one of another version is asked nothing."""
 
 # `json.dumps` with separators builds an encoder at every call.
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode

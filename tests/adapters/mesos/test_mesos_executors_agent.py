@@ -18,7 +18,11 @@ import pytest
 from peloton.actors.host.messages import RunSpec, StartRun
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.keeper.secret_files import RunSecret
-from peloton.backends.mesos.executor.agent_environment import IDLE_VARIABLE
+from peloton.backends.mesos.executor.agent_environment import (
+    EDITION,
+    EDITION_VARIABLE,
+    IDLE_VARIABLE,
+)
 from peloton.backends.mesos.executor.guardian import SIGNAL_BASE
 from peloton.backends.mesos.runs.keeper_tasks import default_command, keeper_data
 from tests.adapters.mesos.test_mesos_executor import executor_processes
@@ -50,6 +54,7 @@ class ExecutorRig:
             "MESOS_FRAMEWORK_ID": "F", "MESOS_EXECUTOR_ID": "E", "MESOS_CHECKPOINT": "1",
             "MESOS_AGENT_ENDPOINT": self.agent.address, "MESOS_SANDBOX": str(self.sandbox),
             "MESOS_RECOVERY_TIMEOUT": "15mins", IDLE_VARIABLE: "600", "PATH": os.environ["PATH"],
+            EDITION_VARIABLE: EDITION,
         }  # fmt: skip
         self.process = subprocess.Popen(
             default_command(), shell=True, cwd=self.sandbox, env=told | more,

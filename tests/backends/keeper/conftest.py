@@ -67,6 +67,11 @@ class Daemon:
         self.runs = ProcessRuns(folder, self.log, settings=started_with, silent_max_s=silent_max_s)
         self.runs.hello(HOST, epoch)
 
+    def own(self) -> None:
+        """Wait until the keeper knows that the host is this daemon's."""
+        self.runs.list(HOST)
+        self.log.next_report(KeeperRunsListed)
+
     def launch(self, run_id: str, value: str, **request: Any) -> None:
         self.runs.launch(HOST, self.epoch, runs=[RunRequest(run_id, HOST, value, **request)])
 

@@ -436,8 +436,9 @@ def test_one_ping_is_unanswered_at_a_time() -> None:
     assert heartbeat.is_silent(108.0)
     heartbeat.received(108.0)
     assert not heartbeat.is_silent(200.0) and not heartbeat.asks(109.9) and heartbeat.asks(110.0)
-    heartbeat.begin()
-    assert heartbeat.asks(0.0), "a new connection is asked at once"
+    heartbeat.begin(200.0)
+    assert not heartbeat.asks(207.9), "a new connection began with one"
+    assert heartbeat.is_silent(208.0)
 
 
 @pytest.mark.parametrize("images", [process.IGNORE, process.REFUSE])

@@ -20,14 +20,12 @@ from peloton.backends.keeper.limits import Limits
 from peloton.backends.keeper.processes import Spawner
 from peloton.backends.keeper.programs import inherited
 from peloton.backends.keeper_messages import (
-    HelloAnswered,
     KeeperRunsListed,
     PodPart,
     RunChecked,
     RunLimits,
     RunPod,
     RunStarted,
-    read_report,
 )
 from tests.backends.keeper.conftest import HOST, alive, keeper_pid, until
 
@@ -84,12 +82,6 @@ def test_of_a_run_that_is_not_to_be_checked_none_ever_is(daemon: Any) -> None:
     assert (found.ok, found.never, found.text) == (None, True, "a command is not carried out")
 
 
-def test_a_keeper_of_an_earlier_version_says_never_by_its_text() -> None:
-    answer = {"a": "checked", "host": HOST, "run": "r", "number": 1, "ok": None}
-    found = [read_report({**answer, "text": text}) for text in ("not carried out", "not running")]
-    assert [one.never for one in found if isinstance(one, RunChecked)] == [True, False]
-
-
 def test_without_the_environment_of_its_run(daemon: Any) -> None:
     begun(daemon, environment={"WORD": "said"})
     assert outcome(daemon, 'test -z "$WORD" && cat word', 1, unshared=True).ok is True
@@ -123,10 +115,6 @@ def test_a_run_that_was_not_to_be_checked_is_not(daemon: Any) -> None:
     daemon.launch("r-0-1", WAITS)
     daemon.log.next_report(RunStarted, run_id="r-0-1")
     assert outcome(daemon, "true", 1).ok is None
-
-
-def test_a_daemon_learns_that_this_keeper_checks(daemon: Any) -> None:
-    assert daemon.log.next_report(HelloAnswered).checks
 
 
 def test_one_of_what_does_not_run_is_answered_at_once(daemon: Any) -> None:

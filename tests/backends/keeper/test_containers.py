@@ -19,12 +19,8 @@ import pytest
 
 from peloton.backends.keeper import kinds
 from peloton.backends.keeper_messages import (
-    EARLIER_IMAGES,
-    HelloAnswered,
     RunContainer,
     RunLimits,
-    RunRequest,
-    wire_form,
 )
 from tests.fake_engine import install
 from tests.real_engine import RealPodman, real_podman
@@ -156,7 +152,7 @@ def test_a_successor_adopts_what_runs_and_learns_what_has_ended(
     being_written = folder / "containers" / "r-0-1.new"
     being_written.touch()  # the watcher that lives on may be telling the end at this moment
     second = daemon_of(epoch=2)
-    second.log.next_report(HelloAnswered)  # what ended before is told to nobody but who asks
+    second.own()  # what ended before is told to nobody but who asks
     assert being_written.exists()
     (folder / "runs" / "r-0-1" / "go").touch()
     (folder / "runs" / "r-1-1" / "go").touch()
@@ -231,13 +227,3 @@ def test_a_container_of_another_account_has_its_sandbox(
         assert (daemon.sandbox("r-0-1") / "made").stat().st_uid == uid
     finally:
         daemon.runs.close()
-
-
-def test_a_keeper_of_an_earlier_version_refuses_a_container() -> None:
-    container = RunContainer("/usr/bin/podman", IMAGE)
-    form, _ = wire_form(
-        RunRequest("r", "h", "x", memory_mb=9.0, limits=LIMITS, container=container)
-    )
-    assert form["memory_mb"] == form["limit_mb"] == EARLIER_IMAGES and "limits" not in form
-    assert form["container"]["memory_mb"] == 9.0
-    assert form["container"]["limits"]["pids"] == LIMITS.pids

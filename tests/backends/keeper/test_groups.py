@@ -572,19 +572,6 @@ def test_a_group_with_processes_is_killed_at_once(tmp_path):
 # ---- what a keeper is asked ----
 
 
-def test_a_keeper_of_an_earlier_version_refuses_what_must_have_limits():
-    """It reads the fields that it knows as numbers; what may go without, it starts."""
-    wanted = {"memory_mb": 5.0, "caller": "nobody"}
-    must, _ = wire_form(RunRequest("r-0-1", "h", "true", limits=RunLimits("enforce"), **wanted))
-    for field in ("memory_mb", "limit_mb"):
-        with pytest.raises(ValueError, match="would not hold the run to its limits"):
-            float(must[field])
-    assert run_of_request("h", must).memory_mb == 5.0
-    tried, _ = wire_form(RunRequest("r-0-1", "h", "true", limits=RunLimits("try"), memory_mb=5.0))
-    assert float(tried["memory_mb"]) == 5.0
-    assert run_of_request("h", tried).limits["mode"] == "try"
-
-
 @pytest.mark.parametrize("limited", [RunLimits("try"), None])
 @pytest.mark.parametrize("memory_mb", [float("inf"), 1e305, float("nan")])
 def test_a_run_with_an_infinite_amount_of_memory_is_refused(memory_mb, limited):
@@ -599,6 +586,6 @@ def test_limits_survive_the_keeper():
     memory.fold([kinds.launch_record(run)])
     assert memory.runs["r-0-1"].limits == run.limits
     plain = kinds.launch_record(KeeperRun("r-0-1", "h", command=COMMAND, memory_mb=1.0))
-    assert "limits" not in plain, "as keepers of earlier versions wrote it"
+    assert "limits" not in plain
     memory.fold([plain])
     assert memory.runs["r-0-1"].limits == {}

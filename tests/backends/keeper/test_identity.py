@@ -96,16 +96,6 @@ def test_a_folder_serves_one_cluster(folder: Path) -> None:
         keeper_folder.claim(folder, KeeperOwner("03" * 16, "west"))
 
 
-def test_a_folder_of_an_earlier_version_serves_the_first_that_claims_it(
-    folder: Path, machines: Callable[..., Machine]
-) -> None:
-    before = machines(folder, None)
-    before.start("r-0-1")
-    before.hosts.next_report(m.RunsStarted)
-    keeper_folder.claim(folder, WEST)
-    assert machines(folder, WEST).listed().running == ("r-0-1",)
-
-
 @pytest.mark.parametrize("killed", [False, True], ids=["its keeper runs", "its keeper was killed"])
 def test_a_folder_that_is_given_up_ends_its_runs_and_its_epochs(
     folder: Path, procs: Any, machines: Callable[..., Machine], killed: bool

@@ -16,7 +16,6 @@ import pytest
 
 from peloton.backends.keeper_calling import dial
 from peloton.backends.keeper_messages import (
-    HelloAnswered,
     HostEpochRefused,
     KeeperDown,
     KeeperRunEnded,
@@ -284,7 +283,7 @@ def listed_end(daemon):
 
 def test_a_lower_epoch_is_refused_also_by_a_successor(daemon_of, folder, procs):
     new = daemon_of(epoch=7)
-    new.log.next_report(HelloAnswered, epoch=7)
+    new.own()
     old = daemon_of(epoch=6)
     assert old.log.next_report(HostEpochRefused).known == 7
     old.launch("r-0-1", "true")
@@ -300,7 +299,7 @@ def test_news_go_to_the_newest_owner(daemon_of):
     old.launch("r-0-1", "while [ ! -e go ]; do sleep 0.02; done")
     old.log.next_report(RunStarted)
     new = daemon_of(epoch=2)
-    new.log.next_report(HelloAnswered)
+    new.own()
     (old.sandbox("r-0-1") / "go").touch()
     assert new.end("r-0-1").outcome == "SUCCEEDED"
 
@@ -437,7 +436,6 @@ def test_what_the_runs_of_a_job_leave_is_kept_while_it_is_held(daemon_of, folder
     daemon.runs.ack(["held-0-1", "held-1-1", "r-0-1"])
     procs.until(lambda: not (folder / "runs" / "r-0-1").exists(), "that of the other job is gone")
     assert sorted(os.listdir(folder / "runs")) == ["held-0-1", "held-1-1"]
-    daemon.log.next_report(HelloAnswered, holds=True)
 
 
 def test_a_run_id_must_name_a_folder_of_its_own(daemon):
@@ -452,7 +450,7 @@ HOLDS = (b'{"q":"hold"}\n', b'{"q":"hold","jobs":["a"]}\n', b'{"q":"hold","jobs"
 
 
 def test_nonsense_ends_the_connection_not_the_keeper(daemon, folder, procs):
-    daemon.log.next_report(HelloAnswered)
+    daemon.log.next_report(KeeperUp)
     pid = procs.keeper_pid(folder)
     for nonsense in (b"hello\n", b"[]\n", b'{"q":"dance","host":"h","epoch":1}\n', b"{}\n", *HOLDS):
         sock = dial(folder)

@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 
-from peloton.backends.keeper import kinds, pod_run, wire
+from peloton.backends.keeper import kinds, pod_run
 from peloton.backends.keeper.group_places import find_place
 from peloton.backends.keeper.pods import Pods
-from peloton.backends.keeper_calling import dial
 from peloton.backends.keeper_messages import (
-    EARLIER_PODS,
     ContainersMoved,
     KeeperDown,
     KeeperRunEnded,
@@ -28,9 +26,7 @@ from peloton.backends.keeper_messages import (
     PodPart,
     RunLimits,
     RunPod,
-    RunRequest,
     RunStarted,
-    wire_form,
 )
 
 LIVE = "trap 'exit 9' TERM; touch $PELOTON_CONTAINER_NAME.up; while :; do sleep 0.05; done"
@@ -181,29 +177,6 @@ def test_a_successor_tells_what_containers_do(daemon: Any, folder: Path, procs: 
 def lists(daemon: Any) -> list[dict[str, str | int]]:
     found = [one for one in [*daemon.log.reports] if isinstance(one, KeeperRunsListed)]
     return [doing(run) for one in found for run in one.runs]
-
-
-def test_a_daemon_of_an_earlier_version_is_told_nothing_it_does_not_know(
-    daemon: Any, folder: Path, procs: Any
-) -> None:
-    launch(daemon, PodPart("web", GATES.format(0)), PodPart("db", GATES.format(0)))
-    await_move(daemon, procs, {"web": "runs", "db": "runs"})
-    with dial(folder) as sock:
-        sock.setblocking(True)
-        sock.settimeout(60.0)
-        sock.sendall(wire.encode({"q": "hello", "host": "host-1", "epoch": 9}))
-        lines = wire.Lines()
-        said: list[str] = []
-        while "hello" not in said:
-            said += [one["a"] for one in lines.feed(sock.recv(65536))]
-        let_go(daemon, "db")
-        status = folder / "pods" / "r-0-1"
-        ended = lambda: json.loads(status.read_bytes())["containers"][1][1] > 0  # noqa: E731
-        procs.until(ended, "it to end")
-        let_go(daemon, "web")
-        while "ended" not in said:
-            said += [one["a"] for one in lines.feed(sock.recv(65536))]
-        assert "containers" not in said
 
 
 def test_each_has_its_output_and_its_variables(daemon: Any) -> None:
@@ -483,12 +456,3 @@ def test_a_malformed_pod_fails_alone(daemon: Any, parts: list[PodPart]) -> None:
     daemon.launch("r-1-1", "true")
     assert daemon.end("r-1-1").outcome == "SUCCEEDED"
     assert daemon.end("r-0-1").reason == kinds.NOT_RUNNABLE
-
-
-def test_an_earlier_keeper_refuses_it() -> None:
-    for limits in (None, RunLimits("enforce", cpu=1.0)):
-        pod = RunPod((PodPart("a", "x"),))
-        request = RunRequest("r-0-1", "h", "x", memory_mb=5.0, limits=limits, pod=pod)
-        form, _ = wire_form(request)
-        assert form["memory_mb"] == form["limit_mb"] == EARLIER_PODS
-        assert "limits" not in form and form["pod"]["memory_mb"] == 5.0

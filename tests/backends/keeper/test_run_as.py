@@ -21,12 +21,9 @@ from peloton.backends.keeper import accounts, kinds
 from peloton.backends.keeper.group_places import find_place
 from peloton.backends.keeper.switching import AccountStarts, AccountTask
 from peloton.backends.keeper_messages import (
-    EARLIER_KEEPER,
     KeeperRunsListed,
     RunLimits,
-    RunRequest,
     RunStarted,
-    wire_form,
 )
 from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.runtime.far_files import NoFile
@@ -321,17 +318,3 @@ def test_it_begins_in_its_control_group_within_the_least_limits(daemon: Any) -> 
     assert daemon.end("r-0-1").outcome == "SUCCEEDED"
     name, group = daemon.output("r-0-1").splitlines()
     assert name == "nobody" and group.endswith("/r-0-1")
-
-
-def test_a_keeper_of_an_earlier_version_refuses_what_names_an_account() -> None:
-    """It reads the fields that it knows, and the last one as a number."""
-    form, _ = wire_form(RunRequest("r-0-1", "host-1", "true", memory_mb=5.0, caller="nobody"))
-    assert {"run", "value", "shell", "arguments", "environment", "memory_mb"} <= form.keys()
-    with pytest.raises(ValueError, match="is of an earlier version and would start") as caught:
-        float(form["memory_mb"])
-    assert EARLIER_KEEPER in str(caught.value)
-    plain, _ = wire_form(RunRequest("r-0-1", "host-1", "true", memory_mb=5.0))
-    assert plain.keys() == {
-        "run", "value", "shell", "arguments", "environment", "memory_mb",
-    }  # fmt: skip
-    assert float(plain["memory_mb"]) == 5.0

@@ -17,7 +17,7 @@ from peloton.backends.keeper import kinds, secret_files
 from peloton.backends.keeper.engine import ContainerRefused, Place, create_arguments
 from peloton.backends.keeper.kinds import KeeperRun
 from peloton.backends.keeper.secret_files import RunSecret, SecretFiles, path_problem
-from peloton.backends.keeper_messages import EARLIER_SECRETS, RunLimits, RunRequest, wire_form
+from peloton.backends.keeper_messages import RunRequest
 from tests.backends.keeper.test_disk import HOST, REQUEST, Keeper
 
 VALUE = b"\x00 a value \xff"
@@ -209,15 +209,6 @@ def test_a_wrong_path_fails_its_run_and_quotes_no_value(keeper):
     ((outcome, reason, message),) = ends(one)
     assert (outcome, reason) == (kinds.FAILED, kinds.NOT_RUNNABLE)
     assert "'../token'" in message and base64.b64encode(VALUE).decode() not in message
-
-
-@pytest.mark.parametrize("limits", [None, RunLimits("enforce", 1.0)])
-def test_a_keeper_of_an_earlier_version_refuses_the_run(limits):
-    secrets = (RunSecret("token", VALUE),)
-    form, _ = wire_form(RunRequest("r-0-1", HOST, "true", limits=limits, secrets=secrets))
-    looked_at = [form["memory_mb"], form["limit_mb"]]
-    looked_at += [form["limits"]["memory_mb"]] if limits else []
-    assert set(looked_at) == {EARLIER_SECRETS}
 
 
 def test_a_request_does_not_show_its_values():

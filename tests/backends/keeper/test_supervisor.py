@@ -216,7 +216,8 @@ def test_where_both_are_killed_the_runs_are_lost(
 def test_what_a_keeper_without_a_supervisor_has_left_is_watched_as_it_was(
     folder: Path, daemon_of: Callable[..., Any], procs: Any, gate: Path
 ) -> None:
-    """As of an earlier version: its runs go on, and how they end nobody has kept."""
+    """As where none could take the place of one that ended: its runs go on, and how they end nobody
+    has kept."""
     start = (
         f"import os, sys; sys.path.append({str(PACKAGE.parent)!r}); os.chdir({str(folder)!r}); "
         f"from keeper.keeping import keep; keep({str(folder)!r}, ['60', '1000', '0.1'])"

@@ -24,8 +24,6 @@ from peloton.backends.keeper.kinds import KeeperRun, Memory, launch_record
 from peloton.backends.keeper.requests import MALFORMED, BadRequest, run_of
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import (
-    EARLIER_VOLUMES,
-    HelloAnswered,
     PodPart,
     RunContainer,
     RunLimits,
@@ -34,7 +32,6 @@ from peloton.backends.keeper_messages import (
     RunVolume,
     wire_form,
 )
-from peloton.backends.process import EARLIER_REMOVAL
 from tests.backends.keeper.conftest import until
 from tests.backends.keeper.test_backend import HOST, OTHER, Machine, start
 
@@ -83,22 +80,6 @@ def test_a_volume_that_was_removed_begins_empty(machine: Machine, folder: Path) 
     assert [one.name for one in (folder / "volumes" / "a").iterdir()] == ["j-1"]
     ran(machine, "j-0-2")
     assert (folder / "volumes" / "a" / "j-0" / "count").read_text() == "1\n"
-
-
-def test_that_a_keeper_removes_no_volumes_is_said_once(
-    machine: Machine, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Hosts ask again, for as long as it is there."""
-    ran(machine, "j-0-1")
-    machine.backend._received(HelloAnswered("a", 1, checks=True))  # as an earlier one would
-    for _ in range(2):
-        machine.order(RemoveVolumes(HOST, 1, ("j-0",)))
-    assert caplog.messages.count(EARLIER_REMOVAL) == 1
-    assert (folder / "volumes" / "a" / "j-0").exists()
-    machine.backend._received(HelloAnswered("a", 1, checks=True, removes=True))
-    machine.order(RemoveVolumes(HOST, 1, ("j-0",)))
-    assert machine.hosts.next_report(VolumesRemoved).volumes == ("j-0",)
-    assert caplog.messages.count(EARLIER_REMOVAL) == 1
 
 
 def test_an_older_owner_removes_nothing(machine: Machine, folder: Path) -> None:
@@ -206,9 +187,6 @@ def test_a_request_is_read_as_it_was_written() -> None:
     run = run_of("h", form)
     assert run.volume == {"name": "h/r-0", "path": "/data", "mb": 5.0}
     assert (run.memory_mb, run.container["image"]) == (7.0, "image") and run.limits
-    # A keeper that knows no volumes finds nothing that it could obey.
-    assert form["memory_mb"] == form["limit_mb"] == EARLIER_VOLUMES
-    assert not {"limits", "container"} & {*form}
     memory = Memory("boot")
     memory.fold([launch_record(run)])
     assert memory.runs["r-0-1"].volume == run.volume
@@ -240,9 +218,8 @@ def test_a_pod_has_one_volume_for_all_its_containers(machine: Machine, folder: P
     assert found == {name: f"{name}\n" * 2 for name in ("first", "web", "log")}
 
 
-def test_a_keeper_that_knows_secrets_and_no_volumes_refuses_the_run() -> None:
+def test_a_run_may_have_secrets_and_a_volume() -> None:
     form, _ = wire_form(replace_run(REQUEST, secrets=(RunSecret("token", b"x"),)))
-    assert form["secrets"]["memory_mb"] == EARLIER_VOLUMES
     run = run_of("h", form)
     assert (run.memory_mb, run.container["image"]) == (7.0, "image") and run.limits
     assert run.volume and run.secrets == (RunSecret("token", b"x"),)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from peloton.backends.mesos.executor.agent_environment import (
+    EDITION,
+    EDITION_VARIABLE,
     IDLE_VARIABLE,
     AgentEnvironment,
     seconds,
@@ -15,7 +17,7 @@ TOLD = {
     "MESOS_FRAMEWORK_ID": "F", "MESOS_EXECUTOR_ID": "E", "MESOS_AGENT_ENDPOINT": "127.0.0.1:5051",
     "MESOS_DIRECTORY": "/work/E", "MESOS_SANDBOX": "/sandbox", "MESOS_CHECKPOINT": "1",
     "MESOS_RECOVERY_TIMEOUT": "15mins", IDLE_VARIABLE: "2.5",
-    "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t",
+    "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t", EDITION_VARIABLE: EDITION,
 }  # fmt: skip
 
 
@@ -26,7 +28,8 @@ def test_all_that_is_told() -> None:
 
 
 def test_what_need_not_be_told() -> None:
-    names = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_AGENT_ENDPOINT", "MESOS_DIRECTORY")
+    ids = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID")
+    names = (*ids, "MESOS_AGENT_ENDPOINT", "MESOS_DIRECTORY", EDITION_VARIABLE)
     found = AgentEnvironment.of({name: TOLD[name] for name in names})
     assert found == AgentEnvironment(
         ExecutorConfig("F", "E", recovers=False), "127.0.0.1:5051", "/work/E"
@@ -36,6 +39,12 @@ def test_what_need_not_be_told() -> None:
 def test_it_is_no_agent_that_tells_nothing() -> None:
     with pytest.raises(KeyError):
         AgentEnvironment.of({})
+
+
+def test_files_of_another_version_start_no_executor_for_the_daemon() -> None:
+    """It would take what it is sent for something else."""
+    with pytest.raises(ValueError, match="of another version than the daemon"):
+        AgentEnvironment.of(TOLD | {EDITION_VARIABLE: "1"})
 
 
 @pytest.mark.parametrize(

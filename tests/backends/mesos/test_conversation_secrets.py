@@ -18,15 +18,12 @@ from peloton.actors.host.messages import Container, SecretRef, Uri
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, End
-from peloton.backends.keeper.limits import amount_of
 from peloton.backends.keeper.requests import run_of
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import RUN_BYTES_MAX
 from peloton.backends.mesos.conversation import OFFER_WAIT_S
 from peloton.backends.mesos.executor.talk import (
-    EARLIER_EXECUTOR,
     HOST,
-    OWN_SECRETS,
     ExecutorConfig,
     ExecutorTalk,
 )
@@ -107,32 +104,11 @@ def test_our_executor_gets_the_value_in_the_data_of_the_task_and_nowhere_else(as
     assert "canary" not in repr(run.secrets) and "data" not in executor.tasks[name(0)].info
 
 
-def sent() -> Json:
-    """What the executor of such a run is sent."""
-    talk = begun()
-    talk.start(with_secret(), values=found("s-1"))
-    talk.offer()
-    request: Json = json.loads(base64.b64decode(tasks(talk)[0]["data"]))
-    return request
-
-
-def test_executors_of_earlier_versions_refuse_the_run_and_say_what_to_do() -> None:
-    """Those that know no secrets, and those that would leave them behind when they are killed."""
-    request = sent()
-    with pytest.raises(ValueError, match="of an earlier version") as error:
-        run_of(HOST, request)
-    assert EARLIER_EXECUTOR in str(error.value) and "canary" not in str(error.value)
-    assert request.pop("secrets") and request.pop(OWN_SECRETS)
-    for field in ("memory_mb", "limit_mb"):
-        with pytest.raises(ValueError, match="of an earlier version"):
-            amount_of(request[field])
-
-
 def test_a_run_without_secrets_is_sent_as_ever() -> None:
     talk = begun()
     talk.start(start(0))
     talk.offer()
-    assert {"secrets", OWN_SECRETS}.isdisjoint(json.loads(base64.b64decode(tasks(talk)[0]["data"])))
+    assert "secrets" not in json.loads(base64.b64decode(tasks(talk)[0]["data"]))
 
 
 # ---- what is kept ----

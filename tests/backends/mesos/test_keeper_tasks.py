@@ -20,12 +20,11 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.keeper.requests import run_of
+from peloton.backends.mesos.executor.agent_environment import EDITION, EDITION_VARIABLE
 from peloton.backends.mesos.executor.talk import EXECUTOR_LOST, HOST
 from peloton.backends.mesos.runs.keeper_tasks import (
     CHOICE,
     COMMAND,
-    EDITION,
-    EDITION_VARIABLE,
     EXECUTOR_NEED,
     FAILED_STARTS_MAX,
     KEEPER,

@@ -9,6 +9,9 @@ from typing import NamedTuple
 from .talk import ExecutorConfig
 
 IDLE_VARIABLE = "PELOTON_EXECUTOR_IDLE_S"
+EDITION_VARIABLE, EDITION = "PELOTON_EXECUTOR_EDITION", "3"
+"""Raised when what is sent to executors means something else: those of another edition, which have
+another description, get no more tasks, and files of another edition start none."""
 _DURATION = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)(ns|us|ms|secs|mins|hrs|days|weeks)")
 _UNITS = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "secs": 1.0,
@@ -26,7 +29,10 @@ class AgentEnvironment(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> AgentEnvironment:
-        """Raises KeyError and ValueError where it is no agent that has started us."""
+        """Raises KeyError and ValueError where it is no agent that has started us, or for a daemon
+        of another version."""
+        if environment[EDITION_VARIABLE] != EDITION:
+            raise ValueError("these files are of another version than the daemon: replace them")
         config = ExecutorConfig(
             framework=environment["MESOS_FRAMEWORK_ID"],
             executor=environment["MESOS_EXECUTOR_ID"],

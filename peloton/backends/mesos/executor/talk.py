@@ -30,14 +30,6 @@ KILL_GRACE_S = 3.0
 _NANO = 1_000_000_000
 _STATES = {"SUCCEEDED": "TASK_FINISHED", "FAILED": "TASK_FAILED", "KILLED": "TASK_KILLED"}
 EXECUTOR_LOST = "executor lost"
-OWN_SECRETS = "secrets_by_executor"
-"""Where a request has the secrets of its run, in place of where a keeper looks for them."""
-EARLIER_EXECUTOR = (
-    "the executor of this agent is of an earlier version and does not keep the run's secrets as it "
-    "must: it ends once it has had no task for a while, or by SIGTERM, and then another one begins"
-)
-"""Stands where executors of earlier versions expect a number, in requests that they must not obey:
-some know no secrets, and others would leave them behind."""
 LOST_STATE = "TASK_DROPPED"
 """Of a run that was not started, without fault of its program."""
 
@@ -146,8 +138,6 @@ class ExecutorTalk:
             request = json.loads(base64.b64decode(info["data"], validate=True))
             if request["run"] != name:
                 raise ValueError("the order of another run")
-            if OWN_SECRETS in request:
-                request["secrets"] = request.pop(OWN_SECRETS)
         except (KeyError, ValueError, TypeError):
             request = {"run": name}  # which the keeper refuses
         self.launches.append(request)

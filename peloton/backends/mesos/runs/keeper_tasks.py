@@ -21,8 +21,12 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import BadRun, RunRequest, wire_form
-from peloton.backends.mesos.executor.agent_environment import IDLE_VARIABLE
-from peloton.backends.mesos.executor.talk import EARLIER_EXECUTOR, HOST, OWN_SECRETS
+from peloton.backends.mesos.executor.agent_environment import (
+    EDITION,
+    EDITION_VARIABLE,
+    IDLE_VARIABLE,
+)
+from peloton.backends.mesos.executor.talk import HOST
 from peloton.backends.mesos.runs.words import Bundle
 
 PREFIX = "peloton-keeper-"
@@ -32,9 +36,6 @@ EXECUTOR_NEED = Resources(UNIT // 10, 64 * UNIT)
 CHOICE = "mesos.executor"
 """The label by which a spec chooses, and its values."""
 KEEPER, COMMAND = "keeper", "command"
-EDITION_VARIABLE, EDITION = "PELOTON_EXECUTOR_EDITION", "2"
-"""Raised when tasks need what executors of earlier versions do not give: then those of before get
-no more tasks, as they are of another description. 2: secrets."""
 FAILED_STARTS_MAX = 2
 """So often in a row an agent may not start it; then tasks there run by the command executor."""
 START_AGAIN_S = 600.0
@@ -206,9 +207,6 @@ def keeper_data(run: StartRun, secrets: tuple[RunSecret, ...] = ()) -> str:
         form, _ = wire_form(request)
     except BadRun as bad:
         raise NotByKeeper(str(bad)) from bad
-    if secrets:
-        refused = dict.fromkeys(("memory_mb", "limit_mb"), EARLIER_EXECUTOR)
-        form |= {**refused, "secrets": refused, OWN_SECRETS: form["secrets"]}
     return base64.b64encode(wire.encode(form)).decode()
 
 
