@@ -4,8 +4,7 @@ Turns a run id into `runs/<run id>`, the working folder of the run. The folder r
 long as it exists the id cannot be started again, even if the journal has lost it. It must never
 remove the folder of a run whose end is not acknowledged.
 
-Keepers of an earlier version made another folder `sandbox` in it, for the run. A file system may
-need most of a launch's time for a new folder.
+There is no other folder within it: a file system may need most of a launch's time for a new one.
 """
 
 from __future__ import annotations

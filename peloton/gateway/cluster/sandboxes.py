@@ -31,7 +31,6 @@ RULES = {
 LISTED_MAX = 1000
 FOLDERS_DEEP_MAX = 32
 CUSTOMARY = ("stdout", "stderr")
-_EARLIER_NAME = "sandbox"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -46,8 +45,8 @@ class FileEntry(NamedTuple):
 class SandboxFiles:
     """The sandboxes below `root`, each at `RUN`; and the address that serves them.
 
-    Those made by a keeper of an earlier version are at `RUN/sandbox`. Those of runs since a
-    rollback of the journal was accepted have its number: the newest of them counts.
+    Those of runs since a rollback of the journal was accepted have its number: the newest of them
+    counts.
     """
 
     def __init__(
@@ -145,8 +144,6 @@ class SandboxFiles:
             folder = os.open(self._root, _FOLDER)
             folder = _enter(folder, self._newest(run, folder))
             owner = os.fstat(folder).st_uid
-            if _is_of_earlier_keeper(folder):
-                folder = _enter(folder, _EARLIER_NAME)
             for part in parts:
                 folder = _enter(folder, part)
         except OSError as error:
@@ -186,11 +183,6 @@ def _enter(folder: int, name: str) -> int:
     inner = os.open(name, _FOLDER, dir_fd=folder)
     os.close(folder)
     return inner
-
-
-def _is_of_earlier_keeper(folder: int) -> bool:
-    """A run has its output at the top, whatever folders it makes."""
-    return not _is_there("stdout", folder) and _is_there(_EARLIER_NAME, folder)
 
 
 def _is_there(name: str, folder: int) -> bool:

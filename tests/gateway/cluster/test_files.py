@@ -35,7 +35,7 @@ from tests.gateway.fleet_fixture import Deployment, default_config, refused
 
 @pytest.fixture(scope="module")
 def runs(folder: Path) -> Path:
-    """One run with files, folders, a link, a pipe; one of an earlier keeper; secrets beside."""
+    """One run with files, folders, a link, a pipe; secrets beside."""
     runs = folder / "runs"
     box = runs / "run-1"
     (box / "deep" / "er").mkdir(parents=True)
@@ -43,17 +43,9 @@ def runs(folder: Path) -> Path:
     (box / "deep" / "er" / "file").write_bytes(bytes(range(256)) * 1000)
     (box / "empty").touch()
     (folder / "secret").write_text("secret")
-    (box / "sandbox").mkdir()
-    (box / "sandbox" / "mine").touch()
-    earlier = runs / "run-4" / "sandbox"
-    earlier.mkdir(parents=True)
-    (earlier / "stdout").write_text("old\n")
-    (runs / "run-4" / "intent").write_text("secret")
     (box / "link").symlink_to(folder / "secret")
     (box / "up").symlink_to(folder)
     (runs / "run-2").symlink_to(runs / "run-1")
-    (runs / "run-3").mkdir()
-    (runs / "run-3" / "sandbox").symlink_to(box)
     os.mkfifo(box / "pipe")
     return runs
 
@@ -63,13 +55,10 @@ NOT_SEEN = [
     "/run-1/up/secret",
     "/run-1/up",
     "/run-1/../../secret",
-    "/run-1/deep/../../run-4/intent",
-    "/run-4/intent",
-    "/run-4/sandbox",
+    "/run-1/deep/../stdout",
     "/run-1/./stdout",
     "/../secret",
     "/run-2/stdout",
-    "/run-3/stdout",
     "/run-1/pipe",
     "/run-1/deep",
     "/run-1",
@@ -96,9 +85,8 @@ def test_what_is_seen(runs: Path) -> None:
     boxes = SandboxFiles(runs, ("h", 1))
     assert boxes.names("run-1") == ["empty", "stdout"]
     listed = [entry.path for entry in boxes.listing("/run-1")]
-    assert listed == [f"/run-1/{name}" for name in ("deep", "empty", "pipe", "sandbox", "stdout")]
-    assert [entry.path for entry in boxes.listing("/run-1/sandbox")] == ["/run-1/sandbox/mine"]
-    assert boxes.names("run-4") == ["stdout"]
+    assert listed == [f"/run-1/{name}" for name in ("deep", "empty", "pipe", "stdout")]
+    assert [entry.path for entry in boxes.listing("/run-1/deep/er")] == ["/run-1/deep/er/file"]
     with boxes.open("/run-1/stdout") as file:
         assert os.read(file, 100) == b"hello\n"
     for path in NOT_SEEN:
@@ -109,7 +97,7 @@ def test_what_is_seen(runs: Path) -> None:
 
 
 def test_a_name_that_is_not_utf8_hides_no_other_file(folder: Path) -> None:
-    box = folder / "strange" / "run-1" / "sandbox"
+    box = folder / "strange" / "run-1"
     box.mkdir(parents=True)
     (box / "stdout").write_text("x")
     (box / "café").write_text("x")
