@@ -332,7 +332,6 @@ class MemberNode(Struct, frozen=True, gc=False):
     level: int = 0  # the highest feature level that its program knows
     unreached: dict[str, str] = {}  # members it is out of touch with (also itself) → why
     aside: bool = False  # it owns nothing, as it and others do not reach each other
-    judged: bool = False  # it does so; earlier versions own on, whoever does not reach them
 
 
 class MembershipView(Struct, frozen=True, gc=False):

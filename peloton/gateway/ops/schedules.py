@@ -61,7 +61,7 @@ class Schedules:
         own = own_schedule(name, client.permissions.whose(context))
         if isinstance(client.ask(own, m.GetSchedule(), context=context), m.ScheduleView):
             return own
-        # Versions before made theirs under the name of all.
+        # One that was made before there were rules, or by who administers all, keeps its name.
         view = client.ask(of_all, m.GetSchedule(), context=context)
         seen = isinstance(view, m.ScheduleView) and _is_seen(view.summary, rights)
         return of_all if seen else own

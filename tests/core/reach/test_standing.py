@@ -18,8 +18,8 @@ from peloton.runtime.core.reach.standing import (
 from peloton.runtime.ports import MemberNode
 
 
-def members(names: str, *cuts: str, aside: str = "", old: str = "") -> dict[str, MemberNode]:
-    """`cuts`: "xab" means that x says it reaches neither a nor b. `old` never stand aside."""
+def members(names: str, *cuts: str, aside: str = "") -> dict[str, MemberNode]:
+    """`cuts`: "xab" means that x says it reaches neither a nor b."""
     lists = {cut[0]: dict.fromkeys(cut[1:], "no answer") for cut in cuts}
     return {
         name: MemberNode(
@@ -27,7 +27,6 @@ def members(names: str, *cuts: str, aside: str = "", old: str = "") -> dict[str,
             ("g",),
             unreached=lists.get(name, {}),
             aside=name in aside,
-            judged=name not in old,
         )
         for name in names
     }
@@ -52,9 +51,6 @@ def members(names: str, *cuts: str, aside: str = "", old: str = "") -> dict[str,
         pytest.param(members("abc", "abc", "bc"), "bc", id="nobody reaches anybody"),
         pytest.param(members("abc", "bc"), "c", id="a pair, while all others reach both"),
         pytest.param(members("abc", "bc", aside="b"), "b", id="nothing moves without need"),
-        pytest.param(members("ab", "ab", old="b"), "a", id="of two the one that does so"),
-        pytest.param(members("ab", "bab", old="b"), "a", id="also where the other is wrong"),
-        pytest.param(members("abc", "ac", "bc", old="c"), "c", id="not most, for one that stays"),
         pytest.param(members("abc", "az"), "", id="of who is no member nothing follows"),
     ],
 )
@@ -89,7 +85,7 @@ class Life:
         self.now += after_s
         self.standing.report = ContactReport(dict.fromkeys(unreached, "gone"), frozenset(met))
         unreached = dict(self.standing.report.unreached)
-        node = MemberNode("b:1", ("g",), unreached=unreached, judged=True)
+        node = MemberNode("b:1", ("g",), unreached=unreached)
         self.standing.judge("b", {**self.others, "b": node}, self.now)
         return self.standing.aside
 

@@ -372,14 +372,13 @@ class Handoff:
 
 
 def _as_it_stands(node: MemberNode, standing: Standing, *, unfit: Iterable[str]) -> MemberNode:
-    """Who stands aside is unfit for all it does: daemons of earlier versions understand that."""
+    """Who stands aside is unfit for all it does: the ranking does the rest."""
     groups = {*unfit, *(node.roles if standing.aside else ())}
     return replace(
         node,
         unfit=tuple(sorted(groups)),
         unreached=dict(standing.report.unreached),
         aside=standing.aside,
-        judged=standing.judged,
     )
 
 

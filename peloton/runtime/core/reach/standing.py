@@ -10,9 +10,8 @@ at the other, though each of them works. So one of each such pair has to go. Onc
 pair nobody has to, so at least one daemon stays, whatever is cut.
 
 - Who does not reach most others goes first: one that nobody reaches, or the smaller part.
-- Of equals: who goes at all, as daemons of earlier versions do not; then who does not reach its own
-  address (a certificate that has expired, a wrong address); then who stands aside already, so that
-  nothing moves without need; then the higher id.
+- Of equals: who does not reach its own address (a certificate that has expired, a wrong address);
+  then who stands aside already, so that nothing moves without need; then the higher id.
 - A daemon that has just joined stands aside until it has met the others: it never owns what it
   would have to give up again. Once it knows whom it does not reach, it owns what no other can.
 - Who stood aside comes back when the rule has let it in for a while, which doubles each time.
@@ -48,9 +47,9 @@ def set_aside(members: Mapping[str, MemberNode]) -> set[str]:
                 apart[member].add(peer)
                 apart[peer].add(member)
 
-    def turn(member: str) -> tuple[int, bool, bool, bool, str]:
+    def turn(member: str) -> tuple[int, bool, bool, str]:
         node = members[member]
-        return len(apart[member]), node.judged, member in node.unreached, node.aside, member
+        return len(apart[member]), member in node.unreached, node.aside, member
 
     gone: set[str] = set()
     while True:

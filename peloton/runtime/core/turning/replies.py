@@ -27,7 +27,7 @@ from peloton.runtime.kinds import Kind
 from peloton.runtime.vocabulary import Absent, At, Key, Query, Refused, Unavailable
 
 SCOPE = "\n"
-"""Ends what the client has chosen of a key; versions before this one remembered only that."""
+"""Ends what the client has chosen of a key."""
 KEYS_PER_CELL_MAX = 64
 KEEP_S = 24 * 3600.0
 REFUSED_KEEP_S = 600.0
