@@ -86,7 +86,7 @@ def placed(chosen: argparse.Namespace, *, gangs: bool) -> tuple[float, int]:
     begun, got = time.perf_counter(), 0
     for number in range(chosen.count):
         slice_ = Key(f"slice/{number}/0")
-        wish: Message = Wish(slice_, 1, members, shape, keeps=True)
+        wish: Message = Wish(slice_, 1, members, shape)
         if gangs:
             wish = GangWish(slice_, 1, (GangPart(members, shape),))
         for send in placer.receive([(slice_, wish)], 1.0):

@@ -132,9 +132,9 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
 
     `number` identifies the wish in the answer. `refused` are hosts that have just refused a member
     of this slice, with what they had free at that time: newer than any delta. Of the wishes that a
-    placer keeps, those of higher `priority` are tried first. `keeps`: the slice takes proposals at
-    any time after. `avoid`: hosts where a run of this slice did not start: they are used last.
-    `hosts`: the only host of each member, where there is but one for each.
+    placer keeps, those of higher `priority` are tried first. `avoid`: hosts where a run of this
+    slice did not start: they are used last. `hosts`: the only host of each member, where there is
+    but one for each.
     """
 
     slice: Key
@@ -143,7 +143,6 @@ class Wish(Message, frozen=True, gc=False, array_like=True):
     shape: Shape
     refused: tuple[HostSummary, ...] = ()
     priority: int = 0
-    keeps: bool = False
     avoid: tuple[Key, ...] = ()
     hosts: tuple[Key, ...] = ()
 

@@ -246,8 +246,6 @@ class Placer:
         """Keep the wish for these members; whether there was space for it."""
         if not members:
             return True  # all of them are kept already
-        if not wish.keeps:
-            return False
         rest = Wish(wish.slice, wish.number, members, wish.shape, priority=wish.priority)
         kept = self.kept.add(rest, group.known, never=why.never, now=now)
         if kept is not None:

@@ -149,7 +149,7 @@ def test_a_host_whose_port_is_taken_is_no_candidate() -> None:
 
 def test_a_port_is_free_again_once_its_host_says_so() -> None:
     placer = placer_of([host("a", res(9), running=TAKEN)], PlacerSettings())
-    wish = Wish(SLICE, 1, Bits.of(0), WEB, keeps=True)
+    wish = Wish(SLICE, 1, Bits.of(0), WEB)
     (answer,) = (send.message for send in placer.receive([(SLICE, wish)], 0.0))
     assert isinstance(answer, Unplaced) and answer.kept and not answer.never
     assert answer.text == "no host fits: port 8080 is taken on 1 of 1 hosts"

@@ -43,7 +43,7 @@ class Begun:
         return self.placed(sends)
 
     def wishes(self, shape: Shape, now: float = 0.0) -> list[Send]:
-        wish = Wish(SLICE, 1, Bits.span(0, 4), shape, keeps=True)
+        wish = Wish(SLICE, 1, Bits.span(0, 4), shape)
         return self.placer.receive([(SLICE, wish)], now)
 
     @staticmethod
@@ -78,7 +78,7 @@ def test_a_gang_and_what_a_gang_would_need_wait_as_well() -> None:
 
 def test_who_names_its_host_does_not_wait() -> None:
     begun = Begun()
-    wish = Wish(SLICE, 1, Bits.of(0), APART, keeps=True, hosts=(Key("host/a"),))
+    wish = Wish(SLICE, 1, Bits.of(0), APART, hosts=(Key("host/a"),))
     assert begun.placed(begun.placer.receive([(SLICE, wish)], 0.0)) == {"a": 1}
 
 

@@ -57,7 +57,7 @@ class Bench:
     ) -> list[Send]:
         self.numbers += 1
         number, some = self.numbers, Bits.of(*members)
-        return self.receive(Wish(slice_, number, some, shape, refused, priority, keeps=True))
+        return self.receive(Wish(slice_, number, some, shape, refused, priority))
 
 
 def placed(sends: Sequence[Send]) -> list[tuple[str, list[int], list[str]]]:
@@ -110,7 +110,7 @@ def test_a_new_wish_does_not_overtake_one_that_is_kept() -> None:
     bench = Bench(host("a", res(0), capacity=res(4)))
     bench.wish(1)
     room = HostDeltas(INVENTORY, 2, (host("a", res(1), 2, capacity=res(4)),))
-    sends = bench.receive(Wish(OTHER, 9, Bits.of(7), ONE, keeps=True), room)
+    sends = bench.receive(Wish(OTHER, 9, Bits.of(7), ONE), room)
     assert placed(sends) == [(SLICE, [1], ["a"])] and kept(sends) == [[7]]
 
 
@@ -175,13 +175,6 @@ def test_a_repeat_finds_room_whose_report_was_overlooked() -> None:
     bench.wish(1)
     bench.placer.index.free[0, :] = UNIT
     assert placed(bench.wish(1)) == [(SLICE, [1], ["a"])]
-
-
-def test_nothing_is_kept_for_slices_of_earlier_versions() -> None:
-    bench = Bench(host("a", res(0), capacity=res(4)))
-    (send,) = bench.receive(Wish(SLICE, 1, Bits.of(1), ONE))
-    assert isinstance(send.message, Unplaced) and not send.message.kept
-    assert not len(bench.placer.kept)
 
 
 def test_a_decline_finds_its_shape_though_the_placer_had_forgotten_it() -> None:

@@ -125,7 +125,7 @@ def test_the_desired_host_comes_first() -> None:
 
 def test_who_finds_no_host_is_tried_again_with_news() -> None:
     placer = placer_of([host("a", res(0.5, 1, 1))], PlacerSettings(kept_max=8))
-    wish = Wish(SLICE, 3, Bits.of(0), shape(), keeps=True)
+    wish = Wish(SLICE, 3, Bits.of(0), shape())
     placer.receive([(SLICE, wish)], 0.0)
     more = HostDeltas(INVENTORY, 2, (host("a", res(2, 2, 2), 2),))
     (sent,) = placer.receive([(INVENTORY, more)], 1.0)

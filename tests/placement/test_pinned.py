@@ -43,7 +43,7 @@ class Bench:
         self, *hosts: Key, shape: Shape = ONE, refused: tuple[HostSummary, ...] = ()
     ) -> object:
         members = Bits.span(0, len(hosts))
-        wish = Wish(SLICE, 7, members, shape, refused, keeps=True, hosts=hosts)
+        wish = Wish(SLICE, 7, members, shape, refused, hosts=hosts)
         return [send.message for send in self.receive(wish)]
 
 

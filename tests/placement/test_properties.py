@@ -21,7 +21,7 @@ from peloton.placement.order import BLOCK_MAX
 from peloton.placement.placer import Placer, PlacerSettings
 from peloton.runtime.vocabulary import Bits, Key, Message
 
-from .hosts import SLICE, host, label, oracle_pack, place, placer_of, report, res
+from .hosts import host, label, oracle_pack, place, placer_of, report, res
 
 amounts = st.sampled_from([0, 0.0005, 0.5, 0.9995, 1, 1.5, 2, 3, 8])
 frees = st.builds(res, amounts, amounts, amounts, st.sampled_from([0, 0, 0, 0.5, 2]))
@@ -101,24 +101,24 @@ def test_no_host_is_proposed_beyond_what_it_has_and_all_are_answered_once(
     placer = placer_of(hosts, PlacerSettings(part=parts - 1, parts=parts, mend_rows=mend_rows))
     free = {h.host: h.free for h in hosts}
     ports = {h.host: h.ports for h in hosts}
-    for call in calls:
-        wishes: dict[int, Wish] = {}
+    for at, call in enumerate(calls):
+        wishes: dict[Key, Wish] = {}
         for n, (need, members, strategy, constraint, wanted) in enumerate(call):
-            shape = Shape(need, wanted, constraint, strategy)
-            wishes[n] = Wish(SLICE, n, Bits.span(n, n + members), shape)
-        messages: list[tuple[Key | None, Message]] = [(SLICE, wish) for wish in wishes.values()]
+            shape, slice_ = Shape(need, wanted, constraint, strategy), Key(f"slice/{at}-{n}/0")
+            wishes[slice_] = Wish(slice_, n, Bits.span(n, n + members), shape)
+        messages: list[tuple[Key | None, Message]] = [*wishes.items()]
         answered = dict.fromkeys(wishes, 0)
         for send in placer.receive(messages, 0.0):
             answer = send.message
             assert isinstance(answer, Placed | Unplaced)
-            assert not answered[answer.number] & answer.members.raw
-            answered[answer.number] |= answer.members.raw
+            assert not answered[send.to] & answer.members.raw
+            answered[send.to] |= answer.members.raw
             if isinstance(answer, Placed):
                 for name in answer.hosts:
-                    shape = wishes[answer.number].shape
+                    shape = wishes[send.to].shape
                     free[name] -= shape.resources
                     ports[name] -= shape.ports
-        assert answered == {n: wish.members.raw for n, wish in wishes.items()}
+        assert answered == {name: wish.members.raw for name, wish in wishes.items()}
         # The epsilon admits a shortfall below it, once: sums never snap.
         assert all(min(room.amounts()) > -EPSILON for room in free.values())
         assert all(count >= 0 for count in ports.values())

@@ -43,7 +43,7 @@ def test_they_come_last_for_every_strategy(strategy: str) -> None:
 def test_who_wants_that_very_host_waits_and_is_not_told_never() -> None:
     placer = placer_of(hosts(20, bad=1), PlacerSettings())
     shape = Shape(res(1), constraint=label("host", "hostname", "h00"))
-    (sent,) = placer.receive([(SLICE, Wish(SLICE, 1, Bits.of(0), shape, keeps=True))], 0.0)
+    (sent,) = placer.receive([(SLICE, Wish(SLICE, 1, Bits.of(0), shape))], 0.0)
     found = sent.message
     assert dict(found.reasons)["quarantined"] == 1 and not found.never  # type: ignore[attr-defined]
     assert "1 of 20 hosts is quarantined after failures of several jobs" in found.text  # type: ignore[attr-defined]
@@ -53,7 +53,7 @@ def waiting(count: int, *, bad: int) -> Placer:
     """A placer that keeps a wish which only the suspected hosts could fulfil."""
     placer = placer_of(hosts(count, bad=bad), PlacerSettings())
     place(placer, ONE, count - bad)
-    wish = Wish(Key("slice/w/0"), 1, Bits.of(0), ONE, keeps=True)
+    wish = Wish(Key("slice/w/0"), 1, Bits.of(0), ONE)
     (sent,) = placer.receive([(wish.slice, wish)], 0.0)
     assert not isinstance(sent.message, Placed)
     return placer

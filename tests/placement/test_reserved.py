@@ -31,7 +31,7 @@ def held(name: str, room: float, *members: int, crowd: Key = CROWD) -> HostSumma
 
 
 def wish(*members: int, shape: Shape = ONE, refused: tuple[HostSummary, ...] = ()) -> Wish:
-    return Wish(SLICE, 1, Bits.of(*members), shape, refused, keeps=True)
+    return Wish(SLICE, 1, Bits.of(*members), shape, refused)
 
 
 def proposed(sends: list[Send]) -> dict[int, str]:
@@ -133,7 +133,7 @@ def test_few_hosts_are_held_at_a_time() -> None:
     placer = placer_of(
         [host("a", res(1), capacity=res(8)), host("b", res(1), capacity=res(8))], PlacerSettings()
     )
-    other = Wish(Key("slice/k/0"), 1, Bits.of(5), WIDE, keeps=True)
+    other = Wish(Key("slice/k/0"), 1, Bits.of(5), WIDE)
     for now in (1.0, 30.0):
         placer.receive([(SLICE, wish(3, shape=WIDE)), (other.slice, other)], now)
     later, both = 1.0 + RESERVED_AFTER_S, [(SLICE, wish(3, shape=WIDE)), (other.slice, other)]

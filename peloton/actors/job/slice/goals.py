@@ -132,9 +132,7 @@ def _wishes(slice_: Slice, fresh: Bits, *, at: At, notes: WishNotes) -> list[Sen
     sends: list[Send] = []
     for row, shape, members, hosts in _groups(slice_, fresh, at):
         number, priority = notes.number + len(sends) + 1, row.lot_shape.priority
-        wish_ = Wish(
-            at.key, number, members, shape, notes.refused, priority, keeps=True, avoid=avoid
-        )
+        wish_ = Wish(at.key, number, members, shape, notes.refused, priority, avoid=avoid)
         if hosts:
             wish_ = msgspec.structs.replace(wish_, avoid=(), hosts=hosts)
         sends.append(Send(PLACER_ANY, wish_))
