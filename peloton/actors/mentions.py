@@ -10,10 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
-from peloton.runtime.vocabulary import Refused
-
 JOB, POOL = "job", "pool"
 ANOTHER = {JOB: "another job", POOL: "another pool"}
 """What a reader is told of those that are not for them to know."""
@@ -21,12 +17,6 @@ MENTION = re.compile(f"<({JOB}|{POOL}) ([^<>]*)>")
 _ESCAPES: dict[int, str | int | None] = {ord(char): f"%{ord(char):02X}" for char in "%<>"}
 """What would end a mention. Nothing else is escaped: people read these texts in journals, too."""
 _ESCAPED = re.compile("%(25|3C|3E)")
-_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_BARE = re.compile(
-    rf"{MENTION.pattern}|\b{JOB} (?P<job>{_ID})"
-    # Names of pools may hold spaces: what comes after a path is known of texts that are kept.
-    rf"|\b{POOL} (?P<pool>/(?:[^;:,]*?(?= is entitled to | waits for |, this one has )|[^\s;:,]*))"
-)
 
 
 def job_mention(job_id: str) -> str:
@@ -44,25 +34,9 @@ def said(text: str, name: Callable[[str, str], str]) -> str:
     return MENTION.sub(lambda found: name(found[1], _meant(found[2])), text)
 
 
-def marked(text: str) -> str:
-    """The text with mentions alone: those of versions before hold bare ids and paths."""
-    return _BARE.sub(_marked, text)
-
-
-def marked_refusal(refused: Refused) -> Refused:
-    """The same of the text of a refusal."""
-    return replace(refused, text=marked(refused.text))
-
-
 def unnamed(text: str) -> str:
     """The text for a reader of whom nothing is known."""
     return said(text, lambda kind, of: ANOTHER[kind])
-
-
-def _marked(found: re.Match[str]) -> str:
-    if found["job"]:
-        return job_mention(found["job"])
-    return pool_mention(found["pool"]) if found["pool"] else found[0]
 
 
 def _mention(kind: str, of: str) -> str:

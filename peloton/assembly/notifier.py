@@ -155,7 +155,7 @@ class Notifier:
         number = order.notice.number
         try:
             parts = url_parts(order.url)
-        except ValueError:  # an earlier version allowed more; the text would show the URL
+        except ValueError:  # another version may allow more; the text would show the URL
             return NoticeHandled(number, False, "its URL cannot be called")
         if self._allowed.why_not(order.url):
             # Not that text: paths and queries of such URLs are secrets, and this goes to logs.

@@ -136,7 +136,7 @@ def check_cluster(
     if record is None:
         raise JournalRefused(NO_RECORD)
     same_cluster(record, settings.sizes, name=settings.cluster)
-    if nodes.mark is not None:  # else no daemon that writes marks has ever joined
+    if nodes.mark is not None:  # else no daemon has ever joined
         paths = Paths(settings.cluster, root=settings.zookeeper.root)
         ours = ClusterMark(record.cluster_id.hex(), settings.cluster)
         why = other_cluster(nodes.mark, paths=paths, ours=ours)

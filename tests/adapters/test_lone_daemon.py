@@ -141,7 +141,7 @@ def test_a_folder_keeps_the_backend_it_was_created_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["simulated", "process"])
-def test_a_folder_of_an_earlier_version_has_no_mark_and_gets_one(tmp_path: Path, name: str) -> None:
+def test_a_folder_that_has_no_mark_gets_one(tmp_path: Path, name: str) -> None:
     wanted = {"hosts": HOSTS} | ({"folder": "elsewhere/keeper"} if name == "process" else {})
     try:
         assert started(settings(tmp_path, **{name: wanted})).stop()

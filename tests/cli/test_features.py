@@ -123,7 +123,7 @@ def test_a_root_that_another_journal_has_claimed_is_refused(tmp_path: Path) -> N
         check_cluster(east, record, nodes=ClusterNodes({}, b"junk"))
 
 
-def test_what_earlier_versions_left_has_no_name_and_no_mark(tmp_path: Path) -> None:
+def test_a_record_without_a_name_is_of_any_cluster(tmp_path: Path) -> None:
     east = settings(tmp_path)
     record = read_record(rows_of("", east.sizes))
     assert check_cluster(east, record, nodes=nodes()) == record

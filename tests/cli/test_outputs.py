@@ -27,7 +27,7 @@ class Cluster:
         self.count, self.ended = count, set[int]()
         self.gone, self.long = set[int](), dict[int, bytes]()
         self.asked = 0
-        self.silent = self.earlier = False
+        self.silent = self.of_the_original = False
         self.outputs = self.tasks = self
 
     def read(self, job: str, wanted: Any) -> wire.ReadOutputsResponse:
@@ -35,8 +35,8 @@ class Cluster:
         self.asked += 1
         if self.silent:
             raise ServiceUnavailable("nobody")
-        if self.earlier:
-            raise Unsupported("not this version")
+        if self.of_the_original:
+            raise Unsupported("no such call")
         had = {one for first, last in wanted.had for one in range(first, last + 1)}
         answer = wire.ReadOutputsResponse()
         for number in range(wanted.first, wanted.last + 1):
@@ -183,14 +183,14 @@ def test_what_is_gone_is_counted_with_the_reason_of_the_first(out):
     assert o.gone_text(files.missing, files.why).startswith("the output of 3 instances is gone")
 
 
-def test_what_an_earlier_version_does_not_tell_is_gone(out):
+def test_what_a_cluster_of_the_original_does_not_tell_is_gone(out):
     cluster = Cluster(1500)
-    cluster.earlier = True
+    cluster.of_the_original = True
     cluster.ended.update(range(1500))
     files = cluster.collected()
     files.step(1500)
     files.finish()
-    assert (files.missing, files.why) == (1500, "not this version")
+    assert (files.missing, files.why) == (1500, "no such call")
 
 
 def test_what_is_longer_than_an_answer_is_fetched_in_pieces(out):

@@ -42,7 +42,7 @@ def mode(path: Path) -> int:
 
 
 def loose(path: Path) -> Path:
-    """A data folder as an earlier version made it."""
+    """A data folder whose files others may read."""
     (path / "keeper").mkdir(parents=True)
     for name in ("journal.sqlite", "lock", "backend", "notes.txt"):
         (path / name).touch()

@@ -247,7 +247,7 @@ def test_the_journal_of_another_cluster_is_refused(crashed: Data, tmp_path: Path
 
 def test_a_witness_is_created_once_and_missed_later(tmp_path: Path) -> None:
     data = Data(tmp_path)
-    journal = SqliteJournal(tmp_path / NAME)  # as an earlier version made it
+    journal = SqliteJournal(tmp_path / NAME)  # which has none yet
     data.bootstrapped(journal)
     data.commit(journal, 3)
     journal.close()

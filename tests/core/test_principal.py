@@ -43,7 +43,7 @@ def test_how_a_name_is_known_is_told_to_people_and_a_role_is_not_journaled() -> 
     assert parse("socket:root@unix").shown == "root (verified by socket)"
 
 
-def test_names_of_earlier_journals_are_unverified() -> None:
+def test_a_name_alone_is_unverified() -> None:
     assert parse("ann") == Principal("ann", UNVERIFIED)
     assert parse("team:ann") == Principal("team:ann", UNVERIFIED)
     assert parse("") == Principal("", NONE) and parse("").shown == ""

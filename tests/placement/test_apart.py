@@ -65,7 +65,7 @@ def test_what_runs_there_already_counts() -> None:
 
 
 def test_hosts_that_tell_no_labels_are_no_candidates() -> None:
-    """An earlier version would accept the run without regard to others of its job."""
+    """It has more of them than it tells: whether others of the job run there, nobody knows."""
     placer = placer_of([host("old", res(99)), host("new", res(2), running=())])
     assert proposals(placer, 3) == [("new", 0), ("new", 1)]
     placer = placer_of([host("old", res(99))])
@@ -158,7 +158,7 @@ def test_a_port_is_free_again_once_its_host_says_so() -> None:
 
 
 def test_fixed_ports_need_no_host_that_tells_labels() -> None:
-    """Hosts of an earlier version settle them alone, as before."""
+    """The host itself settles whether one is free."""
     assert place(placer_of([host("old", res(9))]), WEB, 2) == (["old"], {"port_taken": 1})
 
 

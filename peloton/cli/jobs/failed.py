@@ -31,8 +31,8 @@ RETRY_NAME = re.compile(r"-retry-\d+\Z", re.ASCII)
 NAMED_MAX = 1000
 """Failed instances that are looked at to name them."""
 GROUPS_MAX, QUOTED_MAX = 10, 3
-FOLDER_CHANGE = re.compile(r"""cd (?:'[^']*'|"'"|[^\s'";|&])+ \|\| exit(?: 125)?(?:; |\n)""")
-"""What `run` and `map` put before a command; of jobs of earlier versions in a line of its own."""
+FOLDER_CHANGE = re.compile(r"""cd (?:'[^']*'|"'"|[^\s'";|&])+ \|\| exit 125; """)
+"""What `run` and `map` put before a command."""
 LINE_CHARS = 200
 PLAIN = ("Command exited with", "Command terminated with", "Stop Task by")
 """So begin messages that say no more than how it ended."""

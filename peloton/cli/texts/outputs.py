@@ -241,8 +241,8 @@ class Collected:
             return  # `finish` asks again; who waits for the job sees where nobody answers
 
     def finish(self) -> None:
-        """The job is over: hand on the rest. What a cluster of an earlier version does not tell is
-        gone. Raises PelotonError."""
+        """The job is over: hand on the rest. Of a cluster of the original, which has no such
+        call, all is gone. Raises PelotonError."""
         from peloton.sdk.ops import patiently
 
         self._in_order = False  # what has not ended by now never will

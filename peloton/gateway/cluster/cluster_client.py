@@ -23,7 +23,6 @@ from peloton.actors.job.slice.messages import (
     ListInstances,
     slice_key,
 )
-from peloton.actors.mentions import marked_refusal
 from peloton.actors.respool.messages import (
     ROOT,
     GetPool,
@@ -50,7 +49,6 @@ from peloton.runtime.vocabulary import (
     Key,
     Message,
     Query,
-    Refused,
     ShardDamaged,
     Unavailable,
 )
@@ -167,8 +165,6 @@ class ClusterClient:
             end(context, Code.DATA_LOSS, text=answer.text)
         if isinstance(answer, Unavailable):
             end(context, Code.UNAVAILABLE, text=answer.text, retry_s=retry_s)
-        if isinstance(answer, Refused):
-            return marked_refusal(answer)  # it may have been kept for long
         if isinstance(answer, DeadLettered):
             text = f"the command failed repeatedly and is now a dead letter: {answer.text}"
             end(context, Code.INTERNAL, text=text)

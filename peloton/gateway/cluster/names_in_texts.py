@@ -1,9 +1,8 @@
 """The gate of texts: what actors mention in a text, said as the caller may see it.
 
 Turns mentions of jobs and pools (`peloton/actors/mentions.py`) in answers and statuses into their
-ids and paths, or into "another job" and "another pool". Texts that versions before this one
-have journaled hold bare ids and paths: callers who do not see everything get those in the same way.
-It must not change anything else: neither configs nor what a client has written of its own.
+ids and paths, or into "another job" and "another pool". It must not change anything else: neither
+configs nor what a client has written of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.actors.job.messages import GetJob, JobView
-from peloton.actors.mentions import ANOTHER, JOB, marked, said
+from peloton.actors.mentions import ANOTHER, JOB, said
 from peloton.gateway.cluster.cluster_client import ClusterClient, Context
 from peloton.gateway.translate.texts import known_job
 from peloton.runtime.vocabulary import Key
@@ -37,8 +36,7 @@ TEXTS = frozenset(
 """Fields of answers in which actors speak to people; those of configs have other names."""
 JOB_IDS = frozenset(("head_job",))
 """Fields with the id of a job that is another's, beside such a text."""
-_MARKED = re.compile(rb"<(?:job|pool) ")
-_MAYBE_BARE = re.compile(rb"\bjob [0-9a-f]{8}-|\bpool /")
+_MENTIONS = re.compile(rb"<(?:job|pool) ")
 
 
 class ReaderSight:
@@ -63,13 +61,7 @@ class ReaderSight:
 
     def told(self, text: str) -> str:
         """The text as the caller may read it."""
-        return said(text if self._rights is None else marked(text), self._named)
-
-    def concerns(self, data: bytes) -> bool:
-        """Whether an encoded answer may hold anything to be said otherwise."""
-        if _MARKED.search(data) is not None:
-            return True
-        return self._rights is not None and _MAYBE_BARE.search(data) is not None
+        return said(text, self._named)
 
     def sees_job(self, job_id: str) -> bool:
         """Whether the job may be named to the caller."""
@@ -117,10 +109,9 @@ class TextGate:
     def encoded(self, answer: Any, context: Context) -> bytes:
         """The answer of a method, on a thread that may wait."""
         data = bytes(answer.SerializeToString())
-        sight = ReaderSight(self._cluster_client, context)
-        if not sight.concerns(data):
+        if not self.concerns(data):
             return data
-        _tell(answer, sight)
+        _tell(answer, ReaderSight(self._cluster_client, context))
         return bytes(answer.SerializeToString())
 
     def at_once(self, data: bytes, context: Context, *, kind: type[Message]) -> bytes:
@@ -129,9 +120,10 @@ class TextGate:
             data, kind, sight=ReaderSight(self._cluster_client, context, waits=False)
         )
 
-    def concerns(self, data: bytes, context: Context) -> bool:
-        """Whether a message of a stream has to be passed through `message`."""
-        return ReaderSight(self._cluster_client, context).concerns(data)
+    def concerns(self, data: bytes) -> bool:
+        """Whether an encoded answer may hold anything to be said otherwise: a message of a stream
+        has to be passed through `message` then."""
+        return _MENTIONS.search(data) is not None
 
     def message(self, data: bytes, context: Context, *, kind: type[Message]) -> bytes:
         """A message of a stream, on a thread that may wait."""
@@ -144,7 +136,7 @@ class TextGate:
         return ReaderSight(self._cluster_client, context, waits=False).told(text)
 
     def _again(self, data: bytes, kind: type[Message], *, sight: ReaderSight) -> bytes:
-        if not sight.concerns(data):
+        if not self.concerns(data):
             return data
         answer = kind.FromString(data)
         _tell(answer, sight)

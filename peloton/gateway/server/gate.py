@@ -42,7 +42,7 @@ class AnswerGate(Protocol):
     def at_once(self, data: bytes, context: CallContext, *, kind: Any) -> bytes:
         """Those of an answer of this kind that is encoded, on a thread that must not wait."""
 
-    def concerns(self, data: bytes, context: CallContext) -> bool:
+    def concerns(self, data: bytes) -> bool:
         """Whether a message of a stream has to pass `message`."""
 
     def message(self, data: bytes, context: CallContext, *, kind: Any) -> bytes:
@@ -63,7 +63,7 @@ class OpenAnswers:
         """As it is."""
         return data
 
-    def concerns(self, data: bytes, context: CallContext) -> bool:
+    def concerns(self, data: bytes) -> bool:
         """None has to."""
         return False
 

@@ -85,7 +85,7 @@ class LongCall(CallContext):
     async def shown(self, message: Any) -> bytes:
         """A message as the caller may see it."""
         data = bytes(message.SerializeToString())
-        if not self._answers.concerns(data, self):
+        if not self._answers.concerns(data):
             return data
         return bytes(await self.run(partial(self._answers.message, kind=self._kind), data))
 

@@ -588,7 +588,7 @@ def test_a_host_goes_on_when_its_own_keeper_answers_again() -> None:
     assert back.runs[pod(0)].phase == RunPhase.STARTED
 
 
-def test_a_host_of_an_earlier_version_takes_the_keeper_it_meets() -> None:
+def test_a_host_takes_the_first_keeper_it_meets() -> None:
     host = receive(with_run(RunPhase.STARTED), m.RunsListed((pod(0),), keeper="x1")).state
     assert host.keeper == "x1" and host.state == HostStates.UP
     assert not receive(host, m.RunsListed((pod(0),), keeper="x1")).facts, "once is enough"

@@ -66,7 +66,7 @@ def test_a_size_is_kept_until_an_update_takes_it_back_or_is_taken_back(
     assert may_have(job, 200) and may_have(job, 100) == free
 
 
-def test_an_update_that_was_under_way_with_an_earlier_version_keeps_what_is_known() -> None:
+def test_what_changed_no_sizes_takes_none_back() -> None:
     assert MADE.workflow is not None
-    earlier = replace(MADE, workflow=replace(MADE.workflow, sizes=None))
-    assert undone(earlier).volume_sizes == immutables.Map({1: 200})
+    restart = replace(MADE, workflow=replace(MADE.workflow, sizes=None))
+    assert undone(restart).volume_sizes == immutables.Map({1: 200})
