@@ -180,7 +180,7 @@ def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
         host = replace(host, keeper=fact.keeper, keeper_at=fact.keeper_at)
     if fact.incarnation:
         host = replace(host, incarnation=fact.incarnation)
-    # Earlier versions noted no times of starts: what they started came before this.
+    # Lists that were requested before are older than the one that has settled what runs.
     proof_from, reached_at = max(host.proof_from, fact.at), max(host.reached_at, fact.at)
     host = replace(host, proof_from=proof_from, reached_at=reached_at)
     return _in(HostStates.UP, host)
