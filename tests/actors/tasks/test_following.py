@@ -77,8 +77,8 @@ class Bench:
     def told(self) -> HostsTold | None:
         self.version += 1
         at = At(0.0, INVENTORY, index=self.index, position=self.version)
-        assert INVENTORIES.report is not None
-        sends = [send for send in INVENTORIES.report(self.state, at) if send.to == SLICE]
+        assert INVENTORIES.reporting is not None
+        sends = [send for send in INVENTORIES.reporting.make(self.state, at) if send.to == SLICE]
         assert len(sends) < 2
         return sends[0].message if sends else None  # type: ignore[return-value]
 
