@@ -238,7 +238,7 @@ class Shard:
         if (epochs := self.epoch_filter.raised()) is not None:
             self.turns.write(epochs)
         self.pump.run()
-        if self.reports.due and self.reports.send_due(self._tick):
+        if self.reports.due and self.reports.send_due():
             self.pump.run()
         self.endings.known_absent = {}
         self.is_full = self.has_mail

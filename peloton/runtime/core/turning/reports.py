@@ -84,7 +84,7 @@ class Reports:
         self._phases.pop(key, None)
         self.due.pop(key, None)
 
-    def send_due(self, tick: int) -> bool:
+    def send_due(self) -> bool:
         """Make and send all reports whose time has come; whether there were any."""
         turns, any_sent = self._turns, False
         while (at_s := self.next_s) is not None and at_s <= turns.now:
@@ -103,7 +103,7 @@ class Reports:
                 self._set_due(key, turns.now + REPORT_RETRY_S)
                 continue
             self._last[key] = LastReport(turns.now, self._phases.pop(key, None))
-            self._send(key, sends, tick=tick)
+            self._send(key, sends)
             any_sent = True
         return any_sent
 
@@ -112,11 +112,11 @@ class Reports:
         for envelope in self.pending.due(tick):
             self._turns.outbox.add(envelope)
 
-    def _send(self, key: Key, sends: tuple[Send, ...], *, tick: int) -> None:
+    def _send(self, key: Key, sends: tuple[Send, ...]) -> None:
         for send in sends:
             envelope = Envelope(send.to, send.message, sender=key)
             if send.message.delivery is Delivery.LATEST:
-                self.pending.sent(envelope, tick)
+                self.pending.sent(envelope)
             self._turns.outbox.add(envelope)
 
     def _phase(self, key: Key, kind: Kind, *, phase: Callable[[Any, Any], Any], state: Any) -> Any:

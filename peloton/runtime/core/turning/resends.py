@@ -8,9 +8,8 @@ disagree with the state it was sent from. Nor may a tick visit members that are 
 thousand jobs that wait in a queue each owe a send all that time.
 
 `UnseenReports` are versioned reports (`Latest`) whose newest version was not seen yet: at most one
-envelope per (receiver, sender, class), so memory is bounded. A report is resent every few ticks at
-first, and after `REPORT_RESEND_FAST_MAX` tries at the slow rate, because a receiver that is
-quarantined or deleted never sees it. An older version must not be kept.
+envelope per (receiver, sender, class), so memory is bounded. They are resent at the same times: a
+receiver that is quarantined or deleted never sees them. An older version must not be kept.
 
 Nothing here is journaled: after recovery what is owed is derived, and parents report anew.
 """
@@ -18,21 +17,24 @@ Nothing here is journaled: after recovery what is owed is derived, and parents r
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
 
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Latest, Seen
 
 RESEND_TICK_S = 1.0
 OWED_RESEND_FAST_MAX = 3
-REPORT_RESEND_EVERY_TICKS = 2
-REPORT_RESEND_FAST_MAX = 5
 RESEND_SLOW_TICKS = 30
 HURRIED_PER_TICK_MAX = 1000
 """Entities resent per tick out of turn; more would delay a shard in which very many wait."""
 
 _Name = tuple[Key, Key, str]
 """Receiver, sender, class of a report."""
+_ALONE = 1
+"""The members of what has none."""
+K = TypeVar("K", bound=Hashable)
 
 
 class OwedMembers:
@@ -78,22 +80,22 @@ class OwedMembers:
         return self.fast | self.slow
 
 
-class OwedSends:
-    """All cells and crowds of one shard that wait for an answer.
+class OwedSends(Generic[K]):
+    """All that waits for an answer, by key: cells and crowds of one shard, or reports.
 
     Slow ones are spread evenly over the ticks between two tries, in the order they became slow:
     what very many sent at once is not resent by all of them at once.
     """
 
     def __init__(self) -> None:
-        self._of: dict[Key, OwedMembers] = {}
-        self._fast: dict[Key, None] = {}
-        self._slots: list[dict[Key, None]] = [{} for _ in range(RESEND_SLOW_TICKS)]
+        self._of: dict[K, OwedMembers] = {}
+        self._fast: dict[K, None] = {}
+        self._slots: list[dict[K, None]] = [{} for _ in range(RESEND_SLOW_TICKS)]
         self._next_slot = itertools.cycle(range(RESEND_SLOW_TICKS))
         self._hurry = False
-        self._hurried: dict[Key, None] = {}
+        self._hurried: dict[K, None] = {}
 
-    def sent(self, key: Key, raw: int) -> None:
+    def sent(self, key: K, raw: int) -> None:
         """Members in `raw` have just sent something owed: their tries begin anew."""
         owing = self._of.get(key)
         if owing is None:
@@ -102,7 +104,7 @@ class OwedSends:
             owing.sent(raw)
         self._fast[key] = None
 
-    def sent_more(self, key: Key, raw: int) -> None:
+    def sent_more(self, key: K, raw: int) -> None:
         """Members in `raw` have sent something more. Those that wait already keep their age: an
         actor that always has something new to send would otherwise never resend the old."""
         owing = self._of.get(key)
@@ -112,7 +114,7 @@ class OwedSends:
             owing.sent(raw & ~owing.fast)
         self._fast[key] = None
 
-    def settled(self, key: Key, raw: int) -> None:
+    def settled(self, key: K, raw: int) -> None:
         """Members in `raw` owe nothing any more."""
         owing = self._of.get(key)
         if owing is not None:
@@ -120,7 +122,7 @@ class OwedSends:
             if not owing.all:
                 del self._of[key]
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: K) -> None:
         """Nobody of this key owes anything."""
         self._of.pop(key, None)
 
@@ -129,7 +131,7 @@ class OwedSends:
         between two ticks, as while a whole fleet moves, count as one."""
         self._hurry = True
 
-    def tick(self, number: int) -> dict[Key, int]:
+    def tick(self, number: int) -> dict[K, int]:
         """Count one tick; returns the keys that are due for another try now, and their members."""
         due = self._due_slow(number % RESEND_SLOW_TICKS)
         for key in self._some_hurried():
@@ -148,19 +150,19 @@ class OwedSends:
                 self._slots[owing.slot][key] = None
         return due
 
-    def of(self, key: Key) -> int:
+    def of(self, key: K) -> int:
         """The members of this key that wait."""
         owing = self._of.get(key)
         return owing.all if owing is not None else 0
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[K]:
         return iter(self._of)
 
     def __len__(self) -> int:
         return len(self._of)
 
-    def _due_slow(self, slot: int) -> dict[Key, int]:
-        due: dict[Key, int] = {}
+    def _due_slow(self, slot: int) -> dict[K, int]:
+        due: dict[K, int] = {}
         waiting, self._slots[slot] = self._slots[slot], {}
         for key in waiting:
             owing = self._of.get(key)
@@ -173,7 +175,7 @@ class OwedSends:
                 owing.slot = -1
         return due
 
-    def _some_hurried(self) -> list[Key]:
+    def _some_hurried(self) -> list[K]:
         if self._hurry:
             self._hurry = False
             # Those that still wait from the last call keep their position, or the last ones in
@@ -189,61 +191,41 @@ class UnseenReports:
     """The newest reports of one shard that were not seen yet."""
 
     def __init__(self) -> None:
-        self._waiting: dict[_Name, tuple[Envelope, int, int]] = {}  # with tick sent, and tries
-        self._senders: dict[Key, int] = {}  # number of waiting reports
-        self._hurry = False
-        self._hurried: dict[_Name, None] = {}
+        self._newest: dict[_Name, Envelope] = {}
+        self._times = OwedSends[_Name]()
+        self._senders = Counter[Key]()  # number of waiting reports
 
-    def sent(self, envelope: Envelope, tick: int) -> None:
+    def sent(self, envelope: Envelope) -> None:
         """A report is sent; it replaces an older one to the same receiver, with its tries."""
         assert envelope.sender is not None
         name = (envelope.to, envelope.sender, type(envelope.message).__name__)
-        if name not in self._waiting:
-            self._senders[envelope.sender] = self._senders.get(envelope.sender, 0) + 1
-        self._waiting[name] = (envelope, tick, 0)
+        self._senders[envelope.sender] += name not in self._newest
+        self._newest[name] = envelope
+        self._times.sent(name, _ALONE)
 
     def seen(self, by: Key, to: Key, *, message: Seen) -> None:
         """The receiver `by` has this version of what `to` reported."""
         name = (by, to, message.subject)
-        found = self._waiting.get(name)
-        if found is not None:
-            latest = found[0].message
-            if isinstance(latest, Latest) and latest.version <= message.version:
-                del self._waiting[name]
-                self._senders[to] -= 1
-                if not self._senders[to]:
-                    del self._senders[to]
+        found = self._newest.get(name)
+        if found is None:
+            return
+        latest = found.message
+        if isinstance(latest, Latest) and latest.version <= message.version:
+            del self._newest[name]
+            self._times.forget(name)
+            self._senders -= Counter((to,))
 
     def hurry(self) -> None:
         """A receiver may be reachable again: all that wait are resent soon."""
-        self._hurry = True
+        self._times.hurry()
 
     def due(self, tick: int) -> list[Envelope]:
         """The reports to resend at this tick."""
-        hurried, due = self._some_hurried(), []
-        for name, (envelope, sent, tries) in self._waiting.items():
-            pause = (
-                REPORT_RESEND_EVERY_TICKS if tries < REPORT_RESEND_FAST_MAX else RESEND_SLOW_TICKS
-            )
-            late = tick - sent >= pause
-            if late or name in hurried:
-                # A hurried try is extra: it must not count towards the slow rate.
-                self._waiting[name] = (envelope, tick, tries + late)
-                due.append(envelope)
-        return due
-
-    def _some_hurried(self) -> dict[_Name, None]:
-        if self._hurry:
-            self._hurry = False
-            self._hurried |= dict.fromkeys(self._waiting)
-        some = dict.fromkeys(itertools.islice(self._hurried, HURRIED_PER_TICK_MAX))
-        for name in some:
-            del self._hurried[name]
-        return some
+        return [self._newest[name] for name in self._times.tick(tick)]
 
     def from_key(self, sender: Key) -> bool:
         """Whether a report of this entity is still unseen."""
         return sender in self._senders
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._newest)

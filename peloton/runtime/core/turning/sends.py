@@ -39,7 +39,7 @@ class SendResolver:
     """Resolves the sends of one shard's actors."""
 
     def __init__(self, population: Population, outbox: Outbox, *, on_failure: OnFailure) -> None:
-        self.owed_sends = OwedSends()
+        self.owed_sends = OwedSends[Key]()
         self._population = population
         self._outbox = outbox
         self._on_failure = on_failure
