@@ -9,10 +9,8 @@ what the operator of this daemon does not allow.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import json
-import re
 import ssl
 import threading
 from collections.abc import Callable, Iterable
@@ -21,6 +19,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.messages import NOTIFIER, NoticeHandled, PostNotice
 from peloton.backends.port import Tell
+from peloton.http_client import BrokenAnswer, Request, status_from
 from peloton.pauses import Pauses
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.region import Region
@@ -36,7 +35,7 @@ UNDER_WAY_MAX = 1000
 KNOWN_MAX = 10_000
 """Outcomes that are kept for jobs that ask again before they have journaled them."""
 NOT_ALLOWED = "its URL is not below a prefix that the operator of the cluster allows"
-STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: |\r?\n)")
+HEADERS = {"User-Agent": "peloton", "Content-Type": "application/json"}
 
 
 class Retries(NamedTuple):
@@ -160,7 +159,8 @@ class Notifier:
         if self._allowed.why_not(order.url):
             # Not that text: paths and queries of such URLs are secrets, and this goes to logs.
             return NoticeHandled(number, False, f"{parts.authority}: {NOT_ALLOWED}")
-        request = request_bytes(parts, notice_body(order, self._cluster))
+        body = notice_body(order, self._cluster)
+        request = Request("POST", parts.target, parts.authority, HEADERS, body)
         for attempt in range(1, self._retries.attempts_max + 1):
             async with self._slots:
                 problem = await self._attempt(parts, request)
@@ -171,31 +171,19 @@ class Notifier:
         text = f"{parts.authority}: {problem}, at the last of {self._retries.attempts_max} attempts"
         return NoticeHandled(number, False, text)
 
-    async def _attempt(self, parts: UrlParts, request: bytes) -> str:
+    async def _attempt(self, parts: UrlParts, request: Request) -> str:
         """One request; what is wrong with its answer, or empty."""
+        tls = _tls() if parts.scheme == "https" else None
         try:
             async with asyncio.timeout(CALL_S_MAX):
-                line = await self._exchanged(parts, request)
+                status = await status_from(request, (parts.host, parts.port), tls=tls)
         except TimeoutError:
             return f"no answer within {CALL_S_MAX:g} s"
-        except (OSError, ValueError) as error:  # ValueError: a line without end, a bad name
-            return str(error) or type(error).__name__
-        found = STATUS.match(line)
-        if found is None:
+        except BrokenAnswer:
             return "what answers does not speak HTTP"
-        return "" if found[1].startswith(b"2") else f"status {found[1].decode()}"
-
-    async def _exchanged(self, parts: UrlParts, request: bytes) -> bytes:
-        """The first line of the answer. The rest is not read."""
-        tls = _tls() if parts.scheme == "https" else None
-        reader, writer = await asyncio.open_connection(parts.host, parts.port, ssl=tls)
-        try:
-            writer.write(request)
-            await writer.drain()
-            return await reader.readline()
-        finally:
-            with contextlib.suppress(OSError):
-                writer.transport.abort()
+        except (OSError, ValueError) as error:  # ValueError: a bad name
+            return str(error) or type(error).__name__
+        return "" if 200 <= status < 300 else f"status {status}"
 
     def _answer(self, order: PostNotice, outcome: NoticeHandled) -> Envelope:
         return Envelope(order.job, outcome, sender=self.key)
@@ -210,19 +198,6 @@ def furnish_notifier(
     notifier.start(region.tell)
     region.register_service(notifier.key, notifier, outward=True)
     return notifier
-
-
-def request_bytes(parts: UrlParts, body: bytes) -> bytes:
-    """The request as it is sent. The parts are ASCII without blanks: nothing can be slipped in."""
-    head = (
-        f"POST {parts.target} HTTP/1.1",
-        f"Host: {parts.authority}",
-        "User-Agent: peloton",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-    )
-    return "\r\n".join((*head, "", "")).encode("ascii") + body
 
 
 def notice_body(order: PostNotice, cluster: str) -> bytes:

@@ -61,6 +61,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "peloton/backends/mesos/masters/agent_book.py",  # where the masters are
         "peloton/sdk/zookeeper.py",  # clients find their cluster in the same place
     ),
+    "h11": ("peloton/http_client.py",),
     "cryptography": ("peloton/runtime/adapters/secret", "peloton/settings/certificate_dates.py"),
     "click": FACES,
     "rich": FACES,
