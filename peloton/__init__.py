@@ -12,8 +12,7 @@ INSTALL_EXTRA = (
 is somebody else's package."""
 INSTALL_FLEET = INSTALL_EXTRA.format("fleet")
 INSTALL_MESOS = f"{INSTALL_EXTRA.format('mesos')}; then `pip install --no-deps pymesos`"
-"""Without its dependencies: http-parser does not build on Python 3.11 and newer, and a part of this
-package stands in for it."""
+"""Without its dependencies: http-parser, which is not used, does not build on newer Pythons."""
 
 
 def missing_package(name: str) -> str:

@@ -1,6 +1,6 @@
 """An executor of a task's own, by pymesos: it prints what it was given, and runs until it is ended.
 
-Started by an agent of Mesos. It must not import anything of Peloton but what pymesos needs.
+Started by an agent of Mesos. It must not import anything of Peloton.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any
 
-from peloton.backends.mesos.http_parser import stand_in
+from tests.servers.pymesos_parser import stand_in
 
 stand_in()
 from pymesos import Executor, MesosExecutorDriver, decode_data  # noqa: E402

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from peloton.backends.mesos.http_parser import stand_in
+from tests.servers.pymesos_parser import stand_in
 
 WAIT_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]

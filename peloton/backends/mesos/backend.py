@@ -1,7 +1,7 @@
 """The link to one Mesos cluster: a conversation, and the connection that carries it.
 
-One thread sends the calls and keeps the subscription; pymesos has another that reads events. What
-either brings goes through the conversation under a lock, and the reports go to the hosts at once.
+One thread sends the calls and keeps the subscription; the driver has another that reads events.
+What either brings goes through the conversation under a lock, and reports go to the hosts at once.
 
 Every daemon with hosts has such a link, and one of them is subscribed: that of the daemon that owns
 the actor `engine/<cluster>`, through which all orders come. A link asks this actor for each
@@ -35,6 +35,7 @@ from peloton.backends.mesos.framework import Framework as Framework
 from peloton.backends.mesos.host_orders import HostOrders
 from peloton.backends.mesos.master_list import AskTimes, MasterList, master_list
 from peloton.backends.mesos.masters.driver import CallFailed, MesosDriver
+from peloton.backends.mesos.masters.operator_api import Credential
 from peloton.backends.mesos.uses import bring_about, trouble_of
 from peloton.backends.port import POISON, HostsOrder, ReportProblem, Tell
 from peloton.backends.secrets_first import SecretsFirst, no_secrets
@@ -226,13 +227,14 @@ class MesosBackend:
     def _subscription(self) -> str:
         """Hold one subscription; returns why it is over."""
         self._drop_calls()
-        credential = (self._framework.principal, self._framework.secret)
         driver: MesosDriver = MesosDriver(
             self._framework.master,
             self._framework.info,
             heard=lambda event: self._heard(driver, event),
             ended=lambda why: self._todo.put(_Ended(driver, why)),
-            credential=credential if self._framework.secret else None,
+            credential=Credential(self._framework.principal, self._framework.secret)
+            if self._framework.secret
+            else Credential(),
         )
         driver.tls = self._framework.tls
         self._last_event = self._clock()

@@ -6,9 +6,10 @@ for a time to pass: a test waits for what is told.
 
 from __future__ import annotations
 
-import signal
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -18,9 +19,11 @@ from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End
 from peloton.backends.mesos import backend, master_list
 from peloton.backends.mesos.masters import driver
+from tests.adapters.test_daemon_wiring import until
 from tests.backends.known_sets import known_sets
 from tests.contracts.backends import HOST, OTHER, run
 from tests.contracts.mesos_backends import ScriptedMesosRig
+from tests.contracts.mesos_calls import framework
 from tests.servers.scripted_http import PATH, Reply
 from tests.servers.scripted_master import ScriptedMaster
 
@@ -74,6 +77,10 @@ def _infos(operation: Mapping[str, Any]) -> list[Any]:
 
 BREAKS: dict[str, tuple[Callable[[ScriptedMaster], object], str]] = {
     "no JSON": (lambda master: master.send_record(b'{"type": "OFF'), "JSONDecodeError"),
+    "no length": (
+        lambda master: master.send_bytes(b"nonsense\n{}"),
+        "a record does not begin with its length",
+    ),
     "no event": (lambda master: master.send_record(b"[1, 2]"), "AttributeError"),
     "cut in a record": (
         lambda master: master.cut_in_record({"type": "ERROR", "error": {"message": "x" * 1000}}),
@@ -100,36 +107,14 @@ def test_what_cannot_be_read_is_skipped_and_does_not_end_the_stream(rig: Scripte
 def test_a_stream_that_breaks_is_followed_by_another(rig: ScriptedMesosRig, name: str) -> None:
     break_it, why = BREAKS[name]
     begun(rig, "r-0-1")
-    interrupted = []
-    before = signal.signal(signal.SIGINT, lambda *_: interrupted.append(1))
-    try:
-        subscriber = rig.master.wait_subscribed()
-        break_it(rig.master)
-        if name == "an error":  # which the master sends before it hangs up
-            rig.master.drop_stream()
-        assert why in rig.next_report(m.BackendDown).text
-        rig.master.wait_subscribed(but=subscriber)
-        rig.next_report(m.BackendUp)
-        all_well(rig, "r-0-1")
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert not interrupted, "pymesos would interrupt the main thread"
-
-
-def test_a_record_that_says_no_length_is_waited_for_no_longer_than_a_heartbeat(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All that follows it is lost with it; the silence is noticed."""
-    hurried(monkeypatch)
-    with ScriptedMaster(agents=2, heartbeat_s=0.1) as master:
-        rig = ScriptedMesosRig(master)
-        rig.next_report(m.BackendUp)
-        begun(rig, "r-0-1")
-        master.send_bytes(b"nonsense\n{}")
-        assert "no heartbeat of the master" in rig.next_report(m.BackendDown).text
-        rig.next_report(m.BackendUp)
-        all_well(rig, "r-0-1")
-        rig.close()
+    subscriber = rig.master.wait_subscribed()
+    break_it(rig.master)
+    if name == "an error":  # which the master sends before it hangs up
+        rig.master.drop_stream()
+    assert why in rig.next_report(m.BackendDown).text
+    rig.master.wait_subscribed(but=subscriber)
+    rig.next_report(m.BackendUp)
+    all_well(rig, "r-0-1")
 
 
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +190,25 @@ def test_masters_that_send_us_round_and_round_are_left(rig: ScriptedMesosRig) ->
         assert "no connection to the master" in rig.next_report(m.BackendDown).text
         count = [len([got for got in one.calls if got.code == 307]) for one in (rig.master, other)]
         assert sum(count) <= driver.REDIRECTS_MAX + 1
+
+
+def test_a_subscription_ends_where_zookeeper_names_another_leader() -> None:
+    """One that was cut off from ZooKeeper may be the last to know."""
+    heard: list[Any] = []
+    ended: SimpleQueue[str] = SimpleQueue()
+    with ScriptedMaster() as master:
+        link = driver.MesosDriver(master.address, framework(), heard=heard.append, ended=ended.put)
+        link.start()
+        master.wait_subscribed()
+        until(lambda: heard)
+        assert link.lives
+        address = {"ip": "127.0.0.1", "port": 1, "hostname": "other"}
+        link.onNewMasterDetectedMessage(json.dumps({"address": address}).encode())
+        assert f"no connection to the master at {master.address}" in ended.get(timeout=60)
+        assert not link.lives
+        link.stop()
+        link.join()
+        assert ended.empty()
 
 
 # ---- calls ----

@@ -18,13 +18,14 @@ import pytest
 import yaml
 from kazoo.client import KazooClient
 
+from peloton import http_client
 from peloton.actors.host import messages as m
 from peloton.actors.task.messages import End
 from peloton.assembly.daemon import Daemon
 from peloton.assembly.mesos_access import tls_of
 from peloton.backends.mesos.agent_files import AgentFiles
 from peloton.backends.mesos.masters import driver as drivers
-from peloton.backends.mesos.masters import leading_master, tls
+from peloton.backends.mesos.masters import leading_master
 from peloton.backends.mesos.masters.agent_book import AgentBook
 from peloton.backends.mesos.masters.driver import MesosDriver
 from peloton.backends.mesos.masters.leading_master import LeadingMaster
@@ -280,9 +281,7 @@ def test_who_is_not_whom_we_expect_is_told_nothing(
 def test_one_that_never_answers_in_tls_is_given_up(
     tmp_path: Path, authority: Authority, other: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "HANDSHAKE_S", 0.2)
-    # Of pymesos, which looks at nothing else.
-    monkeypatch.setattr(drivers.process, "SELECT_TIMEOUT", 0.1)
+    monkeypatch.setattr(http_client, "HANDSHAKE_S", 0.2)
     monkeypatch.setattr(drivers, "HTTP_TIMEOUT_S", 0.5)
     monkeypatch.setattr(leading_master, "SILENCE_S_MAX", 0.2)
     health, doctor, calls = said_of("mute", tmp_path, authority, other)
@@ -291,7 +290,6 @@ def test_one_that_never_answers_in_tls_is_given_up(
 
 
 def test_a_master_whose_name_nobody_knows_is_said_soon(tmp_path: Path) -> None:
-    """pymesos ends its thread without a word."""
     ended: list[str] = []
     driver = MesosDriver("no.such.host.invalid:5050", framework(), heard=print, ended=ended.append)
     driver.start()

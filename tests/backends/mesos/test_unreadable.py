@@ -12,7 +12,6 @@ from peloton.actors.resources import UNIT
 from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, REFUSE_S
 from peloton.backends.mesos.master_list import master_list
 from peloton.backends.mesos.masters.calls import CallFailed
-from peloton.backends.mesos.masters.readable_bytes import ReadableBody
 from peloton.backends.mesos.unreadable import FRESH_S
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import HOST, OTHER, Talk, name, start
@@ -243,26 +242,3 @@ def test_what_is_due_and_cannot_be_done_does_not_end_the_thread_that_sends() -> 
     assert "what is due: KeyError" in dict(link.troubles)[WORDS]
     link.it._due()
     assert done == [link.now] and link.it._talk.unreadable.count == 1
-
-
-# ---- bytes ----
-
-
-class Pieces:
-    """In place of a parser: its body comes so."""
-
-    errno = 3
-
-    def __init__(self, *pieces: bytes) -> None:
-        self._pieces = [*pieces]
-
-    def recv_body(self) -> bytes:
-        return self._pieces.pop(0)
-
-
-def test_bytes_that_are_no_text_become_as_many_marks() -> None:
-    pieces = (b"a\xffb\xc3", b"\xa4c\xe2\x82", b"x\xf0\x9f\x99\x82", b"")
-    body = ReadableBody(Pieces(*pieces))
-    found = b"".join(body.recv_body() for _ in pieces)
-    assert found.decode() == "a?bäc??x🙂" and len(found) == len(b"".join(pieces))
-    assert body.errno == 3

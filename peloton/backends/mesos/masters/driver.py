@@ -1,113 +1,67 @@
 """The connection to a Mesos master: pymesos, with what it leaves out.
 
-pymesos reads the stream of events, follows the master (a fixed address, a redirect, or the master
-that ZooKeeper names) and sends calls. What is not as we need it is changed here, from outside:
+Of pymesos are the words of a subscription, what there is to know of one, and the detector that
+follows in ZooKeeper who leads. Only its public names are used. Its own thread, sockets and calls
+are not: an error on its thread interrupts the main thread, it subscribes again without a pause, it
+knows no TLS, it drops calls silently while it is not connected, and its kill and reconcile name no
+agent. So the stream and the calls stand here, on our client of HTTP:
 
-- Its import takes SIGINT for the whole process: the handler before is put back.
-- An error while it reads ends its thread and interrupts the main thread; here it ends the stream,
-  and `ended` is called with the reason.
-- It subscribes again without a pause: a driver is over with its stream. Only a master that sends us
-  to another before we are subscribed is left for that one, and not for ever.
-- It knows no TLS: with a context its sockets are wrapped in one, and its connections for calls are
-  ours.
-- It ends at bytes that are no text, which a task may have said.
-- It drops calls silently while it is not connected, and its kill and reconcile name no agent:
-  `call` sends a whole call, and raises.
+- A driver is over with its stream, and `ended` is called with the reason. Only a master that sends
+  us to another before we are subscribed is left for that one, and not for ever.
+- `call` sends a whole call, and raises.
+- Bytes that are no text, which a task may have said, are marked, and the event is read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import logging
-import re
 import signal
 import socket
 import ssl
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from queue import SimpleQueue
 from typing import Any
 
-from peloton.backends.mesos.http_parser import stand_in
 from peloton.backends.mesos.masters.calls import CallFailed as CallFailed
 from peloton.backends.mesos.masters.calls import CallRefused, of_framework
+from peloton.backends.mesos.masters.elections import door_of
+from peloton.backends.mesos.masters.failures import told_failure
 from peloton.backends.mesos.masters.operator_api import (
+    PATH,
     Credential,
+    Elsewhere,
     HttpDoor,
     NoAnswer,
     NotThere,
     OperatorApi,
-    connection_to,
 )
-from peloton.backends.mesos.masters.readable_bytes import ReadableBody
-from peloton.backends.mesos.masters.tls import TlsSocket
+from peloton.http_client import AnswerHead, BrokenAnswer, HttpConnection
+from peloton.runtime.core.turning.supervision import Failure, attempt
 
+# pymesos reads streams with http-parser, a C extension that does not build on Python 3.11 and
+# newer. It reads none here, so the name is enough. Its import also takes SIGINT for the process.
 _handler = signal.getsignal(signal.SIGINT)
-stand_in()
-from pymesos import MesosSchedulerDriver, process  # noqa: E402
+_parser: Any = types.ModuleType("http_parser.http")
+_parser.HttpParser = None
+sys.modules |= {"http_parser": types.ModuleType("http_parser"), _parser.__name__: _parser}
+from pymesos import MesosSchedulerDriver  # noqa: E402
+from pymesos.detector import MasterDetector  # noqa: E402
 
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, _handler)
-_thread = threading.local()  # of pymesos: its last error
 
-
-def _keep_error() -> None:
-    """Called where pymesos has caught an error of its thread, in place of an interruption."""
-    _thread.error = sys.exc_info()[1]
-
-
-process.thread = types.SimpleNamespace(interrupt_main=_keep_error)
-for _name in ("pymesos.process", "pymesos.scheduler"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL)  # its errors are told by `ended`
-
-_PlainConnection = process.Connection
-
-
-class _Connection(_PlainConnection):  # type: ignore[misc,valid-type]
-    """The stream of pymesos, whatever bytes are in it."""
-
-    _parser: Any
-
-    def __init__(self, addr: str, callback: Any) -> None:
-        super().__init__(addr, callback)
-        self._parser = ReadableBody(self._parser)
-
-
-class _TlsConnection(_Connection):
-    """The stream of pymesos, in TLS."""
-
-    def __init__(self, addr: str, callback: MesosDriver) -> None:
-        super().__init__(addr, callback)
-        self._sock: TlsSocket = callback.wrapped(self._sock, addr)
-
-    def want_write(self) -> bool:
-        return super().want_write() and not self._sock.waits_to_read
-
-    def read(self) -> bool:
-        """All that has come: what is left in a record no selector shows."""
-        while super().read():
-            if not self._sock.pending:
-                return True
-        return False
-
-
-def _connection(addr: str, callback: Any) -> Any:
-    """Called where pymesos begins a stream."""
-    wrapped = isinstance(callback, MesosDriver) and callback.tls is not None
-    return (_TlsConnection if wrapped else _Connection)(addr, callback)
-
-
-process.Connection = _connection
-
-_REFUSED = re.compile(r"""Failed to send request (4\d\d): b['"](.*)['"]\n""")
-"""What pymesos raises of an answer that is a refusal: the code, and the text as bytes are shown."""
-_ANSWERED = re.compile(r"""Failed with HTTP (\d+): (?:b['"])?(.*?)['"]?\Z""", re.DOTALL)
-"""What pymesos raises of a stream that did not begin: the code, and the text in the same way."""
+SCHEDULER = "/api/v1/scheduler"
 HTTP_TIMEOUT_S = 10.0
-"""How long a call may take, and a connection to begin."""
+"""How long a master may be silent to a call, and where a stream begins."""
+SILENT_S_MAX = 86_400.0
+"""How long a stream may be silent; who listens to heartbeats ends it sooner."""
+ANSWER_BYTES_MAX = 1024 * 1024 * 1024
+"""Of what the master says of all its agents and tasks."""
 TEXT_MAX = 500
 """Letters of the master's words."""
 REDIRECTS_MAX = 3
@@ -115,21 +69,38 @@ REDIRECTS_MAX = 3
 one that leads."""
 
 
-def why_of(error: BaseException, master: str | None) -> str:
+def why_of(error: OSError | BrokenAnswer, master: str | None) -> str:
     """Why a stream is over that ended with this error, for whoever has to mend the settings."""
     if isinstance(error, socket.gaierror):
         return f"the host name of the master {master} is not known ({error.strerror})"
-    answered = _ANSWERED.match(str(error))
-    if answered is not None:
-        said = answered[2][:TEXT_MAX].strip()
-        body = f": {said}" if said and not said.startswith("<") else ""
-        return f"{master} does not answer as a Mesos master: HTTP {answered[1]}{body}"
-    return f"{type(error).__name__}: {error}"
+    said = told_failure(error) if isinstance(error, OSError) else str(error)
+    return f"no connection to the master at {master}: {said}"
 
 
-def _said(error: Exception) -> str:
-    """What the master said; pymesos adds the call, in which are the variables of tasks."""
-    return str(error).partition("\n")[0][:TEXT_MAX]
+def why_refused(answer: AnswerHead, body: bytes, *, master: str | None) -> str:
+    """The same of one that did not begin."""
+    said = _text(body)
+    words = f": {said}" if said and not said.startswith("<") else ""
+    return f"{master} does not answer as a Mesos master: HTTP {answer.status}{words}"
+
+
+def _text(body: bytes) -> str:
+    return body[: 4 * TEXT_MAX].decode(errors="replace")[:TEXT_MAX].strip()
+
+
+def records(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The records of a stream: each stands behind its length, in a line of its own."""
+    held = bytearray()
+    for piece in pieces:
+        held += piece
+        while (line := held.find(b"\n")) >= 0:
+            if not held[:line].isdigit():
+                raise BrokenAnswer("a record does not begin with its length")
+            end = line + 1 + int(held[:line])
+            if len(held) < end:
+                break
+            yield bytes(held[line + 1 : end])
+            del held[:end]
 
 
 class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
@@ -140,7 +111,6 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
 
     tls: ssl.SSLContext | None = None
     """How masters prove who they are, set before the start; None: they do not."""
-    _conn: Any  # for calls
 
     def __init__(
         self,
@@ -149,18 +119,23 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
         *,
         heard: Callable[[Mapping[str, Any]], None],
         ended: Callable[[str], None],
-        credential: tuple[str, str] | None = None,
+        credential: Credential = Credential(),  # noqa: B008
     ) -> None:
-        principal, secret = credential or (None, None)
-        super().__init__(
-            None, dict(framework), master, implicit_acknowledgements=False,
-            principal=principal, secret=secret, failover=True, timeout=HTTP_TIMEOUT_S,
-        )  # fmt: skip
+        super().__init__(None, dict(framework), master, failover=True)
         self._heard, self._ended, self._why = heard, ended, ""
-        self._redirects = 0
-        self._told = False
-        self._names: dict[str, str] = {}
-        """The names of masters that ZooKeeper has told, by their addresses."""
+        self._credential = credential
+        self._doors: SimpleQueue[HttpDoor | None] = SimpleQueue()
+        self._door: HttpDoor | None = None
+        self._stream: HttpConnection | None = None
+        self._stopped = False
+        self._calling = threading.Lock()
+        self._api: OperatorApi | None = None
+        self._reading = threading.Thread(target=self._read, name="mesos-stream", daemon=True)
+
+    @property
+    def master(self) -> str | None:
+        """At which one we are, or would be."""
+        return str(self._door) if self._door is not None else None
 
     @property
     def lives(self) -> bool:
@@ -169,103 +144,133 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
 
     def call(self, call: Mapping[str, Any]) -> None:
         """Send one; raises `CallFailed`."""
-        body = of_framework(call, self.framework_id)
-        try:
-            self._send(body, headers={})
-        except Exception as error:
-            raise CallFailed(f"{call.get('type')}: {_said(error)}") from error
+        answer, said = self._exchanged(of_framework(call, self.framework_id), SCHEDULER)
+        if not 200 <= answer.status < 300:
+            raise CallFailed(f"{call.get('type')}: {answer.status} {_text(said)}")
 
     def ask(self, question: Mapping[str, Any]) -> Any:
         """Ask the master as an operator does; raises `CallRefused`, or `CallFailed`."""
+        answer, said = self._exchanged(question, PATH)
+        kind = question.get("type")
+        if 400 <= answer.status < 500:
+            text = f"the master refuses {kind}: {answer.status} {_text(said)}"
+            raise CallRefused(text.strip())
+        if not 200 <= answer.status < 300:
+            raise CallFailed(f"{kind}: {answer.status} {_text(said)}")
+        with contextlib.suppress(ValueError):
+            return json.loads(said)
+        return {}  # who asked finds nothing in it
+
+    def _exchanged(self, call: Mapping[str, Any], path: str) -> tuple[AnswerHead, bytes]:
+        body = json.dumps(call).encode()
         try:
-            return self._send(dict(question), path="/api/v1", headers={})
-        except Exception as error:
-            refused = _REFUSED.match(str(error))
-            if refused is not None:
-                text = f"the master refuses {question.get('type')}: {refused[1]} {refused[2]}"
-                raise CallRefused(text.strip()) from error
-            raise CallFailed(f"{question.get('type')}: {_said(error)}") from error
+            with self._calling:
+                if self._api is None:
+                    raise NoAnswer("not connected yet")
+                return self._api.exchange("POST", path, body=body, bytes_max=ANSWER_BYTES_MAX)
+        except NoAnswer as error:
+            raise CallFailed(f"{call.get('type')}: {error}") from error
 
-    # ---- how pymesos connects ----
+    # ---- its life ----
 
-    def _run(self) -> None:
-        """The thread; it ends without a word where a connection cannot even begin."""
-        super()._run()
-        self._end()
+    def start(self) -> None:
+        """Find the master that leads, and subscribe."""
+        self._reading.start()
 
-    def wrapped(self, sock: Any, addr: str) -> TlsSocket:
-        """A socket that connects to a master, in TLS."""
-        assert self.tls is not None
-        door = self._door(addr)
-        return TlsSocket(
-            sock, self.tls, name=door.name or door.host, failed=partial(self._fails, addr)
-        )
+    def stop(self, failover: bool = True) -> None:
+        """Hang up; what runs at the master goes on."""
+        self._stopped = True
+        self._doors.put(None)
+        self._hang_up()
 
-    def _fails(self, addr: str, text: str) -> None:
-        self._why = self._why or f"the master at {addr}: {text}"
-
-    def _door(self, addr: str) -> HttpDoor:
-        return HttpDoor.of(addr)._replace(name=self._names.get(addr, ""))
+    def join(self) -> None:
+        """Wait until nothing is told any more."""
+        self._reading.join()
 
     def onNewMasterDetectedMessage(self, data: bytes) -> None:  # noqa: N802
-        """ZooKeeper says who leads: keep the name, and go to the address."""
+        """ZooKeeper says who leads. Where we are subscribed nobody leads any more."""
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            found = json.loads(data)["address"]
-            self._names[f"{found['ip']}:{found['port']}"] = str(found.get("hostname") or "")
-        super().onNewMasterDetectedMessage(data)
+            self._doors.put(door_of(json.loads(data)["address"]))
+            self._hang_up()
 
-    def _get_conn(self) -> Any:
-        if self.connected and self._conn is None:
-            self._conn = connection_to(self._door(self.master), self.tls, timeout_s=HTTP_TIMEOUT_S)
-        return self._conn if self.connected else None
+    def onNoMasterDetectedMessage(self) -> None:  # noqa: N802
+        """It says that nobody does."""
+        self._hang_up()
 
-    def _get_version(self, master: str | None) -> Any:
-        if master is None:
-            return None
-        door = self._door(master)
-        with contextlib.closing(
-            OperatorApi(door, Credential(), tls=self.tls, timeout_s=HTTP_TIMEOUT_S)
-        ) as api:
+    def _hang_up(self) -> None:
+        if self._stream is not None:
+            self._stream.abort()
+
+    # ---- the thread that reads ----
+
+    def _read(self) -> None:
+        over = attempt(self._follow)
+        if isinstance(over, Failure):
+            self._why = self._why or over.error
+        super().stop(failover=True)  # asks ZooKeeper no more
+        self.stream_id = None
+        with self._calling:
+            api, self._api = self._api, None
+        if api is not None:
+            api.close()
+        self._ended(self._why or f"no connection to the master at {self.master}")
+
+    def _follow(self) -> None:
+        """Subscribe at whoever leads, until that is over."""
+        try:
+            door, redirects = self._first_door(), 0
+            while door is not None and redirects <= REDIRECTS_MAX:
+                door, redirects = self._subscription(door), redirects + 1
+        except (OSError, BrokenAnswer) as error:
+            self._why = self._why or why_of(error, self.master)
+
+    def _first_door(self) -> HttpDoor | None:
+        scheme, _, place = self.master_uri.rpartition("://")
+        if not scheme:
+            return HttpDoor.of(place)
+        self.detector = MasterDetector(place, self)
+        self.detector.start()
+        return self._doors.get()
+
+    def _subscription(self, door: HttpDoor) -> HttpDoor | None:
+        """Until it is over; which master leads, where this one says so instead."""
+        with contextlib.closing(self._api_at(door)) as subscribing:
+            self._door, self._stream = door, subscribing.connection
+            if self._stopped:
+                return None
+            stream, self.version = subscribing.connection, self._version_at(door)
+            # Its head is for the sockets of pymesos.
+            body = self.gen_request().partition(b"\r\n\r\n")[2]
+            answer = stream.ask(subscribing.request("POST", SCHEDULER, body=body))
+            if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
+                return Elsewhere(answer.headers.get("location", "")).door
+            if answer.status not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE):
+                said = next(stream.body(), b"")
+                self._why = why_refused(answer, said, master=self.master)
+            if answer.status != HTTPStatus.OK:
+                return None
+            api, number = self._api_at(door), answer.headers.get("mesos-stream-id", "")
+            api.headers["Mesos-Stream-Id"] = number
+            self._api, self.stream_id = api, number
+            stream.silence_s = SILENT_S_MAX
+            for record in records(stream.body()):
+                self.on_event(json.loads(record.decode(errors="replace")))
+        return None
+
+    def _api_at(self, door: HttpDoor) -> OperatorApi:
+        return OperatorApi(door, self._credential, tls=self.tls, timeout_s=HTTP_TIMEOUT_S)
+
+    def _version_at(self, door: HttpDoor) -> Any:
+        with contextlib.closing(self._api_at(door)) as api:
             try:
                 return api.version()["version"]
             except (NoAnswer, NotThere, KeyError, TypeError):  # the stream says why
                 return None
 
-    # ---- what pymesos tells ----
-
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """An event, as it came; an error of ours ends the stream, and says why."""
+        """An event, as it came."""
         if event.get("type") == "ERROR":
             self._why = event.get("error", {}).get("message", "the master reports an error")
         if event.get("type") == "SUBSCRIBED":
             self.framework_id = event["subscribed"]["framework_id"]["value"]
-        try:
-            self._heard(event)
-        except Exception as error:
-            self._why = f"{type(error).__name__}: {error}"
-            raise
-
-    def on_close(self) -> None:
-        """The stream is over, or a master was not reached. pymesos would subscribe again at once,
-        hundreds of times a second where the master refuses; here this driver is at its end."""
-        if self._told or not self._is_sent_on():
-            self._end()
-
-    def _end(self) -> None:
-        if self._told:
-            return
-        self._told, self._started = True, False
-        self._notify()
-        self._close()
-        self.stream_id = None
-        error = getattr(_thread, "error", None)
-        why = self._why or (why_of(error, self.master) if error is not None else "")
-        self._ended(why or f"no connection to the master at {self.master}")
-
-    def _is_sent_on(self) -> bool:
-        """Whether this master has named another, and that is where we go now."""
-        named = self._new_master not in (None, self._master)
-        if not named or self.connected or self._redirects >= REDIRECTS_MAX:
-            return False
-        self._redirects += 1
-        return True
+        self._heard(event)

@@ -27,7 +27,7 @@ def candidates(place: ZooKeeperPlace, *, timeout_s: float) -> list[HttpDoor]:
     text = f"no master to be found in ZooKeeper at {place.servers}"
     try:
         told = candidates_of(place.servers, place.folder, prefix=_INFO, timeout_s=timeout_s)
-        found = [_door(one["address"]) for one in told]
+        found = [door_of(one["address"]) for one in told]
     except Unreachable as error:
         raise NoLeader(f"{text}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -37,5 +37,6 @@ def candidates(place: ZooKeeperPlace, *, timeout_s: float) -> list[HttpDoor]:
     return found
 
 
-def _door(address: Mapping[str, Any]) -> HttpDoor:
+def door_of(address: Mapping[str, Any]) -> HttpDoor:
+    """Of a master that stands for election, by what it says of itself there."""
     return HttpDoor(address["ip"], int(address["port"]), address.get("hostname") or "")

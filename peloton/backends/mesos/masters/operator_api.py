@@ -7,7 +7,6 @@ time, whoever sends it how slowly. It must not know what is asked, nor repeat a 
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import ssl
 import time
@@ -16,7 +15,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from peloton.backends.mesos.masters.tls import NamedConnection, told_failure
+from peloton.backends.mesos.masters.failures import told_failure
+from peloton.http_client import AnswerHead, BrokenAnswer, HttpConnection, Request
 
 PATH, STATE, VERSION = "/api/v1", "/state", "/version"
 SILENCE_S_MAX = 5.0
@@ -25,7 +25,6 @@ ANSWER_S_MAX = 20.0
 """How long a whole answer may take."""
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 TEXT_MAX = 200
-_PIECE_BYTES = 256 * 1024
 _NOT_ALLOWED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _NOT_THERE = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
 
@@ -84,16 +83,6 @@ class HttpDoor(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def connection_to(
-    door: HttpDoor, tls: ssl.SSLContext | None, *, timeout_s: float
-) -> http.client.HTTPConnection:
-    """One that is made when it is needed; with `tls` only to whoever proves to be there."""
-    if tls is None:
-        return http.client.HTTPConnection(door.host, door.port, timeout=timeout_s)
-    name = door.name or door.host
-    return NamedConnection(door.host, door.port, name=name, context=tls, timeout_s=timeout_s)
-
-
 class OperatorApi:
     """A connection, made when it is needed and kept until `close`. For one thread."""
 
@@ -108,16 +97,19 @@ class OperatorApi:
         self.door = door
         self.date = ""
         """What the last answer said the time was, as HTTP has it."""
-        self._headers = {
+        self.headers = {
             "Content-Type": "application/json",
             "Accept": "application/json",
             **credential.headers,
         }
-        self._connection = connection_to(door, tls, timeout_s=timeout_s)
+        """Of each request."""
+        self.connection = HttpConnection(
+            (door.host, door.port), name=door.name or door.host, tls=tls, silence_s=timeout_s
+        )
 
     def close(self) -> None:
         """Hang up."""
-        self._connection.close()
+        self.connection.close()
 
     def ask(self, call: Mapping[str, Any], *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
         """The answer; raises `NotThere`, `NotAllowed`, `NoAnswer`."""
@@ -126,22 +118,22 @@ class OperatorApi:
 
     def version(self) -> Any:
         """What it says of its version, to everybody; raises as `ask`."""
-        return self._answer("GET", VERSION, body=None, bytes_max=ANSWER_BYTES_MAX)
+        return self._answer("GET", VERSION, bytes_max=ANSWER_BYTES_MAX)
 
     def trouble(self) -> str:
         """Why nothing of HTTP answers; empty if something does, whatever it lets us ask."""
         try:
-            self._exchange("GET", VERSION, body=None, bytes_max=ANSWER_BYTES_MAX)
+            self.exchange("GET", VERSION)
         except NoAnswer as error:
             return str(error)
         return ""
 
     def state(self, *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
         """What an agent says of itself beside these calls; raises as `ask`."""
-        return self._answer("GET", STATE, body=None, bytes_max=bytes_max)
+        return self._answer("GET", STATE, bytes_max=bytes_max)
 
-    def _answer(self, method: str, path: str, *, body: bytes | None, bytes_max: int) -> Any:
-        answer, said = self._exchange(method, path, body=body, bytes_max=bytes_max)
+    def _answer(self, method: str, path: str, *, body: bytes = b"", bytes_max: int) -> Any:
+        answer, said = self.exchange(method, path, body=body, bytes_max=bytes_max)
         if answer.status != HTTPStatus.OK:
             self._raise(answer, said)
         try:
@@ -149,27 +141,35 @@ class OperatorApi:
         except ValueError:
             raise NoAnswer(f"{self.door} answers something else than JSON") from None
 
-    def _exchange(
-        self, method: str, path: str, *, body: bytes | None, bytes_max: int
-    ) -> tuple[http.client.HTTPResponse, bytes]:
-        answer = None
+    def request(self, method: str, path: str, *, body: bytes = b"") -> Request:
+        """One as it would be sent."""
+        return Request(method, path, str(self.door), self.headers, body)
+
+    def exchange(
+        self, method: str, path: str, *, body: bytes = b"", bytes_max: int = ANSWER_BYTES_MAX
+    ) -> tuple[AnswerHead, bytes]:
+        """Whatever is answered, and the body; raises `NoAnswer`."""
+        answer, found, until = None, bytearray(), time.monotonic() + ANSWER_S_MAX
         try:
-            self._connection.request(method, path, body, self._headers)
-            answer = self._connection.getresponse()
-            self.date = answer.getheader("Date") or ""
-            return answer, _body(answer, bytes_max)
+            answer = self.connection.ask(self.request(method, path, body=body), until)
+            self.date = answer.headers.get("date", "")
+            for piece in self.connection.body(until):
+                found += piece
+                if len(found) > bytes_max:
+                    raise BrokenAnswer(f"more than {bytes_max} bytes")
+            return answer, bytes(found)
         except TimeoutError:
             self.close()
             raise NoAnswer(f"{self.door} does not answer in time") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, BrokenAnswer, ValueError) as error:
             self.close()
             said = told_failure(error) if isinstance(error, OSError) else str(error)
             text = said if answer is None else f"its answer broke off: {said}"
             raise NoAnswer(f"{self.door}: {text or type(error).__name__}") from None
 
-    def _raise(self, answer: http.client.HTTPResponse, body: bytes) -> None:
+    def _raise(self, answer: AnswerHead, body: bytes) -> None:
         if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
-            raise Elsewhere(answer.getheader("Location") or "")
+            raise Elsewhere(answer.headers.get("location", ""))
         if answer.status in _NOT_THERE:
             raise NotThere
         if answer.status in _NOT_ALLOWED:
@@ -195,18 +195,3 @@ class Elsewhere(NoAnswer):
             return HttpDoor(found.hostname, found.port) if found.hostname and found.port else None
         except ValueError:
             return None
-
-
-def _body(answer: http.client.HTTPResponse, bytes_max: int) -> bytes:
-    """All of it, within the bounds."""
-    until_s, found = time.monotonic() + ANSWER_S_MAX, bytearray()
-    while piece := answer.read1(_PIECE_BYTES):
-        found += piece
-        if len(found) > bytes_max:
-            raise http.client.HTTPException(f"more than {bytes_max} bytes")
-        if time.monotonic() > until_s:
-            raise TimeoutError
-    if answer.length:  # `read1` does not say so
-        raise http.client.IncompleteRead(b"", answer.length)
-    answer.close()  # nor does it, and the connection waits for this
-    return bytes(found)
