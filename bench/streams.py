@@ -30,8 +30,9 @@ import grpc
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.parts.measure import cpu_s  # noqa: E402
-from peloton.gateway.server.completions import CoreCall, CoreServer  # noqa: E402
+from peloton.gateway.server.carrier import call_server  # noqa: E402
 from peloton.gateway.server.intake import Intake  # noqa: E402
+from peloton.gateway.server.served_calls import ServedCall  # noqa: E402
 
 EVENT = b"x" * 200
 POOL = 64
@@ -170,7 +171,7 @@ def core(streams: int) -> Callable[[], int]:
     pool, loop = ThreadPoolExecutor(POOL), asyncio.new_event_loop()
     bell, rounds = asyncio.Condition(), [0]
 
-    async def stream(call: CoreCall) -> None:
+    async def stream(call: ServedCall) -> None:
         for seen in itertools.count():
             async with bell:
                 while rounds[0] == seen:
@@ -179,13 +180,13 @@ def core(streams: int) -> Callable[[], int]:
             call.write(EVENT, lambda well, sent=sent: loop.call_soon_threadsafe(sent.set_result, 0))
             await sent
 
-    async def publish(call: CoreCall) -> None:
+    async def publish(call: ServedCall) -> None:
         async with bell:
             rounds[0] += 1
             bell.notify_all()
         call.end(message=b"")
 
-    def begin(call: CoreCall) -> None:
+    def begin(call: ServedCall) -> None:
         if call.method == UNARY:
             call.read(lambda data: pool.submit(call.end, message=data))
         else:
@@ -195,7 +196,7 @@ def core(streams: int) -> Callable[[], int]:
     def start() -> int:
         threading.Thread(target=loop.run_forever, daemon=True).start()
         intake = Intake(message_bytes_max=4 << 20, bytes_max=1 << 30)
-        server = CoreServer((), begin, calls_max=4 * streams, intake=intake)
+        server = call_server((), begin, calls_max=4 * streams, intake=intake)
         port = server.listen("127.0.0.1:0")
         server.start()
         _KEEP.append(server)

@@ -34,6 +34,7 @@ from peloton.gateway.http_server import HttpServer
 from peloton.gateway.ops.run_outputs import Holds
 from peloton.gateway.private.kill_switch import KillSwitch
 from peloton.gateway.server.audit import AUDIT_LOG, AuditLog
+from peloton.gateway.server.carrier import carrier_notes
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.far_files import FarFiles
@@ -175,6 +176,8 @@ class ClientListeners:
             )
         except RuntimeError as error:  # taken since the check above
             raise CannotStart(f"{self._names.grpc}: {wanted}: {error}") from error
+        for note in carrier_notes():
+            self._report(f"warning: {note}")
         self._places += server.places
         served = [Address(one.host, port) for one, port in zip(addresses, ports, strict=False)]
         allowed.publish(served)
@@ -246,7 +249,7 @@ class ClientListeners:
 
     def _notes(self) -> tuple[NotReadyReason, ...]:
         """What health says besides, and what is no reason against being ready."""
-        audit = self._audit.notes() if self._audit is not None else ()
+        audit = (*self._audit.notes(), *carrier_notes()) if self._audit is not None else ()
         others = (*self._permissions.notes(), *self._kills.notes(), *lock_notes(self.locks.now))
         outside = (*self.backend_notes(), *self.reload_notes(), *DEAD_THREADS.notes())
         texts = [each.note() for each in self._places]

@@ -28,6 +28,7 @@ from peloton.assembly.daemon import Daemon, ExternalServices
 from peloton.assembly.listeners import ChosenPorts
 from peloton.assembly.readiness import Readiness
 from peloton.failures import CannotStart, ClusterFailed
+from peloton.gateway.server import carrier, completions
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.journal.statements import Statement, StatementFailed, StatementReply
 from peloton.runtime.core.owning.ownership import ranked
@@ -395,6 +396,24 @@ def test_a_daemon_logs_changes_and_its_health_says_what_is_wrong(tmp_path: Path)
         assert daemon.stop()
     assert [line for line in log.read_text().splitlines() if job in line]
     assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_daemon_serves_though_the_core_of_grpc_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(completions, "NAMES", ("Gone",))
+    carrier.core_trouble.cache_clear()
+    daemon = Daemon(alone(tmp_path), failed=lambda: None)
+    try:
+        with deployment(daemon) as clients:
+            assert clients.create(clients.request())
+            with urllib.request.urlopen(f"http://{daemon.http}/health") as answer:
+                health = answer.read().decode()
+    finally:
+        assert daemon.stop()
+        carrier.core_trouble.cache_clear()
+    for text in (health, "".join(capsys.readouterr())):
+        assert f"grpc: {carrier.SLOWER} (grpcio {grpc.__version__}: there is no Gone)" in text
 
 
 def test_each_daemon_of_a_fleet_has_a_log_of_its_own(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from peloton.gateway.access.permissions import Rights
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, end
 from peloton.gateway.server.audit import AuditEntry, AuditLog, AuditNote, ReadAnswer
 from peloton.gateway.server.calls import CallContext
-from peloton.gateway.server.completions import CoreCall
+from peloton.gateway.server.served_calls import ServedCall
 from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key, Query
 from peloton.settings.permissions_file import ROOT_PATH, Permission
@@ -94,12 +94,12 @@ class Gate:
             described = descriptor_pool.Default().FindMethodByName(method)
             self._reads = ReadAnswer(GetMessageClass(described.output_type).FromString, row.made)
 
-    def begin(self, call: CoreCall) -> None:
+    def begin(self, call: ServedCall) -> None:
         """A call has arrived: its end will be audited if it is a change."""
         if self._audit is not None:
             call.end_note = self._end_note(call, self._audit.add, whose=self._permissions.whose)
 
-    def refused(self, call: CoreCall) -> None:
+    def refused(self, call: ServedCall) -> None:
         """A call ends because its caller is not let in: audited as far as there is room."""
         if self._audit is not None:
             add = self._audit.add_refused
@@ -142,7 +142,7 @@ class Gate:
 
     def _end_note(
         self,
-        call: CoreCall,
+        call: ServedCall,
         add: Callable[[AuditEntry], object],
         *,
         whose: Callable[[CallContext], Principal],

@@ -28,7 +28,7 @@ import structlog
 from peloton.gateway.access.guard import CallCode
 from peloton.gateway.server.audit_file import FILE_BYTES_MAX, AuditFile
 from peloton.gateway.server.calls import CallContext
-from peloton.gateway.server.completions import CoreCall
+from peloton.gateway.server.served_calls import ServedCall
 from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.core.principal import PART_LENGTH_MAX, Principal
 from peloton.runtime.core.turning.supervision import Failure, attempt
@@ -87,7 +87,7 @@ class AuditNote:
     def __init__(
         self,
         method: str,
-        call: CoreCall,
+        call: ServedCall,
         *,
         add: Callable[[AuditEntry], object],
         whose: Callable[[CallContext], Principal],

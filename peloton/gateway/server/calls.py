@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from peloton.gateway.access.authentication import NOBODY
 from peloton.gateway.access.guard import CallCode, CallEnded
-from peloton.gateway.server.completions import CoreCall, EndNote
+from peloton.gateway.server.served_calls import EndNote, ServedCall
 from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key
 
@@ -40,7 +40,7 @@ def is_hidden(context: Any) -> bool:
 class CallContext:
     """The context of a call for methods on the pool: the used part of gRPC's interface."""
 
-    def __init__(self, call: CoreCall | None = None) -> None:
+    def __init__(self, call: ServedCall | None = None) -> None:
         """`call`: None for work that is not for one call."""
         self._call = call
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeAlias
 
 from peloton.gateway.server.calls import CallContext
-from peloton.gateway.server.completions import CoreCall
+from peloton.gateway.server.served_calls import ServedCall
 
-Begin: TypeAlias = Callable[[CoreCall], None]
+Begin: TypeAlias = Callable[[ServedCall], None]
 LongMethod: TypeAlias = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 """Takes a request and a `LongCall`."""
 
@@ -20,10 +20,10 @@ LongMethod: TypeAlias = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 class MethodGate(Protocol):
     """What a call of one method passes before the method sees it. Both checks end what may not."""
 
-    def begin(self, call: CoreCall) -> None:
+    def begin(self, call: ServedCall) -> None:
         """A call has arrived."""
 
-    def refused(self, call: CoreCall) -> None:
+    def refused(self, call: ServedCall) -> None:
         """A call ends at once because its caller is not let in."""
 
     def at_once(self, request: Any, context: CallContext) -> bool:
@@ -86,7 +86,7 @@ def gated(gate: MethodGate | None, begin: Begin) -> Begin:
     if gate is None:
         return begin
 
-    def begin_gated(call: CoreCall) -> None:
+    def begin_gated(call: ServedCall) -> None:
         gate.begin(call)
         begin(call)
 

@@ -16,8 +16,8 @@ import structlog
 
 from peloton.gateway.access.guard import CallCode
 from peloton.gateway.server.calls import CallContext
-from peloton.gateway.server.completions import CoreCall
 from peloton.gateway.server.gate import AnswerGate
+from peloton.gateway.server.served_calls import ServedCall
 
 WRITE_S_MAX = 10.0
 """A client that reads no message for so long gets a status; after as long again, a reset."""
@@ -61,7 +61,7 @@ class LongCall(CallContext):
 
     def __init__(
         self,
-        call: CoreCall,
+        call: ServedCall,
         server: ThreadPool,
         *,
         name: str,

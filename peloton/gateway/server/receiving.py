@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from peloton.gateway.access.guard import CallCode, CallEnded, Guard
-from peloton.gateway.server.completions import CoreCall
+from peloton.gateway.server.served_calls import ServedCall
 from peloton.gateway.server.wire_faults import first_fault
 from peloton.gateway.translate.mesos_faults import missing_fields, unreadable_texts
 
@@ -21,7 +21,7 @@ NAMED_MAX = 10
 """So many missing or unreadable fields are named."""
 
 
-def take_one(call: CoreCall, take: Callable[[CoreCall, bytes], None], *, name: str) -> None:
+def take_one(call: ServedCall, take: Callable[[ServedCall, bytes], None], *, name: str) -> None:
     """Receive the one message of a call. What `take` raises ends the call."""
 
     def received(data: bytes | None) -> None:
@@ -33,7 +33,7 @@ def take_one(call: CoreCall, take: Callable[[CoreCall, bytes], None], *, name: s
     call.read(received)
 
 
-def answer_next(call: CoreCall, answer: Callable[[bytes], bytes], *, name: str) -> None:
+def answer_next(call: ServedCall, answer: Callable[[bytes], bytes], *, name: str) -> None:
     """Answer the next message of a call, and so on; the end of its messages ends it."""
 
     def received(data: bytes | None) -> None:

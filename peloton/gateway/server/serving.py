@@ -31,7 +31,7 @@ from peloton.gateway.access.authentication import SECRETS, UNIX, Authentication,
 from peloton.gateway.access.guard import CallCode, CallEnded, Guard
 from peloton.gateway.access.principals import Places, claimed, host_of
 from peloton.gateway.server.calls import LEFT, CallContext, Later
-from peloton.gateway.server.completions import CoreCall, CoreServer
+from peloton.gateway.server.carrier import call_server
 from peloton.gateway.server.gate import (
     AnswerGate,
     Begin,
@@ -45,6 +45,7 @@ from peloton.gateway.server.gate import (
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.long_calls import LOOP, LongCall
 from peloton.gateway.server.receiving import answer_next, parsed, take_one
+from peloton.gateway.server.served_calls import ServedCall
 
 THREADS_MAX = 64
 CALLS_MAX = 1024
@@ -88,7 +89,7 @@ class Server:
         """All that its callers share a limited number of."""
         self.administers: Callable[[CallContext], bool] = lambda context: True
         """Whether a caller may have the places that are kept for administrators."""
-        self._later: dict[CoreCall, tuple[float, Later, str]] = {}  # with when they are late
+        self._later: dict[ServedCall, tuple[float, Later, str]] = {}  # with when they are late
         self._looks = False  # whether a look through those is due
         self._lock = threading.Lock()
         self._long: dict[asyncio.Task[None], None] = {}
@@ -102,7 +103,7 @@ class Server:
         most = LONG_CALLS_MAX + 2 * CALLS_MAX
         intake.administers = lambda call: self.administers(CallContext(call))
         self._open_intake = intake.for_open_calls()
-        self._core = CoreServer(
+        self._core = call_server(
             options, self._begin, calls_max=most, intake=intake, open_intake=self._open_intake
         )
 
@@ -168,7 +169,7 @@ class Server:
         await stopped
         self._pool.shutdown(wait=False)
 
-    def _begin(self, call: CoreCall) -> None:
+    def _begin(self, call: ServedCall) -> None:
         sent = {name: text for name, text in call.metadata}  # noqa: C416 - half the time of dict()
         if not SECRETS.isdisjoint(sent):  # from here on nobody else sees them
             call.metadata = without_secrets(call.metadata)
@@ -199,7 +200,7 @@ class Server:
         text = self._refusals.get(call.method, "Method not found!")
         call.end(CallCode.UNIMPLEMENTED.value[0], text)
 
-    def _refuse_locked(self, call: CoreCall, text: str) -> None:
+    def _refuse_locked(self, call: ServedCall, text: str) -> None:
         gate = self._gates_at.get(call.method)
         if gate is not None:
             gate.refused(call)
@@ -214,7 +215,7 @@ class Server:
         at_once = getattr(servicer, "at_once", {}).get(rpc.name)
         quick = getattr(servicer, at_once) if at_once is not None else None
 
-        def first(data: bytes, call: CoreCall) -> bytes | Later | None:
+        def first(data: bytes, call: ServedCall) -> bytes | Later | None:
             if quick is None or len(data) > AT_ONCE_BYTES_MAX:
                 return None
             request, context = parsed(sent, data), CallContext(call)
@@ -242,11 +243,11 @@ class Server:
     def _short_call(
         self,
         work: Callable[[list[bytes], CallContext], bytes],
-        first: Callable[[bytes, CoreCall], bytes | Later | None],
+        first: Callable[[bytes, ServedCall], bytes | Later | None],
         *,
         name: str,
     ) -> Begin:
-        def take(call: CoreCall, data: bytes) -> None:
+        def take(call: ServedCall, data: bytes) -> None:
             quick = first(data, call)
             if isinstance(quick, bytes):
                 call.end(message=quick)
@@ -262,7 +263,7 @@ class Server:
                 call.keep()
                 self._pool.submit(answer, call, [data])
 
-        def answer(call: CoreCall, received: list[bytes]) -> None:
+        def answer(call: ServedCall, received: list[bytes]) -> None:
             with Guard(call.end, name):
                 if not call.cancelled:
                     call.end(message=work(received, CallContext(call)))
@@ -272,7 +273,7 @@ class Server:
 
         return lambda call: take_one(call, take, name=name)
 
-    def _answer_later(self, call: CoreCall, later: Later, *, name: str) -> None:
+    def _answer_later(self, call: ServedCall, later: Later, *, name: str) -> None:
         with self._lock:
             self._later[call] = (time.monotonic() + later.wait_s, later, name)
             first, self._looks = not self._looks, True
@@ -295,7 +296,7 @@ class Server:
             self._leave(call)
         later.future.add_done_callback(answer)
 
-    def _leave(self, call: CoreCall) -> None:
+    def _leave(self, call: ServedCall) -> None:
         """The client does not wait any more: its call takes no place."""
         with self._lock:
             found = self._later.pop(call, None)
@@ -331,20 +332,20 @@ class Server:
         answered: Any,
         name: str,
     ) -> Begin:
-        async def answer(call: CoreCall, data: bytes) -> None:
+        async def answer(call: ServedCall, data: bytes) -> None:
             with Guard(call.end, name):
                 long = LongCall(call, self, name=name, answers=self._answers, kind=answered)
                 found = await method(parsed(sent, data), long)
                 call.end(message=None if found is None else await long.shown(found))
 
-        def begin(call: CoreCall, data: bytes) -> None:
+        def begin(call: ServedCall, data: bytes) -> None:
             if len(self._long) >= LONG_CALLS_MAX:
                 text = f"{LONG_CALLS_MAX} calls wait or stream already"
                 call.end(CallCode.RESOURCE_EXHAUSTED.value[0], text)
             else:
                 self._begin_long(call, answer(call, data))
 
-        def take(call: CoreCall, data: bytes) -> None:
+        def take(call: ServedCall, data: bytes) -> None:
             if len(data) > LONG_CALL_BYTES_MAX:
                 text = f"a request of {len(data)} bytes: {name} takes {LONG_CALL_BYTES_MAX}"
                 raise CallEnded(CallCode.RESOURCE_EXHAUSTED, text)
@@ -352,7 +353,7 @@ class Server:
 
         return lambda call: take_one(call, take, name=name)
 
-    def _begin_long(self, call: CoreCall, work: Coroutine[Any, Any, None]) -> None:
+    def _begin_long(self, call: ServedCall, work: Coroutine[Any, Any, None]) -> None:
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
         self._long[task] = None

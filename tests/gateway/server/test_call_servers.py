@@ -1,4 +1,4 @@
-"""What `completions.py` relies on of gRPC's core, and what it makes of it."""
+"""What a server of calls has to do, whatever carries them; and what is relied on of gRPC's core."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 import queue
 import threading
 import time
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,11 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.gateway.server.completions import CoreCall, CoreServer
+from peloton.gateway.server import carrier, completions
+from peloton.gateway.server.completions import CoreServer
 from peloton.gateway.server.intake import Intake, IntakePace
+from peloton.gateway.server.public_calls import PublicServer
+from peloton.gateway.server.served_calls import CallServer, ServedCall
 from peloton.runtime.core.principal import BASIC, Principal
 from tests.gateway.fleet_fixture import WAIT_S_MAX
 
@@ -29,13 +33,23 @@ def intake() -> Intake:
     return Intake(message_bytes_max=100_000, bytes_max=400_000)
 
 
+Kind = type[CallServer]
+KINDS = [CoreServer, PublicServer]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param
+    return found
+
+
 class Served:
     """A server whose new calls are put into a queue, and a channel to it."""
 
-    def __init__(self, calls_max: int = 100) -> None:
-        self.calls: queue.Queue[CoreCall] = queue.Queue()
+    def __init__(self, kind: Kind, calls_max: int = 100) -> None:
+        self.calls: queue.Queue[ServedCall] = queue.Queue()
         self.intake = intake()
-        self.server = CoreServer(OPTIONS, self.calls.put, calls_max=calls_max, intake=self.intake)
+        self.server = kind(OPTIONS, self.calls.put, calls_max=calls_max, intake=self.intake)
         self.port = self.server.listen("127.0.0.1:0")
         self.server.start()
         self.channel = grpc.insecure_channel(
@@ -45,7 +59,7 @@ class Served:
         self.unary = self.channel.unary_unary(PATH)
         self.stream = self.channel.stream_stream(PATH)
 
-    def next(self) -> CoreCall:
+    def next(self) -> ServedCall:
         """The next call that arrives."""
         return self.calls.get(timeout=WAIT_S_MAX)
 
@@ -57,8 +71,8 @@ class Served:
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
-    made = Served()
+def served(kind: Kind) -> Iterator[Served]:
+    made = Served(kind)
     yield made
     made.close()
 
@@ -79,7 +93,7 @@ def until(holds: Callable[[], object]) -> None:
         threading.Event().wait(0.005)
 
 
-def under_way(call: CoreCall) -> list[bool]:
+def under_way(call: ServedCall) -> list[bool]:
     """A write that never ends while the client does not read; what its callback was told.
 
     It is larger than the windows, which without probes (`Served`) stay at 64 KiB, and the buffers.
@@ -151,9 +165,9 @@ def test_the_client_leaves_and_nothing_that_follows_matters(served: Served) -> N
 
 
 def test_a_deadline_that_passes_cancels(served: Served) -> None:
-    left, calls = threading.Event(), list[CoreCall]()
+    left, calls = threading.Event(), list[ServedCall]()
 
-    def begin(call: CoreCall) -> None:
+    def begin(call: ServedCall) -> None:
         call.on_cancel = left.set
         calls.append(call)
 
@@ -191,8 +205,8 @@ def test_compressed_messages_are_read(served: Served) -> None:
     assert asked.result(WAIT_S_MAX) == b"b"
 
 
-def test_calls_beyond_the_limit_are_refused() -> None:
-    served = Served(calls_max=2)
+def test_calls_beyond_the_limit_are_refused(kind: Kind) -> None:
+    served = Served(kind, calls_max=2)
     try:
         waiting = [served.unary.future(b"") for _ in range(2)]
         calls = [served.next() for _ in waiting]
@@ -218,7 +232,9 @@ def test_a_slow_reader_holds_up_nobody_else(served: Served) -> None:
     until(lambda: call.cancelled)
 
 
-def test_an_ended_call_whose_client_does_not_read_can_be_cancelled(served: Served) -> None:
+def test_an_ended_call_whose_client_does_not_read_can_be_cancelled(
+    served: Served, kind: Kind
+) -> None:
     slow = served.stream(iter(()))
     call = served.next()
     assert got(lambda then: call.write(b"1", then))
@@ -230,7 +246,11 @@ def test_an_ended_call_whose_client_does_not_read_can_be_cancelled(served: Serve
     call.cancel(8, "slow")
     with pytest.raises(grpc.RpcError) as caught:
         list(slow)
-    assert (caught.value.code(), caught.value.details()) == (CODE.RESOURCE_EXHAUSTED, "slow")
+    # gRPC documents no way to say why a call is cancelled.
+    said = (
+        (CODE.RESOURCE_EXHAUSTED, "slow") if kind is CoreServer else (CODE.CANCELLED, "CANCELLED")
+    )
+    assert (caught.value.code(), caught.value.details()) == said
 
 
 def test_a_callback_that_raises_costs_one_call(served: Served) -> None:
@@ -246,11 +266,11 @@ def test_a_callback_that_raises_costs_one_call(served: Served) -> None:
     assert lost.code() is CODE.INTERNAL, "its client does not wait for its deadline"
 
 
-def test_a_call_whose_beginning_raises_is_answered() -> None:
-    def begin(call: CoreCall) -> None:
+def test_a_call_whose_beginning_raises_is_answered(kind: Kind) -> None:
+    def begin(call: ServedCall) -> None:
         raise RuntimeError("nobody takes it")
 
-    server = CoreServer(OPTIONS, begin, calls_max=1, intake=intake())
+    server = kind(OPTIONS, begin, calls_max=1, intake=intake())
     port = server.listen("127.0.0.1:0")
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -260,8 +280,8 @@ def test_a_call_whose_beginning_raises_is_answered() -> None:
     server.stopped.result(WAIT_S_MAX)
 
 
-def test_a_stop_waits_for_calls_until_they_are_cancelled() -> None:
-    served = Served()
+def test_a_stop_waits_for_calls_until_they_are_cancelled(kind: Kind) -> None:
+    served = Served(kind)
     asked, other = served.unary.future(b"1"), served.unary.future(b"2")
     first, second = served.next(), served.next()
     served.server.stop()
@@ -296,7 +316,7 @@ class StoppedWhileItAsks(CoreServer):
 
 
 def test_a_stop_while_a_call_arrives_loses_neither() -> None:
-    calls: queue.Queue[CoreCall] = queue.Queue()
+    calls: queue.Queue[ServedCall] = queue.Queue()
     server = StoppedWhileItAsks(OPTIONS, calls.put, calls_max=1, intake=intake())
     port = server.listen("127.0.0.1:0")
     server.start()
@@ -307,26 +327,26 @@ def test_a_stop_while_a_call_arrives_loses_neither() -> None:
         server.stopped.result(WAIT_S_MAX)
 
 
-def test_a_server_that_never_began_stops() -> None:
-    server = CoreServer(OPTIONS, lambda call: None, calls_max=1, intake=intake())
+def test_a_server_that_never_began_stops(kind: Kind) -> None:
+    server = kind(OPTIONS, lambda call: None, calls_max=1, intake=intake())
     port = server.listen("127.0.0.1:0")
     server.stop()
     server.stopped.result(WAIT_S_MAX)
-    again = CoreServer(OPTIONS, lambda call: None, calls_max=1, intake=intake())
+    again = kind(OPTIONS, lambda call: None, calls_max=1, intake=intake())
     assert again.listen(f"127.0.0.1:{port}") == port
     again.stop()
 
 
-def test_a_taken_address_cannot_be_had(served: Served) -> None:
-    other = CoreServer(OPTIONS, lambda call: None, calls_max=1, intake=intake())
+def test_a_taken_address_cannot_be_had(served: Served, kind: Kind) -> None:
+    other = kind(OPTIONS, lambda call: None, calls_max=1, intake=intake())
     with pytest.raises(RuntimeError):
         other.listen(f"127.0.0.1:{served.port}")
     other.stop()
 
 
-def test_many_calls_from_many_threads_are_answered_or_cancelled() -> None:
+def test_many_calls_from_many_threads_are_answered_or_cancelled(kind: Kind) -> None:
     """Answers come from other threads, while clients leave at any moment."""
-    served, stopped = Served(), threading.Event()
+    served, stopped = Served(kind), threading.Event()
     pool = ThreadPoolExecutor(8)
 
     def answer() -> None:
@@ -374,15 +394,14 @@ def test_a_call_that_ended_is_forgotten(served: Served) -> None:
     assert kept() is None
 
 
-class Breaks(CoreServer):
-    """A server with a bug beyond its calls."""
+def test_a_thread_of_events_that_ends_says_so(kind: Kind) -> None:
+    class Breaks(kind):  # type: ignore[misc,valid-type]
+        """A server with a bug beyond its calls."""
 
-    def _ended(self, call: CoreCall) -> None:
-        raise KeyError("no such call")
+        def _ended(self, call: ServedCall) -> None:
+            raise KeyError("no such call")
 
-
-def test_a_thread_of_events_that_ends_says_so() -> None:
-    def begin(call: CoreCall) -> None:
+    def begin(call: ServedCall) -> None:
         call.end(message=b"")
 
     server, broken = Breaks(OPTIONS, begin, calls_max=1, intake=intake()), threading.Event()
@@ -451,17 +470,17 @@ class Reading:
     Each call is that of another caller.
     """
 
-    def __init__(self, pace: IntakePace) -> None:
+    def __init__(self, kind: Kind, pace: IntakePace) -> None:
         self.intake = Intake(message_bytes_max=100_000, bytes_max=400_000, pace=pace)
-        self.begun: queue.Queue[CoreCall] = queue.Queue()
+        self.begun: queue.Queue[ServedCall] = queue.Queue()
         self.numbers = itertools.count()
-        self.server = CoreServer(OPTIONS, self._begin, calls_max=100, intake=self.intake)
+        self.server = kind(OPTIONS, self._begin, calls_max=100, intake=self.intake)
         self.port = self.server.listen("127.0.0.1:0")
         self.server.start()
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.quick = self.channel.unary_unary(PATH)
 
-    def _begin(self, call: CoreCall) -> None:
+    def _begin(self, call: ServedCall) -> None:
         call.principal = Principal(f"user-{next(self.numbers)}", BASIC)
         call.read(lambda data: call.end(message=data))
         self.begun.put(call)
@@ -485,8 +504,8 @@ class Reading:
 
 
 @pytest.fixture
-def reading(request: pytest.FixtureRequest) -> Iterator[Reading]:
-    made = Reading(getattr(request, "param", PACE))
+def reading(request: pytest.FixtureRequest, kind: Kind) -> Iterator[Reading]:
+    made = Reading(kind, getattr(request, "param", PACE))
     yield made
     made.close()
 
@@ -530,9 +549,9 @@ def test_a_call_that_is_cancelled_while_its_read_waits_is_told_so(reading: Readi
     """And takes no place later: what waits is forgotten with its call."""
     slow = [reading.hold() for _ in range(5)]
     told: queue.Queue[bytes | None] = queue.Queue()
-    call: queue.Queue[CoreCall] = queue.Queue()
+    call: queue.Queue[ServedCall] = queue.Queue()
 
-    def begin(arrived: CoreCall) -> None:
+    def begin(arrived: ServedCall) -> None:
         call.put(arrived)
         arrived.read(told.put)
 
@@ -542,3 +561,54 @@ def test_a_call_that_is_cancelled_while_its_read_waits_is_told_so(reading: Readi
     asked.cancel()
     assert told.get(timeout=WAIT_S_MAX) is None
     assert all(each.is_active() for each in slow), "nobody waits any more"
+
+
+# ---- which one serves ----
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    carrier.core_trouble.cache_clear()
+    yield
+    carrier.core_trouble.cache_clear()
+
+
+def served_by() -> str:
+    """The name of what serves, after it has; and what health says of it."""
+    made = carrier.call_server(
+        OPTIONS, lambda call: call.end(message=b"x"), calls_max=1, intake=intake()
+    )
+    port = made.listen("127.0.0.1:0")
+    made.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert channel.unary_unary(PATH)(b"", timeout=WAIT_S_MAX) == b"x"
+    made.stop()
+    made.stopped.result(WAIT_S_MAX)
+    return " ".join((type(made).__name__, *map(str, carrier.carrier_notes())))
+
+
+def test_the_core_serves_where_it_is_as_expected(anew: None) -> None:
+    assert served_by() == "CoreServer"
+
+
+def takes_more(*_: object) -> None:
+    raise TypeError("takes 2 positional arguments")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"CompletionQueue": None}, "there is no CompletionQueue)"),
+        ({"Server": takes_more}, "TypeError: takes 2"),
+        ({"ReceiveMessageOperation": takes_more}, "INTERNAL"),
+    ],
+    ids=["a name", "a signature", "that of a call"],
+)
+def test_with_a_planted_change_the_documented_server_does_and_says_why(
+    anew: None, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], why: str
+) -> None:
+    changed = {name: it for name, it in {**vars(completions.cygrpc), **change}.items() if it}
+    monkeypatch.setattr(completions, "cygrpc", types.SimpleNamespace(**changed))
+    said = served_by()
+    assert said.startswith("PublicServer grpc: calls are served by gRPC's documented server")
+    assert f"(grpcio {grpc.__version__}: " in said and why in said
