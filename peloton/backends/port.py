@@ -67,11 +67,11 @@ What a backend must do:
   the reason of an outage, and answers any order that cannot be obeyed for now. `PingBackend` is
   always answered with one of the two.
 - **Hosts come and go.** `HostAppeared` announces a host with its capacity, also one that was never
-  configured; it is repeated until the host gives an order. `HostLeft` means that it is gone: until
-  it appears again its orders are not obeyed, each is answered with `HostLeft`, and nothing is
-  reported of it. The runs it had are listed when it reappears. An operator adds and removes
-  machines (`HostsOrder`) only at a daemon that is alone, and until it restarts; in a fleet both
-  are refused, because the host may live at a daemon whose backend does not learn of it.
+  configured; it is repeated until the host gives an order. One that has left is told `BackendDown`:
+  until it appears again its orders are not obeyed, each is answered so, and nothing is reported of
+  it. The runs it had are listed when it reappears. An operator adds and removes machines
+  (`HostsOrder`) only at a daemon that is alone, and until it restarts; in a fleet both are refused,
+  because the host may live at a daemon whose backend does not learn of it.
 - **Poison.** An invalid order for one run ends that run, with a reason, and no other. One that
   cannot be read at all may raise: the shell resets the backend, which then asks every host to
   compare.
@@ -110,7 +110,7 @@ HostsOrder = m.AddHost | m.RemoveHost
 """What an operator sends to a backend whose hosts are configured."""
 
 Report = (
-    m.BackendUp | m.BackendDown | m.HostAppeared | m.HostLeft | SlackReported | HealthReported
+    m.BackendUp | m.BackendDown | m.HostAppeared | SlackReported | HealthReported
     | ContainersReported | m.RunsStarted | m.RunsEnded | m.RunsListed | VolumesRemoved | UseSet
     | PortsInUse
 )  # fmt: skip

@@ -50,7 +50,7 @@ class Roster:
 
     def left(self, host: Key) -> Envelope:
         """The answer for a machine that is gone."""
-        return self._report(host, m.HostLeft(self._left.get(host, "")))
+        return self._report(host, m.BackendDown(self._left.get(host, "")))
 
     def ordered(self, host: Key) -> None:
         """The host gave an order: it exists, and knows this backend."""
@@ -97,5 +97,5 @@ class Roster:
         self._again_at = now + APPEAR_AGAIN_S if self._unconfirmed else None
         return [self._report(host, appeared) for host, appeared in self._unconfirmed.items()]
 
-    def _report(self, host: Key, report: m.HostAppeared | m.HostLeft) -> Envelope:
+    def _report(self, host: Key, report: m.HostAppeared | m.BackendDown) -> Envelope:
         return Envelope(host, report, sender=self._backend)

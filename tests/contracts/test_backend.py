@@ -257,7 +257,7 @@ def test_a_host_that_left_gets_nothing_done_and_is_told_so(rig: BackendRig) -> N
     rig.order(m.StartRuns(HOST, 1, (run("r-0-1"),)))
     rig.next_report(m.RunsStarted)
     rig.take_away(HOST)
-    assert rig.next_report(m.HostLeft).text == rig.left_text
+    assert rig.next_report(m.BackendDown).text == rig.left_text
     for order in (
         m.PingBackend(HOST),
         m.ListRuns(HOST, 1),
@@ -265,7 +265,7 @@ def test_a_host_that_left_gets_nothing_done_and_is_told_so(rig: BackendRig) -> N
         m.StopRuns(HOST, 1, ("r-0-1",), 0.0),
     ):
         rig.order(order)
-        assert rig.next_report(m.HostLeft).text == rig.left_text
+        assert rig.next_report(m.BackendDown).text == rig.left_text
     before = len(rig.reports)
     rig.backend.reset()
     rig.order(m.PingBackend(OTHER))
@@ -294,7 +294,7 @@ def test_in_a_fleet_no_machine_is_added_or_removed(rig: BackendRig) -> None:
         assert isinstance(refused, Refused) and "only at a daemon that is alone" in refused.text
         rig.order(order)  # without an answer it does as little
     told = [type(report) for _, report in rig.reports[before:]]
-    assert m.HostAppeared not in told and m.HostLeft not in told
+    assert m.HostAppeared not in told and m.BackendDown not in told
     rig.order(m.PingBackend(HOST))
     rig.next_report(m.BackendUp)
 
@@ -307,7 +307,7 @@ def test_a_run_that_ended_while_its_host_was_gone_is_told_when_it_is_back(
         rig.order(m.StartRuns(HOST, 1, (rig.gated("r-0-1"),)))
         rig.next_report(m.RunsStarted)
         rig.take_away(HOST)
-        rig.next_report(m.HostLeft)
+        rig.next_report(m.BackendDown)
         rig.open_gate("r-0-1")
         rig.order(other)
     else:

@@ -69,7 +69,6 @@ NOT_SENT = {
     ),
     ("host", "HostGone"): "an operator's",
     ("host", "HostAppeared"): "of a backend that repeats it until the host gives an order",
-    ("host", "HostLeft"): "of a backend that answers every order with it",
     ("host", "PortsInUse"): "no other program is on its machines: repeated with each list",
     ("host", "SlackReported"): "no machine of it measures slack: storms have it",
     ("backend", "AddHost"): "an operator's",

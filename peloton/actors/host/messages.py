@@ -134,7 +134,8 @@ class BackendUp(Message, frozen=True, gc=False, array_like=True):
 
 
 class BackendDown(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: for now, nothing is known of the host's runs."""
+    """Backend to host: for now nothing is known of the host's runs: the backend is not available,
+    or the machine has left, and may come back."""
 
     text: str = ""
 
@@ -191,15 +192,6 @@ class HostAppeared(Message, frozen=True, gc=False, array_like=True):
     labels: tuple[Label, ...] = ()
     backend: Key = Key("")
     ports: tuple[int, int] = PORTS_DEFAULT
-
-
-class HostLeft(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: the machine has left, and nothing is known of its runs.
-
-    It may come back. Also the answer to an order for a machine that has left.
-    """
-
-    text: str = ""
 
 
 class RunsStarted(Message, frozen=True, gc=False, array_like=True):
@@ -360,7 +352,6 @@ MESSAGES: dict[int, type] = {
     10: RunsListed,
     11: RecheckBackend,
     12: HostAppeared,
-    13: HostLeft,
     14: StartMaintenance,
     15: CompleteMaintenance,
     16: SetHostPool,

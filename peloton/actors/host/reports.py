@@ -236,11 +236,6 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     )
 
 
-def host_left(host: Host, message: m.HostLeft, at: At) -> Decision:
-    """The machine has left: as if its backend were unavailable, until it comes back."""
-    return backend_down(host, m.BackendDown(message.text or "the host has left"), at)
-
-
 def list_runs(host: Host, at: At) -> Send:
     """The request for the list of runs that the backend knows."""
     unknown = (RunPhase.ACCEPTED, RunPhase.HELD)

@@ -142,7 +142,7 @@ class Conversation:
         self.unreadable.listed(self.agents.unreadable)
         for agent in left:
             self._cut_off(agent)
-            self._report(agent.host, m.HostLeft(LEFT))
+            self._report(agent.host, m.BackendDown(LEFT))
         for agent in changed:
             self._announcements.announce(agent, now)
         for status in self._early.take_known(self.agents.at):
@@ -268,7 +268,7 @@ class Conversation:
                 self._report(order.host, answer)
         elif agent is None:
             self.uses.missed(order.host)
-            self._report(order.host, m.HostLeft(LEFT))
+            self._report(order.host, m.BackendDown(LEFT))
         else:
             agent.confirmed = True
             self._obey(agent, order, now, values=values)

@@ -656,7 +656,7 @@ def test_a_machine_that_appears_again_is_compared(state: HostStates) -> None:
     """Also where nothing has changed: by the answer its backend knows that it was received."""
     host = up() if state != HostStates.RECONCILING else receive(up(), m.BackendUp()).state
     if state in (HostStates.UNREACHABLE, HostStates.LOST):
-        host = receive(host, m.HostLeft("unplugged")).state
+        host = receive(host, m.BackendDown("unplugged")).state
         assert (host.state, host.because) == (HostStates.UNREACHABLE, "unplugged")
     if state == HostStates.LOST:
         host = receive(host, Due("unreachable")).state
@@ -669,8 +669,8 @@ def test_a_machine_that_appears_again_is_compared(state: HostStates) -> None:
 
 
 def test_a_machine_comes_back_with_another_capacity_and_keeps_its_runs() -> None:
-    host = receive(with_run(RunPhase.STARTED), m.HostLeft()).state
-    assert (host.state, host.because) == (HostStates.UNREACHABLE, "the host has left")
+    host = receive(with_run(RunPhase.STARTED), m.BackendDown("it has left")).state
+    assert (host.state, host.because) == (HostStates.UNREACHABLE, "it has left")
     host = receive(host, m.HostAppeared(ROOM + ROOM, (), BACKEND, (31000, 31003))).state
     back = receive(host, m.RunsListed((pod(0),))).state
     assert back.state == HostStates.UP and back.runs[pod(0)].phase == RunPhase.STARTED
@@ -747,7 +747,6 @@ def test_the_next_backend_is_taken_once_the_runs_are_given_up(message: Message) 
     [
         m.BackendUp(),
         m.BackendDown("gone"),
-        m.HostLeft("gone"),
         m.RunsStarted((pod(0),)),
         m.RunsEnded((m.RunEnd(pod(0), DONE),)),
         m.RunsListed((), (m.RunEnd(pod(0), DONE),)),

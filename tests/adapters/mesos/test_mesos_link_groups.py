@@ -134,7 +134,7 @@ def test_a_launch_that_was_done_and_never_answered(
 def test_an_agent_that_is_out_of_reach_comes_back_with_its_pod(rig: ScriptedMesosRig) -> None:
     begun(rig)
     rig.take_away(HOST)
-    rig.next_report(m.HostLeft)
+    rig.next_report(m.BackendDown)
     rig.master.happen(lambda agents: agents.exits(POD, 3))
     rig.bring_back(HOST)
     rig.next_report(m.HostAppeared)

@@ -86,7 +86,7 @@ def test_a_host_that_nobody_knows_is_told_that_it_left_and_takes_no_memory() -> 
     talk = Talk.begun()
     stranger = Key("host/east.h9")
     talk.order(m.StartRuns(stranger, 1, (start(0),)), m.ForgetRuns(stranger, (name(0),)))
-    assert talk.reports == [(stranger, m.HostLeft(LEFT))]
+    assert talk.reports == [(stranger, m.BackendDown(LEFT))]
     assert stranger not in talk.it.agents.by_host
 
 

@@ -367,14 +367,14 @@ def test_a_host_whose_agent_left_is_told_so_and_nothing_else() -> None:
     talk.start(start(1))
     talk.order(ask(0))
     talk.clear().agents(agent("S1", "h1"))
-    assert talk.reports == [(HOST, m.HostLeft(LEFT))]
+    assert talk.reports == [(HOST, m.BackendDown(LEFT))]
     talk.clear().until(2 * OFFER_WAIT_S)
     assert talk.reports == []
     talk.update(status(name(0), "FINISHED", uuid="e"))
     talk.order(m.ForgetRuns(HOST, (name(0),)))
     assert talk.reports == [] and talk.calls == []
     talk.order(m.PingBackend(HOST), ask(0))
-    assert talk.reports == [(HOST, m.HostLeft(LEFT))] * 2
+    assert talk.reports == [(HOST, m.BackendDown(LEFT))] * 2
     assert {*talk.it.agents.by_host} == {OTHER}
 
 
@@ -382,7 +382,7 @@ def test_an_agent_that_comes_back_is_announced_and_its_runs_are_asked_for() -> N
     talk = Talk.begun().running(0)
     talk.agents()
     talk.agents(agent())
-    assert [type(each) for _, each in talk.reports] == [m.HostLeft, m.HostAppeared]
+    assert [type(each) for _, each in talk.reports] == [m.BackendDown, m.HostAppeared]
     talk.clear().order(ask(0))
     assert talk.asked() == [[name(0)]]
     talk.update(reconciled(name(0), "RUNNING", timestamp=70.0))
@@ -415,7 +415,7 @@ def test_under_another_id_the_agent_knows_nothing_of_the_runs() -> None:
     talk = Talk.begun().running(0)
     talk.start(start(1))
     talk.clear().agents(agent("S7", "h0"))
-    assert [type(each) for _, each in talk.reports] == [m.HostLeft, m.HostAppeared]
+    assert [type(each) for _, each in talk.reports] == [m.BackendDown, m.HostAppeared]
     talk.clear().until(2 * OFFER_WAIT_S)
     assert talk.ends() == []
     talk.clear().order(ask(0))

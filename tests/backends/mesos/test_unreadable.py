@@ -182,7 +182,7 @@ def test_an_agent_that_we_know_stays_as_it_was_while_it_cannot_be_read() -> None
     talk.agents(agent("S0", "h0"), bad("S1", total_resources=[scalar("cpus", 9.0)]))
     assert talk.told(m.HostAppeared, OTHER)[0].capacity.cpu == 9 * UNIT
     talk.clear().agents(agent("S0", "h0"))
-    assert talk.told(m.HostLeft, OTHER), "and leaves as any other"
+    assert talk.told(m.BackendDown, OTHER), "and leaves as any other"
 
 
 def test_an_agent_beside_the_host_stays_so_while_it_cannot_be_read() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from peloton.actors.host import messages as m
 from peloton.actors.host.state import HostStates
 from peloton.actors.task.messages import End
-from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, OFFER_WAIT_S
+from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, LEFT, OFFER_WAIT_S
 from peloton.backends.mesos.offer_book import HOLD_S
 from peloton.backends.mesos.runs.statuses import is_hearsay
 from peloton.backends.port import Order
@@ -121,9 +121,9 @@ class Checks:
     def reported(self, daemon: Daemon, report: Envelope) -> None:
         """The conversation tells a host."""
         message = report.message
-        if isinstance(message, m.RunsListed | m.BackendDown | m.HostLeft):
+        if isinstance(message, m.RunsListed | m.BackendDown):
             self._lists.pop((daemon.life, report.to), None)
-        if isinstance(message, m.HostLeft):  # with it all that was known of its runs
+        if message == m.BackendDown(LEFT):  # with it all that was known of its runs
             for one in [*self._told]:
                 if one[:2] == (daemon.life, report.to):
                     del self._told[one]

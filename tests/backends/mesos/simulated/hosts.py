@@ -161,9 +161,6 @@ class Host:
             self._to(HostStates.RECONCILING)
         self._list()
 
-    def _told_HostLeft(self, _: m.HostLeft) -> None:
-        self._down()
-
     def _told_BackendDown(self, _: m.BackendDown) -> None:
         self._down()
 
