@@ -1,6 +1,7 @@
 """Carries out the health checks of a machine's runs, on a thread with a loop of its own.
 
-Turns runs that are checked into changes of their health. Requests are made here, commands are
+Turns runs that are checked into changes of their health, and tells these, and those of containers,
+until their tasks know of them. Requests are made here, commands are
 carried out by whom `order` reaches, and `answered` brings their outcome. It must not block, nor
 take what it could not find out for an outcome.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import logging
 import threading
@@ -17,11 +19,12 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from peloton.actors.host.live.health_messages import HealthReported
+from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.messages import ContainerEnd
 from peloton.backends.check_progress import CheckProgress, ReadyProgress
-from peloton.backends.health_news import HealthNews
 from peloton.backends.http_probe import probe
+from peloton.backends.run_news import RunNews
 from peloton.runtime.vocabulary import Key
 
 PROBES_MAX, COMMANDS_MAX = 64, 32
@@ -31,7 +34,7 @@ ANSWER_SLACK_S = 10.0
 NOT_RUN = "the check could not be carried out"
 NO_KEEPER = "no keeper can be asked for it"
 _LOG = logging.getLogger("peloton.health")
-TellHealth = Callable[[Key, HealthReported], None]
+TellChanges = Callable[[Key, RunsChanged], None]
 Outcome = tuple[bool | None, str]
 
 
@@ -58,9 +61,9 @@ class CheckedRun(NamedTuple):
 class HealthLoop:
     """Ends with `close`. All methods may be called from any thread."""
 
-    def __init__(self, tell: TellHealth, order: CheckOrder) -> None:
+    def __init__(self, tell: TellChanges, order: CheckOrder) -> None:
         self._tell, self._order = tell, order
-        self._news = HealthNews()
+        self._news = RunNews()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._awaited: dict[int, asyncio.Future[Outcome]] = {}
         # A keeper outlives us: what an earlier daemon has asked it must not be taken for ours.
@@ -76,8 +79,16 @@ class HealthLoop:
         """Check this run until it is dropped; one that is checked already is left as it is."""
         self._soon(self._begin, watched)
 
+    def moved(self, host: Key, run: str, *, containers: tuple[ContainerEnd, ...]) -> None:
+        """The containers of a run, checked or not, are so far: told until `drop`."""
+        self._soon(functools.partial(self._move, host, run, containers=containers))
+
+    def to_end(self, runs: Iterable[str]) -> None:
+        """These are to end, and are not checked any more."""
+        self._soon(self._stop, tuple(runs))
+
     def drop(self, runs: Iterable[str]) -> None:
-        """These have ended, or are to."""
+        """These have ended."""
         self._soon(self._end, tuple(runs))
 
     def noted(self, runs: Iterable[str], number: int) -> None:
@@ -125,12 +136,21 @@ class HealthLoop:
             _LOG.error("the health of %s could not be checked", watched.run, exc_info=error)
             self._loop.call_later(watched.check.interval_s, self._begin, watched)
 
-    def _end(self, runs: tuple[str, ...]) -> None:
+    def _move(self, host: Key, run: str, *, containers: tuple[ContainerEnd, ...]) -> None:
+        self._news.moved(host, run, containers=containers, now=time.time())
+        self._tell_due()
+
+    def _stop(self, runs: tuple[str, ...]) -> None:
         for run in runs:
-            self._news.drop(run)
+            self._news.to_end(run)
             task = self._tasks.pop(run, None)
             if task is not None:
                 task.cancel()
+
+    def _end(self, runs: tuple[str, ...]) -> None:
+        self._stop(runs)
+        for run in runs:
+            self._news.drop(run)
 
     def _settle(self, runs: tuple[str, ...], number: int) -> None:
         self._news.noted(runs, number, now=time.time())

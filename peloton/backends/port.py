@@ -34,14 +34,12 @@ What a backend must do:
   last `LimitRuns` says, also while no daemon lives, and gives the reason `DEADLINE_EXCEEDED`. One
   that cannot leaves it to the task, which orders the end.
 - **Health.** A run whose order has a check, or that `ListRuns.checked` names, is checked while it
-  runs, until it is to end. Only changes are reported (`HealthReported`), each with a number of its
-  own, and the last one again until `HealthNoted` confirms its number. A confirmation of another
-  number is answered with the last change once more. A backend need not remember which runs are
-  checked: whoever has forgotten asks its hosts to compare.
-- **Containers.** Where a run has several, and goes on, a backend that knows how far each has come
-  says so (`ContainersReported`), each time with all of them. The number is that of their starts and
-  ends. The last report is repeated until `ContainersNoted` confirms its number or a later one, and
-  told anew by a daemon that begins. A backend that knows nothing of them reports nothing.
+  runs, until it is to end. A backend need not remember which runs are checked: whoever has
+  forgotten asks its hosts to compare.
+- **Changes.** Of a run that goes on only changes are reported (`RunsChanged`): of its health, and,
+  where it has several containers and a backend knows how far each has come, of these. Each says all
+  that is known, has a number of its own, and is repeated until `ChangesNoted` confirms that. A
+  confirmation of another number is answered with the last change once more.
 - **Volumes.** A run whose spec has a volume has the directory of its instance on this host, which
   is made with the first of its runs and outlives all of them. `RemoveVolumes` removes directories,
   and is answered with `VolumesRemoved` once they are out of reach of later runs, also where there
@@ -86,12 +84,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.container_messages import (
-    ContainersNoted,
-    ContainersReported,
-    LimitRuns,
-)
-from peloton.actors.host.live.health_messages import HealthNoted, HealthReported
+from peloton.actors.host.live.live_messages import ChangesNoted, LimitRuns, RunsChanged
 from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
@@ -101,8 +94,8 @@ from peloton.runtime.shells.ephemeral import EphemeralService
 from peloton.runtime.vocabulary import Key
 
 Order = (
-    m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend | HealthNoted
-    | RemoveVolumes | ContainersNoted | SetUse | LimitRuns
+    m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | m.PingBackend | ChangesNoted
+    | RemoveVolumes | SetUse | LimitRuns
 )  # fmt: skip
 """What hosts send to a backend."""
 
@@ -110,9 +103,8 @@ HostsOrder = m.AddHost | m.RemoveHost
 """What an operator sends to a backend whose hosts are configured."""
 
 Report = (
-    m.BackendUp | m.BackendDown | m.HostAppeared | SlackReported | HealthReported
-    | ContainersReported | m.RunsStarted | m.RunsEnded | m.RunsListed | VolumesRemoved | UseSet
-    | PortsInUse
+    m.BackendUp | m.BackendDown | m.HostAppeared | SlackReported | RunsChanged | m.RunsStarted
+    | m.RunsEnded | m.RunsListed | VolumesRemoved | UseSet | PortsInUse
 )  # fmt: skip
 """What a backend sends to hosts."""
 

@@ -22,8 +22,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.container_messages import ContainersNoted, LimitRuns
-from peloton.actors.host.live.health_messages import HealthNoted, HealthReported
+from peloton.actors.host.live.live_messages import ChangesNoted, LimitRuns, RunsChanged
 from peloton.actors.host.machine_messages import SlackReported
 from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
@@ -33,7 +32,6 @@ from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRETS_UNAVAILABLE, ContainerEnd, End, RunOutcome
 from peloton.backends import keeper_folder, volumes
 from peloton.backends import keeper_messages as km
-from peloton.backends.container_news import ContainerNews
 from peloton.backends.cpu_use import OWN_CPUS
 from peloton.backends.gpu_words import gpu_variables
 from peloton.backends.keeper.kinds import NO_IMAGES, NOT_RUNNABLE
@@ -144,8 +142,7 @@ class ProcessBackend:
         self._status_lock = threading.Lock()
         self._comparing: dict[str, None] = {}  # hosts that were asked to compare, and have not yet
         self._epochs: dict[str, int] = {}
-        self._health = ProcessHealth(self._tell_health, self._check_by_command)
-        self._containers = ContainerNews(self._report)
+        self._health = ProcessHealth(self._tell_changes, self._check_by_command)
         self._ports = PortUse(self._report)
         self._alive: dict[str, str] = {}  # runs not known to have ended, with their hosts
         self._none_alive = threading.Event()
@@ -172,8 +169,8 @@ class ProcessBackend:
 
     @property
     def wake_at(self) -> float | None:
-        """When a host that appeared has to be reported again, what containers do, or ports."""
-        times = self._roster.wake_at, self._containers.wake_at, self._ports.wake_at
+        """When a host that appeared has to be reported again, or ports."""
+        times = self._roster.wake_at, self._ports.wake_at
         return min((at for at in times if at is not None), default=None)
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
@@ -191,15 +188,12 @@ class ProcessBackend:
             elif isinstance(message, m.ForgetRuns):
                 if self._runs is not None:
                     self._runs.ack(self._ids.forget(message.runs))
-            elif isinstance(message, HealthNoted):
+            elif isinstance(message, ChangesNoted):
                 self._health.noted(message)
-            elif isinstance(message, ContainersNoted):
-                self._containers.noted(message)
             elif isinstance(message, SetUse):  # nobody else has a share of the machine
                 self._send(_to_host(message.host, UseSet(message.number)))
             elif isinstance(message, _ORDERS):
                 self._ordered(message)
-        self._containers.due(now)
         self._ports.due(now)
         return [*replies, *self._roster.due(now)]
 
@@ -221,12 +215,6 @@ class ProcessBackend:
         if order.epoch != self._epochs.get(name):
             self._epochs[name] = order.epoch
             runs.hello(name, order.epoch)
-        if isinstance(order, m.ListRuns):
-            self._containers.expect(order.host)
-        elif isinstance(order, m.StartRuns):
-            for run in order.runs:
-                if run.spec.containers:
-                    self._containers.expect(run.run)
         wanted = wanted_of(order) if isinstance(order, m.StartRuns) else {}
         self.secrets.then(
             name, lambda values: self._obey(order, runs, values=values), wanted=wanted
@@ -244,7 +232,7 @@ class ProcessBackend:
         if isinstance(order, m.StartRuns):
             self._launch(order, runs, values=values)
         elif isinstance(order, m.StopRuns):
-            self._health.over(order.runs)
+            self._health.to_end(order.runs)
             notice = unnamed(order.notice)  # whoever reads the files of the run may see it
             for run in order.runs:
                 runs.kill(name, self._ids.at_keeper(run), grace_s=order.grace_s, notice=notice)
@@ -450,7 +438,6 @@ class ProcessBackend:
         elif isinstance(report, km.KeeperRunsListed):
             for run in report.runs:
                 self._seen(run, report.host)
-            self._containers.over(key("host", report.host))
             self._listed_once[report.host] = None
             listed = self._listed(report)
             at = str(self._runs.folder)
@@ -480,7 +467,8 @@ class ProcessBackend:
         """Of a run of a single container nothing is told."""
         if told.containers:
             found = tuple(_container_end(one) for one in told.containers)
-            self._containers.moved(host, self._ids.name(told.run_id), containers=found)
+            name = self._ids.name(told.run_id)
+            self._health.moved(key("host", host), name, containers=found)
 
     def _unknown(self, report: km.RunUnknown) -> None:
         """The host ordered to kill a run that the keeper does not know. It waits for an end that
@@ -517,8 +505,7 @@ class ProcessBackend:
         return m.RunsListed(names, ends, report.asked_at, started=started)
 
     def _not_alive(self, run: str) -> None:
-        self._health.over((run,))
-        self._containers.over(run)
+        self._health.over(run)
         self._alive.pop(run, None)
         self._ports.over(run)
         if not self._alive:
@@ -530,8 +517,8 @@ class ProcessBackend:
         if not self._roster.has_left(host):
             self._send(_to_host(host, report))
 
-    def _tell_health(self, host: Key, reported: HealthReported) -> None:
-        self._report(_name(host), reported)
+    def _tell_changes(self, host: Key, changed: RunsChanged) -> None:
+        self._report(_name(host), changed)
 
     def _check_by_command(self, run: str, number: int, *, check: HealthCheck) -> bool:
         host, runs = self._alive.get(run), self._runs

@@ -1,7 +1,7 @@
-"""Which runs of the process backend are checked, and how: what it knows from orders of hosts.
+"""Which runs of the process backend are checked, and how, or have containers to tell of.
 
-Turns orders and reports of the keeper into runs for the loop that checks them, which begins with
-the first. Must not report anything itself, nor outlive what a host would tell it again.
+Turns orders of hosts and reports of the keeper into words for the loop that checks and tells, which
+begins with the first. Must not report anything itself, nor outlive what a host would tell it again.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from collections.abc import Iterable
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import names_of
-from peloton.actors.host.live.health_messages import CheckedSet, HealthNoted
+from peloton.actors.host.live.live_messages import ChangesNoted, CheckedSet
 from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.messages import ContainerEnd
 from peloton.backends import keeper_messages as km
-from peloton.backends.health_loop import CheckedRun, CheckOrder, HealthLoop, TellHealth
+from peloton.backends.health_loop import CheckedRun, CheckOrder, HealthLoop, TellChanges
 from peloton.runtime.vocabulary import Key
 
 
 class ProcessHealth:
     """`order` has a command checked by the keeper. From any thread."""
 
-    def __init__(self, tell: TellHealth, order: CheckOrder) -> None:
+    def __init__(self, tell: TellChanges, order: CheckOrder) -> None:
         self._tell, self._order = tell, order
-        self._checks: dict[str, HealthCheck] = {}
+        self._checks: dict[str, HealthCheck | None] = {}  # None: told of, and not checked
         self._loop: HealthLoop | None = None
         self._lock = threading.Lock()  # a run that is over must not begin to be watched
 
@@ -45,18 +46,36 @@ class ProcessHealth:
             check = self._checks.get(run)
             if check is None:
                 return
-            if self._loop is None:
-                self._loop = HealthLoop(self._tell, self._order)
-            self._loop.watch(CheckedRun(host, run, check, started_at))
+            self._begun().watch(CheckedRun(host, run, check, started_at))
 
-    def over(self, runs: Iterable[str]) -> None:
-        """These have ended, or are to."""
+    def moved(self, host: Key, run: str, *, containers: tuple[ContainerEnd, ...]) -> None:
+        """Its containers are so far."""
         with self._lock:
-            dropped = [run for run in runs if self._checks.pop(run, None) is not None]
-            if dropped and self._loop is not None:
-                self._loop.drop(dropped)
+            self._checks.setdefault(run)
+            self._begun().moved(host, run, containers=containers)
 
-    def noted(self, message: HealthNoted) -> None:
+    def _begun(self) -> HealthLoop:
+        if self._loop is None:
+            self._loop = HealthLoop(self._tell, self._order)
+        return self._loop
+
+    def to_end(self, runs: Iterable[str]) -> None:
+        """These are to end, and are not checked any more."""
+        with self._lock:
+            known = dict.fromkeys(run for run in runs if run in self._checks)
+            self._checks.update(known)
+            if known and self._loop is not None:
+                self._loop.to_end(known)
+
+    def over(self, run: str) -> None:
+        """It has ended."""
+        with self._lock:
+            if run in self._checks:
+                del self._checks[run]
+                if self._loop is not None:
+                    self._loop.drop((run,))
+
+    def noted(self, message: ChangesNoted) -> None:
         """The tasks of these runs know of a change."""
         if self._loop is not None:
             self._loop.noted(message.runs, message.number)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import NamedRuns, names_of
-from peloton.actors.host.live.health_messages import HealthNoted
+from peloton.actors.host.live.live_messages import ChangesNoted
 from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
@@ -107,7 +107,7 @@ class SimulatedBackend:
             elif isinstance(message, m.ForgetRuns):
                 for run in message.runs:
                     self._ended.pop(run, None)
-            elif isinstance(message, HealthNoted):
+            elif isinstance(message, ChangesNoted):
                 self._health.noted(message.runs, message.number, now=now)
             elif isinstance(message, SetUse):  # nobody else has a share of it
                 out.append(_report(message.host, UseSet(message.number)))

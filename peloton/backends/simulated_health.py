@@ -11,10 +11,10 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from peloton.actors.host.live.health_messages import HealthReported
+from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.actors.task.health_messages import HealthCheck
 from peloton.backends.check_progress import Verdict
-from peloton.backends.health_news import HealthNews
+from peloton.backends.run_news import RunNews
 from peloton.runtime.vocabulary import Key
 
 Chance = Callable[[str, str], float]
@@ -71,7 +71,7 @@ class SimulatedHealth:
     def __init__(self, ill: float, chance: Chance) -> None:
         self.ill = ill
         self._chance = chance
-        self._news = HealthNews()
+        self._news = RunNews()
         self._hosts: dict[str, Key] = {}  # of runs that are checked
         self._coming: list[_Change] = []  # heap, by time
 
@@ -110,7 +110,7 @@ class SimulatedHealth:
         """The tasks of these runs know of this change."""
         self._news.noted(runs, number, now=now)
 
-    def due(self, now: float) -> list[tuple[Key, HealthReported]]:
+    def due(self, now: float) -> list[tuple[Key, RunsChanged]]:
         """What is to be told now, by host."""
         while self._coming and self._coming[0][0] <= now:
             _, run, well, over, of_health = heapq.heappop(self._coming)

@@ -10,17 +10,14 @@ from collections.abc import Iterator
 from queue import Queue
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from peloton.actors.host.live.health_messages import HealthReported, RunHealth
+from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
+from peloton.actors.task.live_messages import LiveRun
 from peloton.backends.check_progress import CheckProgress, ReadyProgress, Verdict
 from peloton.backends.health_loop import CheckedRun, HealthLoop, first_after_s
-from peloton.backends.health_news import HealthNews
 from peloton.backends.http_probe import _unverified, probe
 from peloton.backends.simulated_health import ILL, SimulatedHealth, moments
-from peloton.backends.unconfirmed import REPEAT_S
 from peloton.runtime.vocabulary import Key
 
 HOST = Key("host/a")
@@ -67,75 +64,6 @@ def test_a_run_is_ready_until_it_fails_three_times_in_a_row(
     progress = ReadyProgress(3)
     found = [progress.result({"+": True, "-": False}.get(result)) for result in results]
     assert found == changes
-
-
-def test_a_change_says_all_that_is_known_of_a_run() -> None:
-    news = HealthNews()
-    news.ready(HOST, "r", ready=False, text="it loads", now=1.0)
-    (change,) = news.due(1.0)[0][1].runs
-    assert (change.unknown, change.ready) == (True, TaskHealth.UNHEALTHY)
-    assert change.unready_text == "it loads"
-    news.change(HOST, "r", verdict=WELL, text="GET x", now=2.0)
-    news.ready(HOST, "r", ready=True, text="GET y", now=3.0)
-    (change,) = news.due(3.0)[0][1].runs
-    assert (change.unknown, change.healthy, change.text) == (False, True, "GET x")
-    assert (change.ready, change.unready_text) == (TaskHealth.HEALTHY, "")
-
-
-class Listener:
-    """A task that believes what it was told last, by a way that loses and delays."""
-
-    def __init__(self) -> None:
-        self.healthy: bool | None = None
-        self.number = 0
-
-    def hear(self, reported: HealthReported) -> None:
-        for change in reported.runs:
-            self.healthy, self.number = change.healthy, change.number
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=20))
-def test_the_task_comes_to_believe_the_last_change_whatever_is_lost_or_late(
-    steps: list[tuple[bool, int]],
-) -> None:
-    news, task, late, now = HealthNews(), Listener(), list[HealthReported](), 0.0
-    for healthy, fate in steps:
-        now += 1.0
-        news.change(HOST, "r", verdict=Verdict(healthy), now=now)
-        for _, reported in news.due(now):
-            if fate == 0:
-                task.hear(reported)
-                news.noted(["r"], task.number, now=now)
-            elif fate == 1:
-                late.append(reported)
-            elif fate == 2:
-                task.hear(reported)  # and its answer is lost
-    for reported in late:  # overtaken by all others
-        task.hear(reported)
-        news.noted(["r"], task.number, now=now)
-    while (wake_at := news.wake_at) is not None:
-        for _, reported in news.due(wake_at):
-            task.hear(reported)
-            news.noted(["r"], task.number, now=wake_at)
-    assert not steps or task.healthy == steps[-1][0]
-
-
-def test_what_nobody_notes_is_told_again_after_a_while_and_not_before() -> None:
-    news = HealthNews()
-    news.change(HOST, "r", verdict=Verdict(True), now=5.0)
-    assert len(news.due(5.0)) == 1 and news.due(5.0 + REPEAT_S - 0.1) == []
-    assert news.wake_at == 5.0 + REPEAT_S and len(news.due(5.0 + REPEAT_S)) == 1
-    news.drop("r")
-    assert news.due(1000.0) == [] and news.wake_at is None
-
-
-def test_a_later_process_has_higher_numbers() -> None:
-    first, second = HealthNews(), HealthNews()
-    for _ in range(5):
-        first.change(HOST, "r", verdict=Verdict(True), now=7.0)
-    second.change(HOST, "r", verdict=Verdict(False), now=8.0)
-    (_, old), (_, new) = first.due(7.0)[0], second.due(8.0)[0]
-    assert new.runs[0].number > old.runs[0].number
 
 
 def test_first_checks_wait_for_the_start_and_are_spread_after_a_restart() -> None:
@@ -223,12 +151,12 @@ class Keeper:
 
     def __init__(self) -> None:
         self.told: Queue[bool] = Queue()
-        self.changes: Queue[RunHealth] = Queue()
+        self.changes: Queue[LiveRun] = Queue()
         self.orders: Queue[int] = Queue()
 
-    def tell(self, host: Key, reported: HealthReported) -> None:
-        self.told.put(reported.runs[0].healthy)
-        self.changes.put(reported.runs[0])
+    def tell(self, host: Key, changed: RunsChanged) -> None:
+        self.told.put(changed.runs[0].live.healthy is True)
+        self.changes.put(changed.runs[0].live)
 
     def order(self, run: str, number: int, *, check: HealthCheck) -> bool:
         self.orders.put(number)
@@ -270,7 +198,7 @@ def test_a_command_that_is_never_carried_out_is_told_and_not_asked_for_again() -
         changes = [keeper.changes.get(timeout=30) for _ in numbers]
         last = changes[-1]
         assert [one.unchecked and one.ungated for one in changes] == [False, True]
-        assert last.unknown and last.text == last.unready_text == "not checked: no"
+        assert last.healthy is None and last.text == last.unready_text == "not checked: no"
     finally:
         loop.close()
     assert keeper.orders.empty()
@@ -289,12 +217,12 @@ def test_why_a_command_cannot_be_run_is_told_until_it_can(readiness: bool) -> No
         for outcome in ((None, "permission denied"), (None, "permission denied"), (True, "")):
             loop.answered(keeper.orders.get(timeout=30), outcome)
         first, second = (keeper.changes.get(timeout=30) for _ in range(2))
-        assert first.unknown and said == (first.unready_text if readiness else first.text)
+        assert first.healthy is None and said == (first.unready_text if readiness else first.text)
         assert (first.ready, second.unready_text) == (TaskHealth.DISABLED, "")
         if readiness:
             assert second.ready == TaskHealth.HEALTHY
         else:
-            assert second.healthy and not second.unknown and second.text == ""
+            assert second.healthy and second.text == ""
     finally:
         loop.close()
 
@@ -345,8 +273,8 @@ def test_the_readiness_of_a_simulated_run_follows_from_its_draws() -> None:
         health.watch(HOST, name, check=check, since=0.0, now=0.0)
     for now in (5.0, 7.0, 9.0):
         for change in (one for _, told in health.due(now) for one in told.runs):
-            assert change.unknown
-            found[change.run].append((now, change.ready))
+            assert change.live.healthy is None
+            found[change.run].append((now, change.live.ready))
     ready, not_ready = TaskHealth.HEALTHY, TaskHealth.UNHEALTHY
     assert found["well"] == [(5.0, ready)]
     assert found["late"] == [(5.0, not_ready), (7.0, ready)]
@@ -358,9 +286,9 @@ def test_a_simulated_run_that_is_adopted_late_has_its_last_change() -> None:
     check = HealthCheck(initial_s=5.0, interval_s=2.0, max_failures=3)
     health.watch(HOST, "r", check=check, since=0.0, now=6.0)
     (change,) = health.due(6.0)[0][1].runs
-    assert (change.healthy, change.text, change.over) == (False, ILL, False)
+    assert change.live == LiveRun(False, ILL)
     assert health.wake_at == 9.0
     (change,) = health.due(9.0)[0][1].runs
-    assert change.over
+    assert change.live.over
     health.drop(["r"])
     assert health.due(1000.0) == []

@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.container_messages import CONTAINER_MESSAGES
-from peloton.actors.host.live.health_messages import HEALTH_MESSAGES
+from peloton.actors.host.live.live_messages import LIVE_MESSAGES
 from peloton.actors.host.machine_messages import MACHINE_MESSAGES
 from peloton.actors.host.use_messages import USE_MESSAGES, HostUse, SetUse, UseSet
 from peloton.actors.host.volume_messages import VOLUME_MESSAGES
@@ -65,8 +64,8 @@ def test_every_message_of_the_port_has_a_number() -> None:
     ordered = {*get_args(port.Order), *get_args(port.HostsOrder)}
     assert ordered == {*m.BACKEND_MESSAGES.values()}
     reported = {
-        *m.MESSAGES.values(), *MACHINE_MESSAGES.values(), *HEALTH_MESSAGES.values(),
-        *VOLUME_MESSAGES.values(), *USE_MESSAGES.values(), *CONTAINER_MESSAGES.values(),
+        *m.MESSAGES.values(), *MACHINE_MESSAGES.values(), *LIVE_MESSAGES.values(),
+        *VOLUME_MESSAGES.values(), *USE_MESSAGES.values(),
     }  # fmt: skip
     assert {*get_args(port.Report)} <= reported
 

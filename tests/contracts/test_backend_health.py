@@ -1,4 +1,4 @@
-"""What every backend does about the health of runs: `port.py`, "Health"."""
+"""What every backend does about the health of runs: `port.py`, "Health" and "Changes"."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.health_messages import (
+from peloton.actors.host.live.live_messages import (
+    ChangesNoted,
     CheckedSet,
-    HealthNoted,
-    HealthReported,
-    RunHealth,
+    RunChange,
+    RunsChanged,
 )
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
+from peloton.actors.task.live_messages import LiveRun
 from peloton.runtime.vocabulary import Bits, Key
 from tests.contracts.backends import HOST, BackendRig, run
 from tests.contracts.mesos_backends import made_for
@@ -62,17 +63,17 @@ def by_http(port: int) -> HealthCheck:
     return replace(SOON, http=HttpProbe(port))
 
 
-def told(rig: BackendRig) -> RunHealth:
-    (change,) = rig.next_report(HealthReported).runs
+def told(rig: BackendRig) -> RunChange:
+    (change,) = rig.next_report(RunsChanged).runs
     return change
 
 
 def test_a_change_is_told_again_until_its_number_is_noted(rig: BackendRig, port: int) -> None:
     rig.order(m.StartRuns(HOST, 1, (checked(by_http(port)),)))
     first = told(rig)
-    assert (first.run, first.healthy, first.over) == (NAME, True, False)
-    rig.order(HealthNoted(HOST, (NAME,), first.number))
-    rig.order(HealthNoted(HOST, (NAME,), first.number - 1))
+    assert (first.run, first.live.healthy, first.live.over) == (NAME, True, False)
+    rig.order(ChangesNoted(HOST, (NAME,), first.number))
+    rig.order(ChangesNoted(HOST, (NAME,), first.number - 1))
     assert told(rig) == first, "whoever has seen another change may believe that"
 
 
@@ -88,14 +89,14 @@ def test_another_daemon_is_told_what_is_checked_and_tells_it_anew(
     rig.now += 0.5
     rig.order(m.ListRuns(HOST, 1, 7.0, (known,), (some,)))
     again = told(rig)
-    assert again.healthy and again.number > first.number
+    assert again.live.healthy and again.number > first.number
 
 
 def test_a_run_that_is_to_end_is_not_checked(rig: BackendRig, port: int) -> None:
     rig.order(m.StartRuns(HOST, 1, (checked(by_http(port)),)))
     first = told(rig)
     rig.order(m.StopRuns(HOST, 1, (NAME,), 5.0))
-    rig.order(HealthNoted(HOST, (NAME,), first.number - 1))
+    rig.order(ChangesNoted(HOST, (NAME,), first.number - 1))
     rig.ends(NAME)
     rig.order(m.StartRuns(HOST, 1, (checked(by_http(port), "r-1-1"),)))
     assert told(rig).run == "r-1-1"
@@ -109,11 +110,10 @@ def test_a_run_without_a_check_has_no_health(rig: BackendRig, port: int) -> None
 def test_readiness_is_told_beside_health_and_ends_nothing(rig: BackendRig, port: int) -> None:
     readiness = by_http(port)
     rig.order(m.StartRuns(HOST, 1, (checked(HealthCheck(readiness=readiness)),)))
-    change = told(rig)
-    assert (change.unknown, change.over, change.ready) == (True, False, TaskHealth.HEALTHY)
+    assert told(rig).live == LiveRun(ready=TaskHealth.HEALTHY)
     both = replace(by_http(port), readiness=readiness)
     rig.order(m.StartRuns(HOST, 1, (checked(both, "r-1-1"),)))
-    found: list[RunHealth] = []
-    while not found or (found[-1].unknown or found[-1].ready != TaskHealth.HEALTHY):
-        found += [one for one in rig.next_report(HealthReported).runs if one.run == "r-1-1"]
+    found: list[LiveRun] = []
+    while not found or None is found[-1].healthy or found[-1].ready != TaskHealth.HEALTHY:
+        found += [one.live for one in rig.next_report(RunsChanged).runs if one.run == "r-1-1"]
     assert found[-1].healthy

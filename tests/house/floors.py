@@ -12,7 +12,7 @@ from tests.house.tree import ROOT, Module, imports, under
 # All a kind has to say to another.
 SHARED_FILES = (
     *("messages", "hold_messages", "move_messages", "rollout_messages"),
-    *("health_messages", "budget_messages", "container_messages", "retry_messages"),
+    *("health_messages", "budget_messages", "live_messages", "retry_messages"),
     *("conditions", "filters"),  # how what a message wants is read
 )
 VALUES = (

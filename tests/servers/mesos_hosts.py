@@ -24,7 +24,7 @@ from peloton.actors.engine.messages import (
     Subscribe,
 )
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.health_messages import HealthNoted, HealthReported, RunHealth
+from peloton.actors.host.live.live_messages import ChangesNoted, RunChange, RunsChanged
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import TaskHealth
 from peloton.backends.mesos.backend import Framework, MesosBackend
@@ -62,7 +62,7 @@ class MesosHosts:
         self.ends: dict[str, m.RunEnd] = {}
         self.end_counts: Counter[str] = Counter()
         self.launched: dict[str, float] = {}
-        self.changes: list[RunHealth] = []
+        self.changes: list[RunChange] = []
         self.problems: dict[str, str] = {}
         self._backend = MesosBackend(known)
         self._backend.secrets.read = read
@@ -176,11 +176,11 @@ class MesosHosts:
         elif isinstance(message, m.RunsStarted):
             for name in message.runs:
                 self.started.setdefault(name, now)
-        elif isinstance(message, HealthReported):
+        elif isinstance(message, RunsChanged):
             for change in message.runs:
                 if change not in self.changes:
                     self.changes.append(change)
-                self._send(host, HealthNoted(host, (change.run,), change.number))
+                self._send(host, ChangesNoted(host, (change.run,), change.number))
         elif isinstance(message, m.RunsEnded):
             for end in message.ends:
                 self._orders.pop(end.run, None)

@@ -191,17 +191,10 @@ NOT_SENT = {
     ("slice", "RestartIfSpared"): "a client's",
     **dict.fromkeys(
         [
-            *(("backend", "HealthNoted"), ("host", "HealthReported")),
-            *(("host", "HealthSeen"), ("task", "HealthChanged")),
+            *(("backend", "ChangesNoted"), ("host", "RunsChanged")),
+            *(("host", "ChangeSeen"), ("task", "RunChanged")),
         ],
         "no run has a check: test_health has some, and storms lose its words",
-    ),
-    **dict.fromkeys(
-        [
-            *(("backend", "ContainersNoted"), ("host", "ContainersReported")),
-            *(("host", "ContainersSeen"), ("task", "ContainersChanged")),
-        ],
-        "simulated runs have one container: test_containers tells of several, and loses words",
     ),
     **dict.fromkeys(
         [

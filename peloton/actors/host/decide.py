@@ -48,14 +48,8 @@ from peloton.actors.host.ledger import (
     replace,
     step,
 )
-from peloton.actors.host.live.container_messages import ContainersReported, ContainersSeen, LimitRun
-from peloton.actors.host.live.health import health_reported, health_seen
-from peloton.actors.host.live.health_messages import HealthReported, HealthSeen
-from peloton.actors.host.live.live_containers import (
-    containers_reported,
-    containers_seen,
-    run_limited,
-)
+from peloton.actors.host.live.live_messages import ChangeSeen, LimitRun, RunsChanged
+from peloton.actors.host.live.run_changes import change_seen, run_limited, runs_changed
 from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.host.maintenance import asked_to_end, complete, no_host, start
 from peloton.actors.host.moving import move, move_owed, not_moved
@@ -260,10 +254,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.HostAppeared: host_appeared,
     m.RunsStarted: from_backend(runs_started),
     SlackReported: from_backend(slack_measured),
-    HealthReported: from_backend(health_reported),
-    HealthSeen: health_seen,
-    ContainersReported: from_backend(containers_reported),
-    ContainersSeen: containers_seen,
+    RunsChanged: from_backend(runs_changed),
+    ChangeSeen: change_seen,
     LimitRun: run_limited,
     hm.HoldHost: hold,
     hm.ReleaseHold: release,
@@ -314,10 +306,8 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunsEnded: _nothing,
     m.RunsListed: _nothing,
     SlackReported: _nothing,
-    HealthReported: _nothing,
-    HealthSeen: _nothing,
-    ContainersReported: _nothing,
-    ContainersSeen: _nothing,
+    RunsChanged: _nothing,
+    ChangeSeen: _nothing,
     LimitRun: _nothing,
     hm.HoldHost: no_host,
     hm.ReleaseHold: not_held,

@@ -28,8 +28,7 @@ from peloton.actors.host.inventory.messages import (
     HostView,
     inventory_key,
 )
-from peloton.actors.host.live.container_messages import CONTAINER_MESSAGES
-from peloton.actors.host.live.health_messages import HEALTH_MESSAGES
+from peloton.actors.host.live.live_messages import LIVE_MESSAGES
 from peloton.actors.host.machine_messages import MACHINE_MESSAGES
 from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
@@ -43,8 +42,7 @@ MESSAGES: Mapping[int, type] = {
     **hm.HOLD_MESSAGES,
     **mm.MOVE_MESSAGES,
     **MACHINE_MESSAGES,
-    **HEALTH_MESSAGES,
-    **CONTAINER_MESSAGES,
+    **LIVE_MESSAGES,
     **vm.VOLUME_MESSAGES,
     **USE_MESSAGES,
 }

@@ -14,9 +14,8 @@ from peloton.actors.host.containers import MesosWords as MesosWords
 from peloton.actors.host.containers import Port as Port
 from peloton.actors.host.containers import Uri as Uri
 from peloton.actors.host.holds.foreign_names import shown_run
-from peloton.actors.host.live.container_messages import ContainersNoted, LimitRuns
-from peloton.actors.host.live.health_messages import CheckedSet, HealthNoted
-from peloton.actors.host.live.health_messages import KnownSet as KnownSet
+from peloton.actors.host.live.live_messages import ChangesNoted, CheckedSet, LimitRuns
+from peloton.actors.host.live.live_messages import KnownSet as KnownSet
 from peloton.actors.host.roster_messages import PORTS_DEFAULT as PORTS_DEFAULT
 from peloton.actors.host.roster_messages import AddHost as AddHost
 from peloton.actors.host.roster_messages import RemoveHost as RemoveHost
@@ -365,10 +364,9 @@ BACKEND_MESSAGES: dict[int, type] = {
     5: PingBackend,
     6: AddHost,
     7: RemoveHost,
-    28: HealthNoted,
+    28: ChangesNoted,
     88: RemoveVolumes,
     131: SetUse,
-    141: ContainersNoted,
     151: LimitRuns,
 }
 """Messages backends receive, by number, for backends that are reached through another daemon."""

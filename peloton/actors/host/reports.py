@@ -59,7 +59,7 @@ from peloton.actors.host.ledger import (
     names_of,
     step,
 )
-from peloton.actors.host.live.health import checked_sets
+from peloton.actors.host.live.run_changes import checked_sets
 from peloton.actors.host.state import Host, HostStates, Maintenance, lost_outcome
 from peloton.actors.host.use import use_again, use_changed
 from peloton.actors.host.volumes import as_made, is_removing, removals

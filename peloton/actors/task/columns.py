@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.task import facts as f
-from peloton.actors.task.container_messages import LiveContainers
+from peloton.actors.task.live_messages import LiveContainers, steps_of
 from peloton.actors.task.messages import PastRun, RunOutcome
 from peloton.actors.task.state import RUNS_KEPT_MAX, Task, TaskStates, dropped_runs
 from peloton.runtime.vocabulary import Fact
@@ -102,9 +102,10 @@ def _keep_containers(
 ) -> Mapping[str, Any]:
     """What is told late, or again, changes nothing."""
     known: LiveContainers | None = read("containers")
-    if known is not None and known.run == task.run and known.number >= fact.number:
+    steps = steps_of(known.containers) if known is not None and known.run == task.run else -1
+    if steps >= steps_of(fact.containers):
         return {}
-    return {"containers": LiveContainers(task.run, fact.number, fact.containers)}
+    return {"containers": LiveContainers(task.run, fact.containers)}
 
 
 def _archive_dropped(task: Task, fact: Fact, *, read: Callable[[str], Any]) -> Mapping[str, Any]:

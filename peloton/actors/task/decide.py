@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.delays import HEALTHY_AFTER_S
-from peloton.actors.host.live.container_messages import LimitRun
+from peloton.actors.host.live.live_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused, RunNotStarted
 from peloton.actors.respool.lot.messages import Enqueue, ParkTicket, ReleaseTicket
@@ -24,12 +24,10 @@ from peloton.actors.task.admitting import (
     queued,
     released,
 )
-from peloton.actors.task.container_messages import ContainersChanged
-from peloton.actors.task.containers import containers_changed, told_of_no_task
 from peloton.actors.task.giving_way import ended_for_limit, give_way, outcome_of, preempt
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
-from peloton.actors.task.health import health_changed, told_of_nobody
-from peloton.actors.task.health_messages import HealthChanged
+from peloton.actors.task.live_messages import RunChanged
+from peloton.actors.task.run_changes import run_changed, told_of_nobody
 from peloton.actors.task.state import (
     HOLDS,
     ON_HOST,
@@ -301,8 +299,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.ParkAdmission: park_admission,
     m.TicketParked: parked,
     m.Renew: renew,
-    HealthChanged: health_changed,
-    ContainersChanged: containers_changed,
+    RunChanged: run_changed,
     m.GiveWay: give_way,
     Due: due,
 }
@@ -350,8 +347,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ParkAdmission: _nothing,
     m.TicketParked: _nothing,
     m.Renew: _nothing,
-    HealthChanged: told_of_nobody,
-    ContainersChanged: told_of_no_task,
+    RunChanged: told_of_nobody,
     m.GiveWay: _nothing,
     Due: _nothing,
 }

@@ -197,10 +197,9 @@ class HealthTold(Fact, frozen=True, gc=False, array_like=True):
 
 
 class ContainersTold(Fact, frozen=True, gc=False, array_like=True):
-    """How far the containers of the present run have come, of a pod with several; nothing, if a
-    change of a number as high is known of it."""
+    """How far the containers of the present run have come, of a pod with several; nothing, if it is
+    known that they have come as far."""
 
-    number: int
     containers: tuple[ContainerEnd, ...]
 
 

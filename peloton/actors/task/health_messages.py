@@ -1,7 +1,7 @@
-"""Health checks: what is checked of a run, and what a task is told of it.
+"""Health checks: what is checked of a run, and what is known of it.
 
-A check belongs to the config of an instance, and a backend carries it out. Only changes are told,
-never each result. A message must not concern more than one run of a task.
+A check belongs to the config of an instance, and a backend carries it out. What a task is told of
+it is in `live_messages.py`. Must not say what follows from that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 
 import msgspec
 
-from peloton.runtime.vocabulary import Message, Value
+from peloton.runtime.vocabulary import Value
 
 INITIAL_S, INTERVAL_S, TIMEOUT_S = 15.0, 10.0, 20.0
 MAX_FAILURES = 3
@@ -79,29 +79,3 @@ class HealthCheck(Value, frozen=True, gc=False, array_like=True):
         """Whether a command is needed for any of it."""
         other = self.readiness
         return bool(self.command) or (other is not None and bool(other.command))
-
-
-class HealthChanged(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run is well, or not, since the last check. `over`: too often in a row.
-
-    Repeated by the backend until the tasks have answered with the number, `HealthSeen`. `unknown`:
-    no check of the health has ended yet, nor of the readiness if `ready` is not one of the two
-    last; a text then says why the check could not be carried out so far. Every change says all that
-    is known. `unchecked`: nobody carries out the check of its health, and `ungated`: that of its
-    readiness; the texts say why.
-    """
-
-    run: int
-    number: int
-    healthy: bool
-    text: str = ""  # what the last check found
-    over: bool = False
-    unknown: bool = False
-    ready: TaskHealth = TaskHealth.DISABLED
-    unready_text: str = ""  # what the readiness check found, of one that is not ready
-    unchecked: bool = False
-    ungated: bool = False
-
-
-TASK_HEALTH_MESSAGES: dict[int, type] = {43: HealthChanged}
-"""Those of the task, beyond `messages.MESSAGES`."""

@@ -12,7 +12,6 @@ from peloton.actors.host.messages import Launch
 from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import messages as m
 from peloton.actors.task.columns import ARCHIVE, COLUMNS, WRITE
-from peloton.actors.task.container_messages import TASK_CONTAINER_MESSAGES
 from peloton.actors.task.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.task.facts import (
     FACTS,
@@ -24,7 +23,7 @@ from peloton.actors.task.facts import (
     TaskLaunching,
 )
 from peloton.actors.task.goals import pursue
-from peloton.actors.task.health_messages import TASK_HEALTH_MESSAGES
+from peloton.actors.task.live_messages import TASK_LIVE_MESSAGES
 from peloton.actors.task.state import EVOLVE, Task
 from peloton.runtime.kinds import CrowdKind, Kind
 from peloton.runtime.vocabulary import WAITING, Key, Message
@@ -58,7 +57,7 @@ KIND = Kind(
     pursue=pursue,
     at_rest=WAITING,
     evolve=EVOLVE,
-    messages={**m.MESSAGES, **TASK_HEALTH_MESSAGES, **TASK_CONTAINER_MESSAGES},
+    messages={**m.MESSAGES, **TASK_LIVE_MESSAGES},
     facts=FACTS,
     partition=_partition,
     deadline=deadline,

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.health_messages import HealthNoted
+from peloton.actors.host.live.live_messages import ChangesNoted
 from peloton.actors.host.use_messages import SetUse
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.backends.due_times import DueTimes
@@ -64,7 +64,7 @@ LEFT = "its agent is not registered at the master"
 
 
 class Conversation:
-    """One framework at the master of one cluster. `first_number` as in `HealthNews`."""
+    """One framework at the master of one cluster. `first_number` as in `RunNews`."""
 
     def __init__(self, cluster: str, *, role: str, backend: Key, first_number: int = 0) -> None:
         self._backend = backend
@@ -255,7 +255,7 @@ class Conversation:
     def ordered(self, order: Order, now: float, *, values: SecretValues = NO_VALUES) -> None:
         """An order of a host, with the values of the secrets that it names."""
         agent = self.agents.by_host.get(order.host)
-        if isinstance(order, HealthNoted):
+        if isinstance(order, ChangesNoted):
             self._wellbeing.noted(order, now)
         elif isinstance(order, m.ForgetRuns):
             if agent is not None:

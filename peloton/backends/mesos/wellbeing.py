@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from peloton.actors.host.live.health_messages import HealthNoted
+from peloton.actors.host.live.live_messages import ChangesNoted
 from peloton.backends.check_progress import Verdict
 from peloton.backends.due_times import DueTimes
-from peloton.backends.health_news import HealthNews
 from peloton.backends.mesos.agents import Agent
 from peloton.backends.mesos.run_table import Run
 from peloton.backends.mesos.runs.readiness import UNTOLD_CHECK, ReadinessCount, told_check
 from peloton.backends.mesos.runs.statuses import RunAt, phase_of
 from peloton.backends.port import Report
+from peloton.backends.run_news import RunNews
 from peloton.runtime.vocabulary import Key
 
 ILL = "the check of Mesos failed"
@@ -31,7 +31,7 @@ def told_health(status: Mapping[str, Any]) -> bool | None:
 
 class Wellbeing:
     """That of all runs of one framework. `tell` reports to a host, `knows` says whether anything
-    may be said of an agent now, `first_number` is as in `HealthNews`."""
+    may be said of an agent now, `first_number` is as in `RunNews`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Wellbeing:
         tell: Callable[[Key, Report], None],
         knows: Callable[[Agent], bool],
     ) -> None:
-        self._news = HealthNews(first_number)
+        self._news = RunNews(first_number)
         self._times, self._tell, self._knows = times, tell, knows
 
     @property
@@ -74,7 +74,7 @@ class Wellbeing:
             if run.ready is not None:
                 run.ready.interrupted()
 
-    def noted(self, order: HealthNoted, now: float) -> None:
+    def noted(self, order: ChangesNoted, now: float) -> None:
         """Its tasks know of a change."""
         self._news.noted(order.runs, order.number, now=now)
         self.due(now)

@@ -17,7 +17,7 @@ from peloton.actors.host.folds import folded
 from peloton.actors.host.goals import POLL_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import HOLDING, RUN_TABLE, RunEvent, RunPhase, RunStep
-from peloton.actors.host.live.container_messages import LimitRun, LimitRuns
+from peloton.actors.host.live.live_messages import LimitRun, LimitRuns
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t

@@ -11,21 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as hm
-from peloton.actors.host.live.health import checked_sets
-from peloton.actors.host.live.health_messages import (
-    CheckedSet,
-    HealthNoted,
-    HealthReported,
-    HealthSeen,
-    RunHealth,
-)
+from peloton.actors.host.live.live_messages import ChangeSeen, CheckedSet
+from peloton.actors.host.live.run_changes import checked_sets
 from peloton.actors.host.reports import list_runs
 from peloton.actors.host.state import Host
 from peloton.actors.task import messages as m
-from peloton.actors.task.facts import HealthTold, TaskKilling
-from peloton.actors.task.health import told_of_nobody
-from peloton.actors.task.health_messages import UNHEALTHY, HealthChanged, HealthCheck, TaskHealth
-from peloton.actors.task.messages import End, KillCause, RunOutcome, TaskGoals
+from peloton.actors.task.facts import ContainersTold, HealthTold, TaskKilling
+from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, TaskHealth
+from peloton.actors.task.live_messages import LiveRun, RunChanged
+from peloton.actors.task.messages import ContainerEnd, End, KillCause, RunOutcome, TaskGoals
+from peloton.actors.task.run_changes import told_of_nobody
 from peloton.actors.task.state import Task, TaskStates, is_let_pass, is_well
 from peloton.runtime.core.turning.turn import TurnOutcome as Turn
 from peloton.runtime.vocabulary import At, Bits
@@ -33,8 +28,8 @@ from tests.actors.hosts import test_host as hosts
 from tests.actors.tasks import test_task as tasks
 
 CHECK = HealthCheck("check")
-WELL, ILL = HealthChanged(1, 7, True), HealthChanged(1, 8, False, "it is ill")
-OVER = replace(ILL, number=9, over=True)
+WELL, ILL = RunChanged(1, 7, LiveRun(True)), RunChanged(1, 8, LiveRun(False, "it is ill"))
+OVER = RunChanged(1, 9, LiveRun(False, "it is ill", over=True))
 
 
 def checked(**fields: Any) -> Task:
@@ -70,30 +65,30 @@ def test_a_run_that_is_checked_begins_unknown_and_ends_as_if_it_were_not() -> No
     ],
 )
 def test_a_change_is_believed_and_answered_with_its_number(
-    before: TaskHealth, message: HealthChanged, after: TaskHealth
+    before: TaskHealth, message: RunChanged, after: TaskHealth
 ) -> None:
     turn = receive(replace(checked(), health=before), message)
-    assert turn.state.health == after and turn.facts == (HealthTold(after, message.text),)
-    assert tasks.replies(turn) == [HealthSeen(1, message.number)]
+    assert turn.state.health == after and turn.facts == (HealthTold(after, message.live.text),)
+    assert tasks.replies(turn) == [ChangeSeen(1, message.number)]
     again = receive(turn.state, replace(message, number=99))
-    assert not again.facts and tasks.replies(again) == [HealthSeen(1, 99)]
+    assert not again.facts and tasks.replies(again) == [ChangeSeen(1, 99)]
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        HealthChanged(1, 7, False, "it cannot be run", unknown=True),
-        HealthChanged(1, 7, False, unknown=True, unready_text="it cannot be run"),
+        RunChanged(1, 7, LiveRun(text="it cannot be run")),
+        RunChanged(1, 7, LiveRun(unready_text="it cannot be run")),
     ],
     ids=["health", "readiness"],
 )
 def test_why_nothing_is_known_yet_is_kept_though_nothing_has_changed(
-    message: HealthChanged,
+    message: RunChanged,
 ) -> None:
     before = checked()
     turn = receive(before, message)
     assert turn.facts == (HealthTold(TaskHealth.UNKNOWN, "it cannot be run"),)
-    assert (turn.state, tasks.replies(turn)) == (before, [HealthSeen(1, 7)])
+    assert (turn.state, tasks.replies(turn)) == (before, [ChangeSeen(1, 7)])
 
 
 def test_one_that_has_failed_too_often_is_ended_with_its_grace() -> None:
@@ -101,7 +96,7 @@ def test_one_that_has_failed_too_often_is_ended_with_its_grace() -> None:
     assert turn.state.state == TaskStates.KILLING
     assert [type(fact) for fact in turn.facts] == [HealthTold, TaskKilling]
     kill = hm.KillRun(1, turn.state.policy.kill_grace_s)
-    assert tasks.replies(turn) == [HealthSeen(1, 9), kill]
+    assert tasks.replies(turn) == [ChangeSeen(1, 9), kill]
 
 
 @pytest.mark.parametrize(
@@ -131,22 +126,31 @@ def test_one_that_is_lost_meanwhile_is_lost() -> None:
 def test_one_that_is_stopped_anyway_is_not_ended_for_its_health() -> None:
     stopping = replace(checked(), goal=TaskGoals.KILLED, state=TaskStates.KILLING)
     turn = receive(stopping, OVER)
-    assert not turn.facts and tasks.replies(turn) == [HealthSeen(1, 9)]
+    assert not turn.facts and tasks.replies(turn) == [ChangeSeen(1, 9)]
     assert turn.state.cause == KillCause.NONE
 
 
 def test_what_comes_before_the_start_is_told_again_later() -> None:
+    """But for its containers, of which the first begin before that."""
     early = replace(checked(), state=TaskStates.LAUNCHED, health=TaskHealth.DISABLED)
     turn = receive(early, WELL)
     assert not turn.facts and not tasks.replies(turn)
+    containers = (ContainerEnd("web", False, 2.0),)
+    turn = receive(early, RunChanged(1, 7, LiveRun(True, containers=containers)))
+    assert turn.facts == (ContainersTold(containers),) and not tasks.replies(turn)
+
+
+def test_the_health_of_a_run_that_is_ending_is_answered_and_forgotten() -> None:
+    turn = receive(replace(checked(), state=TaskStates.KILLING), OVER)
+    assert not turn.facts and tasks.replies(turn) == [ChangeSeen(1, 9)]
 
 
 @pytest.mark.parametrize("message", [WELL, ILL, OVER])
-def test_the_health_of_an_earlier_run_is_answered_and_forgotten(message: HealthChanged) -> None:
+def test_the_health_of_an_earlier_run_is_answered_and_forgotten(message: RunChanged) -> None:
     turn = receive(replace(checked(), run=2), message)
-    assert not turn.facts and tasks.replies(turn) == [HealthSeen(1, message.number)]
+    assert not turn.facts and tasks.replies(turn) == [ChangeSeen(1, message.number)]
     (send,) = told_of_nobody(message, tasks.AT).sends
-    assert send.message == HealthSeen(1, message.number)
+    assert send.message == ChangeSeen(1, message.number)
 
 
 # ---- a host ----
@@ -185,39 +189,6 @@ def test_what_is_checked_is_known_as_long_as_it_runs() -> None:
     assert checked_sets(hosts.receive(host, hm.RunsEnded((done,))).state) == ()
 
 
-def test_alike_changes_are_one_message() -> None:
-    host = started(host_with(0, 1, 2), 0, 1, 2)
-    changes = [
-        RunHealth(name(0), 5, True),
-        RunHealth(name(1), 5, True),
-        RunHealth(name(2), 6, False),
-    ]
-    turn = hosts.receive(host, HealthReported(tuple(changes)))
-    assert not turn.facts
-    assert hosts.replies(turn) == [
-        (HealthChanged(1, 5, True), [0, 1]),
-        (HealthChanged(1, 6, False), [2]),
-    ]
-
-
-def test_what_concerns_nobody_is_answered_by_the_host() -> None:
-    host = hosts.receive(started(host_with(0, 1), 0), hm.KillRun(1, 5.0), 0).state
-    changes = RunHealth(name(0), 5, True), RunHealth(name(1), 6, True), RunHealth("odd", 7, True)
-    turn = hosts.receive(host, HealthReported(changes))
-    noted = [send.message for send in turn.sends]
-    assert noted == [
-        HealthNoted(hosts.HOST, (name(0),), 5),
-        HealthNoted(hosts.HOST, ("odd",), 7),
-    ], "that of member 1, whose start is still to be reported, will be told again"
-
-
-def test_what_tasks_have_seen_the_backend_is_told() -> None:
-    turn = hosts.receive(started(host_with(0, 1), 0, 1), HealthSeen(1, 5), 0, 1)
-    (send,) = turn.sends
-    assert send.to == hosts.BACKEND
-    assert send.message == HealthNoted(hosts.HOST, (name(0), name(1)), 5)
-
-
 def test_a_list_is_asked_for_with_what_is_to_be_checked() -> None:
     host = started(host_with(0), 0)
     asked = list_runs(host, At(now=9.0, key=hosts.HOST, epoch=1)).message
@@ -231,17 +202,10 @@ def test_a_run_whose_check_nobody_carries_out_is_as_one_without_it(awaits_ready:
     ready = TaskHealth.UNKNOWN if awaits_ready else TaskHealth.DISABLED
     task = checked(ready=ready)
     task = replace(task, policy=replace(task.policy, awaits_ready=awaits_ready))
-    change = HealthChanged(1, 7, False, "not checked", unknown=True, unchecked=True)
-    turn = receive(task, change)
+    live = LiveRun(text="not checked", unchecked=True)
+    turn = receive(task, RunChanged(1, 7, live))
     assert turn.facts == (HealthTold(TaskHealth.DISABLED, "not checked", ready),)
     assert is_well(turn.state) != awaits_ready and is_let_pass(turn.state)
-    assert not receive(turn.state, replace(change, number=8)).facts, "it is said once"
-    both = replace(change, number=9, unready_text="not checked", ungated=True)
-    assert is_well(receive(turn.state, both).state)
-
-
-def test_a_host_passes_on_that_nobody_checks() -> None:
-    change = RunHealth(name(0), 5, False, "why", unknown=True, unchecked=True, ungated=True)
-    turn = hosts.receive(started(host_with(0), 0), HealthReported((change,)))
-    (told,) = (send.message for send in turn.sends)
-    assert told == HealthChanged(1, 5, False, "why", unknown=True, unchecked=True, ungated=True)
+    assert not receive(turn.state, RunChanged(1, 8, live)).facts, "it is said once"
+    both = replace(live, unready_text="not checked", ungated=True)
+    assert is_well(receive(turn.state, RunChanged(1, 9, both)).state)

@@ -10,15 +10,16 @@ from msgspec.structs import replace
 from peloton.actors.job.slice.tally import NOT_READY_YET_TEXT, READY, UNREADY_TEXT, why
 from peloton.actors.task import messages as m
 from peloton.actors.task.facts import HealthTold
-from peloton.actors.task.health_messages import HealthChanged, TaskHealth
+from peloton.actors.task.health_messages import TaskHealth
+from peloton.actors.task.live_messages import LiveRun, RunChanged
 from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import Task, TaskStates, is_available, is_well
 from tests.actors.tasks import test_task as tasks
 
 NEW, OFF = TaskHealth.UNKNOWN, TaskHealth.DISABLED
 WELL, ILL = TaskHealth.HEALTHY, TaskHealth.UNHEALTHY
-READY_NOW = HealthChanged(1, 7, False, unknown=True, ready=WELL)
-UNREADY = replace(READY_NOW, number=8, ready=ILL, unready_text="it loads")
+READY_NOW = RunChanged(1, 7, LiveRun(ready=WELL))
+UNREADY = LiveRun(ready=ILL, unready_text="it loads")
 
 
 def waiting(*, checked: bool = False, **fields: Any) -> Task:
@@ -42,12 +43,12 @@ def test_it_is_available_once_it_is_ready_and_well(checked: bool) -> None:
     turn = tasks.receive(waiting(checked=checked), READY_NOW)
     assert turn.facts == (HealthTold(NEW if checked else OFF, "", WELL),)
     assert is_available(turn.state) == (not checked)
-    well = replace(READY_NOW, number=9, healthy=True, unknown=False)
+    well = RunChanged(1, 9, LiveRun(True, ready=WELL))
     assert is_available(tasks.receive(turn.state, well).state)
 
 
 def test_one_that_is_not_ready_runs_on_and_says_why() -> None:
-    turn = tasks.receive(waiting(ready=WELL), UNREADY)
+    turn = tasks.receive(waiting(ready=WELL), RunChanged(1, 8, UNREADY))
     assert turn.facts == (HealthTold(OFF, "it loads", ILL),)
     assert turn.state.state == TaskStates.RUNNING and not is_available(turn.state)
     assert turn.state.failures == 0
@@ -58,13 +59,13 @@ def test_one_that_is_not_ready_runs_on_and_says_why() -> None:
 def test_a_change_of_its_health_says_nothing_of_a_readiness_that_is_not_known() -> None:
     """Whoever checks it may have begun anew."""
     ready = waiting(checked=True, ready=WELL)
-    turn = tasks.receive(ready, HealthChanged(1, 9, True, "GET x"))
+    turn = tasks.receive(ready, RunChanged(1, 9, LiveRun(True, "GET x")))
     assert turn.state.ready == WELL and turn.facts == (HealthTold(WELL, "GET x", WELL),)
     same = tasks.receive(turn.state, replace(READY_NOW, number=10))
     assert same.state.health == WELL and not same.facts
 
 
 def test_the_text_is_that_of_the_health_where_both_fail() -> None:
-    both = replace(UNREADY, unknown=False, text="it is ill")
-    turn = tasks.receive(waiting(checked=True), both)
+    both = replace(UNREADY, healthy=False, text="it is ill")
+    turn = tasks.receive(waiting(checked=True), RunChanged(1, 8, both))
     assert turn.facts == (HealthTold(ILL, "it is ill", ILL),)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from peloton.actors.delays import THROTTLE
-from peloton.actors.host.live.container_messages import LimitRun
+from peloton.actors.host.live.live_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket

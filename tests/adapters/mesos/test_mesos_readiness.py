@@ -82,9 +82,9 @@ def test_it_goes_on_beside_a_check_of_the_health(mesos: Mesos, tmp_path: Path) -
     check = replace(SOON, command="true", readiness=by_file(file))
     with MesosHosts(framework(mesos.address)) as hosts:
         (name,) = hosts.start(hosts.host(), order("exec sleep 600", check=check))
-        hosts.wait(lambda: is_now(hosts, UNREADY) and hosts.changes[-1].healthy)
+        hosts.wait(lambda: is_now(hosts, UNREADY) and hosts.changes[-1].live.healthy)
         file.touch()
-        hosts.wait(lambda: is_now(hosts, READY) and hosts.changes[-1].healthy)
+        hosts.wait(lambda: is_now(hosts, READY) and hosts.changes[-1].live.healthy)
         assert name not in hosts.ends
 
 
@@ -100,7 +100,7 @@ def test_a_task_outlives_a_check_that_a_signal_ends_or_that_takes_too_long(
         hosts.wait(lambda: is_now(hosts, READY))
         for does, text in (("kill -9 $$", "exit code 137"), ("sleep 600", "has no result")):
             replaced(file, does)
-            hosts.wait(lambda text=text: text in hosts.changes[-1].unready_text)
+            hosts.wait(lambda text=text: text in hosts.changes[-1].live.unready_text)
             replaced(file, "true")
             hosts.wait(lambda: is_now(hosts, READY))
         assert name not in hosts.ends
@@ -111,13 +111,13 @@ def test_a_check_of_the_health_that_a_signal_ends_has_failed_and_no_more(mesos: 
     check = replace(SOON, command="kill -9 $$", max_failures=2)
     with MesosHosts(framework(mesos.address)) as hosts:
         (end,) = hosts.wait_ended(hosts.start(hosts.host(), order("exec sleep 600", check=check)))
-        assert [one.healthy for one in hosts.changes] == [False]
+        assert [one.live.healthy for one in hosts.changes] == [False]
     assert (end.outcome.end, end.outcome.reason) == (End.FAILED, UNHEALTHY)
 
 
 def is_now(hosts: MesosHosts, ready: TaskHealth) -> bool:
     """What was told last of the only run."""
-    return bool(hosts.changes) and hosts.changes[-1].ready is ready
+    return bool(hosts.changes) and hosts.changes[-1].live.ready is ready
 
 
 def replaced(file: Path, text: str) -> None:
@@ -134,7 +134,7 @@ def test_by_a_request(mesos: Mesos, tmp_path: Path) -> None:
     check = HealthCheck(readiness=replace(SOON, http=HttpProbe(port, "/ready")))
     with MesosHosts(framework(mesos.address)) as hosts:
         hosts.start(hosts.host(), order(serve, check=check))
-        hosts.wait(lambda: hosts.changes and "status 404" in hosts.changes[-1].unready_text)
+        hosts.wait(lambda: hosts.changes and "status 404" in hosts.changes[-1].live.unready_text)
         file.touch()
         hosts.wait(lambda: is_now(hosts, READY))
 

@@ -20,10 +20,11 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.health_messages import HealthReported
+from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe
+from peloton.actors.task.live_messages import LiveRun
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends import process
 from peloton.backends.gpu_words import gpu_variables
@@ -518,10 +519,9 @@ def test_a_command_for_a_container_is_not_carried_out_which_is_said(
     spec = replace(one.spec, image=image, check=check.beside(HealthCheck(http=HttpProbe(1))))
     try:
         machine.order(m.StartRuns(HOST, 1, (replace(one, spec=spec),)))
-        (told,) = machine.hosts.next_report(HealthReported).runs
+        (told,) = machine.hosts.next_report(RunsChanged).runs
         text = "not checked: a command in a container of its own is not carried out"
-        assert (told.run, told.text) == ("r-0-1", text)
-        assert told.unknown and told.unchecked and not told.ungated
+        assert (told.run, told.live) == ("r-0-1", LiveRun(text=text, unchecked=True))
         assert machine.backend.stop_all(DEADLINE_S)
     finally:
         machine.backend.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.health_messages import HealthReported
+from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End
 from peloton.backends.mesos.conversation import HEARSAY_WAIT_S
@@ -236,8 +236,8 @@ def test_the_check_of_a_container_is_that_of_the_run() -> None:
     checked = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
     talk.update(told(B, "RUNNING", uuid="b2", reason=checked, healthy=True))
     talk.update(told(B, "RUNNING", uuid="b3", reason=checked, healthy=False, message="ill"))
-    changes = [one for each in talk.told(HealthReported) for one in each.runs]
-    assert [(one.run, one.healthy) for one in changes] == [(RUN, True), (RUN, False)]
+    changes = [one for each in talk.told(RunsChanged) for one in each.runs]
+    assert [(one.run, one.live.healthy) for one in changes] == [(RUN, True), (RUN, False)]
 
 
 # ---- kills ----

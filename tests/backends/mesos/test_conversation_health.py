@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.health_messages import HealthNoted, HealthReported, RunHealth
+from peloton.actors.host.live.live_messages import ChangesNoted, RunChange, RunsChanged
 from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End
-from peloton.backends.unconfirmed import REPEAT_S
+from peloton.backends.run_news import REPEAT_S
 from tests.backends.mesos.bench import FIRST_NUMBER, HOST, Talk, name
 from tests.backends.mesos.words import agent, reconciled, status
 
@@ -19,19 +19,20 @@ def checked(healthy: bool, uuid: str = "h") -> dict[str, Any]:
     return status(name(0), "RUNNING", reason=CHECKED, healthy=healthy, uuid=uuid)
 
 
-def changes(talk: Talk) -> list[RunHealth]:
-    return [one for each in talk.told(HealthReported) for one in each.runs]
+def changes(talk: Talk) -> list[RunChange]:
+    return [one for each in talk.told(RunsChanged) for one in each.runs]
 
 
-def noted(number: int) -> HealthNoted:
-    return HealthNoted(HOST, (name(0),), number)
+def noted(number: int) -> ChangesNoted:
+    return ChangesNoted(HOST, (name(0),), number)
 
 
 def test_changes_are_reported_and_results_are_not() -> None:
     talk = Talk.begun().running(0)
     talk.update(checked(True, "1"), checked(True, "2"), checked(False, "3"), checked(False, "4"))
     talk.update(checked(True, "5"))
-    assert [(each.healthy, each.over, bool(each.text)) for each in changes(talk)] == [
+    lives = [each.live for each in changes(talk)]
+    assert [(live.healthy, live.over, bool(live.text)) for live in lives] == [
         (True, False, False), (False, False, True), (True, False, False),
     ]  # fmt: skip
     numbers = [each.number for each in changes(talk)]
@@ -60,7 +61,7 @@ def test_after_an_outage_it_is_told_anew() -> None:
     talk.disconnect()
     talk.clear().subscribe(agent())
     talk.update(reconciled(name(0), "RUNNING", healthy=True), checked(True, "i"))
-    assert [each.healthy for each in changes(talk)] == [True]
+    assert [each.live.healthy for each in changes(talk)] == [True]
 
 
 def test_what_was_not_noted_before_an_outage_is_not_told_after_it() -> None:
@@ -76,7 +77,7 @@ def test_a_run_that_is_found_checked_is_reported_as_it_is() -> None:
     talk = Talk()
     talk.subscribe(agent())
     talk.update(reconciled(name(0), "RUNNING", healthy=False, timestamp=3.0))
-    assert [each.healthy for each in changes(talk)] == [False]
+    assert [each.live.healthy for each in changes(talk)] == [False]
 
 
 def test_nothing_is_reported_of_a_run_that_is_to_end_or_has() -> None:

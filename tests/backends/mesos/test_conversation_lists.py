@@ -443,5 +443,5 @@ def test_nothing_grows_by_runs_that_are_forgotten_and_agents_that_left() -> None
     (left,) = talk.it.agents.by_host.values()
     assert left.runs.runs == left.runs.waiting == left.runs.checks == {}
     assert talk.it.agents.of("S0") is None
-    assert not talk.it._wellbeing._news._told._last
+    assert not talk.it._wellbeing._news._last
     assert talk.it.wake_at == EVERY_S

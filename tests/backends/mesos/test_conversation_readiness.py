@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.health_messages import (
+from peloton.actors.host.live.live_messages import (
+    ChangesNoted,
     CheckedSet,
-    HealthNoted,
-    HealthReported,
-    RunHealth,
+    RunChange,
+    RunsChanged,
 )
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.health_messages import HealthCheck, TaskHealth
 from peloton.backends.mesos.runs.groups import executor_id, task_id
 from peloton.backends.mesos.runs.readiness import SLACK_S
 from peloton.backends.mesos.wellbeing import told_health
-from peloton.backends.unconfirmed import REPEAT_S
+from peloton.backends.run_news import REPEAT_S
 from peloton.runtime.vocabulary import Bits, Key
 from tests.backends.mesos.bench import HOST, JOB, Talk, name, start
 from tests.backends.mesos.words import Json, agent, reconciled, status
@@ -52,18 +52,18 @@ def begun(check: HealthCheck | None = None) -> Talk:
     return talk.clear()
 
 
-def changes(talk: Talk) -> list[RunHealth]:
-    return [one for each in talk.told(HealthReported) for one in each.runs]
+def changes(talk: Talk) -> list[RunChange]:
+    return [one for each in talk.told(RunsChanged) for one in each.runs]
 
 
 def readiness(talk: Talk) -> list[TaskHealth]:
     """What was told last of each change."""
-    return [one.ready for one in {one.number: one for one in changes(talk)}.values()]
+    return [one.live.ready for one in {one.number: one for one in changes(talk)}.values()]
 
 
 def note(talk: Talk) -> Talk:
     """All that was told is known."""
-    talk.order(*(HealthNoted(HOST, (one.run,), one.number) for one in changes(talk)[-1:]))
+    talk.order(*(ChangesNoted(HOST, (one.run,), one.number) for one in changes(talk)[-1:]))
     return talk.clear()
 
 
@@ -83,11 +83,11 @@ def test_changes_are_reported_and_results_are_not() -> None:
     assert readiness(talk) == [READY]
     talk.until(SURE_S)
     assert readiness(talk) == [READY, UNREADY]
-    last = changes(talk)[-1]
+    last = changes(talk)[-1].live
     assert (last.unready_text, last.over) == ("the check of Mesos: exit code 1", False)
-    assert last.unknown, "nothing is known of its health"
+    assert last.healthy is None, "nothing is known of its health"
     talk.update(found(0))
-    assert readiness(talk) == [READY, UNREADY, READY] and changes(talk)[-1].unready_text == ""
+    assert readiness(talk) == [READY, UNREADY, READY] and changes(talk)[-1].live.unready_text == ""
     assert [uuid for _, uuid in talk.acknowledged()] == ["c-0", "again", "c-1", "c-0"]
 
 
@@ -103,7 +103,7 @@ def test_one_that_passes_in_time_stays_ready() -> None:
 def test_of_one_that_was_not_checked_yet_nothing_is_told() -> None:
     talk = begun()
     talk.update(status(name(0), "RUNNING", uuid="v", healthy=True, check_status=result()))
-    assert readiness(talk) == [UNTOLD] and changes(talk)[0].healthy
+    assert readiness(talk) == [UNTOLD] and changes(talk)[0].live.healthy
     note(talk).until(CHECK.initial_s)
     assert changes(talk) == []
 
@@ -112,7 +112,7 @@ def test_one_without_a_result_is_not_ready_once_a_check_must_have_ended() -> Non
     talk = begun()
     talk.until(CHECK.initial_s + CHECK.timeout_s + SLACK_S)
     (change,) = changes(talk)
-    assert change.ready is UNREADY and "no result" in change.unready_text
+    assert change.live.ready is UNREADY and "no result" in change.live.unready_text
 
 
 def test_a_check_that_takes_too_long_has_failed() -> None:
@@ -127,9 +127,8 @@ def test_health_and_readiness_are_told_beside_each_other() -> None:
     talk.update(found(1))
     talk.update(found(1, reason=checked, healthy=True))
     talk.update(found(0, healthy=True), found(0, reason=checked, healthy=False))
-    assert [(one.unknown, one.healthy, one.ready) for one in changes(talk)] == [
-        (True, False, UNREADY), (False, True, UNREADY), (False, True, READY),
-        (False, False, READY),
+    assert [(one.live.healthy, one.live.ready) for one in changes(talk)] == [
+        (None, UNREADY), (True, UNREADY), (True, READY), (False, READY),
     ]  # fmt: skip
 
 
@@ -197,7 +196,10 @@ def test_what_was_ready_before_an_outage_is_not_told_with_the_health_after_it() 
     talk.subscribe(agent())
     talk.update(reconciled(name(0), "RUNNING", check_status=result(1), healthy=True))
     talk.update(reconciled(name(0), "RUNNING", check_status=result(1), healthy=False))
-    assert [(one.healthy, one.ready) for one in changes(talk)] == [(True, UNTOLD), (False, UNTOLD)]
+    assert [(one.live.healthy, one.live.ready) for one in changes(talk)] == [
+        (True, UNTOLD),
+        (False, UNTOLD),
+    ]
 
 
 def test_silence_of_an_agent_that_has_left_counts_for_nothing() -> None:
@@ -265,7 +267,7 @@ def test_the_readiness_of_a_container_is_that_of_its_pod() -> None:
     talk.update(status(second, "RUNNING", uuid="b", check_status=result(), **executor))
     talk.update(status(second, "RUNNING", uuid="c", check_status=result(0), **executor))
     talk.update(status(second, "RUNNING", uuid="d", check_status=result(3), **executor))
-    assert [(one.run, one.ready) for one in changes(talk)] == [(run, READY), (run, UNREADY)]
+    assert [(one.run, one.live.ready) for one in changes(talk)] == [(run, READY), (run, UNREADY)]
 
 
 def test_health_is_told_of_what_runs() -> None:

@@ -6,16 +6,15 @@ import random
 
 import pytest
 
-from peloton.actors.host.live.container_messages import ContainersReported
+from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.actors.job.messages import StopJob
 from peloton.actors.task.facts import ContainersTold
 from peloton.actors.task.messages import ContainerEnd
-from peloton.backends.container_news import ContainerNews
-from peloton.backends.unconfirmed import REPEAT_S
+from peloton.backends.run_news import REPEAT_S, RunNews
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.world.machines import Fate, machine_report
-from peloton.runtime.vocabulary import Key, key
+from peloton.runtime.vocabulary import Key
 
 COUNT = 3
 PREPARES = (ContainerEnd("first", True, 1.0), ContainerEnd("web"), ContainerEnd("side"))
@@ -41,34 +40,37 @@ def told(cluster: CheckedCluster, job: Key) -> list[tuple[ContainerEnd, ...]]:
     return [each.containers for each in cluster.instances(job, COUNT)]
 
 
-def tell(cluster: CheckedCluster, host: str, reported: ContainersReported) -> None:
-    report = machine_report(key("host", host), reported)
-    cluster.world.living()[0].region.tell((report,))
+def move(cluster: CheckedCluster, news: RunNews, containers: tuple[ContainerEnd, ...]) -> None:
+    for run, process in cluster.machines.running.items():
+        news.moved(process.host, run, containers=containers, now=cluster.world.now)
+
+
+def tell(cluster: CheckedCluster, host: Key, changed: RunsChanged) -> None:
+    cluster.world.living()[0].region.tell((machine_report(host, changed),))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_shown_comes_true_whatever_is_lost_or_late(seed: int) -> None:
     cluster, chance = cluster_of(seed), random.Random(seed)
     job = begun(cluster)
-    late: list[tuple[str, ContainersReported]] = []
+    late: list[tuple[Key, RunsChanged]] = []
+    news = RunNews()
 
-    def by_a_bad_way(host: str, reported: ContainersReported) -> None:
-        late.append((host, reported))
-        if chance.random() < 0.5:
-            tell(cluster, host, reported)
+    def tell_by_a_bad_way() -> None:
+        for told_now in news.due(cluster.world.now):
+            late.append(told_now)
+            if chance.random() < 0.5:
+                tell(cluster, *told_now)
+        cluster.run_for(REPEAT_S)
 
-    news = ContainerNews(by_a_bad_way)
     assert told(cluster, job) == [()] * COUNT
     for step in (PREPARES, SERVES, ALONE):
-        for run, process in cluster.machines.running.items():
-            news.moved(process.host.partition("/")[2], run, containers=step)
-        cluster.run_for(REPEAT_S)
-        news.due(cluster.world.now)
+        move(cluster, news, step)
+        tell_by_a_bad_way()
     for _ in range(20):
-        cluster.run_for(REPEAT_S)
-        news.due(cluster.world.now)
-    for host, reported in reversed(late):  # all of it once more, the first at last
-        tell(cluster, host, reported)
+        tell_by_a_bad_way()
+    for host, changed in reversed(late):  # all of it once more, the first at last
+        tell(cluster, host, changed)
     cluster.run_for(REPEAT_S)
     assert told(cluster, job) == [ALONE] * COUNT
 
@@ -76,9 +78,10 @@ def test_what_is_shown_comes_true_whatever_is_lost_or_late(seed: int) -> None:
 def test_what_was_told_outlives_the_daemon_and_ends_with_the_run() -> None:
     cluster = cluster_of()
     job = begun(cluster)
-    news = ContainerNews(lambda host, reported: tell(cluster, host, reported))
-    for run, process in cluster.machines.running.items():
-        news.moved(process.host.partition("/")[2], run, containers=SERVES)
+    news = RunNews()
+    move(cluster, news, SERVES)
+    for host, changed in news.due(cluster.world.now):
+        tell(cluster, host, changed)
     cluster.run_until(lambda: told(cluster, job) == [SERVES] * COUNT, within_s=60)
     cluster.kill()
     cluster.run_until(lambda: told(cluster, job) == [SERVES] * COUNT, within_s=60)

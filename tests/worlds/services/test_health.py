@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.host.live.health_messages import HealthReported, RunHealth
+from peloton.actors.host.live.live_messages import RunChange, RunsChanged
 from peloton.actors.job.messages import ReplaceJob
 from peloton.actors.job.slice.messages import Command
 from peloton.actors.job.slice.tally import NOT_READY_YET_TEXT, READY, UNREADY_TEXT
@@ -13,9 +13,10 @@ from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates
 from peloton.actors.task.facts import HealthTold
 from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, TaskHealth, over_text
+from peloton.actors.task.live_messages import LiveRun
 from peloton.actors.task.messages import End
+from peloton.backends.run_news import REPEAT_S
 from peloton.backends.simulated_health import ILL, UNREADY
-from peloton.backends.unconfirmed import REPEAT_S
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.world.faulty_backend import BackendFaults
@@ -157,8 +158,8 @@ def test_an_update_gets_past_runs_whose_check_nobody_carries_out() -> None:
             if run in told or run not in cluster.machines.started:
                 continue
             told[run] = None
-            change = RunHealth(run, 1, False, "not checked", unknown=True, unchecked=True)
-            report = machine_report(process.host, HealthReported((change,)))
+            change = RunChange(run, 1, LiveRun(text="not checked", unchecked=True))
+            report = machine_report(process.host, RunsChanged((change,)))
             cluster.world.living()[0].region.tell((report,))
 
     cluster.run_until(lambda: up(cluster, job), within_s=60)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import NamedRuns, by_crowd, names_of
-from peloton.actors.host.live.health_messages import HealthNoted
+from peloton.actors.host.live.live_messages import ChangesNoted
 from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import Resources
@@ -101,7 +101,7 @@ class Machines:
             self.epochs[host] = epoch
         if isinstance(message, m.StartRuns):
             return self._start(message, now)
-        if isinstance(message, HealthNoted):
+        if isinstance(message, ChangesNoted):
             self._health_of(host).noted(message.runs, message.number, now=now)
         elif isinstance(message, m.StopRuns):
             self._health_of(host).drop(message.runs)
@@ -145,7 +145,7 @@ class Machines:
         reports += [(host, m.RunsEnded(tuple(some))) for host, some in ends.items()]
         for health in [*self._health.values()]:
             for host, told in health.due(now):
-                self.unhealthy.update((one.run, None) for one in told.runs if one.over)
+                self.unhealthy.update((one.run, None) for one in told.runs if one.live.over)
                 reports.append((host, told))
         return [machine_report(*each) for each in reports if each[0] not in self.cut_off]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from peloton.actors.engine.messages import AskSubscription, BackendHere, Subscribe, link_of
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.health_messages import HealthNoted
+from peloton.actors.host.live.live_messages import ChangesNoted
 from peloton.chaos.cluster.world.faulty_backend import MachineLink
 from peloton.chaos.cluster.world.machines import machine_report
 from peloton.runtime.core.turning.envelope import Envelope
@@ -108,7 +108,7 @@ class EngineLink:
                 continue
             if self._live:
                 self._call(message)
-            elif not isinstance(message, m.ForgetRuns | HealthNoted):
+            elif not isinstance(message, m.ForgetRuns | ChangesNoted):
                 host: Key = message.host  # type: ignore[attr-defined]
                 out.append(_of_engine(host, m.BackendDown(NOT_SUBSCRIBED)))
         if not self._live and self._may_ask:

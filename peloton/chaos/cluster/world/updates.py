@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.health_messages import HealthReported
+from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.chaos.cluster.world.machines import Machines, machine_report
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.simulation.draws import FaultDraws
@@ -73,7 +73,7 @@ class Updates:
             self._tell(report)
         elif isinstance(report.message, m.RunsListed):
             self._list(report)
-        elif isinstance(report.message, m.RunsStarted | m.RunsEnded | HealthReported):
+        elif isinstance(report.message, m.RunsStarted | m.RunsEnded | RunsChanged):
             for one in _apart(report):
                 self._update(one)
         else:

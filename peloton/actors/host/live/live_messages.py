@@ -1,0 +1,85 @@
+"""Messages about runs that go on: what has changed of them, and how long they may take.
+
+A change is repeated by the backend until its task has seen it, so a host keeps nothing of it. A
+limit is told once: where it is lost, the run has the limit that it had, and the task ends it where
+the new one is shorter. Here is also what a host says of its runs when it asks its backend for a
+list. A message must not carry the result of a check that changed nothing.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.live_messages import LiveRun
+from peloton.runtime.vocabulary import Bits, Key, Message, Value
+
+
+class KnownSet(Value, frozen=True, gc=False, array_like=True):
+    """The same run of many members of a crowd, in the ledger, and since when."""
+
+    crowd: Key
+    run: int
+    members: Bits
+    since: float
+
+
+class CheckedSet(Value, frozen=True, gc=False, array_like=True):
+    """The same run of members of a crowd, how it is checked, and since when it is in the ledger."""
+
+    crowd: Key
+    run: int
+    members: Bits
+    check: HealthCheck
+    since: float
+
+
+class RunChange(Value, frozen=True, gc=False, array_like=True):
+    """One run, the number of this change, and what is known of the run."""
+
+    run: str
+    number: int
+    live: LiveRun
+
+
+class RunsChanged(Message, frozen=True, gc=False, array_like=True):
+    """Backend to host: what is known of these runs has changed."""
+
+    runs: tuple[RunChange, ...]
+
+
+class ChangeSeen(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to host: they know of the change of this number."""
+
+    run: int
+    number: int
+
+
+class ChangesNoted(Message, frozen=True, gc=False, array_like=True):
+    """Host to backend: the tasks of these runs know of the change of this number.
+
+    It is another than the last one if that was lost, or was overtaken by it.
+    """
+
+    host: Key
+    runs: tuple[str, ...]
+    number: int
+
+
+class LimitRun(Message, frozen=True, gc=False, array_like=True):
+    """Tasks to host: how long this run may take, from its start, or from now where it had no limit;
+    0 for as long as it likes."""
+
+    run: int
+    max_running_s: float
+
+
+class LimitRuns(Message, frozen=True, gc=False, array_like=True):
+    """Host to backend: the same of these runs. One that holds no limits leaves it to the tasks."""
+
+    host: Key
+    epoch: int
+    runs: tuple[str, ...]
+    max_running_s: float
+
+
+LIVE_MESSAGES: dict[int, type] = {46: RunsChanged, 47: ChangeSeen, 151: LimitRun}
+"""Those of the host, beyond `messages.MESSAGES`."""

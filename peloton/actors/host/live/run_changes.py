@@ -1,0 +1,76 @@
+"""A host's runs while they go on: what its backend tells of them, and how long they may take.
+
+Turns reports into messages to tasks, one for all members with the same change, and their answers
+into confirmations. It keeps nothing: a change that gets lost on the way is reported again. Must not
+decide what becomes of a run; its task does.
+"""
+
+from __future__ import annotations
+
+from peloton.actors.host.holds.foreign_names import is_foreign
+from peloton.actors.host.ledger import RunPhase, names_of
+from peloton.actors.host.live.live_messages import (
+    ChangeSeen,
+    ChangesNoted,
+    CheckedSet,
+    LimitRun,
+    LimitRuns,
+    RunsChanged,
+)
+from peloton.actors.host.state import Host
+from peloton.actors.task.live_messages import LiveRun, RunChanged
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, Message, Send
+
+_CHECKED = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED))
+_GOES_ON = _CHECKED | {RunPhase.KILLING}
+
+
+def checked_sets(host: Host) -> tuple[CheckedSet, ...]:
+    """The runs that are to be checked while they run; not those that are to end."""
+    return tuple(
+        CheckedSet(crowd, some.run, some.members, some.spec.check, some.since)
+        for crowd, some in host.runs.sets()
+        if some.phase in _CHECKED and some.spec is not None and some.spec.check is not None
+    )
+
+
+def runs_changed(host: Host, message: RunsChanged, at: At) -> Decision:
+    """Pass changes on; those of runs that have ended, or of no task, concern nobody, nor does the
+    health of one that is to end."""
+    told: dict[tuple[Key, Message], int] = {}
+    nobody: dict[int, list[str]] = {}
+    for change in message.runs:
+        found, live = host.runs.find(change.run), LiveRun()
+        if found is not None and found.of.phase in _GOES_ON and not is_foreign(found.crowd):
+            live = change.live if found.of.phase in _CHECKED else change.live.unjudged
+        if found is None or live == LiveRun():
+            nobody.setdefault(change.number, []).append(change.run)
+        else:
+            name = found.crowd, RunChanged(found.of.run, change.number, live)
+            told[name] = told.get(name, 0) | 1 << found.member
+    sends = [Send(crowd, changed, Bits(raw)) for (crowd, changed), raw in told.items()]
+    noted = [ChangesNoted(at.key, tuple(runs), number) for number, runs in nobody.items()]
+    return Decision(sends=(*sends, *(Send(host.backend, one) for one in noted)))
+
+
+def change_seen(host: Host, message: ChangeSeen, at: At) -> Decision:
+    """Tell the backend that it need not repeat the change."""
+    assert at.members is not None and at.sender is not None
+    names = names_of(at.sender, at.members.raw, run=message.run)
+    noted = ChangesNoted(at.key, tuple(names), message.number)
+    return Decision(sends=(Send(host.backend, noted),))
+
+
+def run_limited(host: Host, message: LimitRun, at: At) -> Decision:
+    """Runs may take longer, or not so long: their backend is told, which may end them itself."""
+    assert at.members is not None and at.sender is not None
+    names = [
+        name
+        for some in host.runs.of(at.sender, message.run)
+        if some.phase in _GOES_ON and some.members & at.members
+        for name in names_of(at.sender, (some.members & at.members).raw, run=message.run)
+    ]
+    if not names:
+        return Decision(because="none of these runs is here")
+    order = LimitRuns(at.key, at.epoch, tuple(names), message.max_running_s)
+    return Decision(sends=(Send(host.backend, order),))
