@@ -88,7 +88,7 @@ def compared_with(message: m.RunsListed, host: Host, *, told: ListWords) -> Runs
         raw, name = some.members.raw, (crowd, some.run)
         listed = raw & told.running.get(name, 0)
         unlisted = raw & ~listed & ~told.ended.get(name, 0)
-        if unlisted and message.asked_at <= host.proof_from and some.phase != RunPhase.ACCEPTED:
+        if unlisted and message.asked_at < host.proof_from and some.phase != RunPhase.ACCEPTED:
             # Its start may have been noted since the list was requested: the next list tells.
             skipped, unlisted = True, 0
         if unlisted and some.since >= message.asked_at:

@@ -171,7 +171,7 @@ def _unreachable(host: Host, fact: f.HostUnreachable) -> Host:
 
 
 def _reachable(host: Host, fact: f.HostReachable) -> Host:
-    host = replace(host, reached_at=max(host.reached_at, fact.at))
+    host = replace(host, proof_from=max(host.proof_from, fact.at))
     return _in(HostStates.RECONCILING, host, because=fact.text)
 
 
@@ -181,8 +181,7 @@ def _reconciled(host: Host, fact: f.HostReconciled) -> Host:
     if fact.incarnation:
         host = replace(host, incarnation=fact.incarnation)
     # Lists that were requested before are older than the one that has settled what runs.
-    proof_from, reached_at = max(host.proof_from, fact.at), max(host.reached_at, fact.at)
-    host = replace(host, proof_from=proof_from, reached_at=reached_at)
+    host = replace(host, proof_from=max(host.proof_from, fact.at))
     return _in(HostStates.UP, host)
 
 

@@ -16,9 +16,11 @@ Nor may a list take for lost what started since it was written:
 3. the list comes: R counts as lost, its next run starts, and R still runs
 
 So a list proves a run lost only if it was requested after the start of that run was noted here:
-the process was there before the machine wrote the list. Both are times of the host's own turns,
-which never fall, whatever clocks do. One time is kept for the whole host, that of the last start
-noted (`Host.proof_from`): a time for each run would split the sets of the ledger.
+the process was there before the machine wrote the list. Nor does an older list than that prove that
+nobody's run is there: it may lack what was given up while the machine was out of reach, and runs
+on. All are times of the host's own turns, which never fall, whatever clocks do. One time is kept
+for the whole host, that of the last start noted, or since when it is in reach (`Host.proof_from`):
+a time for each run would split the sets of the ledger.
 
 Nor may the list of another keeper be applied than the one that has the runs:
 
@@ -155,8 +157,7 @@ def _reconciled(
 ) -> tuple[f.HostReconciled, ...]:
     """Also for a host that is up and has not journaled its keeper yet, or the incarnation of its
     machine; that only once all of its runs were judged by its list."""
-    # An older list does not name what was given up while the host was out of reach, and runs on.
-    agreed = agreed and message.asked_at >= host.reached_at
+    agreed = agreed and message.asked_at >= host.proof_from
     keeper, incarnation = message.keeper, message.incarnation if agreed else ""
     adopts = bool(keeper and not host.keeper) or incarnation not in ("", host.incarnation)
     if adopts and host.state == HostStates.UP or agreed and host.state == HostStates.RECONCILING:

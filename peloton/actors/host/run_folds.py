@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from math import inf, nextafter
 from typing import Any
 
 import immutables
@@ -152,9 +153,11 @@ def _phase(phase: RunPhase) -> Callable[[Host, Any], Host]:
         runs = host.runs
         for crowd, run, members in _sets(fact):
             runs = runs.change(crowd, members, run=run, to=next_phase)
-        # Killed runs were noted before.
-        noted_at = 0.0 if isinstance(fact, f.KillOrdered) else fact.noted_at
-        return replace(host, runs=runs, proof_from=max(host.proof_from, noted_at))
+        if isinstance(fact, f.KillOrdered):  # killed runs were noted before
+            return replace(host, runs=runs)
+        # A list that was requested in the instant of the note may be older than it.
+        proof_from = max(host.proof_from, nextafter(fact.noted_at, inf))
+        return replace(host, runs=runs, proof_from=proof_from)
 
     return evolve
 

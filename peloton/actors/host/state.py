@@ -76,14 +76,13 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     quarantine: f.HostQuarantined | None = None  # while placers leave it out
     hold: HostHold | None = None  # while there is one, all that is unused is the holder's
     foreign: int = 0  # runs that no task has
-    proof_from: float = 0.0  # no list that was requested by then proves a started run lost
+    proof_from: float = 0.0  # no list that was requested before proves that a run is not there
     task_holds: tuple[TaskHold, ...] = ()  # while there is one, others get nothing
     moving: str = ""  # the pool of hosts that it joins once it is down
     declared: int | None = None  # slack by its configuration, while measured slack is in `capacity`
     volumes: HostVolumes = immutables.Map()  # by name; `used` counts their room
     use: UseAtBackend = UseAtBackend()  # what its backend is to know of its maintenance
     incarnation: str = ""  # of its machine: none but this one may have got orders to start its runs
-    reached_at: float = 0.0  # no list that was requested before is one of what runs since then
     ports_in_use: tuple[int, ...] = ()  # by others on its machine, as its backend has told
 
     @property

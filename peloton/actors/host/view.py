@@ -54,7 +54,6 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
     volumes: immutables.Map[str, HostVolume] = immutables.Map()
     use: UseAtBackend = UseAtBackend()
     incarnation: str = ""
-    reached_at: float = 0.0
     ports_in_use: tuple[int, ...] = ()
 
 

@@ -12,8 +12,6 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
-from peloton.actors.host.facts import ProcessesStarted
-from peloton.actors.host.folds import folded
 from peloton.actors.host.goals import POLL_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import HOLDING, RUN_TABLE, RunEvent, RunPhase, RunStep
@@ -867,10 +865,3 @@ def test_a_list_from_before_a_start_proves_nothing_while_the_host_is_up() -> Non
     host = receive(host, m.RunsStarted((pod(0), pod(1))), now=21.0).state
     assert not replies(receive(host, m.RunsListed((), asked_at=20.0), now=22.0))
     assert replies(receive(host, m.RunsListed((), asked_at=22.0), now=23.0))
-
-
-def test_starts_journaled_without_their_time_are_folded() -> None:
-    host = receive(up(), m.Launch(1, SPEC), 0, now=10.0).state
-    old = msgspec.msgpack.encode([[pod(0)]])
-    fact = msgspec.msgpack.decode(old, type=ProcessesStarted)
-    assert folded(host, [fact]).proof_from == host.proof_from

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf, nextafter
 from typing import Any
 
 from peloton.actors.host import messages as m
@@ -61,7 +62,7 @@ class Host:
         self.forgotten: set[str] = set()
         """Of which the backend was told that their ends are journaled."""
         self._times, self._order, self._lost = times, order, lost
-        self._proof_from = self._reached_at = 0.0
+        self._proof_from = 0.0
         self._polls = self._downs = 0
         self._poll_later()
 
@@ -157,7 +158,7 @@ class Host:
 
     def _up(self) -> None:
         if self.state is not HostStates.RECONCILING:
-            self._reached_at = self._times.now
+            self._proof_from = self._times.now
             self._to(HostStates.RECONCILING)
         self._list()
 
@@ -186,7 +187,7 @@ class Host:
                 unowned.append(run)
             elif held.phase is ACCEPTED:
                 held.begin()
-                self._proof_from = self._times.now
+                self._proof_from = nextafter(self._times.now, inf)
         self._stop(unowned)
 
     def _told_RunsEnded(self, report: m.RunsEnded) -> None:
@@ -206,17 +207,17 @@ class Host:
         other = report.incarnation not in ("", self.incarnation) and self.incarnation != ""
         running, ended = set(report.running), {end.run for end in report.ends}
         waiting = {run for run, at in zip(report.running, report.started, strict=True) if not at}
-        again, kills, skipped = [], [], False
+        again, kills, skipped, proves = [], [], False, report.asked_at >= self._proof_from
         orphans = [run for run in report.running if run not in self.runs]
         for run, held in [*self.runs.items()]:
             if run in running:
                 if held.phase is ACCEPTED and run not in waiting:
                     held.begin()
-                    self._proof_from = self._times.now
+                    self._proof_from = nextafter(self._times.now, inf)
                 elif held.phase is KILLING:
                     kills.append(run)
             elif run not in ended:
-                unproven = report.asked_at <= self._proof_from and held.phase is not ACCEPTED
+                unproven = not proves and held.phase is not ACCEPTED
                 if unproven or held.since >= report.asked_at:
                     skipped = True
                 elif held.phase is ACCEPTED and not other:
@@ -227,12 +228,12 @@ class Host:
                     self._end(run, RunOutcome(End.LOST, reason=LOST_BY_HOST, system=True))
         for end in report.ends:
             self._end(end.run, end.outcome)
-        agreed = not orphans and not skipped and report.asked_at >= self._reached_at
+        agreed = not orphans and not skipped and proves
         if agreed and (
             self.state is HostStates.RECONCILING or report.incarnation != self.incarnation
         ):
             self.incarnation = report.incarnation
-            self._proof_from = self._times.now
+            self._proof_from = max(self._proof_from, self._times.now)
             self._to(HostStates.UP)
         if again and report.incarnation == self.incarnation:
             self._start(again)
