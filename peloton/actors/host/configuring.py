@@ -23,7 +23,7 @@ from peloton.actors.host.inventory.messages import (
     HostPoolSeen,
 )
 from peloton.actors.host.moving import arrived
-from peloton.actors.host.reports import held_runs, list_runs
+from peloton.actors.host.orders import held_runs, list_runs
 from peloton.actors.host.state import Host, HostStates, configuration
 from peloton.runtime.vocabulary import (
     SENDER,

@@ -53,6 +53,7 @@ from peloton.actors.host.live.run_changes import change_seen, run_limited, runs_
 from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.host.maintenance import asked_to_end, complete, no_host, start
 from peloton.actors.host.moving import move, move_owed, not_moved
+from peloton.actors.host.orders import start_order, starts_of, stop_order
 from peloton.actors.host.ports_in_use import ports_in_use
 from peloton.actors.host.quarantine import QUARANTINE, quarantine_over
 from peloton.actors.host.reports import (
@@ -61,7 +62,6 @@ from peloton.actors.host.reports import (
     host_gone,
     recheck_backend,
     runs_started,
-    start_order,
     unreachable,
 )
 from peloton.actors.host.slack import slack_measured
@@ -88,22 +88,11 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
     facts: tuple[Fact, ...] = ()
     for some in begun:
         facts = (*facts, f.HeldStarted(at.sender, some.members, some.run, at.now))
-        sends.append(_start_again(host, some, at=at))
+    sends += start_order(host, starts_of(host, ((at.sender, some) for some in begun)), at)
     if not fresh:
         return Decision(facts=facts, sends=tuple(sends))
     more_facts, more, because = _grant(host, message, at=at, members=fresh)
     return Decision(facts=(*facts, *more_facts), sends=(*sends, *more), because=because)
-
-
-def _start_again(host: Host, some: RunSet, *, at: At) -> Send:
-    """The order to start runs that were held until now."""
-    assert at.sender is not None and some.spec is not None
-    told = devices_told(host, some.resources, devices=some.devices)
-    starts = tuple(
-        m.StartRun(name, volumes.as_made(host, some.spec, run=name), some.ports, told)
-        for name in names_of(at.sender, some.members.raw, run=some.run)
-    )
-    return start_order(host, starts, at)
 
 
 def _grant(
@@ -128,7 +117,7 @@ def _grant(
         facts = (accepted, *given, *made, *over)
         starts = _starts(host, message, at=at, found=found)
         # The task hears of its run when the process has started; `Accepted` is for repeats.
-        sends = (start_order(host, starts, at),)
+        sends = start_order(host, starts, at)
     refused = members - some
     if refused:
         facts = (*facts, f.RunsRefused(at.sender, refused, message.run, reason))
@@ -177,9 +166,7 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
             orders += names if do == RunStep.KILL else []
     if unknown or released:
         sends.append(Send(SENDER, t.RunGone(message.run), unknown | released))
-    if stops:
-        order = m.StopRuns(at.key, at.epoch, tuple(stops), message.grace_s, message.notice)
-        sends.append(Send(host.backend, order))
+    sends += stop_order(host, stops, at, grace_s=message.grace_s, notice=message.notice)
     facts: tuple[Fact, ...] = (f.KillOrdered(tuple(orders)),) if orders else ()
     if released:
         facts = (f.HeldReleased(at.sender, released, message.run), *facts)

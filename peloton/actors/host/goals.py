@@ -20,8 +20,8 @@ from peloton.actors.host.holds.task_holds import next_over, over
 from peloton.actors.host.maintenance import drain, end_daemons
 from peloton.actors.host.messages import PingBackend
 from peloton.actors.host.moving import down_or_moved
+from peloton.actors.host.orders import list_runs
 from peloton.actors.host.quarantine import QUARANTINE, QUARANTINE_OVER, is_quarantine_over
-from peloton.actors.host.reports import list_runs
 from peloton.actors.host.slack import slack_short, take_slack_back
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.use import put_out_of_use, use_again

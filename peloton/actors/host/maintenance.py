@@ -10,7 +10,6 @@ stays down, whatever becomes of its machine, until the operator completes the ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from peloton.actors.host import facts as f
@@ -18,8 +17,8 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.draining import waits_for_slice
 from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.holds.hold_messages import HostHold
-from peloton.actors.host.ledger import RunPhase, RunSet, names_of
-from peloton.actors.host.reports import STOP_GRACE_S, held_runs
+from peloton.actors.host.ledger import RunPhase, RunSet
+from peloton.actors.host.orders import held_runs, run_names, stop_order
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.use import awaits_backend, use_changed
 from peloton.actors.job.slice.budget_messages import AskToEnd
@@ -64,14 +63,13 @@ def begin(host: Host, at: At) -> Decision:
     runs = _not_ending(host)
     others = [each for each in runs if DAEMON_LABEL not in each[1].labels]
     last = len(others) < len(runs) and not _has_only_daemons(host)
-    stops = _names(others if last else runs)
-    order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
+    stops = stop_order(host, run_names(others if last else runs), at)
     refusals, said = refused_at_maintenance(host, HOST_MAINTENANCE)
     started = (*refusals, f.MaintenanceStarted(HOST_MAINTENANCE, last))
     asked = asked_to_end(host)
     return Decision(
         facts=started if host.hold is None else (_hold_ended(host.hold), *started),
-        sends=(*said, *((Send(host.backend, order),) if stops else ()), *asked),
+        sends=(*said, *stops, *asked),
         reply=m.MaintenanceSet(int(Maintenance.DRAINING)),
         because="maintenance was started",
     )
@@ -87,20 +85,13 @@ def _has_only_daemons(host: Host) -> bool:
     return all(DAEMON_LABEL in some.labels for _, some in held_runs(host))
 
 
-def _names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
-    return tuple(
-        name for crowd, some in runs for name in names_of(crowd, some.members.raw, run=some.run)
-    )
-
-
 def end_daemons(host: Host, at: At) -> Decision | None:
     """End the runs of daemon jobs, once no other run is left; until then, and after it, None."""
-    stops = _names(_not_ending(host)) if _has_only_daemons(host) else ()
+    stops = run_names(_not_ending(host)) if _has_only_daemons(host) else ()
     if not stops:
         return None
-    order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
     facts = (f.DaemonsEnding(HOST_MAINTENANCE),)
-    return Decision(facts=facts, sends=(Send(host.backend, order),), because=DAEMONS_LAST)
+    return Decision(facts=facts, sends=stop_order(host, stops, at), because=DAEMONS_LAST)
 
 
 def asked_to_end(host: Host) -> tuple[Send, ...]:

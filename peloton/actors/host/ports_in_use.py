@@ -14,16 +14,14 @@ from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.devices import devices_told
 from peloton.actors.host.ends import all_ended, end_reports, ended_facts
 from peloton.actors.host.folds import folded
 from peloton.actors.host.granting import NO_PORT
 from peloton.actors.host.holds.foreign_names import is_foreign
-from peloton.actors.host.ledger import Found, RunPhase, pick_ports
+from peloton.actors.host.ledger import Found, RunPhase, RunSet, pick_ports
 from peloton.actors.host.machine_messages import PortsInUse
-from peloton.actors.host.reports import start_order
+from peloton.actors.host.orders import start_order, starts_of
 from peloton.actors.host.state import Host, lost_outcome, ports_given
-from peloton.actors.host.volumes import as_made
 from peloton.actors.task.messages import RunRefused
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send
 
@@ -37,33 +35,32 @@ def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
     facts: list[Fact] = [f.PortsNoted(others)] if others != host.ports_in_use else []
     there = replace(host, ports_in_use=others)
     taken = ports_given(there)
-    starts, refused, over = list[m.StartRun](), dict[tuple[Key, int, str], int](), list[Found]()
-    for name, found in _not_begun(host, message):
-        spec = found.of.spec
+    starts, over = list[tuple[Key, RunSet]](), list[tuple[Key, RunSet]]()
+    refused: dict[tuple[Key, int, str], int] = {}
+    for found in _not_begun(host, message):
+        spec, alone = found.of.spec, replace(found.of, members=Bits.of(found.member))
         assert spec is not None
         taken.difference_update(set(found.of.ports) - set(message.ports))
         ports = pick_ports(spec.ports, taken, span=host.ports)
         if not ports:
             taken.update(found.of.ports)
             if is_foreign(found.crowd):  # there is no task that could look for another host
-                over.append(found)
+                over.append((found.crowd, alone))
                 continue
             why = (found.crowd, found.of.run, _reason(spec, message.ports))
             refused[why] = refused.get(why, 0) | 1 << found.member
             continue
         facts.append(f.PortsGiven(found.crowd, Bits.of(found.member), found.of.run, ports))
-        told = devices_told(host, found.of.resources, devices=found.of.devices)
-        starts.append(m.StartRun(name, as_made(host, spec, run=name), ports, told))
+        starts.append((found.crowd, replace(alone, ports=ports)))
     facts += [f.HeldRefused(who, Bits(raw), run, why) for (who, run, why), raw in refused.items()]
-    alone = ((one.crowd, replace(one.of, members=Bits.of(one.member))) for one in over)
-    ends = all_ended(alone, lost_outcome("a port of the run " + IN_USE))
+    ends = all_ended(over, lost_outcome("a port of the run " + IN_USE))
     facts += ended_facts(ends)
     summary = folded(host, facts).summary(at.key) if refused else None
     sends = [
         Send(crowd, RunRefused(run, why, summary), Bits(raw))
         for (crowd, run, why), raw in refused.items()
     ]
-    orders = (start_order(host, tuple(starts), at),) if starts else ()
+    orders = start_order(host, starts_of(host, starts), at)
     because = "others use ports of the machine" if message.ports else "no port is used by others"
     return Decision((*facts,), (*sends, *end_reports(ends), *orders), because=because)
 
@@ -78,7 +75,7 @@ def _of_others(host: Host, used: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(port for port in used if port not in ours)
 
 
-def _not_begun(host: Host, message: PortsInUse) -> Iterator[tuple[str, Found]]:
+def _not_begun(host: Host, message: PortsInUse) -> Iterator[Found]:
     """Those of the runs that are to begin with one of the ports, as far as the host knows."""
     used = set(message.ports)
     for name in dict.fromkeys(message.runs):
@@ -86,7 +83,7 @@ def _not_begun(host: Host, message: PortsInUse) -> Iterator[tuple[str, Found]]:
         if found is None or found.of.phase != RunPhase.ACCEPTED:
             continue
         if not used.isdisjoint(found.of.ports):  # else it has others by now
-            yield name, found
+            yield found
 
 
 def _reason(spec: m.RunSpec, used: tuple[int, ...]) -> str:

@@ -37,7 +37,6 @@ from msgspec.structs import replace
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.comparing import ListWords, compared_with, not_started, running_of
-from peloton.actors.host.devices import devices_told
 from peloton.actors.host.ends import (
     Starts,
     add_starts,
@@ -51,23 +50,28 @@ from peloton.actors.host.ends import (
     started_facts,
 )
 from peloton.actors.host.ledger import (
-    HOLDING,
     NamedRuns,
     RunEvent,
-    RunPhase,
     RunSet,
     RunStep,
     by_crowd,
     names_of,
     step,
 )
-from peloton.actors.host.live.run_changes import checked_sets
+from peloton.actors.host.orders import (
+    forget_order,
+    held_runs,
+    list_runs,
+    run_names,
+    start_order,
+    starts_of,
+    stop_order,
+)
 from peloton.actors.host.state import Host, HostStates, Maintenance, lost_outcome
 from peloton.actors.host.use import use_again, use_changed
-from peloton.actors.host.volumes import as_made, is_removing, removals
+from peloton.actors.host.volumes import is_removing, removals
 from peloton.runtime.vocabulary import At, Decision, Due, Key, Refused, Send, counted
 
-STOP_GRACE_S = 30.0
 BACKEND_UP = "backend is up"
 
 
@@ -89,24 +93,23 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
             if do != RunStep.KILL_UNOWNED:
                 left &= ~hit
         unowned += names_of(crowd, left, run=run)
-    stops = _orders(host, at, again=[], stops=tuple(unowned))
     because = "runs that nobody owns are killed" if unowned else ""
-    sends = (*start_reports(fresh), *stops)
+    sends = (*start_reports(fresh), *stop_order(host, unowned, at))
     return Decision(facts=started_facts(fresh, now=at.now), sends=sends, because=because)
 
 
 def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     """Processes ended; the backend may forget them once the ends are journaled."""
-    forget = Send(host.backend, m.ForgetRuns(at.key, tuple(end.run for end in message.ends)))
+    forget = forget_order(host, message.ends, at)
     ends = held_ends(host, message.ends, at)
     # A run that keeps the host from being up may have ended: compare again.
     waits = host.state == HostStates.RECONCILING or (host.removed and is_removing(host))
     poll = (list_runs(host, at),) if waits else ()
     if not ends:
-        return Decision(sends=(forget, *poll), because="ends that are known already")
+        return Decision(sends=(*forget, *poll), because="ends that are known already")
     return Decision(
         facts=ended_facts(ends),
-        sends=(*end_reports(ends), forget, *poll),
+        sends=(*end_reports(ends), *forget, *poll),
         because="runs ended",
     )
 
@@ -142,11 +145,12 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     there = replace(host, incarnation=_incarnation(host, reconciled))
     # What is started at a machine that is not journaled is not missed at the next one.
     again = compared.again if message.incarnation in ("", there.incarnation) else []
-    orders = _orders(there, at, again=again, stops=(*compared.kills, *orphans))
-    if message.ends:
-        forget = tuple(end.run for end in message.ends)
-        orders = (*orders, Send(host.backend, m.ForgetRuns(at.key, forget)))
-    orders = (*orders, *(removals(host, at) if not orphans else ()))
+    orders = (
+        *start_order(there, starts_of(there, again), at),
+        *stop_order(host, (*compared.kills, *orphans), at),
+        *forget_order(host, message.ends, at),
+        *(removals(host, at) if not orphans else ()),
+    )
     killed = counted(len(orphans), "unowned run is killed", many="unowned runs are killed")
     because = f"{killed} first" if orphans else "reconciled"
     return Decision(facts=facts, sends=(*sends, *orders), because=because)
@@ -206,11 +210,8 @@ def _clean_up(host: Host, message: m.RunsListed, at: At) -> tuple[Send, ...]:
     names = [
         name for (crowd, run), raw in running.items() for name in names_of(crowd, raw, run=run)
     ]
-    stops = _orders(host, at, again=[], stops=(*names, *strange))
-    if not (names or strange):
-        stops = removals(host, at)
-    ended = tuple(end.run for end in message.ends)
-    return (*stops, Send(host.backend, m.ForgetRuns(at.key, ended))) if ended else stops
+    stops = stop_order(host, (*names, *strange), at) or removals(host, at)
+    return (*stops, *forget_order(host, message.ends, at))
 
 
 def recheck_backend(host: Host, message: m.RecheckBackend, at: At) -> Decision:
@@ -237,14 +238,6 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
     )
 
 
-def list_runs(host: Host, at: At) -> Send:
-    """The request for the list of runs that the backend knows."""
-    unknown = (RunPhase.ACCEPTED, RunPhase.HELD)
-    known = [each for each in held_runs(host) if each[1].phase not in unknown]
-    sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
-    return Send(host.backend, m.ListRuns(at.key, at.epoch, at.now, sets, checked_sets(host)))
-
-
 def backend_down(host: Host, message: m.BackendDown, at: At) -> Decision:
     """The backend is unavailable; the runs may continue."""
     if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
@@ -268,8 +261,7 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
         return Decision(reply=Refused(m.HOLDS_RUNS, text, again=True), because=text)
     reason = "the host was removed from the cluster"
     lost = lost_outcome(reason)
-    names = tuple(name for crowd, one in held for name in _names(crowd, one))
-    stops = _orders(host, at, again=[], stops=names)
+    stops = stop_order(host, run_names(held), at)
     reports = end_reports(all_ended(held, lost))
     used, told = use_changed(host, Maintenance.NONE, at)
     facts, sends = (f.HostRemoved(reason), *used), (*reports, *stops, *told)
@@ -285,43 +277,5 @@ def unreachable(host: Host, message: Due, at: At) -> Decision:
     return Decision(facts=(f.HostLost(reason),), sends=end_reports(ends), because=reason)
 
 
-def held_runs(host: Host) -> list[tuple[Key, RunSet]]:
-    """The runs that hold resources, with their crowds."""
-    return [(crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING]
-
-
 def _count(runs: Iterable[tuple[Key, RunSet]]) -> int:
     return sum(len(some.members) for _, some in runs)
-
-
-def _names(crowd: Key, some: RunSet) -> list[str]:
-    return names_of(crowd, some.members.raw, run=some.run)
-
-
-def start_order(host: Host, starts: tuple[m.StartRun, ...], at: At) -> Send:
-    """The order to start these, for nobody but whoever the ledger was compared with."""
-    order = m.StartRuns(at.key, at.epoch, starts, host.keeper, host.incarnation)
-    return Send(host.backend, order)
-
-
-def _orders(
-    host: Host, at: At, *, again: list[tuple[Key, RunSet]], stops: tuple[str, ...]
-) -> tuple[Send, ...]:
-    orders: tuple[Send, ...] = ()
-    if again:
-        starts = tuple(
-            m.StartRun(
-                name,
-                as_made(host, some.spec, run=name),
-                some.ports,
-                devices_told(host, some.resources, devices=some.devices),
-            )
-            for crowd, some in again
-            if some.spec
-            for name in _names(crowd, some)
-        )
-        orders = (start_order(host, starts, at),)
-    if stops:
-        order = m.StopRuns(at.key, at.epoch, stops, STOP_GRACE_S)
-        orders = (*orders, Send(host.backend, order))
-    return orders

@@ -11,14 +11,13 @@ then as after a failure. What is not on slack is never ended here.
 from __future__ import annotations
 
 from peloton.actors.host import facts as f
-from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import NamedRuns, RunPhase, RunSet, names_of
 from peloton.actors.host.machine_messages import SlackReported
-from peloton.actors.host.reports import STOP_GRACE_S, held_runs
+from peloton.actors.host.orders import held_runs, stop_order
 from peloton.actors.host.state import Host
 from peloton.actors.resources import EPSILON, amount
 from peloton.actors.task.messages import SLACK_TAKEN
-from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted, members_of
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, counted, members_of
 
 VICTIMS_MAX = 1000
 """Runs that are ended in one turn; the next turn follows at once."""
@@ -60,10 +59,11 @@ def take_slack_back(host: Host, at: At) -> Decision | None:
         count += len(some)
     if not taken:
         return None
+    names = [name for (crowd, run), raw in taken.items() for name in names_of(crowd, raw, run=run)]
     text = f"{SLACK_TAKEN}: the host has {amount(host.capacity.slack):.10g} cpus of it"
     return Decision(
         facts=tuple(f.SlackTaken(crowd, Bits(raw), run) for (crowd, run), raw in taken.items()),
-        sends=(_stop(taken, text, at, host=host),),
+        sends=stop_order(host, names, at, notice=text),
         because=f"{counted(count, 'run on slack is', many='runs on slack are')} ended: {text}",
     )
 
@@ -72,9 +72,3 @@ def _turn(each: tuple[Key, RunSet]) -> tuple[int, bool, float]:
     """The lowest priority first; of equals services last, which may have a budget; the newest."""
     _, one = each
     return one.priority, one.asks, -one.since
-
-
-def _stop(taken: NamedRuns, text: str, at: At, *, host: Host) -> Send:
-    names = [name for (crowd, run), raw in taken.items() for name in names_of(crowd, raw, run=run)]
-    order = m.StopRuns(at.key, at.epoch, tuple(names), STOP_GRACE_S, text)
-    return Send(host.backend, order)

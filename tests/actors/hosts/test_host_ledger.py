@@ -15,7 +15,7 @@ from peloton.actors.host import view
 from peloton.actors.host.folds import EVOLVE, folded
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import Ledger, RunPhase, RunSet, ledger_of
-from peloton.actors.host.reports import list_runs
+from peloton.actors.host.orders import list_runs
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t

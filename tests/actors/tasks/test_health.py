@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as hm
 from peloton.actors.host.live.live_messages import ChangeSeen, CheckedSet
 from peloton.actors.host.live.run_changes import checked_sets
-from peloton.actors.host.reports import list_runs
+from peloton.actors.host.orders import list_runs
 from peloton.actors.host.state import Host
 from peloton.actors.task import messages as m
 from peloton.actors.task.facts import ContainersTold, HealthTold, TaskKilling

@@ -24,10 +24,10 @@ from peloton.actors.host.holds.foreign_names import foreign_crowd, foreign_numbe
 from peloton.actors.host.holds.task_holds import TASK_LAUNCHED, alive, ended_holds, room_beside
 from peloton.actors.host.ledger import NO_SETS, RunEvent, RunStep, names_of, pick_ports, step
 from peloton.actors.host.maintenance import no_host
-from peloton.actors.host.reports import start_order
+from peloton.actors.host.orders import start_order, stop_order
 from peloton.actors.host.state import Host, ports_given
 from peloton.actors.resources import Resources
-from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send
+from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused
 
 LAUNCHED = "launched"
 _ONE = Bits.of(0)
@@ -67,7 +67,7 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
         facts += [f.DevicesGiven(crowd, _ONE, run, own)] if own else []
         starts.append(m.StartRun(name, spec, ports, told))
     reply = hm.ForeignLaunched(tuple(each.run for each in starts))
-    sends = (start_order(host, tuple(starts), at),)
+    sends = start_order(host, tuple(starts), at)
     return Decision(facts=tuple(facts), sends=sends, reply=reply, because="launched on a hold")
 
 
@@ -113,10 +113,9 @@ def kill_foreign(host: Host, message: hm.KillForeign, at: At) -> Decision:
             names = names_of(crowd, some.members.raw, run=some.run)
             stops += names
             orders += names if step(some, RunEvent.KILL) == RunStep.KILL else []
-    order = m.StopRuns(at.key, at.epoch, tuple(stops), message.grace_s)
     return Decision(
         facts=(f.KillOrdered(tuple(orders)),) if orders else (),
-        sends=(Send(host.backend, order),) if stops else (),
+        sends=stop_order(host, stops, at, grace_s=message.grace_s),
         reply=hm.ForeignKilled(tuple(known)),
     )
 

@@ -1,0 +1,74 @@
+"""What a host orders its backend to do with runs; what becomes of an order says `port.py`.
+
+Turns runs into orders: each is a tuple, which is empty where there is nothing to order. Must not
+decide which runs; whoever calls it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from peloton.actors.host import messages as m
+from peloton.actors.host.devices import devices_told
+from peloton.actors.host.ledger import HOLDING, RunPhase, RunSet, names_of
+from peloton.actors.host.live.run_changes import checked_sets
+from peloton.actors.host.state import Host
+from peloton.actors.host.volumes import as_made
+from peloton.runtime.vocabulary import At, Key, Send
+
+STOP_GRACE_S = 30.0
+
+
+def held_runs(host: Host) -> list[tuple[Key, RunSet]]:
+    """The runs that hold resources, with their crowds."""
+    return [(crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING]
+
+
+def run_names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
+    """The names of these."""
+    return tuple(
+        name for crowd, some in runs for name in names_of(crowd, some.members.raw, run=some.run)
+    )
+
+
+def starts_of(host: Host, runs: Iterable[tuple[Key, RunSet]]) -> tuple[m.StartRun, ...]:
+    """How these runs of the ledger are started."""
+    return tuple(
+        m.StartRun(
+            name,
+            as_made(host, some.spec, run=name),
+            some.ports,
+            devices_told(host, some.resources, devices=some.devices),
+        )
+        for crowd, some in runs
+        if some.spec is not None
+        for name in names_of(crowd, some.members.raw, run=some.run)
+    )
+
+
+def start_order(host: Host, starts: tuple[m.StartRun, ...], at: At) -> tuple[Send, ...]:
+    """To start these, for nobody but whoever the ledger was compared with."""
+    order = m.StartRuns(at.key, at.epoch, starts, host.keeper, host.incarnation)
+    return (Send(host.backend, order),) if starts else ()
+
+
+def stop_order(
+    host: Host, names: Sequence[str], at: At, *, grace_s: float = STOP_GRACE_S, notice: str = ""
+) -> tuple[Send, ...]:
+    """To end these."""
+    order = m.StopRuns(at.key, at.epoch, tuple(names), grace_s, notice)
+    return (Send(host.backend, order),) if names else ()
+
+
+def forget_order(host: Host, ends: Iterable[m.RunEnd], at: At) -> tuple[Send, ...]:
+    """To forget these ends, which are journaled with what sends this."""
+    names = tuple(end.run for end in ends)
+    return (Send(host.backend, m.ForgetRuns(at.key, names)),) if names else ()
+
+
+def list_runs(host: Host, at: At) -> Send:
+    """The request for the list of runs that the backend knows."""
+    unknown = (RunPhase.ACCEPTED, RunPhase.HELD)
+    known = [each for each in held_runs(host) if each[1].phase not in unknown]
+    sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
+    return Send(host.backend, m.ListRuns(at.key, at.epoch, at.now, sets, checked_sets(host)))
