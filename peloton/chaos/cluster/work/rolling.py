@@ -110,7 +110,7 @@ class SteadyCheck:
     def _worked(self, entry: Entry, fact: Any) -> None:
         some = self._slices.get(_name(entry))
         if some is not None and some.since:
-            down = entry.members & ~self._floors.doing(_name(entry))[1]
+            down = entry.members & ~self._budgets.doing(_name(entry))[1]
             for member in [one for one in some.since if down >> one & 1]:
                 del some.since[member]
 
@@ -125,7 +125,7 @@ class SteadyCheck:
 
     def _prove(self, entry: Entry, some: _Watched, *, now: float) -> None:
         self.checked += 1
-        wanted, up = self._floors.doing(_name(entry))
+        wanted, up = self._budgets.doing(_name(entry))
         wanted &= some.members
         if wanted & ~up:
             text = f"{members_of(wanted & ~up)} do not do their work"
