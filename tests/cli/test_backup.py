@@ -49,7 +49,13 @@ def data(tmp_path: Path) -> Path:
     keeper_id(str(folder / "keeper"))
     keeper_folder.claim(folder / "keeper", KeeperOwner("01" * 16, "west"))
     journal = KeeperJournal(str(folder / "keeper" / "journal"))
-    journal.rewrite([{"is": "boot", "id": "b"}, {"is": "epoch", "host": "h", "epoch": 9}, LAUNCH])
+    journal.rewrite(
+        [
+            {"is": "boot", "id": "b", "folder": str(folder)},
+            {"is": "epoch", "host": "h", "epoch": 9},
+            LAUNCH,
+        ]
+    )
     journal.append([START], sync=True)
     journal.close()
     with (folder / "keeper" / "journal").open("ab") as half:

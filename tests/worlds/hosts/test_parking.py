@@ -241,7 +241,7 @@ def test_a_lost_word_or_a_death_at_it_changes_nothing(nemesis: Missed) -> None:
     stage.until(stage.large, 1, within_s=60.0)
 
 
-@pytest.mark.parametrize("seed", [1, 3, 4, 5, 6])
+@pytest.mark.parametrize("seed", [1, 3, 5, 7, 8])
 def test_whatever_crashes_everybody_runs_in_the_end_and_nothing_is_left(seed: int) -> None:
     """Large and small jobs of two pools on too few hosts, which give back after seconds."""
     chance = random.Random(seed)

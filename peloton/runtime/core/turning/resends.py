@@ -17,7 +17,6 @@ Nothing here is journaled: after recovery what is owed is derived, and parents r
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
@@ -193,13 +192,14 @@ class UnseenReports:
     def __init__(self) -> None:
         self._newest: dict[_Name, Envelope] = {}
         self._times = OwedSends[_Name]()
-        self._senders = Counter[Key]()  # number of waiting reports
+        self._senders: dict[Key, int] = {}  # number of waiting reports
 
     def sent(self, envelope: Envelope) -> None:
         """A report is sent; it replaces an older one to the same receiver, with its tries."""
         assert envelope.sender is not None
         name = (envelope.to, envelope.sender, type(envelope.message).__name__)
-        self._senders[envelope.sender] += name not in self._newest
+        if name not in self._newest:
+            self._senders[envelope.sender] = self._senders.get(envelope.sender, 0) + 1
         self._newest[name] = envelope
         self._times.sent(name, _ALONE)
 
@@ -213,15 +213,18 @@ class UnseenReports:
         if isinstance(latest, Latest) and latest.version <= message.version:
             del self._newest[name]
             self._times.forget(name)
-            self._senders -= Counter((to,))
+            self._senders[to] -= 1
+            if not self._senders[to]:
+                del self._senders[to]
 
     def hurry(self) -> None:
         """A receiver may be reachable again: all that wait are resent soon."""
-        self._times.hurry()
+        if self._newest:
+            self._times.hurry()
 
     def due(self, tick: int) -> list[Envelope]:
         """The reports to resend at this tick."""
-        return [self._newest[name] for name in self._times.tick(tick)]
+        return [self._newest[name] for name in self._times.tick(tick)] if self._newest else []
 
     def from_key(self, sender: Key) -> bool:
         """Whether a report of this entity is still unseen."""
