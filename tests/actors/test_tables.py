@@ -1,7 +1,7 @@
 """Every kind's tables are total: goals by states, messages received and absent, facts folded.
 
-Must not know what a step does: that is what the tests of each kind are for. Which step each pair has
-is drawn in docs/goals.md, where every change of a table shows.
+Must not know what a step does: that is what the tests of each kind are for. docs/goals.md has
+the step of each pair, so that a change of a table shows there.
 """
 
 from __future__ import annotations
