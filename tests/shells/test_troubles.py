@@ -99,6 +99,8 @@ def test_quarantine_and_redrive_through_the_region():
         )
         [(name, fact)] = root.region.quarantine().result(WAIT_S_MAX)
         assert name == X and isinstance(fact, MessageDeadLettered)
+        assert root.region.message_name(X, fact.number) == "Add"
+        assert root.region.message_name(X, -1) == "note message -1", "of another version"
         assert root.region.redrive(X).result(WAIT_S_MAX) == RedriveDone()
         ((again, _),) = root.region.quarantine().result(WAIT_S_MAX)
         assert again == X, "it failed once more, and the same frame made it a dead letter again"

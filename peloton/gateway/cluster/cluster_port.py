@@ -47,6 +47,9 @@ class ClusterPort(Protocol):
     def quarantine(self) -> Future[Any]:
         """Dead letters and quarantines: pairs (key, fact)."""
 
+    def message_name(self, key: Key, number: int) -> str:
+        """What the message of a dead letter is called."""
+
     def redrive(self, key: Key) -> Future[Any]:
         """Redrive the dead letters of an entity."""
 

@@ -11,16 +11,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
-from peloton.actors.host import messages as host_messages
-from peloton.actors.host.inventory import messages as inventory_messages
-from peloton.actors.job import messages as job_messages
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice import messages as slice_messages
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool import messages as respool_messages
 from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.schedule import messages as schedule_messages
-from peloton.actors.task import messages as task_messages
 from peloton.actors.task.messages import SLICE_SIZE, End
 from peloton.gateway.access.lockdowns import NO_LOCKS, FollowedLocks, engine_reasons
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
@@ -63,17 +59,6 @@ WAITERS_MAX = 4096
 WAIT_S_MAX = 60.0
 SIGNAL_CODE_FIRST = 128
 
-NAMES: dict[str, dict[int, type]] = {
-    "job": job_messages.MESSAGES,
-    "slice": slice_messages.MESSAGES,
-    "task": task_messages.MESSAGES,
-    "respool": respool_messages.MESSAGES,
-    "lot": lot_messages.MESSAGES,
-    "host": host_messages.MESSAGES,
-    "inventory": inventory_messages.MESSAGES,
-    "schedule": schedule_messages.MESSAGES,
-}
-
 
 class Ops:
     """The calls; one method for each, named as on the wire."""
@@ -89,7 +74,7 @@ class Ops:
         self._cluster_client, self._locks = cluster_client, locks
         self._early = EarlyChecks(cluster_client, scarce_gpu=scarce_gpu)
         self._waits, self._waiting = JobWaits(feed), cluster_client.shared("calls of WaitJob")
-        self._watches = Watches(cluster_client, feed, kinds=lambda: (*NAMES,))
+        self._watches = Watches(cluster_client, feed)
 
     def Why(self, sent: ops.WhyRequest, context: Context) -> Any:
         """The reason of each instance that is not at its goal; equal reasons are grouped.
@@ -196,7 +181,7 @@ class Ops:
                 answer.quarantined.append(
                     ops.Quarantined(
                         key=name,
-                        message=_message(key, fact),
+                        message=self._message(key, fact),
                         error=getattr(
                             fact, "error", "in quarantine: accepts only goals and queries"
                         ),
@@ -213,7 +198,7 @@ class Ops:
         found = self._cluster_client.wait(self._cluster_client.cluster.quarantine(), context)
         facts = [fact for owner, fact in found if owner == key]
         if sent.message:
-            facts = [fact for fact in facts if _message(key, fact) == sent.message]
+            facts = [fact for fact in facts if self._message(key, fact) == sent.message]
         if not facts:
             end(context, Code.NOT_FOUND, text=f"no such dead letter of {sent.key}")
         redriven = self._cluster_client.cluster.redrive(key)
@@ -308,6 +293,11 @@ class Ops:
                 return code or 1, outcome.signal, "" if code else outcome.message or outcome.reason
         return 1, "", ""
 
+    def _message(self, key: Key, fact: Any) -> str:
+        """The name of the dead letter's message; empty for a quarantine itself."""
+        number = getattr(fact, "number", None)
+        return "" if number is None else self._cluster_client.cluster.message_name(key, number)
+
     def _lines(self, key: Key, member: int | None, *, context: Context) -> list[ops.Line]:
         lines = self._cluster_client.wait(self._cluster_client.cluster.story(key, member), context)
         return [
@@ -353,15 +343,6 @@ def _reason(group: ReasonGroup, now: float) -> ops.Reason:
     if why_.retry_at is not None:
         found.retry_at = why_.retry_at
     return found
-
-
-def _message(key: Key, fact: Any) -> str:
-    """The name of the dead letter's message; empty for a quarantine itself."""
-    number = getattr(fact, "number", None)
-    if number is None:
-        return ""
-    known = NAMES.get(kind_of(key), {}).get(number)
-    return known.__name__ if known is not None else f"{kind_of(key)} message {number}"
 
 
 def _members(key: Key, fact: Any) -> Iterator[tuple[str, int | None]]:

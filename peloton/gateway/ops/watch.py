@@ -9,7 +9,6 @@ shards' own feeds is marked as a gap.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import job_key
@@ -28,6 +27,7 @@ from peloton.gateway.cluster.feed import (
 )
 from peloton.gateway.ops.change_owners import ChangeOwners
 from peloton.gateway.server.long_calls import LongCall
+from peloton.gateway.translate.actor_keys import FORMS
 from peloton.gateway.translate.texts import known_job
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.reading.changes import Change
@@ -53,14 +53,8 @@ class WatchScope(NamedTuple):
 class Watches:
     """The streams of one server."""
 
-    def __init__(
-        self,
-        cluster_client: ClusterClient,
-        feed: ClusterFeed,
-        *,
-        kinds: Callable[[], tuple[str, ...]],
-    ) -> None:
-        self._cluster_client, self._feed, self._kinds = cluster_client, feed, kinds
+    def __init__(self, cluster_client: ClusterClient, feed: ClusterFeed) -> None:
+        self._cluster_client, self._feed = cluster_client, feed
         self._open = cluster_client.shared("streams of Watch")
 
     async def watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
@@ -96,9 +90,9 @@ class Watches:
             pool = self._pool(sent.pool, context)
             kinds = (*OF_JOBS, "respool")
             return WatchScope(self._shards(kinds), FollowChanges(kinds=kinds), pool)
-        strangers = [kind for kind in sent.kinds if kind not in self._kinds()]
+        strangers = [kind for kind in sent.kinds if kind not in FORMS]
         if strangers:
-            text = f"kinds: no kind {strangers[0]!r}; there are {', '.join(self._kinds())}"
+            text = f"kinds: no kind {strangers[0]!r}; there are {', '.join(FORMS)}"
             end(context, Code.INVALID_ARGUMENT, text=text)
         named = (*dict.fromkeys(sent.kinds),)
         return WatchScope(self._shards(named), FollowChanges(kinds=named))

@@ -124,3 +124,4 @@ FORMS: dict[str, _Form] = {
     "schedule": _Form("NAME", lambda name: ActorKey(key("schedule", name))),
     "inventory": _Form("NUMBER", _inventory),
 }
+"""The kinds that people can name: to read a story, to follow changes, to redrive dead letters."""

@@ -51,7 +51,7 @@ from peloton.runtime.shells.shell_messages import (
     send,
 )
 from peloton.runtime.shells.status import Status
-from peloton.runtime.vocabulary import Bits, Key, Message, Query, Unavailable
+from peloton.runtime.vocabulary import Bits, Key, Message, Query, Unavailable, kind_of
 
 
 class Region:
@@ -198,6 +198,11 @@ class Region:
         answers = [self._ask_all(group, ListDeadLetters()) for group in sorted(self._sizes)]
         whole = then(all_answers(answers), lambda lists: [each for some in lists for each in some])
         return then(whole, facts)
+
+    def message_name(self, key: Key, number: int) -> str:
+        """What the message of a dead letter is called; this version may not know its number."""
+        known = self._codec.messages_of(key).get(number)
+        return known.__name__ if known is not None else f"{kind_of(key)} message {number}"
 
     def redrive(self, key: Key) -> Future[Any]:
         """Deliver the dead letters of an entity again, and lift its quarantine."""

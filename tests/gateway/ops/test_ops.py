@@ -18,9 +18,8 @@ from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.cluster.cluster_client import ClusterClient
 from peloton.gateway.cluster.feed import ClusterFeed
-from peloton.gateway.ops.ops import NAMES, Ops, signal_code
+from peloton.gateway.ops.ops import Ops, signal_code
 from peloton.gateway.server.calls import CallContext
-from peloton.gateway.translate.actor_keys import FORMS
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.entities.records import MessageDeadLettered, Quarantined
 from peloton.runtime.core.turning.story import StoryLine
@@ -284,10 +283,6 @@ def test_a_key_that_no_actor_can_have(deployment: Deployment, key: str) -> None:
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_every_kind_has_a_form_of_its_keys() -> None:
-    assert FORMS.keys() == NAMES.keys()
-
-
 def test_a_key_in_another_spelling_is_the_same_actor(deployment: Deployment) -> None:
     job_id = deployment.create(deployment.request(1))
     deployment.ended(job_id)
@@ -386,6 +381,9 @@ class Ward:
     def quarantine(self) -> Future[Any]:
         return answered(self.facts)
 
+    def message_name(self, key: Key, number: int) -> str:
+        return f"no. {number} of {key.partition('/')[0]}"
+
     def redrive(self, key: Key) -> Future[Any]:
         self.redriven.append(key)
         return answered(None)
@@ -406,11 +404,11 @@ def test_what_is_set_aside_is_listed_by_instance_and_given_back() -> None:
     listed = service.ListQuarantine(ops.ListQuarantineRequest(), CallContext()).quarantined
     assert [(one.key, one.message, one.error) for one in listed] == [
         (f"job/{JOB}", "", "in quarantine: accepts only goals and queries"),
-        (f"task/{JOB}/2005", "Admitted", "boom"),
-        (f"task/{JOB}/2006", "Admitted", "boom"),
+        (f"task/{JOB}/2005", "no. 3 of task", "boom"),
+        (f"task/{JOB}/2006", "no. 3 of task", "boom"),
     ]
     assert listed[1].story[0].because == "member 5"
-    service.Redrive(ops.RedriveRequest(key=listed[1].key, message="Admitted"), CallContext())
+    service.Redrive(ops.RedriveRequest(key=listed[1].key, message="no. 3 of task"), CallContext())
     assert ward.redriven == [CROWD]
 
 

@@ -173,9 +173,12 @@ class Codec:
 
     def decode_message(self, to: Key, number: int, *, body: bytes) -> Message:
         """The inverse of `encode_message`."""
-        known = {**self._kinds[kind_of(to)].messages, **RUNTIME_MESSAGES}
-        message: Message = decode(body, known[number])
+        message: Message = decode(body, self.messages_of(to)[number])
         return message
+
+    def messages_of(self, to: Key) -> Mapping[int, type]:
+        """All that `to` may be sent, by number: what its dead letters name."""
+        return {**self._kinds[kind_of(to)].messages, **RUNTIME_MESSAGES}
 
     def encode_answer(self, key: Key, answer: Any) -> bytes:
         """Bytes of an answer to a command, by the number its kind registered for the class."""
