@@ -5,19 +5,19 @@ Must not repeat .importlinter, which draws the floors themselves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tests.house.tree import ROOT, Module, imports, under
 
-# All a kind has to say to another.
-SHARED_FILES = (
-    *("messages", "hold_messages", "move_messages", "rollout_messages"),
-    *("health_messages", "budget_messages", "live_messages", "retry_messages"),
-    *("conditions", "filters"),  # how what a message wants is read
-)
-VALUES = (
-    *("peloton.actors.resources", "peloton.actors.delays"),
-    *("peloton.actors.levels", "peloton.actors.mentions"),
+# All a kind has to say to another: `messages.py`, modules called after it (`hold_messages.py`), and
+# how what a message wants is read.
+SHARED_FILE = re.compile(r"(\w+_)?messages|conditions|filters")
+# What stands beside the folders of the kinds is no kind's: resources, pauses, mentions.
+VALUES = tuple(
+    f"peloton.actors.{file.stem}"
+    for file in sorted((ROOT / "peloton" / "actors").glob("*.py"))
+    if file.stem != "__init__"
 )
 # A parent whose index is derived from its children's states, where the two share a shard, may be
 # named here with those children; it may then read their state.py as well: a slice counts its
@@ -28,6 +28,15 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "peloton.actors.respool": ("peloton.actors.respool.lot",),
     "peloton.actors.host.inventory": ("peloton.actors.host",),
 }
+
+KIND_PACKAGES = (
+    *sorted(
+        str(file.parent.relative_to(ROOT)).replace("/", ".")
+        for file in (ROOT / "peloton" / "actors").rglob("kind.py")
+    ),
+    "peloton.placement",
+)
+"""Whoever has a kind.py is one: a list by hand would forget the next."""
 
 VALUE_FOLDERS = ("peloton/actors/", "peloton/placement/", "peloton/runtime/")
 GRPC_FOLDERS = (
@@ -92,14 +101,15 @@ def homes(module: Module) -> Iterator[str]:
 
 
 def kind_of(path: str) -> str | None:
-    """The folder of a kind a module belongs to; placement counts as one."""
-    folder = path.rpartition("/")[0]
-    folder = ROOMS.get(folder, folder)
-    if folder.startswith("peloton/actors/"):
-        return folder.replace("/", ".")
-    if path.startswith("peloton/placement/"):
+    """The kind that a module belongs to, be it in a room of it; placement counts as one."""
+    folder = own = path.rpartition("/")[0].replace("/", ".")
+    if under(folder, "peloton.placement"):
         return "peloton.placement"
-    return None
+    while folder.startswith("peloton.actors."):
+        if folder in KIND_PACKAGES:
+            return folder
+        folder = folder.rpartition(".")[0]
+    return own if own.startswith("peloton.actors.") else None
 
 
 def kinds(module: Module) -> Iterator[str]:
@@ -117,13 +127,13 @@ def kinds(module: Module) -> Iterator[str]:
         if mine is not None and allowed(mine, name):
             continue
         seen.add(node.lineno)
-        words = f"reads {name}: of another kind only messages.py may be read, so send a message"
-        yield module.at(node, words)
+        words = f"reads {name}: of another kind only messages.py or *_messages.py may be read"
+        yield module.at(node, f"{words}, so send a message")
 
 
 def allowed(mine: str, name: str) -> bool:
     words = name.split(".")
-    if any(word in SHARED_FILES for word in words):
+    if any(SHARED_FILE.fullmatch(word) for word in words):
         return True
     if any(under(name, f"{child}.state") for child in FOLLOWS.get(mine, ())):
         return True
@@ -132,19 +142,3 @@ def allowed(mine: str, name: str) -> bool:
         return name in KIND_PACKAGES
     nested = [kind for kind in KIND_PACKAGES if under(kind, mine) and kind != mine]
     return not any(under(name, kind) and name != kind for kind in nested)
-
-
-# Folders of a kind's own: what would be a kind by itself if it had a mailbox, or one idea of many.
-ROOMS = {
-    "peloton/actors/job/workflow": "peloton/actors/job",
-    "peloton/actors/host/holds": "peloton/actors/host",
-    "peloton/actors/host/live": "peloton/actors/host",
-}
-KIND_PACKAGES = (
-    *sorted(
-        str(file.parent.relative_to(ROOT)).replace("/", ".")
-        for file in (ROOT / "peloton" / "actors").rglob("kind.py")
-    ),
-    "peloton.placement",
-)
-"""Whoever has a kind.py is one: a list by hand would forget the next."""

@@ -18,6 +18,7 @@ BAD: list[tuple[Rule, str, str]] = [
     (floors.kinds, "job/decide.py", "from peloton.actors.job.name.decide import take"),
     (floors.kinds, "job/workflow/decide.py", "from peloton.actors.job.version.state import Kept"),
     (floors.kinds, "job/decide.py", "from peloton.actors.archive.decide import kept"),
+    (floors.kinds, "host/live/health.py", "from peloton.actors.task.state import Task"),
     (floors.kinds, "task/decide.py", "from ..job.facts import Created"),
     (floors.kinds, "task/decide.py", "from peloton.placement.placer import Placer"),
     (floors.kinds, "resources.py", "from peloton.actors.task.messages import Launch"),
@@ -28,6 +29,8 @@ BAD: list[tuple[Rule, str, str]] = [
 GOOD: list[tuple[Rule, str, str]] = [
     (floors.kinds, "job/decide.py", "from peloton.actors.task.messages import Launch"),
     (floors.kinds, "job/decide.py", "from peloton.actors.task import messages"),
+    (floors.kinds, "host/live/health.py", "from peloton.actors.host.state import Host"),
+    (floors.kinds, "task/decide.py", "from peloton.actors.host.use_messages import SetUse"),
     (floors.kinds, "job/decide.py", "from peloton.actors.job.slice import messages as slices"),
     (floors.kinds, "job/decide.py", "from peloton.actors.job.facts import Created"),
     (floors.kinds, "job/slice/tally.py", "from peloton.actors.job.slice.state import Slice"),
