@@ -1,4 +1,4 @@
-"""All rigs of backends by their names, and those of Mesos, on a real and a scripted master.
+"""The rigs of the backend of Mesos, on a real and a scripted master.
 
 A rig plays the actor `engine/<cluster>` as well: it lets each link subscribe that asks. The suite's
 hosts have names of their own; here they are agents, so a rig writes the one for the other. It must
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from peloton.actors.engine.messages import AskSubscription, BackendOpen, OpenBackend, Subscribe
@@ -31,11 +30,8 @@ from tests.contracts.backends import (
     HOST,
     OTHER,
     BackendRig,
-    ContainerRig,
     Exempt,
-    ProcessRig,
     Report,
-    SimulatedRig,
     run,
 )
 from tests.e2e.cluster import until_there
@@ -178,13 +174,3 @@ class RealMesosRig(MesosRig):
 
     def _agent(self, host: Key) -> Any:
         return next(one for one in self.mesos.agents if one.hostname == AGENTS[host])
-
-
-def made_for(name: str, request: pytest.FixtureRequest) -> BackendRig:
-    """The rig of this name, for one test."""
-    if name == "real_mesos":
-        return RealMesosRig(request.getfixturevalue("mesos"))
-    if name in ("process", "container"):
-        folder = request.getfixturevalue("tmp_path").resolve() / "keeper"
-        return ProcessRig(folder) if name == "process" else ContainerRig(folder)
-    return ScriptedMesosRig() if name == "scripted_mesos" else SimulatedRig()

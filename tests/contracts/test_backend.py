@@ -21,6 +21,7 @@ from peloton.backends import port
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key, Refused, kind_of
 from tests.backends.known_sets import known_sets, names_listed
+from tests.contracts.backend_rigs import RIGS, begun
 from tests.contracts.backends import (
     CAPACITY,
     HOST,
@@ -31,25 +32,19 @@ from tests.contracts.backends import (
     pod,
     run,
 )
-from tests.contracts.mesos_backends import made_for
 
 LABELS = (Label("rack", "r7"),)
 PORTS = (40000, 40010)
 APPEARS = m.AddHost(NEW, CAPACITY, LABELS, PORTS)
 
 
-RIGS = ("simulated", "process", "scripted_mesos", "real_mesos")
-with_containers = pytest.mark.parametrize("rig", [*RIGS, "container"], indirect=True)
+with_containers = pytest.mark.parametrize("rig", RIGS, indirect=True)
 """Of what may differ where each run is a container: all else, the backend of processes does."""
 
 
-@pytest.fixture(params=RIGS)
+@pytest.fixture(params=[name for name in RIGS if name != "container"])
 def rig(request: pytest.FixtureRequest) -> Iterator[BackendRig]:
-    made = made_for(request.param, request)
-    made.next_report(m.BackendUp)
-    yield made
-    assert made.senders == {made.backend.key}, "a report that does not name its backend"
-    made.close()
+    yield from begun(request)
 
 
 def listed(rig: BackendRig, *known: str, epoch: int = 1) -> tuple[list[str], dict[str, End]]:

@@ -19,8 +19,8 @@ from peloton.actors.host.live.live_messages import (
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.actors.task.live_messages import LiveRun
 from peloton.runtime.vocabulary import Bits, Key
+from tests.contracts.backend_rigs import begun
 from tests.contracts.backends import HOST, BackendRig, run
-from tests.contracts.mesos_backends import made_for
 
 SOON = HealthCheck(initial_s=0.05, interval_s=0.05, timeout_s=30.0, max_failures=3)
 CROWD, NAME = Key("task/r/0"), "r-0-1"
@@ -47,11 +47,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture(params=["simulated", "process", "real_mesos"])
 def rig(request: pytest.FixtureRequest) -> Iterator[BackendRig]:
-    made = made_for(request.param, request)
-    made.next_report(m.BackendUp)
-    yield made
-    assert made.senders == {made.backend.key}, "a report that does not name its backend"
-    made.close()
+    yield from begun(request)
 
 
 def checked(check: HealthCheck, name: str = NAME) -> m.StartRun:
