@@ -12,10 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.live.live_messages import LIVE_MESSAGES
-from peloton.actors.host.machine_messages import MACHINE_MESSAGES
-from peloton.actors.host.use_messages import USE_MESSAGES, HostUse, SetUse, UseSet
-from peloton.actors.host.volume_messages import VOLUME_MESSAGES
+from peloton.actors.host.kind import MESSAGES
+from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.actors.task.messages import End
 from peloton.backends import port
 from peloton.placement.messages import Label
@@ -58,11 +56,7 @@ def listed(rig: BackendRig, *known: str, epoch: int = 1) -> tuple[list[str], dic
 def test_every_message_of_the_port_has_a_number() -> None:
     ordered = {*get_args(port.Order), *get_args(port.HostsOrder)}
     assert ordered == {*m.BACKEND_MESSAGES.values()}
-    reported = {
-        *m.MESSAGES.values(), *MACHINE_MESSAGES.values(), *LIVE_MESSAGES.values(),
-        *VOLUME_MESSAGES.values(), *USE_MESSAGES.values(),
-    }  # fmt: skip
-    assert {*get_args(port.Report)} <= reported
+    assert {*get_args(port.Report)} <= {*MESSAGES.values()}
 
 
 def test_it_has_an_address_of_its_own(rig: BackendRig) -> None:
