@@ -32,11 +32,8 @@ class BadStrategy(CannotStart):
 
 
 def installed_strategies(found: Iterable[EntryPoint] | None = None) -> Mapping[str, Strategy]:
-    """All strategies by name. Raises BadStrategy.
-
-    The package's own are there even where it is run from a checkout that was installed before they
-    were registered.
-    """
+    """All strategies by name: the package's own, and those registered by others. Raises
+    BadStrategy. One that is registered twice is one."""
     table, sources = {**STRATEGIES}, dict.fromkeys(STRATEGIES, OWN_DISTRIBUTION)
     every = entry_points(group=STRATEGY_GROUP) if found is None else found
     for entry in sorted(set(every), key=lambda each: (each.name, _owner(each), each.value)):

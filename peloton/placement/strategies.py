@@ -89,7 +89,7 @@ SPREAD = Strategy("spread", emptiest, each_max=1, sign=-1)
 MIMIR = Strategy("mimir", most_disk, one_by_one=True)
 
 STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in (PACK, SPREAD, MIMIR)}
-"""Those of the package; setup.cfg registers them as others register theirs."""
+"""Those of the package. Others register theirs (docs/placement.md)."""
 
 
 def guarded(strategy: Strategy, source: str) -> Strategy:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import sys
 from collections.abc import Iterator
@@ -72,19 +71,15 @@ def test_the_page_says_how_to_register_one() -> None:
     assert f"    {ENTRY}\n" in PAGE and f"{STRATEGY_GROUP} =\n" in PAGE
 
 
-def test_those_of_the_package_are_registered_the_same_way() -> None:
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
-    lines = config["options.entry_points"][STRATEGY_GROUP].split("\n")
-    named = dict(line.split(" = ") for line in lines if line)
-    module = "peloton.placement.strategies"
-    assert named == {name: f"{module}:{name.upper()}" for name in STRATEGIES}
+def test_those_of_the_package_are_there_and_one_named_twice_is_one(site: Site) -> None:
+    assert {**installed_strategies()} == {**STRATEGIES}
+    site.install("acme-placing", CODE, "pack = peloton.placement.strategies:PACK")
     assert {**installed_strategies()} == {**STRATEGIES}
 
 
 def test_the_one_of_the_page_places(site: Site) -> None:
     site.install("acme-placing", CODE, ENTRY)
-    assert sorted(installed_strategies()) == ["mimir", "pack", "smallest", "spread"]
+    assert installed_strategies().keys() == {*STRATEGIES, "smallest"}
     placer = placer_with(
         host("new", res(9, 9), capacity=res(9, 64)), host("old", res(4, 9), capacity=res(9, 16))
     )
@@ -169,7 +164,7 @@ def test_the_file_of_a_daemon_names_defaults() -> None:
     given = parse(ALONE | {"placement": {"strategies": {"BATCH": "mimir"}}}, ROOT)
     assert strategies_of(given).by_type == {"SERVICE": "mimir", "BATCH": "mimir"}
     wrong = parse(ALONE | {"placement": {"strategies": {"BATCH": "best"}}}, ROOT)
-    says = r"^placement\.strategies\.BATCH: unknown placement strategy 'best': there are mimir, pa"
+    says = r"^placement\.strategies\.BATCH: unknown placement strategy 'best': there are "
     with pytest.raises(CannotStart, match=says):
         strategies_of(wrong)
     (text,) = strategy_problems(wrong)

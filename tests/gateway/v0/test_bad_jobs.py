@@ -12,6 +12,7 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
+from peloton.placement.strategies import STRATEGIES
 from tests.gateway.fleet_fixture import Deployment, default_config
 
 NAN, INF = float("nan"), float("inf")
@@ -149,8 +150,8 @@ CONFIGS: list[tuple[str, Change, str]] = [
     ("strategy of no name", job_label("peloton.strategy", " "),
      "config.labels[0]: peloton.strategy: names no strategy"),
     ("strategy that nobody has", job_label("peloton.strategy", "best"),
-     "config.labels[0]: peloton.strategy: unknown placement strategy 'best': there are mimir, "
-     "pack, spread"),
+     "config.labels[0]: peloton.strategy: unknown placement strategy 'best': there are "
+     + ", ".join(sorted(STRATEGIES))),
     ("preemption of one", both(field("sla.minimumRunningInstances", 1),
                                own(0, preemptionPolicy=PREEMPTIBLE)),
      "config.instanceConfig[0].preemptionPolicy: can't override the preemption policy of a task"),
