@@ -77,6 +77,11 @@ def test_every_fact_is_folded(kind: Kind) -> None:
 
 
 @EVERY_KIND
+def test_every_query_is_answered(kind: Kind) -> None:
+    differs(f"inspect of {kind.name}", kind.inspect, kind.queries.values())
+
+
+@EVERY_KIND
 def test_what_is_looked_up_is_heard(kind: Kind) -> None:
     assert kind.lookup <= set(kind.messages.values())
 
