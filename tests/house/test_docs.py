@@ -1,6 +1,7 @@
 """What the documentation names is there.
 
-Must not judge the prose: it looks for files that are named in backticks with a folder.
+Must not judge the prose: it looks for what is named in backticks, a file with a folder of ours
+before it, or a module by the end of its path, as in `slice/parking.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,27 @@ PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glo
 NAMED = re.compile(r"`((?:core|shells|adapters|simulation|gateway|actors|placement|backends|runtime"
                    r"|peloton|tests|script|docs|proto)/[\w/.-]*\w)")  # fmt: skip
 
+# A module may be named by the end of its path.
+MODULE = re.compile(r"`((?:[\w-]+/)*\w+\.py)\b")
+MODULES = [
+    f"/{path.relative_to(ROOT).as_posix()}"
+    for top in ("peloton", "tests", "bench")
+    for path in (ROOT / top).rglob("*.py")
+]
+
 
 def missing(text: str) -> list[str]:
     """Files and folders named in the text that are nowhere."""
     # A word in capitals stands for what the reader chooses.
-    names = sorted(name for name in {*NAMED.findall(text)} if not re.search(r"\b[A-Z]{3,}\b", name))
-    return [name for name in names if not any((ROOT / p / name).exists() for p in PLACES)]
+    named = {*NAMED.findall(text), *MODULE.findall(text)}
+    names = sorted(name for name in named if not re.search(r"\b[A-Z]{3,}\b", name))
+    return [name for name in names if not is_there(name)]
+
+
+def is_there(name: str) -> bool:
+    """Whether there is a file of this name in one of the places, or a module that ends in it."""
+    places = any((ROOT / place / name).exists() for place in PLACES)
+    return places or any(one.endswith(f"/{name}") for one in MODULES)
 
 
 @pytest.mark.parametrize("page", [*PAGES, "README.md"])
@@ -31,4 +47,5 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
 
 
 def test_a_file_that_is_not_there_is_noticed() -> None:
-    assert missing("`core/shard.py`, `core/nothing.py: f`") == ["core/nothing.py"]
+    assert missing("`core/shard.py`, `core/nothing: f`") == ["core/nothing"]
+    assert missing("`slice/parking.py`, `slice/nothing.py: f`") == ["slice/nothing.py"]
