@@ -1,4 +1,4 @@
-"""What a caller may do, by the operator's file of permissions (`access_file.py`).
+"""What a caller may do, by the operator's file of permissions (`permissions_file.py`).
 
 Turns rules and a principal into rights: which pools and jobs they see, stop or submit to. A name
 that was not proved matches nothing but `*`. It must not read a request: `gates.py` finds out what a
