@@ -34,8 +34,7 @@ from peloton.backends.mesos.backend import Framework, MesosBackend  # noqa: E402
 from peloton.runtime.core.turning.envelope import Envelope  # noqa: E402
 from peloton.runtime.vocabulary import Key, Message  # noqa: E402
 from tests.backends.known_sets import known_sets
-from tests.servers.scripted_agents import Event  # noqa: E402
-from tests.servers.scripted_http import Reply  # noqa: E402
+from tests.servers.scripted_http import Event, Reply  # noqa: E402
 from tests.servers.scripted_master import ScriptedMaster  # noqa: E402
 
 AGENTS = 2000

@@ -126,16 +126,16 @@ class ScriptedMesosRig(MesosRig):
         self.master.stop()
 
     def take_away(self, host: Key) -> None:
-        self.master.happen(lambda agents: agents.lose_agent(AGENTS[host]))
+        self.master.lose_agent(AGENTS[host])
 
     def bring_back(self, host: Key) -> None:
-        self.master.happen(lambda agents: agents.return_agent(AGENTS[host]))
+        self.master.return_agent(AGENTS[host])
 
     def gated(self, name: str) -> m.StartRun:
         return run(name)
 
     def open_gate(self, name: str) -> None:
-        self.master.happen(lambda agents: agents.exits(name, 0))
+        self.master.exits(name, 0)
 
 
 class RealMesosRig(MesosRig):

@@ -44,7 +44,7 @@ def master(
         cluster.stop()
     else:
         with ScriptedMaster() as scripted:
-            lose = functools.partial(scripted.happen, lambda agents: agents.lose_agent("h1"))
+            lose = functools.partial(scripted.lose_agent, "h1")
             yield Rig(scripted.port, lose)
 
 

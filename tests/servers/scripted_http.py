@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Protocol
 
+from tests.servers.mesos_model.said import VERSION
+
 PATH = "/api/v1/scheduler"
 PATHS = (PATH, f"/master{PATH}")
 """A master that does not lead redirects to the second."""
 OPERATORS = "/api/v1"
-VERSION = "1.12.0"
 Event = dict[str, Any]
 
 

@@ -1,7 +1,9 @@
 """A master of Mesos that does as it is told, and so what a real one does once in a year.
 
 It speaks the scheduler API, version 1, in JSON, for one framework: the stream of events, calls with
-their refusals, and 2,000 agents if they are wanted. On demand it sends nonsense, cuts the stream in
+their refusals, and 2,000 agents if they are wanted. What it answers with is `mesos_model`, where
+time stands still: a task goes on when its update is acknowledged or when a test says so, and what
+was declined is offered again when it is asked for. On demand it sends nonsense, cuts the stream in
 a record, is no leader, never answers, and loses, doubles, reverses or delays updates; or it sends
 what a real master once sent. Every call is kept in `calls`. It must not be kinder than a real
 master: one table of calls is run against both (tests/contracts/test_mesos_master.py).
@@ -11,19 +13,27 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from tests.servers.mesos_model.agents import Agent
+from tests.servers.mesos_model.answers import Answers
+from tests.servers.mesos_model.master import Master
+from tests.servers.mesos_model.offers import counted
+from tests.servers.mesos_model.programs import Programs
+from tests.servers.mesos_model.said import VERSION
+from tests.servers.mesos_model.times import Times
 from tests.servers.mesos_rules import RefusedCall, read_call
-from tests.servers.scripted_agents import FakeAgents
-from tests.servers.scripted_http import VERSION, Event, Reply, ScriptedServer, Subscriber, record
-from tests.servers.scripted_words import TOTAL, Amounts
+from tests.servers.scripted_http import Event, Reply, ScriptedServer, Subscriber, record
 
 HEARTBEAT_S = 15.0
 WAIT_S = 60.0
-NOTHING_OF = dict.fromkeys(
-    ("GET_EXECUTORS", "GET_FRAMEWORKS", "GET_ROLES", "GET_QUOTA", "GET_FLAGS"), dict
-)
+TOTAL = {"cpus": 8.0, "mem": 8192.0, "disk": 10240.0}
+"""What each agent has."""
+NOTHING_OF = dict.fromkeys(("GET_FRAMEWORKS", "GET_ROLES", "GET_QUOTA", "GET_FLAGS"), dict)
 REMOVED = {"type": "ERROR", "error": {"message": "Framework has been removed"}}
 FAILED_OVER = {"type": "ERROR", "error": {"message": "Framework failed over"}}
 
@@ -41,14 +51,42 @@ class Got(NamedTuple):
         return str(self.call.get("type", ""))
 
 
+class _Line:
+    """A subscription, as the model knows it."""
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self.open = True
+        self._tell = tell
+
+    def tell(self, event: Event) -> None:
+        self._tell(event)
+
+    def end(self) -> None:
+        self.open = False
+
+
 class ScriptedMaster:
     """A server on a port of its own; `with` it, or `stop` it."""
 
     def __init__(
-        self, *, agents: int = 1, total: Amounts = TOTAL, recorded: Sequence[Event] = (),
-        heartbeat_s: float = HEARTBEAT_S,
+        self, *, agents: int = 1, total: Mapping[str, float] = TOTAL,
+        recorded: Sequence[Event] = (), heartbeat_s: float = HEARTBEAT_S,
     ) -> None:  # fmt: skip
-        self.agents = FakeAgents(agents, total)
+        self.id = str(uuid.uuid4())
+        self._times = Times(now=time.time())
+        self.model = Master(self._times, counted(total), framework={}, allocate_s=0.0)
+        self._answers = Answers(self.model)
+        programs = Programs()
+        self._agents = {
+            f"h{at + 1}": Agent(
+                self._times, programs, name=f"{self.id}-S{at}", hostname=f"h{at + 1}"
+            )
+            for at in range(agents)
+        }
+        for agent in self._agents.values():
+            agent.master = self.model
+            agent.tell_master("register")
+        self._times.settle()
         self.recorded = recorded
         self.heartbeat_s = heartbeat_s
         self.silent = False
@@ -157,10 +195,50 @@ class ScriptedMaster:
             self._publish(held)
             return held
 
-    def happen(self, make: Callable[[FakeAgents], Iterable[Event]]) -> None:
-        """Let something happen to agents or tasks: `lambda a: a.exits("t-1", 0)`."""
+    # ---- what happens to tasks and agents ----
+
+    def exits(self, task: str, code: int) -> None:
+        """The task's command ends by itself."""
+        with self._happening():
+            next(each for each in self._agents.values() if task in each.tasks).exits(task, code)
+
+    def lose_agent(self, hostname: str) -> None:
+        """An agent is out of reach, and has been for long. What runs there goes on."""
+        with self._happening():
+            self._agents[hostname].cut()
+            self.model.mark_unreachable(self._agents[hostname])
+
+    def return_agent(self, hostname: str) -> None:
+        """It was only out of reach."""
+        with self._happening():
+            agent = self._agents[hostname]
+            agent.linked = True
+            agent.tell_master("register")
+            self._times.settle()
+            self.model.allocate([agent.name])
+
+    def tear_down(self) -> None:
+        """An operator has removed the framework, which hears of it when it subscribes."""
+        with self._happening():
+            self.removed.add(str(self.framework_id))
+            self.model.tear_down()
+
+    def obey(self, call: Mapping[str, Any]) -> None:
+        """Do what was called, whatever that was answered."""
+        with self._happening():
+            asked = call.get(call["type"].lower(), {})
+            offers = {one["value"] for one in asked.get("offer_ids", ())}
+            agents = [one.agent for one in self.model.offers.out if one.name in offers]
+            self._answers.call({**call})
+            self._times.settle()
+            if asked.get("filters", {}).get("refuse_seconds") == 0:
+                self.model.allocate(agents)
+
+    @contextmanager
+    def _happening(self) -> Iterator[None]:
         with self._changed:
-            self._publish(make(self.agents))
+            yield
+            self._times.settle()
 
     # ---- how it works ----
 
@@ -188,8 +266,12 @@ class ScriptedMaster:
                 return self._subscribe(call)
             reply = self._refusal(call, headers) or Reply(202)
             self._noted(call, headers, reply)
-            if reply.code == 202 and call["type"] not in self._ignored and not self.recorded:
-                self._do(call)
+            if reply.code != 202 or call["type"] in self._ignored or self.recorded:
+                return reply
+            self.obey(call)
+            if call["type"] == "TEARDOWN":
+                self.tear_down()
+                self.subscriber.end()
             return reply
 
     def told(self, body: bytes) -> Reply:
@@ -198,7 +280,10 @@ class ScriptedMaster:
         with self._changed:
             scripted = self._replies.get(call.get("type", ""), [])
             reply = scripted.pop(0) if scripted else Reply(200)
-            known = {"GET_AGENTS": self._agents_told, "GET_VERSION": _version, **NOTHING_OF}
+            known = {
+                "GET_AGENTS": self._agents_told, "GET_EXECUTORS": self._executors_told,
+                "GET_VERSION": _version, **NOTHING_OF,
+            }  # fmt: skip
             if call.get("type") not in known:
                 reply = Reply(400, "Failed to validate v1::master::Call")
             elif reply.code == 200 and not reply.body:
@@ -208,7 +293,10 @@ class ScriptedMaster:
             return self._noted(call, {}, reply)
 
     def _agents_told(self) -> dict[str, Any]:
-        return {"agents": self.agents.listed(), "recovered_agents": []}
+        return {"agents": self.model.listed_agents(), "recovered_agents": []}
+
+    def _executors_told(self) -> dict[str, Any]:
+        return {"executors": self.model.listed_executors()}
 
     def _noted(self, call: dict[str, Any], headers: dict[str, str], reply: Reply) -> Reply:
         self.calls.append(Got(call, headers, reply.code, reply.body))
@@ -251,55 +339,44 @@ class ScriptedMaster:
                 new.send(event)
         else:
             self._frameworks += 0 if name else 1
-            self.framework_id = name or f"{self.agents.master_id}-{self._frameworks - 1:04}"
-            if self.agents.framework.get("id") != {"value": self.framework_id}:
-                self.agents.tasks.clear()
+            self.framework_id = name or f"{self.id}-{self._frameworks - 1:04}"
+            if self.model.framework.get("id") != {"value": self.framework_id}:
+                self.model.tear_down()
             info = call["subscribe"]["framework_info"] | {"id": {"value": self.framework_id}}
-            self.agents.framework = info
-            self.agents.take_back_offers()
-            new.send(self._subscribed())
-            self._publish([*self.agents.unacknowledged(), *self.agents.offer()])
+            self.model.framework = info
+            self.model.subscribe(_Line(lambda event: self._publish([event])), **self._words())
+            self._times.settle()
+            self.model.allocate()
         self._changed.notify_all()
         return new
 
-    def _subscribed(self) -> Event:
+    def _words(self) -> Event:
+        """Of us, to whoever subscribes."""
         where = {"hostname": "127.0.0.1", "ip": "127.0.0.1", "port": self.port}
         return {
-            "type": "SUBSCRIBED",
-            "subscribed": {
-                "framework_id": {"value": self.framework_id},
-                "heartbeat_interval_seconds": self.heartbeat_s,
-                "master_info": {
-                    "id": self.agents.master_id,
-                    "ip": 16777343,
-                    "port": self.port,
-                    "pid": f"master@{self.address}",
-                    "hostname": "127.0.0.1",
-                    "version": VERSION,
-                    "address": where,
-                    "capabilities": [
-                        {"type": name} for name in ("AGENT_UPDATE", "AGENT_DRAINING", "QUOTA_V2")
-                    ],
-                },
+            "framework_id": {"value": self.framework_id},
+            "heartbeat_interval_seconds": self.heartbeat_s,
+            "master_info": {
+                "id": self.id,
+                "ip": 16777343,
+                "port": self.port,
+                "pid": f"master@{self.address}",
+                "hostname": "127.0.0.1",
+                "version": VERSION,
+                "address": where,
+                "capabilities": [
+                    {"type": name} for name in ("AGENT_UPDATE", "AGENT_DRAINING", "QUOTA_V2")
+                ],
             },
         }
-
-    def _do(self, call: Mapping[str, Any]) -> None:
-        if call["type"] != "TEARDOWN":
-            self._publish(self.agents.handle(call))
-            return
-        self.removed.add(call["framework_id"]["value"])
-        self.agents.tasks.clear()
-        if self.subscriber is not None:
-            self.subscriber.end()
 
     def closed(self, subscriber: Subscriber) -> None:
         """A stream has ended, at whichever end."""
         with self._changed:
             if self.subscriber is subscriber:
                 self.subscriber = None
-                self.agents.take_back_offers()
-                if not float(self.agents.framework.get("failover_timeout", 0)):
+                self.model.hang_up()
+                if not float(self.model.framework.get("failover_timeout", 0)):
                     self.removed.add(str(self.framework_id))
             self._changed.notify_all()
 

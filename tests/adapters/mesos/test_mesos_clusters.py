@@ -104,8 +104,8 @@ def running(deployment: Deployment) -> str:
 
 def finish(master: ScriptedMaster) -> None:
     """All its tasks end well."""
-    for task in [*master.agents.tasks]:
-        master.happen(lambda agents, name=task: agents.exits(name, 0))  # type: ignore[misc]
+    for task in master.model.tasks:
+        master.exits(task, 0)
 
 
 def test_hosts_have_the_addresses_of_their_agents(daemon: Daemon) -> None:
@@ -123,7 +123,7 @@ def test_a_cluster_that_dies_takes_only_its_hosts(
     masters: dict[str, ScriptedMaster], daemon: Daemon, deployment: Deployment
 ) -> None:
     job = running(deployment)
-    assert {name: len(one.agents.tasks) for name, one in masters.items()} == {"east": 2, "west": 1}
+    assert {name: len(one.model.tasks) for name, one in masters.items()} == {"east": 2, "west": 1}
     names = {str(one.framework_id) for one in masters.values()}
     assert {name[-5:] for name in names} == {"-east", "-west"}
     masters["west"].stop()

@@ -150,8 +150,7 @@ def test_a_master_that_refuses_a_subscription_is_quoted(rig: ScriptedMesosRig) -
 def test_a_framework_that_was_removed_stays_away_and_says_so(rig: ScriptedMesosRig) -> None:
     """By an operator: its tasks are gone, and its id is refused for ever."""
     begun(rig, "r-0-1")
-    rig.master.happen(lambda agents: agents.tasks.clear() or [])
-    rig.master.removed.add(rig.framework.framework_id)
+    rig.master.tear_down()
     rig.master.drop_stream()
     rig.next_report(m.BackendDown)
     text = rig.next_report(m.BackendDown).text
@@ -229,7 +228,7 @@ def test_a_launch_that_is_never_answered(
     rig.master.wait_calls("ACCEPT")
     if done:
         unanswered = rig.master.calls[-1].call
-        rig.master.happen(lambda agents: agents.handle(unanswered))
+        rig.master.obey(unanswered)
     assert "ACCEPT: " in rig.next_report(m.BackendDown).text
     rig.next_report(m.BackendUp)
     rig.order(order)
@@ -288,7 +287,7 @@ def test_a_launch_that_is_refused_is_not_quoted(rig: ScriptedMesosRig) -> None:
 def test_updates_that_come_twice_are_one_end(rig: ScriptedMesosRig) -> None:
     rig.master.double_updates(3)
     begun(rig, "r-0-1")
-    rig.master.happen(lambda agents: agents.exits("r-0-1", 3))
+    rig.master.exits("r-0-1", 3)
     rig.ends("r-0-1")
     begun(rig, "r-1-1")  # what is told of it comes after all three of the end
     rig.order(m.ForgetRuns(HOST, ("r-0-1",)))
@@ -308,8 +307,8 @@ def test_updates_the_wrong_way_round_do_not_bring_a_run_back(rig: ScriptedMesosR
     """What the master knew of it comes after what its executor says."""
     begun(rig, "r-0-1", "r-1-1")
     rig.master.hold_updates()
-    rig.master.happen(lambda agents: agents.handle({"type": "RECONCILE"}))
-    rig.master.happen(lambda agents: agents.exits("r-0-1", 0))
+    rig.master.obey({"type": "RECONCILE"})
+    rig.master.exits("r-0-1", 0)
     assert len(rig.master.release_updates(reverse=True)) == 3
     assert rig.ends("r-0-1")["r-0-1"].outcome.end == End.SUCCEEDED
     rig.order(m.ListRuns(HOST, 1, 7.0, known_sets("r-1-1")))
@@ -327,7 +326,7 @@ def test_acknowledgements_that_are_lost_are_given_again(rig: ScriptedMesosRig) -
     rig.next_report(m.RunsStarted)
     rig.master.wait_calls("ACKNOWLEDGE", 3)
     rig.master.ignore("ACKNOWLEDGE")
-    rig.master.happen(lambda agents: agents.exits("r-0-1", 3))
+    rig.master.exits("r-0-1", 3)
     assert rig.ends("r-0-1")["r-0-1"].outcome.exit_code == 3
     rig.order(m.ForgetRuns(HOST, ("r-0-1",)))
     rig.master.wait_calls("ACKNOWLEDGE", 4)
@@ -335,7 +334,7 @@ def test_acknowledgements_that_are_lost_are_given_again(rig: ScriptedMesosRig) -
     assert rig.ends("r-0-1")["r-0-1"].outcome.exit_code == 3
     rig.order(m.ForgetRuns(HOST, ("r-0-1",)))
     rig.master.wait_calls("ACKNOWLEDGE", 5)
-    assert not rig.master.agents.tasks, "it has been heard at last"
+    assert not rig.master.model.tasks, "it has been heard at last"
     all_well(rig)
 
 
@@ -369,7 +368,7 @@ def test_a_slow_list_of_agents_holds_up_no_order_and_loses_no_event(
     rig.next_report(m.BackendDown)
     rig.master.wait_subscribed(but=subscriber)
     rig.master.wait_calls("GET_AGENTS", 2)
-    rig.master.happen(lambda agents: agents.exits("r-0-1", 0))
+    rig.master.exits("r-0-1", 0)
     rig.order(m.PingBackend(HOST))
     assert rig.next_report(m.BackendDown).text, "not known yet, and said at once"
     gate.set()

@@ -54,7 +54,7 @@ def forgotten(rig: ScriptedMesosRig, *others: str) -> None:
     count = len(rig.master.wait_calls("ACKNOWLEDGE"))
     rig.order(m.ForgetRuns(HOST, (POD,)))
     rig.master.wait_calls("ACKNOWLEDGE", count + 2)
-    assert rig.master.agents.tasks.keys() == {*others}
+    assert rig.master.model.tasks.keys() == {*others}
     all_well(rig, *others)
 
 
@@ -64,7 +64,7 @@ def test_a_pod_is_launched_and_ends_as_one(rig: ScriptedMesosRig) -> None:
     (operation,) = accept.call["accept"]["operations"]
     infos = operation["launch_group"]["task_group"]["tasks"]
     assert tuple(one["task_id"]["value"] for one in infos) == TASKS
-    rig.master.happen(lambda agents: agents.exits(POD, 3))
+    rig.master.exits(POD, 3)
     ends_with(rig, 3)
 
 
@@ -74,7 +74,7 @@ def test_updates_of_containers_that_come_twice_are_one_end(rig: ScriptedMesosRig
     rig.next_report(m.RunsStarted)
     rig.master.wait_calls("ACKNOWLEDGE", 12)
     rig.master.double_updates(1)
-    rig.master.happen(lambda agents: agents.exits(POD, 3))
+    rig.master.exits(POD, 3)
     ends_with(rig, 3)
 
 
@@ -82,8 +82,8 @@ def test_what_was_said_of_containers_the_wrong_way_round(rig: ScriptedMesosRig) 
     """The words of the master, that both run, come after those of their ends."""
     begun(rig)
     rig.master.hold_updates()
-    rig.master.happen(lambda agents: agents.handle({"type": "RECONCILE"}))
-    rig.master.happen(lambda agents: agents.exits(POD, 3))
+    rig.master.obey({"type": "RECONCILE"})
+    rig.master.exits(POD, 3)
     assert len(rig.master.release_updates(reverse=True)) == 4
     ended_with(rig, 3, names=("a", "b"))
     run_begun(rig, "r-1-1")  # what is told of it comes after all that
@@ -97,7 +97,7 @@ def test_an_end_that_was_acknowledged_in_vain_is_told_with_the_next_subscription
 ) -> None:
     begun(rig)
     rig.master.ignore("ACKNOWLEDGE")
-    rig.master.happen(lambda agents: agents.exits(POD, 3))
+    rig.master.exits(POD, 3)
     rig.ends(POD)
     rig.order(m.ForgetRuns(HOST, (POD,)))
     rig.master.wait_calls("ACKNOWLEDGE", 6)
@@ -106,7 +106,7 @@ def test_an_end_that_was_acknowledged_in_vain_is_told_with_the_next_subscription
     assert (outcome.end, outcome.exit_code) == (End.FAILED, 3)
     rig.order(m.ForgetRuns(HOST, (POD,)))
     rig.master.wait_calls("ACKNOWLEDGE", 8)
-    assert not rig.master.agents.tasks
+    assert not rig.master.model.tasks
     all_well(rig)
 
 
@@ -123,7 +123,7 @@ def test_a_launch_that_was_done_and_never_answered(
     rig.order(order)
     rig.master.wait_calls("ACCEPT")
     unanswered = rig.master.calls[-1].call
-    rig.master.happen(lambda agents: agents.handle(unanswered))
+    rig.master.obey(unanswered)
     assert "ACCEPT: " in rig.next_report(m.BackendDown).text
     rig.next_report(m.BackendUp)
     rig.order(m.ListRuns(HOST, 1, 7.0, known_sets(POD)))
@@ -135,7 +135,7 @@ def test_an_agent_that_is_out_of_reach_comes_back_with_its_pod(rig: ScriptedMeso
     begun(rig)
     rig.take_away(HOST)
     rig.next_report(m.BackendDown)
-    rig.master.happen(lambda agents: agents.exits(POD, 3))
+    rig.master.exits(POD, 3)
     rig.bring_back(HOST)
     rig.next_report(m.HostAppeared)
     ends_with(rig, 3, names=("", ""))  # its updates alone say what is known of it

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from peloton.runtime.vocabulary import Key
-from tests.backends.mesos.simulated.agents import Agent
 from tests.backends.mesos.simulated.checks import Broken
 from tests.backends.mesos.simulated.cluster import MACHINES, Cluster
 from tests.backends.mesos.simulated.hosts import Host
 from tests.backends.mesos.simulated.plan import STORM_S, Act, Plan, without
+from tests.servers.mesos_model.agents import Agent
 
 
 def _host(on: Cluster, act: Act) -> Host:

@@ -17,11 +17,11 @@ from peloton.backends.mesos.offer_book import HOLD_S
 from peloton.backends.mesos.runs.statuses import is_hearsay
 from peloton.backends.port import Order
 from peloton.runtime.core.turning.envelope import Envelope
-from tests.backends.mesos.simulated.agents import TERMINAL
 from tests.backends.mesos.simulated.hosts import ACCEPTED, LOST_BY_HOST
-from tests.backends.mesos.simulated.master import STREAM_S
-from tests.backends.mesos.simulated.programs import STATES
+from tests.backends.mesos.simulated.streams import STREAM_S
 from tests.backends.mesos.words import Json
+from tests.servers.mesos_model.agents import TERMINAL
+from tests.servers.mesos_model.programs import STATES
 
 if TYPE_CHECKING:
     from tests.backends.mesos.simulated.cluster import Cluster
@@ -77,7 +77,7 @@ class Checks:
             self.broken(f"{task} began twice")
         held_s = HOLD_S + 2 * STREAM_S * of.times.slow + 0.5  # there, held, and back
         assert held_s < OFFER_WAIT_S
-        for offer in of.master.offers.out.values():
+        for offer in of.master.offers.out:
             if of.times.now - offer.since > held_s:
                 self.broken(f"offer {offer.name} is held since {offer.since:.3f}")
         for (_, host), since in self._lists.items():
@@ -167,7 +167,7 @@ class Checks:
         of_agents = {  # an executor is gone, or has just gone
             "LOST"
             for one in said
-            if one["source"] == "SOURCE_AGENT" or one.get("message", "").startswith("required by")
+            if one["source"] == "SOURCE_AGENT" or " required by " in one.get("message", "")
         }
         if outcome.end.name not in ends | of_agents:
             self.broken(f"{end.run} is said to be {outcome}, of which nobody spoke: {ends}")

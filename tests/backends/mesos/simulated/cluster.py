@@ -12,34 +12,63 @@ from functools import partial
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
+from peloton.backends.mesos.framework import Framework
 from peloton.backends.port import Order
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import JOB
-from tests.backends.mesos.simulated.agents import Agent
 from tests.backends.mesos.simulated.checks import Checks
 from tests.backends.mesos.simulated.daemons import Daemon
 from tests.backends.mesos.simulated.hosts import Host
-from tests.backends.mesos.simulated.master import UNREACHABLE_S, Master, Stream
 from tests.backends.mesos.simulated.plan import KINDS
-from tests.backends.mesos.simulated.programs import Program, Programs
-from tests.backends.mesos.simulated.times import Times, Wire
+from tests.backends.mesos.simulated.streams import Stream
+from tests.backends.mesos.words import ROLE, Json
+from tests.servers.mesos_model.agents import Agent
+from tests.servers.mesos_model.master import UNREACHABLE_S, Master
+from tests.servers.mesos_model.offers import counted
+from tests.servers.mesos_model.programs import Program, Programs
+from tests.servers.mesos_model.times import Times, Wire
 
 MACHINES = ("h0", "h1")
 ORDER_S = 0.4
 TRIES_S = 2.0
 IDLE_MAX = 100
 """So often something may be due that was due already."""
+HAS = counted({"cpus": 4.0, "mem": 2048.0, "disk": 100.0})
+"""Of each agent."""
+FRAMEWORK = Framework("east", "", "f-east", ROLE)
 EXECUTOR = json.dumps({"type": "CUSTOM", "data": "eA=="})
+
+
+class Planned(Programs):
+    """What was drawn for each run."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self._chance = chance
+        self._planned: dict[str, Program] = {}
+
+    def plan(self, run: str, program: Program) -> None:
+        """The containers of a run do alike, but the first one ends first."""
+        self._planned[run] = program
+
+    def of(self, info: Json) -> Program:
+        """Of this task."""
+        run, _, at = info["task_id"]["value"].partition(".")
+        found = self._planned.get(run, Program())
+        if at and found.runs_s is not None:
+            return Program(found.runs_s + self._chance.random() * 5.0, 0, found.deaf)
+        return found
 
 
 class Cluster:
     """All of it, for one seed."""
 
     def __init__(self, seed: int) -> None:
-        self.times = Times(random.Random(f"{seed} chance"))
-        self.programs = Programs(self.times.chance)
-        self.master = Master(self.times)
+        chance = random.Random(f"{seed} chance")
+        self.times = Times(chance)
+        self.programs = Planned(chance)
+        self.master = Master(self.times, HAS, framework=FRAMEWORK.info)
         self.agents: list[Agent] = []
         self.checks = Checks(self)
         self.daemons = [self._daemon(), self._daemon()]

@@ -16,11 +16,12 @@ from peloton.backends.mesos.runs.keeper_tasks import KeeperProgram
 from peloton.backends.port import Order
 from peloton.runtime.core.turning.envelope import Envelope
 from tests.backends.mesos.bench import BACKEND
-from tests.backends.mesos.simulated.answers import Answers
 from tests.backends.mesos.simulated.checks import Checks
-from tests.backends.mesos.simulated.master import Master, Stream
-from tests.backends.mesos.simulated.times import Times
+from tests.backends.mesos.simulated.streams import Stream
 from tests.backends.mesos.words import ROLE, Json
+from tests.servers.mesos_model.answers import Answers
+from tests.servers.mesos_model.master import Master
+from tests.servers.mesos_model.times import Times
 
 NOTICE_S = 6.0
 """The longest time until the end of a stream is noticed."""

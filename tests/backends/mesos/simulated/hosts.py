@@ -20,7 +20,7 @@ from peloton.actors.task.messages import End, RunOutcome
 from peloton.backends.port import Order
 from peloton.runtime.vocabulary import Key
 from tests.backends.known_sets import known_sets
-from tests.backends.mesos.simulated.times import Times
+from tests.servers.mesos_model.times import Times
 
 ACCEPTED, STARTED, KILLING = "accepted", "started", "killing"
 LOST_BY_HOST = "lost by its host"

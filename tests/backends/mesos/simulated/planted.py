@@ -45,7 +45,7 @@ PLANTED = {
         "_updated",
         "        if is_repeat_of_a_launch(status):",
         "        if False:",
-        6,
+        85,
     ),
     "the master's word of an end is believed at once": Planted(
         Conversation, "_updated", "elif is_hearsay(status) and", "elif False and", 14
@@ -54,10 +54,10 @@ PLANTED = {
         run_table.AgentRuns, "forget", "self.runs.pop(name)", "run"
     ),
     "what waits is kept over an outage": Planted(
-        run_table.AgentRuns, "cut_off", "del self.runs[name]", "pass"
+        run_table.AgentRuns, "cut_off", "del self.runs[name]", "pass", 4
     ),
     "what is yet to begin elsewhere is listed as if it were here": Planted(
-        run_table.AgentRuns, "listed", 'if run.at in ("", incarnation) else asked_at', "or 0.0", 383
+        run_table.AgentRuns, "listed", 'if run.at in ("", incarnation) else asked_at', "or 0.0", 391
     ),
     "a list is given at once": Planted(
         lists.Lists, "asked", "        if asked:", "        if not asked:"

@@ -14,14 +14,18 @@ TRACE_MAX = 4000
 
 
 class Times:
-    """What is to happen, by time; and what happened, for whoever reads of a failure."""
+    """What is to happen, by time; and what happened, for whoever reads of a failure.
 
-    def __init__(self, chance: random.Random) -> None:
-        self.now = 0.0
-        self.slow = chance.choice((0.2, 1.0, 1.0, 4.0))
+    Without `chance` nothing takes time. Where it stands still besides, what is to happen now does
+    by `settle`, and what is to happen later never does.
+    """
+
+    def __init__(self, chance: random.Random | None = None, now: float = 0.0) -> None:
+        self.now = now
+        self.slow = 0.0 if chance is None else chance.choice((0.2, 1.0, 1.0, 4.0))
         """How slow all wires are."""
-        self.chance = chance
         self.story: list[str] = []
+        self._chance = chance
         self._heap: list[tuple[float, int, Act]] = []
         self._count = 0
 
@@ -38,7 +42,7 @@ class Times:
 
     def upto(self, seconds: float) -> float:
         """Some time, mostly short."""
-        return seconds * self.chance.random() ** 3
+        return 0.0 if self._chance is None else seconds * self._chance.random() ** 3
 
     @property
     def next_at(self) -> float:
@@ -49,6 +53,11 @@ class Times:
         """The next thing happens."""
         self.now, _, act = heapq.heappop(self._heap)
         act()
+
+    def settle(self) -> None:
+        """All that is to happen now does."""
+        while self.next_at <= self.now:
+            self.step()
 
 
 class Wire:

@@ -1,13 +1,12 @@
-"""What the programs of runs truly do: how often each began, where, and how it ended.
+"""What the programs of tasks truly do: how often each began, where, and how it ended.
 
-The truth that all words about runs are held against. Must not know how anything is told.
+The truth that all words about tasks are held against. Must not know how anything is told.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import random
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 from tests.backends.mesos.words import Json
 
 STATES = {"FINISHED": "SUCCEEDED", "FAILED": "FAILED", "KILLED": "KILLED", "LOST": "LOST"}
+SIGNALS = {"SIGTERM": ("Terminated", 15), "SIGKILL": ("Killed", 9)}
 
 
 class Program(NamedTuple):
@@ -23,10 +23,6 @@ class Program(NamedTuple):
     runs_s: float | None = None
     code: int = 0
     deaf: bool = False
-
-    @property
-    def state(self) -> str:
-        return "FAILED" if self.code else "FINISHED"
 
 
 @dataclass(frozen=True)
@@ -39,35 +35,24 @@ class TrueEnd:
 
     @property
     def text(self) -> str:
-        if self.state == "KILLED":
-            return "Command terminated with signal Terminated"
+        if self.signal:
+            return f"Command terminated with signal {SIGNALS[self.signal][0]}"
         return f"Command exited with status {self.code}" if self.code is not None else ""
 
 
 class Programs:
-    """Those of all tasks, by name."""
+    """Those of all tasks, by name. Each does what its command says."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._planned: dict[str, Program] = {}
+    def __init__(self) -> None:
         self.begun: Counter[str] = Counter()
         self.twice: list[str] = []
         self.where: dict[str, set[str]] = {}
         """The agents on which each runs now."""
         self.ends: dict[str, TrueEnd] = {}
 
-    def plan(self, run: str, program: Program) -> None:
-        """The containers of a run do alike, but the first one ends first."""
-        self._planned[run] = program
-
     def of(self, info: Json) -> Program:
         """Of this task."""
-        name = info["task_id"]["value"]
-        run, _, at = name.partition(".")
-        found = self._planned.get(run, Program())
-        if at and found.runs_s is not None:
-            return Program(found.runs_s + self._chance.random() * 5.0, 0, found.deaf)
-        return found
+        return _commanded(info.get("command", {}).get("value", ""))
 
     def begin(self, task: str, agent: str) -> None:
         self.begun[task] += 1
@@ -75,14 +60,9 @@ class Programs:
             self.twice.append(task)
         self.where.setdefault(task, set()).add(agent)
 
-    def end(self, task: str, agent: str, *, state: str) -> TrueEnd:
+    def end(self, task: str, agent: str, end: TrueEnd) -> TrueEnd:
         """It ends so; the first end is the true one."""
         self.gone(task, agent)
-        code: int | None = None
-        if state in ("FINISHED", "FAILED"):
-            code = self._planned.get(task.partition(".")[0], Program()).code
-            code = code if state == "FAILED" else 0
-        end = TrueEnd(state, code, "SIGTERM" if state == "KILLED" else "")
         return self.ends.setdefault(task, end)
 
     def gone(self, task: str, agent: str) -> None:
@@ -94,10 +74,20 @@ class Programs:
         return sorted(task for task, agents in self.where.items() if agent in agents)
 
 
+def _commanded(command: str) -> Program:
+    """What the command of a test does: `true`, `exit N`, or `sleep S; exit N`. What sleeps for a
+    second or more goes on until it is ended, less takes no time."""
+    first, _, second = command.partition("; ")
+    if first.startswith("sleep "):
+        goes_on = float(first.removeprefix("sleep ")) >= 1
+        return Program() if goes_on else _commanded(second)
+    return Program(0.0, int(first.removeprefix("exit ")) if first.startswith("exit ") else 0)
+
+
 def told_end(end: TrueEnd) -> dict[str, Any]:
     """As our own executor tells it."""
     told = {
-        "signal": 15 if end.signal else 0,
+        "signal": SIGNALS[end.signal][1] if end.signal else 0,
         "outcome": STATES[end.state],
         "exit_code": end.code,
         "reason": end.state.lower(),

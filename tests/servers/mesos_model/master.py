@@ -1,4 +1,4 @@
-"""A simulated Mesos master with one framework: what it knows of agents and tasks, and says of them.
+"""A Mesos master with one framework: what it knows of agents and tasks, and says of them.
 
 Does what a real one does: knows a task from its launch until its end is acknowledged, says of a
 task whose agent is out of reach that it is, and of one that it does not know where it should be
@@ -8,20 +8,22 @@ know what hosts want, nor what programs truly do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from tests.backends.mesos.simulated.agents import TERMINAL, Agent
-from tests.backends.mesos.simulated.offers import Amounts, Offers, offer_json
-from tests.backends.mesos.simulated.times import Times, Wire
-from tests.backends.mesos.words import Json, agent, scalar
+from tests.backends.mesos.words import Json
+from tests.servers.mesos_model.agents import TERMINAL, Agent
+from tests.servers.mesos_model.offers import Amounts, Offers, amounts_of
+from tests.servers.mesos_model.said import listed, offered
+from tests.servers.mesos_model.times import Times
 
 UNREACHABLE_S = 75.0
 ALLOCATE_S = 1.0
-STREAM_S = 0.8
-PARTITION = "REASON_AGENT_REMOVED"
+REMOVED = {"reason": "REASON_AGENT_REMOVED", "message": "health check timed out"}
+PARTITIONS = frozenset(f"TASK_{name}" for name in ("DROPPED", "GONE", "UNREACHABLE", "UNKNOWN"))
+"""States that are told to frameworks alone that know of partitions."""
 
 
 @dataclass(eq=False)
@@ -31,11 +33,12 @@ class Known:
 
     name: str
     agent: str
-    executor: str
-    amounts: Amounts
+    executor: str = ""
+    amounts: Amounts = field(default_factory=Amounts)
     state: str = "TASK_STAGING"
     told: str = ""
     uuid: str = ""
+    container: Json | None = None
 
 
 @dataclass(eq=False)
@@ -46,62 +49,78 @@ class Registered:
     connected: bool = True
     tasks: dict[str, Known] = field(default_factory=dict)
     executors: dict[str, Json] = field(default_factory=dict)
-    away_since: float = 0.0
 
 
-class Stream:
+class Stream(Protocol):
     """One subscription."""
 
-    def __init__(self, times: Times, heard: Callable[[Json], None]) -> None:
-        self.open = True
-        self.calls = Wire(times, delay_s=STREAM_S)
-        self.events = Wire(times, delay_s=STREAM_S)
-        self._heard = heard
+    open: bool
 
     def tell(self, event: Json) -> None:
-        self.events.send(lambda: self._heard(event))
+        """The framework hears this."""
 
     def end(self) -> None:
         """What is under way is lost, both ways."""
-        self.open = False
-        self.calls.cut()
-        self.events.cut()
 
 
 class Master:
-    """The one that leads, and the next one after a failover."""
+    """The one that leads, and the next one after a failover. `allocate_s`: how often it offers by
+    itself; 0: never."""
 
-    def __init__(self, times: Times) -> None:
+    def __init__(
+        self, times: Times, has: Amounts, *, framework: Json, allocate_s: float = ALLOCATE_S
+    ) -> None:
         self.times = times
+        self.framework = framework
         self.agents: dict[str, Registered] = {}
         self.recovered: set[str] = set()
         self.unreachable: dict[str, dict[str, Known]] = {}
         self.removed: set[str] = set()
-        self.offers = Offers(times)
+        self.offers = Offers(times, has)
         self.stream: Stream | None = None
         self.here = True
         self.amounts: dict[str, Amounts] = {}
         """What each task has, which its agent knows as well."""
         self.said: dict[str, list[Json]] = {}
         """All updates of each task that were told."""
-        self.allocate_s = ALLOCATE_S
+        self.allocate_s = allocate_s
         self.others: dict[str, Amounts] = {}
         """What other frameworks have of each agent."""
-        times.later(ALLOCATE_S, self._allocate)
+        if allocate_s:
+            times.later(allocate_s, self._allocate)
 
     # ---- the framework ----
 
-    def subscribe(self, stream: Stream) -> Stream | None:
-        """This subscription begins; the one that ends with it."""
+    @property
+    def role(self) -> str:
+        return [*self.framework.get("roles", []), self.framework.get("role", "*")][0]
+
+    def has(self, capability: str) -> bool:
+        """Whether the framework has this."""
+        return {"type": capability} in self.framework.get("capabilities", [])
+
+    def subscribe(self, stream: Stream, **words: Any) -> Stream | None:
+        """This subscription begins; the one that ends with it. Agents tell anew what nobody has
+        acknowledged."""
         former, self.stream = self.hang_up(), stream
-        self.offers.refused.clear()
-        self.tell("SUBSCRIBED", heartbeat_interval_seconds=15.0)
+        self.tell("SUBSCRIBED", **{"heartbeat_interval_seconds": 15.0, **words})
+        for each in self.agents.values():
+            if each.agent.linked:
+                each.agent.to_agent.send(each.agent.resume)
         return former
+
+    def tear_down(self) -> None:
+        """The framework is no more, and nor is what it had."""
+        self.hang_up()
+        self.amounts.clear()
+        for each in self.agents.values():
+            for known in (each.tasks, each.executors, each.agent.tasks, each.agent.executors):
+                known.clear()
 
     def hang_up(self) -> Stream | None:
         """The subscription is over, which whoever has it does not know yet."""
         former, self.stream = self.stream, None
-        self.offers.out.clear()
+        self.offers.clear()
         if former is not None:
             former.end()
         return former
@@ -117,13 +136,26 @@ class Master:
             self.said.setdefault(status["task_id"]["value"], []).append(status)
         self.tell("UPDATE", status=status)
 
-    def say(self, task: Known, state: str, reason: str, **more: Any) -> None:
+    def say(self, task: Known, state: str, **more: Any) -> None:
         """What the master itself says of a task: nothing that has to be acknowledged."""
-        ids = {"task_id": {"value": task.name}, "agent_id": {"value": task.agent}}
-        own = {"executor_id": {"value": task.executor}} if task.executor else {}
-        words = {"source": "SOURCE_MASTER", "reason": reason, "timestamp": self.times.now}
-        self.times.note(f"master: {task.name[-6:]} {state} {reason} {more.get('message', '')}")
-        self.tell_status({**ids, **own, "state": state, **words, **more})
+        if state in PARTITIONS and not self.has("PARTITION_AWARE"):
+            state = "TASK_LOST"
+        ids = {"task_id": {"value": task.name}}
+        ids |= {"agent_id": {"value": task.agent}} if task.agent else {}
+        ids |= {"executor_id": {"value": task.executor}} if task.executor else {}
+        words = {"source": "SOURCE_MASTER", "timestamp": self.times.now}
+        self.times.note(f"master: {task.name[-6:]} {state} {more['reason']} {more['message']}")
+        self.tell_status({**ids, "state": state, **words, **more})
+
+    def say_latest(self, task: Known, state: str, reason: str, message: str) -> None:
+        """The same of one that is there."""
+        what = {} if task.container is None else {"container_status": task.container}
+        self.say(task, state, reason=reason, message=message, **what)
+
+    @property
+    def tasks(self) -> dict[str, Known]:
+        """Those of registered agents."""
+        return {name: task for each in self.agents.values() for name, task in each.tasks.items()}
 
     def known(self, name: str) -> Known | None:
         """A task of a registered agent."""
@@ -131,13 +163,9 @@ class Master:
         return next((task for task in found if task is not None), None)
 
     def listed_agents(self) -> list[Json]:
+        has, now = self.offers.has, self.times.now
         return [
-            agent(
-                name,
-                each.agent.hostname,
-                active=each.connected,
-                total_resources=[scalar("cpus", 4.0), scalar("mem", 2048.0), scalar("disk", 100.0)],
-            )
+            listed(name, each.agent.hostname, has, active=each.connected, now=now)
             for name, each in self.agents.items()
         ]
 
@@ -154,15 +182,19 @@ class Master:
         self.times.later(self.allocate_s, self._allocate)
         self.allocate()
 
-    def allocate(self) -> None:
-        """Offer what is free."""
+    def allocate(self, agents: Iterable[str] | None = None) -> None:
+        """Offer what is free of all agents, or of these."""
         if not self.here or self.stream is None or not self.stream.open:
             return
         made = []
-        for name, each in self.agents.items():
-            offer = self.offers.make(name, self.used(each)) if each.connected else None
+        for name in self.agents if agents is None else agents:
+            each = self.agents.get(name)
+            if each is None or not each.connected:
+                continue
+            offer = self.offers.make(name, self.used(each))
             if offer is not None:
-                made.append(offer_json(offer))
+                ours = {"role": self.role, "framework_id": self.framework["id"]}
+                made.append(offered(offer, each.agent.hostname, **ours))
         if made:
             self.tell("OFFERS", offers=made)
 
@@ -173,8 +205,7 @@ class Master:
             if task.state not in TERMINAL:
                 used.update(task.amounts)
         for info in of.executors.values():
-            for entry in info.get("resources", ()):
-                used[entry["name"]] += round(entry["scalar"]["value"] * 1000)
+            used.update(amounts_of(info.get("resources", ())))
         return used
 
     def rescind(self, agent_id: str) -> None:
@@ -195,6 +226,7 @@ class Master:
             if task.state not in TERMINAL:
                 task.state = latest
             task.told, task.uuid = status["state"], status["uuid"]
+            task.container = status.get("container_status", task.container)
         self.tell_status(status)
 
     def executor_over(self, of: Agent, name: str) -> None:
@@ -223,15 +255,15 @@ class Master:
         each.connected = True
         for task in each.tasks.values():
             if was_away is not None and task.name in was_away:
-                self.say(task, task.state, "REASON_AGENT_REREGISTERED", message="is back")
-        of.to_agent.send(of.registered)
+                back = ("REASON_AGENT_REREGISTERED", "Agent reregistered")
+                self.say_latest(task, task.state, *back)
+        of.to_agent.send(of.resume)
 
     def _learn(self, each: Registered, *, is_new: bool) -> None:
         """What runs at the agent, as that says. What the master of an agent that it knows does not
         know has ended, and is acknowledged."""
         of = each.agent
-        there = {e.name: e.info for e in of.executors.values() if not e.over}
-        each.executors = there
+        each.executors = {e.name: e.info for e in of.executors.values() if e.known_to_master}
         for task in of.tasks.values():
             head = task.updates[0] if task.updates else None
             known = each.tasks.get(task.name)
@@ -239,7 +271,8 @@ class Master:
                 continue
             if known is None:
                 amounts = self.amounts.get(task.name, Amounts())
-                known = Known(task.name, of.name, task.executor, amounts)
+                executor = "" if task.executor == task.name else task.executor
+                known = Known(task.name, of.name, executor, amounts)
                 each.tasks[task.name] = known
             known.state = task.state
             if head is not None:
@@ -249,7 +282,7 @@ class Master:
         """It has hung up, or does not answer."""
         each = self.agents.get(of.name)
         if each is not None and each.connected:
-            each.connected, each.away_since = False, self.times.now
+            each.connected = False
             self.rescind(of.name)
 
     def mark_unreachable(self, of: Agent) -> None:
@@ -264,7 +297,8 @@ class Master:
         self.unreachable[of.name] = each.tasks
         for task in each.tasks.values():
             if task.state not in TERMINAL:
-                self.say(task, "TASK_UNREACHABLE", PARTITION)
+                gone = {"unreachable_time": {"nanoseconds": int(self.times.now * 1e9)}}
+                self.say(task, "TASK_UNREACHABLE", **REMOVED, **gone)
         self.tell("FAILURE", agent_id={"value": of.name})
 
     def remove(self, of: Agent) -> None:
@@ -277,7 +311,7 @@ class Master:
         del self.agents[of.name]
         for task in each.tasks.values():
             if task.state not in TERMINAL:
-                self.say(task, "TASK_GONE", PARTITION)
+                self.say(task, "TASK_GONE", **REMOVED)
         self.tell("FAILURE", agent_id={"value": of.name})
 
     def fail_over(self, agents: Iterable[Agent]) -> Stream | None:

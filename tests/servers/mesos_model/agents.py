@@ -1,4 +1,4 @@
-"""An agent of a simulated Mesos: executors, tasks, and updates that are told until acknowledged.
+"""An agent of Mesos: executors, tasks, and updates that are told until acknowledged.
 
 Keeps of each task the updates in order; the next one is told once the one before was acknowledged.
 Must not know who is subscribed, nor what the program should do: it is told with the run.
@@ -6,18 +6,21 @@ Must not know who is subscribed, nor what the program should do: it is told with
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.backends.mesos.simulated.programs import Program, Programs, told_end
-from tests.backends.mesos.simulated.times import Times, Wire
 from tests.backends.mesos.words import Json
+from tests.servers.mesos_model.programs import Program, Programs, TrueEnd, told_end
+from tests.servers.mesos_model.said import container
+from tests.servers.mesos_model.times import Times, Wire
 
 if TYPE_CHECKING:
-    from tests.backends.mesos.simulated.master import Master
+    from tests.servers.mesos_model.master import Master
 
 AGAIN_S, AGAIN_MAX_S = 10.0, 80.0
 """Between two tellings of the same update: each pause is twice the one before."""
@@ -67,6 +70,11 @@ class Executor:
     def open(self) -> list[Task]:
         return [task for task in self.tasks if not task.over]
 
+    @property
+    def known_to_master(self) -> bool:
+        """Those that agents make themselves are not."""
+        return not self.over and self.info["type"] != "COMMAND"
+
 
 class Agent:
     """One agent, of one id. `lives`: its machine does; `linked`: it reaches the master."""
@@ -99,8 +107,8 @@ class Agent:
         if self.linked and self.lives and master is not None:
             self.to_master.send(lambda: getattr(master, what)(self, *args))
 
-    def registered(self) -> None:
-        """The master has it: what was not acknowledged is told at once."""
+    def resume(self) -> None:
+        """The master has it, or the framework anew: what was not acknowledged is told at once."""
         for task in [*self.tasks.values()]:
             if task.updates:
                 self._forward(task, task.updates[0])
@@ -152,10 +160,16 @@ class Agent:
                 self._executor_ends(executor)
         elif not executor.deaf:
             task.killed = True
-            if task.begun:
+            if task.begun and self.master is not None and self.master.has("TASK_KILLING_STATE"):
                 self._update(task, "KILLING")
             after_s = min(self._times.upto(8.0), grace_s)
-            self._times.later(after_s, partial(self._exit, executor, task, "KILLED"))
+            end = TrueEnd("KILLED", signal="SIGTERM")
+            self._times.later(after_s, partial(self._exit, executor, task, end))
+
+    def exits(self, name: str, code: int) -> None:
+        """Its program ends by itself."""
+        task = self.tasks[name]
+        self._exit(self.executors[task.executor], task, _own_end(code))
 
     def shut_down(self, name: str) -> None:
         """End an executor, and all it has."""
@@ -233,23 +247,26 @@ class Agent:
             return
         task.begun = True
         self._programs.begin(task.name, self.name)
+        if not executor.keeps:
+            self._update(task, "STARTING")
         self._update(task, "RUNNING")
         if task.program.runs_s is not None:
-            end = partial(self._exit, executor, task, task.program.state)
+            end = partial(self._exit, executor, task, _own_end(task.program.code))
             self._times.later(task.program.runs_s, end)
 
-    def _exit(self, executor: Executor, task: Task, state: str) -> None:
+    def _exit(self, executor: Executor, task: Task, end: TrueEnd) -> None:
         """Its program ends by itself, or is ended."""
         if task.over or executor.over or not self.lives:
             return
-        end = self._programs.end(task.name, self.name, state=state)
+        end = self._programs.end(task.name, self.name, end)
         more = told_end(end) if executor.keeps else {"message": end.text}
-        self._end(task, state, "SOURCE_EXECUTOR", **more)
-        if executor.group and state != "FINISHED":
+        self._end(task, end.state, "SOURCE_EXECUTOR", **more)
+        if executor.group and end.state != "FINISHED":
+            killed = TrueEnd("KILLED", signal="SIGKILL")
             for other in executor.open:
                 other.killed = True
                 after_s = self._times.upto(4.0)
-                self._times.later(after_s, partial(self._exit, executor, other, "KILLED"))
+                self._times.later(after_s, partial(self._exit, executor, other, killed))
         executor.idle_since = self._times.now
         self._look_for_idle(executor)
 
@@ -259,13 +276,14 @@ class Agent:
 
     def _end(self, task: Task, state: str, source: str, **more: Any) -> None:
         if source == "SOURCE_AGENT" and task.begun:
-            self._programs.end(task.name, self.name, state="LOST")
+            self._programs.end(task.name, self.name, TrueEnd("LOST"))
         self._update(task, state, source=source, **more)
 
     def _update(self, task: Task, state: str, source: str = "SOURCE_EXECUTOR", **more: Any) -> None:
         if task.over:
             return
         self._uuids += 1
+        uuid = hashlib.sha256(f"{self.name}/{self._uuids}".encode()).digest()[:16]
         task.state = f"TASK_{state}"
         update = {
             "task_id": {"value": task.name},
@@ -273,10 +291,12 @@ class Agent:
             "executor_id": {"value": task.executor},
             "state": task.state,
             "source": source,
-            "uuid": f"{self.name}/{self._uuids}",
+            "uuid": base64.b64encode(uuid).decode(),
             "timestamp": self._times.now,
             **more,
         }
+        if source == "SOURCE_EXECUTOR":
+            update["container_status"] = container(f"of {task.name}")
         self._times.note(f"{self.name}: {task.name[-6:]} {state} {more.get('reason', '')}")
         task.updates.append(update)
         if len(task.updates) == 1:
@@ -288,3 +308,7 @@ class Agent:
         self.tell_master("told", update, task.state)
         again = partial(self._forward, task, update, min(2 * again_s, AGAIN_MAX_S))
         self._times.later(again_s, again)
+
+
+def _own_end(code: int) -> TrueEnd:
+    return TrueEnd("FAILED" if code else "FINISHED", code)
