@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.state import HostStates
 from peloton.actors.task.messages import End
 from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, LEFT, OFFER_WAIT_S
@@ -17,7 +18,7 @@ from peloton.backends.mesos.offer_book import HOLD_S
 from peloton.backends.mesos.runs.statuses import is_hearsay
 from peloton.backends.port import Order
 from peloton.runtime.core.turning.envelope import Envelope
-from tests.backends.mesos.simulated.hosts import ACCEPTED, LOST_BY_HOST
+from tests.backends.mesos.simulated.hosts import LOST_BY_HOST
 from tests.backends.mesos.simulated.streams import STREAM_S
 from tests.backends.mesos.words import Json
 from tests.servers.mesos_model.agents import TERMINAL
@@ -201,10 +202,10 @@ class Checks:
         for host in of.hosts.values():
             if host.state is not HostStates.UP:
                 self.broken(f"{host.key} is {host.state.name} after a calm")
-            for run, held in host.runs.items():
-                if held.phase is ACCEPTED:
+            for run, phase in host.runs.items():
+                if phase is RunPhase.ACCEPTED:
                     self.broken(f"{run} has not begun, nor ended, after a calm")
-                tasks = [run, *(f"{run}.1.2" for _ in held.order.spec.containers[1:])]
+                tasks = [run, *(f"{run}.1.2" for _ in host.specs[run].containers[1:])]
                 if not any(of.programs.where.get(task) for task in tasks):
                     self.broken(f"{run} does not run, and {host.key} holds it")
         for agent in of.agents:
@@ -224,7 +225,8 @@ class Checks:
                     continue
                 if outcome.end is End.LOST and (outcome.reason == LOST_BY_HOST or of.losses):
                     continue
-                if outcome.end.name != STATES[truth.state] and truth.state != "LOST":
+                said = "KILLED" if run in host.killed else STATES[truth.state]
+                if outcome.end.name not in (said, STATES[truth.state]) and truth.state != "LOST":
                     self.broken(f"{run} has {outcome}, and was {truth}")
 
     def over(self) -> None:

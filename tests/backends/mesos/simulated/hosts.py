@@ -1,44 +1,30 @@
-"""A host as its backend knows it: what it orders, journals, believes and asks.
+"""A host as its backend knows it: the actor, whose turn and journal are one here, and its tasks.
 
-A small model of `peloton/actors/host`, in which a turn and its journal are one. It orders a run
-again until it has heard of it, and has a run forgotten once its end is journaled. Must not know
-agents, nor Mesos.
+The tasks want runs begun and ended, and have seen each end at once. Must not know agents, nor
+Mesos.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import inf, nextafter
-from typing import Any
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.goals import POLL_EVERY_S
-from peloton.actors.host.state import HostStates
-from peloton.actors.resources import Resources
-from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.host.goals import HostNotes, deadline, recall_s
+from peloton.actors.host.kind import kind
+from peloton.actors.host.ledger import HOLDING, RunPhase
+from peloton.actors.host.state import Host as Actor
+from peloton.actors.host.state import HostStates, lost_outcome
+from peloton.actors.task import messages as t
 from peloton.backends.port import Order
-from peloton.runtime.vocabulary import Key
-from tests.backends.known_sets import known_sets
+from peloton.runtime.core.turning.turn import take_turn
+from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Pursue, Send
+from tests.backends.mesos.bench import BACKEND
 from tests.servers.mesos_model.times import Times
+from tests.transcripts.actors.brief import brief
 
-ACCEPTED, STARTED, KILLING = "accepted", "started", "killing"
-LOST_BY_HOST = "lost by its host"
+KIND = kind(1)
+LOST_BY_HOST = lost_outcome("").reason
 GRACE_S = 10.0
-
-
-@dataclass(eq=False)
-class Held:
-    """A run that the host holds."""
-
-    order: m.StartRun
-    since: float
-    phase: str = ACCEPTED
-    begun: bool = False
-
-    def begin(self) -> None:
-        """It is told that it has begun."""
-        self.phase, self.begun = STARTED, True
 
 
 class Host:
@@ -53,204 +39,131 @@ class Host:
         lost: Callable[[str, m.RunsListed], None],
     ) -> None:
         self.key, self.epoch = key, 1
-        self.state = HostStates.LOST
-        self.capacity = Resources()
-        self.incarnation = ""
-        self.runs: dict[str, Held] = {}
-        self.ends: dict[str, RunOutcome] = {}
-        """The outcome of each run, as it is journaled."""
+        self.specs: dict[str, m.RunSpec] = {}
+        self.killed: set[str] = set()
+        """Those whose tasks wanted them ended."""
+        self.ends: dict[str, t.RunOutcome] = {}
+        """The outcome of each run, as its task has it."""
         self.forgotten: set[str] = set()
         """Of which the backend was told that their ends are journaled."""
+        self._begun: set[str] = set()
         self._times, self._order, self._lost = times, order, lost
-        self._proof_from = 0.0
-        self._polls = self._downs = 0
-        self._poll_later()
-
-    # ---- orders ----
+        self._actor: Actor | None = None
+        self._notes: HostNotes | None = None
+        self._deadline: tuple[str, float] | None = None
+        self._deadlines = 0
 
     @property
-    def free(self) -> Resources:
-        left = self.capacity
-        for held in self.runs.values():
-            left -= held.order.spec.resources
-        return left
+    def state(self) -> HostStates:
+        return HostStates.LOST if self._actor is None else self._actor.state
+
+    @property
+    def runs(self) -> dict[str, RunPhase]:
+        """Those that hold resources."""
+        every = self._actor.runs.items() if self._actor is not None else ()
+        return {name: run.phase for name, run in every if run.phase in HOLDING}
+
+    # ---- what is told ----
 
     def start(self, order: m.StartRun) -> bool:
-        """Accept a run, if it is up and has room."""
-        if self.state is not HostStates.UP or not order.spec.resources.within(self.free):
-            return False
-        self.runs[order.run] = Held(order, self._times.now)
-        self._start([order])
-        return True
+        """A task wants a run here; whether it is accepted."""
+        self.specs[order.run] = order.spec
+        self._of_task(order.run, m.Launch(1, order.spec))
+        return order.run in self.runs
 
     def kill(self, run: str) -> None:
         """Its task wants it ended."""
-        held = self.runs.get(run)
-        if held is not None:
-            held.phase = KILLING
-            self._stop([run])
+        self.killed.add(run)
+        self._of_task(run, m.KillRun(1, GRACE_S))
 
     def move(self) -> None:
         """Another daemon has its shard; it polls."""
         self.epoch += 1
-        self._recheck()
+        self._notes = self._deadline = None
+        self._turn(m.RecheckBackend())
 
-    def _start(self, orders: list[m.StartRun]) -> None:
-        order = m.StartRuns(self.key, self.epoch, tuple(orders), incarnation=self.incarnation)
+    def told(self, report: Message) -> None:
+        """A report of the backend."""
+        self._times.note(f"{self.key} is told {brief(report)}")
+        known, before = {*self.ends}, self._actor
+        self._turn(report)
+        if isinstance(report, m.RunsListed) and before is not None:
+            told = known.union(end.run for end in report.ends)
+            same = not before.incarnation or report.incarnation in ("", before.incarnation)
+            for run in self.ends:
+                if run not in told and run in self._begun and same:
+                    self._lost(run, report)
+
+    # ---- the actor ----
+
+    def _of_task(self, run: str, message: Message) -> None:
+        found = t.parse_pod(run)
+        assert found is not None
+        self._turn(message, found[1], sender=found[0])
+
+    def _turn(self, message: Message, *members: int, sender: Key = BACKEND) -> None:
+        at = At(
+            self._times.now,
+            self.key,
+            sender,
+            Bits.of(*members) if members else None,
+            notes=self._notes,
+            epoch=self.epoch,
+        )
+        before = self.state
+        turn = take_turn(KIND, self._actor, message=message, at=at)
+        self._actor = turn.state
+        if self.state is not before:
+            self._times.note(f"{self.key}: {self.state.name}")
+        if turn.notes is not None:
+            self._notes = turn.notes
+            self._wake_later()
+        self._look_at_deadline()
+        for send in turn.sends:
+            if send.to == BACKEND:
+                self._to_backend(send.message)
+            elif send.members is not None:
+                self._to_tasks(send)
+
+    def _wake_later(self) -> None:
+        notes = self._notes
+        at_s = None if notes is None else recall_s(notes)
+
+        def wake() -> None:
+            if self._notes is notes:
+                self._turn(Pursue())
+
+        if at_s is not None:
+            self._times.later(at_s - self._times.now, wake)
+
+    def _look_at_deadline(self) -> None:
+        named = None if self._actor is None else deadline(self._actor)
+        if named == self._deadline:
+            return
+        self._deadline = named
+        self._deadlines += 1
+        count = self._deadlines
+        if named is not None:
+            name, after_s = named
+
+            def over() -> None:
+                if self._deadlines == count:
+                    self._turn(Due(name))
+
+            self._times.later(after_s, over)
+
+    def _to_backend(self, order: Order) -> None:
+        if isinstance(order, m.ForgetRuns):
+            self.forgotten.update(order.runs)
         self._order(order)
 
-    def _stop(self, runs: list[str]) -> None:
-        if runs:
-            self._order(m.StopRuns(self.key, self.epoch, tuple(runs), GRACE_S))
-
-    def _forget(self, ends: tuple[m.RunEnd, ...]) -> None:
-        if ends:
-            self.forgotten.update(end.run for end in ends)
-            self._order(m.ForgetRuns(self.key, tuple(end.run for end in ends)))
-
-    def _list(self) -> None:
-        held = ((run, one) for run, one in self.runs.items() if one.phase is not ACCEPTED)
-        known = tuple(some for run, one in held for some in known_sets(run, since=one.since))
-        self._order(m.ListRuns(self.key, self.epoch, self._times.now, known))
-
-    def _recheck(self) -> None:
-        if self.state in (HostStates.UNREACHABLE, HostStates.LOST):
-            self._order(m.PingBackend(self.key))
-        else:
-            self._up()
-
-    def _poll_later(self) -> None:
-        self._polls += 1
-        count = self._polls
-        after_s = POLL_EVERY_S[self.state]
-        self._times.later(after_s, lambda: self._poll(count))
-
-    def _poll(self, count: int) -> None:
-        if count == self._polls:
-            self._recheck()
-            self._poll_later()
-
-    def _to(self, state: HostStates) -> None:
-        if state is not self.state:
-            self._times.note(f"{self.key}: {state}")
-            self.state = state
-            self._poll_later()
-
-    # ---- reports ----
-
-    def told(self, report: Any) -> None:
-        """A report of the backend."""
-        kind = type(report).__name__
-        self._times.note(f"{self.key} is told {_short(report)}")
-        handle = getattr(self, f"_told_{kind}", None)
-        if handle is not None:
-            handle(report)
-
-    def _told_HostAppeared(self, report: m.HostAppeared) -> None:
-        self.capacity = report.capacity
-        if self.state in (HostStates.UNREACHABLE, HostStates.LOST):
-            self._up()
-        else:
-            self._list()
-
-    def _told_BackendUp(self, _: m.BackendUp) -> None:
-        self._up()
-
-    def _up(self) -> None:
-        if self.state is not HostStates.RECONCILING:
-            self._proof_from = self._times.now
-            self._to(HostStates.RECONCILING)
-        self._list()
-
-    def _told_BackendDown(self, _: m.BackendDown) -> None:
-        self._down()
-
-    def _down(self) -> None:
-        if self.state in (HostStates.UNREACHABLE, HostStates.LOST):
-            return
-        self._to(HostStates.UNREACHABLE)
-        self._downs += 1
-        count = self._downs
-        self._times.later(m.UNREACHABLE_TIMEOUT_S, lambda: self._too_long(count))
-
-    def _too_long(self, count: int) -> None:
-        if self.state is HostStates.UNREACHABLE and self._downs == count:
-            for run in [*self.runs]:
-                self._end(run, RunOutcome(End.LOST, reason=LOST_BY_HOST, system=True))
-            self._to(HostStates.LOST)
-
-    def _told_RunsStarted(self, report: m.RunsStarted) -> None:
-        unowned = []
-        for run in report.runs:
-            held = self.runs.get(run)
-            if held is None:
-                unowned.append(run)
-            elif held.phase is ACCEPTED:
-                held.begin()
-                self._proof_from = nextafter(self._times.now, inf)
-        self._stop(unowned)
-
-    def _told_RunsEnded(self, report: m.RunsEnded) -> None:
-        for end in report.ends:
-            self._end(end.run, end.outcome)
-        self._forget(report.ends)
-        if self.state is HostStates.RECONCILING:
-            self._list()
-
-    def _end(self, run: str, outcome: RunOutcome) -> None:
-        if self.runs.pop(run, None) is not None:
-            self.ends[run] = outcome
-
-    def _told_RunsListed(self, report: m.RunsListed) -> None:
-        if self.state in (HostStates.UNREACHABLE, HostStates.LOST):
-            return
-        other = report.incarnation not in ("", self.incarnation) and self.incarnation != ""
-        running, ended = set(report.running), {end.run for end in report.ends}
-        waiting = {run for run, at in zip(report.running, report.started, strict=True) if not at}
-        again, kills, skipped, proves = [], [], False, report.asked_at >= self._proof_from
-        orphans = [run for run in report.running if run not in self.runs]
-        for run, held in [*self.runs.items()]:
-            if run in running:
-                if held.phase is ACCEPTED and run not in waiting:
-                    held.begin()
-                    self._proof_from = nextafter(self._times.now, inf)
-                elif held.phase is KILLING:
-                    kills.append(run)
-            elif run not in ended:
-                unproven = not proves and held.phase is not ACCEPTED
-                if unproven or held.since >= report.asked_at:
-                    skipped = True
-                elif held.phase is ACCEPTED and not other:
-                    again.append(held.order)
-                else:
-                    if not other and held.begun:  # else the list was not asked for it
-                        self._lost(run, report)
-                    self._end(run, RunOutcome(End.LOST, reason=LOST_BY_HOST, system=True))
-        for end in report.ends:
-            self._end(end.run, end.outcome)
-        agreed = not orphans and not skipped and proves
-        if agreed and (
-            self.state is HostStates.RECONCILING or report.incarnation != self.incarnation
-        ):
-            self.incarnation = report.incarnation
-            self._proof_from = max(self._proof_from, self._times.now)
-            self._to(HostStates.UP)
-        if again and report.incarnation == self.incarnation:
-            self._start(again)
-        self._stop([*kills, *orphans])
-        self._forget(report.ends)
-
-
-def _short(report: Any) -> str:
-    if isinstance(report, m.RunsStarted):
-        return f"started {[run[-4:] for run in report.runs]}"
-    if isinstance(report, m.RunsEnded):
-        return f"ended {_ends(report.ends)}"
-    if isinstance(report, m.RunsListed):
-        running = [run[-4:] for run in report.running]
-        return f"list of {report.asked_at:.3f} {running} {_ends(report.ends)} {report.incarnation}"
-    return type(report).__name__
-
-
-def _ends(ends: tuple[m.RunEnd, ...]) -> list[tuple[str, str]]:
-    return [(end.run[-4:], end.outcome.end.name) for end in ends]
+    def _to_tasks(self, send: Send) -> None:
+        told, members = send.message, [*(send.members or ())]
+        if isinstance(told, t.Started | t.Ended):
+            names = [t.pod_id(send.to, member, run=told.run) for member in members]
+            if isinstance(told, t.Started):
+                self._begun.update(names)
+                return
+            self.ends |= dict.fromkeys(names, told.outcome)
+        if isinstance(told, t.Ended | t.RunRefused):
+            self._turn(m.RunSeen(told.run), *members, sender=send.to)

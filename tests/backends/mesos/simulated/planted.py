@@ -48,7 +48,7 @@ PLANTED = {
         85,
     ),
     "the master's word of an end is believed at once": Planted(
-        Conversation, "_updated", "elif is_hearsay(status) and", "elif False and", 14
+        Conversation, "_updated", "elif is_hearsay(status) and", "elif False and", 18
     ),
     "what is forgotten stays": Planted(
         run_table.AgentRuns, "forget", "self.runs.pop(name)", "run"
