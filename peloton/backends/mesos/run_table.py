@@ -205,10 +205,12 @@ class AgentRuns:
         run.end = run.end or end
 
     def forget(self, name: str) -> Run | None:
-        """Its end is journaled; None where it has not ended, or is unknown."""
+        """Its end is journaled; None where it goes on, or is unknown. One that waits still was ended
+        by whoever gave orders before us, and is not to be launched any more."""
         run = self.runs.get(name)
-        if run is None or run.end is None:
+        if run is None or (run.end is None and not run.waits):
             return None
+        self.sent(run)
         self.checks.pop(name, None)
         return self.runs.pop(name)
 

@@ -125,6 +125,17 @@ def test_orders_wait_for_an_offer_that_is_asked_for_once() -> None:
     assert talk.launched() == [[name(0), name(1), name(2)]] and talk.kinds == ["REVIVE", "ACCEPT"]
 
 
+def test_a_run_that_waits_is_not_launched_once_its_end_is_journaled() -> None:
+    """The link that was subscribed before found no offer for it, and was slow to say so."""
+    talk = Talk.begun()
+    talk.start(start(0), start(1))
+    talk.order(m.ForgetRuns(HOST, (name(0),)))
+    talk.offer()
+    assert talk.launched() == [[name(1)]]
+    talk.until(2 * OFFER_WAIT_S)
+    assert talk.ends() == []
+
+
 def test_offers_of_others_change_nothing_and_the_next_order_asks_again() -> None:
     talk = Talk.begun(agent("S0", "h0"), agent("S1", "h1"))
     talk.start(start(0))
