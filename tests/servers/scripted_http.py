@@ -11,9 +11,9 @@ import queue
 import socket
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Self, TypeVar
 
 from tests.servers.mesos_model.said import VERSION
 
@@ -22,6 +22,7 @@ PATHS = (PATH, f"/master{PATH}")
 """A master that does not lead redirects to the second."""
 OPERATORS = "/api/v1"
 Event = dict[str, Any]
+T = TypeVar("T")
 
 
 class Reply(NamedTuple):
@@ -57,23 +58,116 @@ def record(data: bytes) -> bytes:
     return b"%d\n%s" % (len(data), data)
 
 
-class Answers(Protocol):
-    """What is asked of the master, or of an agent."""
+HALF = {"type": "ERROR", "error": {"message": "x" * 1000}}
+WAIT_S = 60.0
 
-    heartbeat_s: float
-    silent: bool
+
+class Scripted:
+    """A server on a port of its own, with one stream of events: `with` it, or `stop` it.
+
+    Every call is kept in `calls`, and may be answered as a test says. `silent`: heartbeats stay
+    away. It serves from `begin` on.
+    """
+
+    heartbeat_s = 15.0
+    silent = False
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.calls: list[Any] = []
+        self.subscriber: Subscriber | None = None
+        self._changed = threading.Condition(threading.RLock())
+        self._replies: dict[str, list[Reply]] = {}
+        self._stopping = threading.Event()
+        self._server = ScriptedServer(self, paths)
+        self.port = int(self._server.server_address[1])
+        self.address = f"127.0.0.1:{self.port}"
+
+    def begin(self) -> None:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all streams, answer nobody any more."""
+        self._stopping.set()
+        self.drop_stream()
+        self._server.shutdown()
+        self._server.server_close()
+
+    # ---- what a test asks for ----
+
+    def reply(self, kind: str, *replies: Reply) -> None:
+        """Answer the next calls of a type so, one each; each is done as little as it is said."""
+        with self._changed:
+            self._replies.setdefault(kind, []).extend(replies)
+
+    def wait(self, fact: Callable[[], T | None]) -> T:
+        """What this finds, as soon as it finds something."""
+        with self._changed:
+            assert self._changed.wait_for(fact, WAIT_S), self.calls
+            found = fact()
+            assert found is not None
+            return found
+
+    def wait_subscribed(self, *, but: Subscriber | None = None) -> Subscriber:
+        """The stream that is open now, or another one than this."""
+        return self.wait(lambda: self.subscriber if self.subscriber is not but else None)
+
+    def send(self, *events: Event) -> None:
+        """Events on the open stream."""
+        subscriber = self.wait_subscribed()
+        for event in events:
+            subscriber.send(event)
+
+    def send_record(self, data: bytes) -> None:
+        """One record, whatever is in it."""
+        self.send_bytes(record(data))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Bytes of the stream that need not be a record, in a chunk of their own."""
+        self.wait_subscribed().parts.put(data)
+
+    def cut_in_record(self) -> None:
+        """Send half of an event, and hang up."""
+        with self._changed:
+            subscriber, whole = self.wait_subscribed(), record(json.dumps(HALF).encode())
+            subscriber.cut = True
+            subscriber.parts.put(whole[: len(whole) // 2])
+            subscriber.end()
+
+    def drop_stream(self) -> None:
+        """Hang up between two records, as who is killed."""
+        with self._changed:
+            if self.subscriber is not None:
+                self.subscriber.cut = True
+                self.subscriber.end()
+
+    # ---- what it is asked ----
 
     def take(self, body: bytes, headers: dict[str, str]) -> Reply | Subscriber:
         """What a request is answered; for a subscription, its stream."""
+        raise NotImplementedError
 
-    def told(self, body: bytes) -> Reply:
+    def told(self, body: bytes) -> Reply:  # noqa: ARG002
         """What a question of an operator is answered."""
+        return Reply(404)
 
-    def closed(self, subscriber: Subscriber) -> None:
-        """A stream has ended."""
+    def closed(self, subscriber: Subscriber) -> bool:
+        """A stream has ended, at whichever end. Whether it was the open one."""
+        with self._changed:
+            is_open = self.subscriber is subscriber
+            if is_open:
+                self.subscriber = None
+            self._changed.notify_all()
+            return is_open
 
     def wait_stop(self) -> None:
-        """Return when the master stops."""
+        """For those who are never answered: return when it stops."""
+        self._stopping.wait()
 
 
 class ScriptedServer(ThreadingHTTPServer):
@@ -83,14 +177,14 @@ class ScriptedServer(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, master: Answers, paths: Sequence[str] = PATHS) -> None:
+    def __init__(self, master: Scripted, paths: Sequence[str]) -> None:
         super().__init__(("127.0.0.1", 0), _handler(master, paths))
 
     def handle_error(self, *_: object) -> None:
         """A client that hung up is no failure of ours."""
 
 
-def _handler(master: Answers, paths: Sequence[str]) -> type[BaseHTTPRequestHandler]:
+def _handler(master: Scripted, paths: Sequence[str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True

@@ -12,7 +12,6 @@ master: one table of calls is run against both (tests/contracts/test_mesos_maste
 from __future__ import annotations
 
 import json
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,10 +26,8 @@ from tests.servers.mesos_model.programs import Programs
 from tests.servers.mesos_model.said import VERSION
 from tests.servers.mesos_model.times import Times
 from tests.servers.mesos_rules import RefusedCall, read_call
-from tests.servers.scripted_http import Event, Reply, ScriptedServer, Subscriber, record
+from tests.servers.scripted_http import PATHS, Event, Reply, Scripted, Subscriber
 
-HEARTBEAT_S = 15.0
-WAIT_S = 60.0
 TOTAL = {"cpus": 8.0, "mem": 8192.0, "disk": 10240.0}
 """What each agent has."""
 NOTHING_OF = dict.fromkeys(("GET_FRAMEWORKS", "GET_ROLES", "GET_QUOTA", "GET_FLAGS"), dict)
@@ -65,13 +62,14 @@ class _Line:
         self.open = False
 
 
-class ScriptedMaster:
-    """A server on a port of its own; `with` it, or `stop` it."""
+class ScriptedMaster(Scripted):
+    """One master, of agents `h1` to `hN`."""
 
     def __init__(
         self, *, agents: int = 1, total: Mapping[str, float] = TOTAL,
-        recorded: Sequence[Event] = (), heartbeat_s: float = HEARTBEAT_S,
+        recorded: Sequence[Event] = (), heartbeat_s: float = Scripted.heartbeat_s,
     ) -> None:  # fmt: skip
+        super().__init__(PATHS)
         self.id = str(uuid.uuid4())
         self._times = Times(now=time.time())
         self.model = Master(self._times, counted(total), framework={}, allocate_s=0.0)
@@ -89,36 +87,13 @@ class ScriptedMaster:
         self._times.settle()
         self.recorded = recorded
         self.heartbeat_s = heartbeat_s
-        self.silent = False
-        """Whether heartbeats stay away."""
-        self.calls: list[Got] = []
-        self.subscriber: Subscriber | None = None
         self.framework_id: str | None = None
         self.removed: set[str] = set()
-        self._changed = threading.Condition(threading.RLock())
-        self._replies: dict[str, list[Reply]] = {}
         self._ignored: set[str] = set()
         self._frameworks = 0
         self._copies = 1
         self._held: list[Event] | None = None
-        self._stopping = threading.Event()
-        self._server = ScriptedServer(self)
-        self.port = int(self._server.server_address[1])
-        self.address = f"127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def __enter__(self) -> ScriptedMaster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End all streams, answer nobody any more."""
-        self._stopping.set()
-        self.drop_stream()
-        self._server.shutdown()
-        self._server.server_close()
+        self.begin()
 
     # ---- what a test asks for ----
 
@@ -128,55 +103,11 @@ class ScriptedMaster:
         def found() -> list[Got]:
             return [got for got in self.calls if got.type == type_]
 
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(found()) >= count, WAIT_S), self.calls
-            return found()
-
-    def wait_subscribed(self, *, but: Subscriber | None = None) -> Subscriber:
-        """The stream that is open now, or another one than this."""
-        with self._changed:
-            there = self._changed.wait_for(lambda: self.subscriber not in (None, but), WAIT_S)
-            assert there and self.subscriber is not None, "nobody has subscribed"
-            return self.subscriber
-
-    def reply(self, type_: str, *replies: Reply) -> None:
-        """Answer the next calls of a type so, one each; each is done as little as it is said."""
-        with self._changed:
-            self._replies.setdefault(type_, []).extend(replies)
+        return self.wait(lambda: found() if len(found()) >= count else None)
 
     def ignore(self, *types: str) -> None:
         """Answer these as accepted, and do nothing; none: do everything again."""
         self._ignored = {*types}
-
-    def send(self, *events: Event) -> None:
-        """Events on the open stream, past all that is held or doubled."""
-        subscriber = self.wait_subscribed()
-        for event in events:
-            subscriber.send(event)
-
-    def send_record(self, data: bytes) -> None:
-        """One record, whatever is in it."""
-        self.wait_subscribed().parts.put(record(data))
-
-    def send_bytes(self, data: bytes) -> None:
-        """Bytes of the stream that need not be a record, in a chunk of their own."""
-        self.wait_subscribed().parts.put(data)
-
-    def cut_in_record(self, event: Event) -> None:
-        """Send half of an event, and hang up."""
-        with self._changed:
-            subscriber = self.wait_subscribed()
-            whole = record(json.dumps(event).encode())
-            subscriber.cut = True
-            subscriber.parts.put(whole[: len(whole) // 2])
-            subscriber.end()
-
-    def drop_stream(self) -> None:
-        """Hang up between two records, as a master that is killed."""
-        with self._changed:
-            if self.subscriber is not None:
-                self.subscriber.cut = True
-                self.subscriber.end()
 
     def double_updates(self, copies: int = 2) -> None:
         """Send each update so often from now on."""
@@ -370,19 +301,15 @@ class ScriptedMaster:
             },
         }
 
-    def closed(self, subscriber: Subscriber) -> None:
-        """A stream has ended, at whichever end."""
+    def closed(self, subscriber: Subscriber) -> bool:
+        """A stream has ended, at whichever end. Whether it was the open one."""
         with self._changed:
-            if self.subscriber is subscriber:
-                self.subscriber = None
+            is_open = super().closed(subscriber)
+            if is_open:
                 self.model.hang_up()
                 if not float(self.model.framework.get("failover_timeout", 0)):
                     self.removed.add(str(self.framework_id))
-            self._changed.notify_all()
-
-    def wait_stop(self) -> None:
-        """For those who are never answered."""
-        self._stopping.wait()
+            return is_open
 
 
 def _version() -> dict[str, Any]:

@@ -130,7 +130,7 @@ def states_of(said: Event) -> list[tuple[str, str]]:
 BREAKS: dict[str, tuple[Callable[[ScriptedExecutorsAgent], object], str]] = {
     "no JSON": (lambda agent: agent.send_record(b'{"type": "LAU'), "no JSON"),
     "no event": (lambda agent: agent.send_record(b"[1, 2]"), "AttributeError"),
-    "an event without its parts": (lambda agent: agent.send("LAUNCH"), "KeyError"),
+    "an event without its parts": (lambda agent: agent.say("LAUNCH"), "KeyError"),
     "a length that is none": (lambda agent: agent.send_bytes(b"nonsense\n{}"), "no number"),
     "cut in a record": (lambda agent: agent.cut_in_record(), "closed the connection"),
     "dropped": (lambda agent: agent.drop_stream(), "closed the connection"),
@@ -247,7 +247,7 @@ def test_a_task_has_its_secret_and_nobody_is_told_of_it(rig: ExecutorRig) -> Non
     written = [one for one in rig.folder.rglob("*") if one.is_file()]
     assert not [one for one in written if value.encode() in one.read_bytes()]
     assert not [call for call in rig.agent.calls if value in str(call)]
-    rig.agent.send("SHUTDOWN")
+    rig.agent.say("SHUTDOWN")
     rig.exits()
     assert not file.parent.parent.exists(), "it leaves nothing"
 
@@ -297,7 +297,7 @@ def test_a_launch_of_what_is_there_and_a_kill_of_what_is_not(rig: ExecutorRig) -
 
 def test_a_shutdown_ends_it_and_its_tasks_are_lost(rig: ExecutorRig) -> None:
     rig.begun(A, B)
-    rig.agent.send("SHUTDOWN")
+    rig.agent.say("SHUTDOWN")
     for name in (A, B):
         assert rig.agent.wait_update(name, "TASK_DROPPED")["message"] == "the agent said so"
     assert rig.exits().endswith("over: the agent said so")

@@ -16,7 +16,7 @@ import pytest
 from tests.contracts.mesos_calls import Run, framework
 from tests.servers.pymesos_client import Client
 from tests.servers.scripted_http import PATH, Reply
-from tests.servers.scripted_master import WAIT_S, ScriptedMaster
+from tests.servers.scripted_master import ScriptedMaster
 from tests.servers.v1_client import Ended, Stream, post
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "mesos"
@@ -64,10 +64,9 @@ def test_a_record_without_its_length(master: ScriptedMaster, run: Run) -> None:
 
 
 def test_a_stream_that_is_cut_in_a_record(master: ScriptedMaster, run: Run) -> None:
-    master.cut_in_record({"type": "ERROR", "error": {"message": "x" * 1000}})
+    master.cut_in_record()
     assert "IncompleteRead" in run.streams[-1].end() or "cut" in run.streams[-1].end()
-    with master._changed:
-        assert master._changed.wait_for(lambda: master.subscriber is None, WAIT_S)
+    master.wait(lambda: True if master.subscriber is None else None)
 
 
 def test_a_stream_that_is_dropped_is_followed_by_another(master: ScriptedMaster, run: Run) -> None:
@@ -93,8 +92,7 @@ def test_a_framework_without_failover_ends_with_its_stream(master: ScriptedMaste
     run = Run(master.port, framework() | {"failover_timeout": 0})
     run.subscribe()
     run.streams[-1].close()
-    with master._changed:
-        assert master._changed.wait_for(lambda: master.subscriber is None, WAIT_S)
+    master.wait(lambda: True if master.subscriber is None else None)
     run.subscribe()
     assert run.notes[-1]["event"]["error"]["message"] == "Framework has been removed"
 
@@ -278,7 +276,7 @@ def test_pymesos_then_ends_all_tasks_unless_told_not_to(master: ScriptedMaster) 
 def test_pymesos_takes_half_an_event_for_none(master: ScriptedMaster, client: Client) -> None:
     client.next("registered")
     before = master.wait_subscribed()
-    master.cut_in_record({"type": "ERROR", "error": {"message": "half"}})
+    master.cut_in_record()
     client.next("disconnected")
     master.wait_subscribed(but=before)
     client.next("reregistered")
