@@ -158,8 +158,8 @@ class ScriptedMaster(Scripted):
         """Do what was called, whatever that was answered."""
         with self._happening():
             asked = call.get(call["type"].lower(), {})
-            offers = {one["value"] for one in asked.get("offer_ids", ())}
-            agents = [one.agent for one in self.model.offers.out if one.name in offers]
+            offers = asked.get("offer_ids", ())
+            agents = {self.model.offers.agent_of(one["value"]): None for one in offers}
             self._answers.call({**call})
             self._times.settle()
             if asked.get("filters", {}).get("refuse_seconds") == 0:

@@ -205,8 +205,8 @@ class AgentRuns:
         run.end = run.end or end
 
     def forget(self, name: str) -> Run | None:
-        """Its end is journaled; None where it goes on, or is unknown. One that waits still was ended
-        by whoever gave orders before us, and is not to be launched any more."""
+        """Its end is journaled; None where it goes on, or is unknown. One that waits was ended by
+        whoever gave orders before us, and is not to be launched."""
         run = self.runs.get(name)
         if run is None or (run.end is None and not run.waits):
             return None

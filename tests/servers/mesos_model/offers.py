@@ -82,6 +82,10 @@ class Offers:
         agent = self._agents.pop(name, None)
         return None if agent is None else self._out[agent].pop(name)
 
+    def agent_of(self, name: str) -> str:
+        """Whose it is; empty where it is void."""
+        return self._agents.get(name, "")
+
     def of(self, agent: str) -> list[str]:
         return [*self._out.get(agent, ())]
 
