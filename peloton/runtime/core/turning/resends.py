@@ -123,7 +123,10 @@ class OwedSends(Generic[K]):
 
     def forget(self, key: K) -> None:
         """Nobody of this key owes anything."""
-        self._of.pop(key, None)
+        owing = self._of.pop(key, None)
+        self._fast.pop(key, None)
+        if owing is not None and owing.slot >= 0:
+            self._slots[owing.slot].pop(key, None)
 
     def hurry(self) -> None:
         """A receiver may be reachable again: resend for the slow ones too, soon. Many calls
