@@ -38,7 +38,6 @@ from peloton.actors.job.slice.goals import create, restart, unended
 from peloton.actors.job.slice.messages import Tally
 from peloton.actors.job.slice.placing import (
     avoid_host,
-    crowd_of,
     decline_all,
     host_refused,
     keep_wish,
@@ -136,7 +135,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     for goal, some in _by_goal(message, begun - now - held - asleep - _going(slice_, message)):
         # The tasks exist, so the fields that create them stay empty.
         goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
-        sends.append(Send(crowd_of(slice_), goals, some))
+        sends.append(Send(slice_.crowd, goals, some))
     folded = _fold(slice_, facts)
     for fact in rolled:
         if isinstance(fact, f.RolloutBegun):
@@ -253,7 +252,7 @@ def _to_limit(slice_: Slice, limits: Mapping[int, float | None], at: At) -> list
         if (spec or 0) in limits:
             limit = limits[spec or 0]
             members[limit] = members.get(limit, Bits()) | Bits(raw)
-    return [Send(crowd_of(slice_), SetRunLimit(limit), some) for limit, some in members.items()]
+    return [Send(slice_.crowd, SetRunLimit(limit), some) for limit, some in members.items()]
 
 
 def _restarts(slice_: Slice, message: m.SetSliceGoal, *, at: At, begun: Bits) -> tuple[Bits, Bits]:
@@ -333,7 +332,7 @@ def drop_events(
     if not member.raw & at.index.present:
         return Decision(reply=m.InstanceEventsDropped(known=False), because="no such member")
     run = message.run
-    order = Send(crowd_of(slice_), DropRunEvents(run) if alone else DropEvents(run), member)
+    order = Send(slice_.crowd, DropRunEvents(run) if alone else DropEvents(run), member)
     return Decision(sends=(order,), reply=m.InstanceEventsDropped(known=True))
 
 

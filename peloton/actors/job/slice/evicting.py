@@ -32,7 +32,7 @@ from peloton.actors.job.slice.state import PendingEviction, Slice, WishNotes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import Yielded
 from peloton.actors.respool.messages import LeaversFound
-from peloton.actors.task.messages import JoinGang, Preempt, TaskGoals, crowd_key
+from peloton.actors.task.messages import JoinGang, Preempt, TaskGoals
 from peloton.actors.task.state import Task, TaskStates
 from peloton.placement.messages import PLACER_ANY, AskRoom, RoomFound
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send, counted
@@ -288,7 +288,7 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
     going = _by_ticket(members, at)
     fact = MembersEvicted(order.lot, order.number, going, because)
     answer = Send(order.lot, Yielded(order.number, going, because))
-    crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
+    crowd = slice_.crowd
     sends = [
         Send(crowd, Preempt(order.reason, for_good), some)
         for for_good, some in _by_end(slice_, members, at)

@@ -11,7 +11,7 @@ from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
-from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
+from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals
 from peloton.actors.task.state import ENDED, Admission, Task
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send, counted
 
@@ -98,7 +98,7 @@ def _created(slice_: Slice, some: Bits) -> list[Send]:
         if group & some:
             first = slice_.version, slice_.goal, row.policy, spec, row.lot
             task = SetTaskGoal(*first, config_version=row.config_version)
-            sends.append(Send(_crowd(slice_), task, group & some))
+            sends.append(Send(slice_.crowd, task, group & some))
     return sends
 
 
@@ -107,18 +107,14 @@ def _run(slice_: Slice, some: Bits) -> list[Send]:
     if not some:
         return []
     goal = SetTaskGoal(slice_.version, slice_.goal, Policy(), 0, Key(""), fresh=True)
-    return [Send(_crowd(slice_), goal, some)]
+    return [Send(slice_.crowd, goal, some)]
 
 
 def _ended(slice_: Slice, some: Bits) -> list[Send]:
     if not some:
         return []
     goal = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), HOST_LEFT)
-    return [Send(_crowd(slice_), goal, some)]
-
-
-def _crowd(slice_: Slice) -> Key:
-    return crowd_key(slice_.job.partition("/")[2], slice_.number)
+    return [Send(slice_.crowd, goal, some)]
 
 
 def asked_of_inventory(slice_: Slice) -> tuple[Send, ...]:

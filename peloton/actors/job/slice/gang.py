@@ -32,7 +32,6 @@ from peloton.actors.task.messages import (
     JoinGang,
     StartHeld,
     TaskGoals,
-    crowd_key,
 )
 from peloton.actors.task.state import HOLDS, ON_HOST, Task, TaskStates, waits_for_gang
 from peloton.pauses import Pauses
@@ -88,7 +87,7 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
         return None if gang == NO_GANG else _decided(at, NO_GANG)
     seen = states_of(at.index, forming)
     if seen.held == forming:
-        go = Send(_crowd(slice_), StartHeld(), forming)
+        go = Send(slice_.crowd, StartHeld(), forming)
         because = counted(len(forming), "member is held", many="members are held")
         after = GangNotes(told=forming, held_at=at.now)
         return _decided(at, after, facts=(GangComplete(),), sends=(go,), because=because)
@@ -124,7 +123,7 @@ def _await_holds(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) ->
         rest_until=at.now + backoff_s(slice_.job, attempt),
         because=reason,
     )
-    give_back = Send(_crowd(slice_), DropHold(reason), drop)
+    give_back = Send(slice_.crowd, DropHold(reason), drop)
     return _decided(at, after, sends=(give_back,), because=reason)
 
 
@@ -185,7 +184,7 @@ def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
     told = NO_MEMBERS if late else gang.told & holds
     left = Bits(at.index.where(_is_held)) & members_of_gang(slice_) - told
     if left:
-        go = Send(_crowd(slice_), StartHeld(), left)
+        go = Send(slice_.crowd, StartHeld(), left)
         after = GangNotes(told=told | left, held_at=at.now, ending=gang.ending)
         return _decided(at, after, sends=(go,))
     if gang.told and not told:
@@ -206,13 +205,13 @@ def _form_again(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
     there = Bits(at.index.where(_on_host)) & wanted
     running = Bits(at.index.where(_may_be_ended)) & wanted - gang.ending
     if running:
-        end = Send(_crowd(slice_), EndForGang(RESTARTED), running)
+        end = Send(slice_.crowd, EndForGang(RESTARTED), running)
         after = replace(gang, ending=gang.ending | running)
         return _decided(at, after, sends=(end,), because=RESTARTED)
     if there:
         return None
     joining = failed | (Bits(at.index.where(_waits)) & wanted)
-    join = Send(_crowd(slice_), JoinGang(slice_.gang_round + 1), joining)
+    join = Send(slice_.crowd, JoinGang(slice_.gang_round + 1), joining)
     return _decided(at, NO_GANG, facts=(GangFormed(joining),), sends=(join,), because=RESTARTED)
 
 
@@ -243,10 +242,6 @@ def recall_at(gang: GangNotes | None) -> list[float]:
     if gang.held_at:
         times.append(gang.held_at + (WISH_TIMEOUT_S if gang.assigned else HOLD_LIMIT_S))
     return times
-
-
-def _crowd(slice_: Slice) -> Key:
-    return crowd_key(slice_.job.partition("/")[2], slice_.number)
 
 
 def _is_holding(task: Task) -> bool:

@@ -23,7 +23,6 @@ from peloton.actors.task.messages import (
     AssignHosts,
     JoinGang,
     MarkUnschedulable,
-    crowd_key,
 )
 from peloton.actors.task.state import PARKS, Task, TaskStates
 from peloton.placement.messages import (
@@ -34,7 +33,7 @@ from peloton.placement.messages import (
     GangPlaced,
     Unplaced,
 )
-from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
+from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Send
 
 REFUSALS_KEPT_MAX = 16
 replace = msgspec.structs.replace
@@ -64,12 +63,12 @@ def gang_placed(slice_: Slice, message: GangPlaced, at: At) -> Decision:
     after = replace(gang, number=0, kept=False, never=False, because="", reasons=())
     if members - ready:
         # Hosts for all of it have come: it is admitted first, and wishes again.
-        again = Send(_crowd(slice_), MarkUnschedulable(False), members - ready)
+        again = Send(slice_.crowd, MarkUnschedulable(False), members - ready)
         sends = (again, *_declined(message, looking, at))
         return Decision(sends=sends, notes=replace(notes, gang=after), because="it fits now")
     after = replace(after, assigned=members, held_at=at.now)
     hold = tuple(
-        Send(_crowd(slice_), AssignHosts(part.shares, hold=True), part.members, part.hosts)
+        Send(slice_.crowd, AssignHosts(part.shares, hold=True), part.members, part.hosts)
         for part in message.parts
     )
     because = f"hosts for a gang of {len(members)}: to be held first"
@@ -97,7 +96,7 @@ def gang_unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
     else:
         some = Bits(at.index.where(had_no_chance)) & forming
     if some:
-        sends = (Send(_crowd(slice_), MarkUnschedulable(message.never), some),)
+        sends = (Send(slice_.crowd, MarkUnschedulable(message.never), some),)
     if message.kept and gang.placer not in (None, at.sender):
         assert gang.placer is not None
         others = Bits(at.index.where(looks_for_host)) - forming
@@ -141,7 +140,7 @@ def reopened(
     if slice_.gang_open or not gang or gang - restarted:
         return [], []
     waiting = Bits(at.index.where(_waits)) & gang if at.index is not None else Bits()
-    join = [Send(_crowd(slice_), JoinGang(slice_.gang_round + 1), waiting)] if waiting else []
+    join = [Send(slice_.crowd, JoinGang(slice_.gang_round + 1), waiting)] if waiting else []
     return [GangFormed(members_of_gang(slice_))], join
 
 
@@ -156,10 +155,6 @@ def told_lots(before: Slice, after: Slice) -> list[Send]:
 def _noted(at: At) -> tuple[WishNotes, GangNotes]:
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     return notes, notes.gang if notes.gang is not None else NO_GANG
-
-
-def _crowd(slice_: Slice) -> Key:
-    return crowd_key(slice_.job.partition("/")[2], slice_.number)
 
 
 def had_no_chance(task: Task) -> bool:

@@ -30,7 +30,7 @@ from peloton.actors.job.slice.renewing import rollout_step
 from peloton.actors.job.slice.sparing import ends_step, wish_step
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.volume_homes import wishes_by_home
-from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals, crowd_key
+from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals
 from peloton.actors.task.state import ENDED, Admission, Task, waits_for_gang
 from peloton.placement.messages import PLACER_ANY, Shape, Wish
 from peloton.runtime.vocabulary import (
@@ -209,7 +209,7 @@ def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[
     """The sends that create the tasks of members that do not exist yet."""
     if not some:
         return []
-    crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
+    crowd = slice_.crowd
     sends = []
     for spec, (row, group) in enumerate(zip(slice_.specs, slice_.closed, strict=True)):
         if group & some:
@@ -224,8 +224,8 @@ def restart(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list
     """The sends that restart members. The version numbers the restart: it rises with each order."""
     if not some:
         return []
-    crowd = crowd_key(slice_.job.partition("/")[2], slice_.number)
-    return [Send(crowd, SetTaskGoal(version, goal, Policy(), 0, Key(""), "", version), some)]
+    order = SetTaskGoal(version, goal, Policy(), 0, Key(""), "", version)
+    return [Send(slice_.crowd, order, some)]
 
 
 def settle(slice_: Slice, at: At) -> Decision | Rest:

@@ -15,7 +15,7 @@ import msgspec
 from peloton.actors.host.holds.hold_messages import PLACER, HoldForTask
 from peloton.actors.job.slice.homes import Homes
 from peloton.actors.job.slice.state import Slice, WishNotes
-from peloton.actors.task.messages import SLICE_SIZE, crowd_key
+from peloton.actors.task.messages import SLICE_SIZE
 from peloton.placement.messages import NOT_UP, Placed, Unplaced
 from peloton.runtime.vocabulary import At, Bits, Send
 
@@ -67,7 +67,7 @@ def held_hosts(
     if not some:
         return (), notes
     job = slice_.job.partition("/")[2]
-    crowd = crowd_key(job, slice_.number)
+    crowd = slice_.crowd
     read = at.index.columns.read
     sends = tuple(
         Send(

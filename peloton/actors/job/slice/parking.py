@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from peloton.actors.job.slice import goals
 from peloton.actors.job.slice.looks import ready_for_host
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
-from peloton.actors.task.messages import ParkAdmission, crowd_key
-from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Rest, Send
+from peloton.actors.task.messages import ParkAdmission
+from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Rest, Send
 
 STEPS = 8
 """Members whose times differ by less than this part of the whole are given back together."""
@@ -106,7 +106,7 @@ def _give_back(slice_: Slice, notes: WishNotes, *, at: At, hold_s: float) -> Dec
     if not members:
         return Decision(notes=after)
     reason = f"no host for {hold_s:g} s: the pool has its allocation back until there is one"
-    park = Send(_crowd(slice_), ParkAdmission(reason), members)
+    park = Send(slice_.crowd, ParkAdmission(reason), members)
     return Decision(sends=(park,), because=reason, notes=after)
 
 
@@ -115,7 +115,3 @@ def _all(holding: tuple[tuple[float, Bits], ...] | list[tuple[float, Bits]]) -> 
     for _, members in holding:
         raw |= members.raw
     return Bits(raw)
-
-
-def _crowd(slice_: Slice) -> Key:
-    return crowd_key(slice_.job.partition("/")[2], slice_.number)

@@ -21,7 +21,7 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.volume_homes import launched_at, may_go_there, refused_at
-from peloton.actors.task.messages import AssignHosts, MarkUnschedulable, crowd_key
+from peloton.actors.task.messages import AssignHosts, MarkUnschedulable
 from peloton.actors.task.state import Task
 from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
@@ -62,7 +62,7 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
             facts = launched_at(
                 slice_.volumes, [*zip(wanted, hosts, strict=True)], specs=slice_.specs, at=at
             )
-        sends = (*sends, Send(crowd_of(slice_), AssignHosts(message.shares), wanted, hosts))
+        sends = (*sends, Send(slice_.crowd, AssignHosts(message.shares), wanted, hosts))
     unused = message.members - wanted
     if unused:
         # The placer counts them as taken until it learns of it.
@@ -87,7 +87,7 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
     if message.never:
         unschedulable = members & Bits(at.index.where(ready_for_host))
         if unschedulable:
-            sends = (Send(crowd_of(slice_), MarkUnschedulable(True), unschedulable),)
+            sends = (Send(slice_.crowd, MarkUnschedulable(True), unschedulable),)
     else:
         # One that is parked waits for a proposal: that a host could run it is known.
         sends = _clear_unschedulable(slice_, members & Bits(at.index.where(had_no_chance)))
@@ -211,9 +211,7 @@ def why_unplaced(notes: WishNotes) -> str:
 
 def _clear_unschedulable(slice_: Slice, unschedulable: Bits) -> tuple[Send, ...]:
     """Let unschedulable members request admission again."""
-    return (
-        (Send(crowd_of(slice_), MarkUnschedulable(False), unschedulable),) if unschedulable else ()
-    )
+    return (Send(slice_.crowd, MarkUnschedulable(False), unschedulable),) if unschedulable else ()
 
 
 def _is_unschedulable(task: Task) -> bool:
@@ -222,10 +220,6 @@ def _is_unschedulable(task: Task) -> bool:
 
 def notes_of(at: At) -> WishNotes:
     return at.notes if at.notes is not None else WishNotes()
-
-
-def crowd_of(slice_: Slice) -> Key:
-    return crowd_key(slice_.job.partition("/")[2], slice_.number)
 
 
 def decline_all(message: Placed, at: At) -> Decision:

@@ -31,7 +31,6 @@ from peloton.actors.task.messages import (
     Renewal,
     SetTaskGoal,
     TaskGoals,
-    crowd_key,
 )
 from peloton.actors.task.state import ENDED, Admission, Task, TaskStates, is_well
 from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Send, counted
@@ -139,10 +138,10 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
         sends += _held_hosts(slice_, some - rollout.added - rollout.removing, at)
     if some and order.stops:
         stop = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), order.because)
-        sends.append(Send(_crowd(slice_), stop, some))
+        sends.append(Send(slice_.crowd, stop, some))
     if some & rollout.removing:
         end = SetTaskGoal(slice_.version, TaskGoals.KILLED, Policy(), 0, Key(""), REMOVED_TEXT)
-        sends.append(Send(_crowd(slice_), end, some & rollout.removing))
+        sends.append(Send(slice_.crowd, end, some & rollout.removing))
     because = counted(len(some), "instance", many="instances")
     because = f"{because} may be changed: {order.because}" if some else ""
     return Decision(facts=tuple(facts), sends=tuple(sends), because=because)
@@ -167,7 +166,7 @@ def _held_hosts(slice_: Slice, members: Bits, at: At) -> list[Send]:
     for member in up:
         host = at.index.columns.read("host", member)
         name = f"{job_id}-{first + member}"
-        hold = HoldForTask(name, _crowd(slice_), member, slice_.job, TASK_HOLD_S)
+        hold = HoldForTask(name, slice_.crowd, member, slice_.job, TASK_HOLD_S)
         sends += [Send(Key(host), hold)] if host else []
     return sends
 
@@ -184,7 +183,7 @@ def _remove(slice_: Slice, leaving: Bits, at: At) -> Decision | None:
     because = counted(len(members), "instance is", many="instances are") + " removed"
     return Decision(
         facts=(f.MembersRemoved(members, past, at.now),),
-        sends=(Send(_crowd(slice_), goal, members),),
+        sends=(Send(slice_.crowd, goal, members),),
         because=f"{because}: {REMOVED_TEXT}",
     )
 
@@ -212,7 +211,7 @@ def woken(slice_: Slice, members: Bits) -> list[Send]:
         return []
     version = slice_.version
     goal = SetTaskGoal(version, slice_.goal, Policy(), 0, Key(""), "", version)
-    return [Send(_crowd(slice_), goal, members)]
+    return [Send(slice_.crowd, goal, members)]
 
 
 class _Through(NamedTuple):
@@ -328,8 +327,4 @@ def _renew(slice_: Slice, place: int, *, members: Bits, runs: bool) -> Send:
     assert rollout is not None
     order = rollout.order
     renewal = Renewal(order.number, row.policy, place, row.lot, order.because, row.config_version)
-    return Send(_crowd(slice_), Renew(renewal, runs), members)
-
-
-def _crowd(slice_: Slice) -> Key:
-    return crowd_key(slice_.job.partition("/")[2], slice_.number)
+    return Send(slice_.crowd, Renew(renewal, runs), members)

@@ -30,7 +30,6 @@ from peloton.actors.task.messages import (
     GiveWay,
     KillCause,
     TaskGoals,
-    crowd_key,
 )
 from peloton.actors.task.state import ON_HOST, Task, TaskStates
 from peloton.runtime.vocabulary import (
@@ -90,7 +89,7 @@ class _Availability:
     """Who is available in a turn, and how many more can be spared: found once for all hosts."""
 
     def __init__(self, slice_: Slice, index: Any) -> None:
-        self.crowd, self.index = _crowd(slice_), index
+        self.crowd, self.index = slice_.crowd, index
         self.up = available_of(slice_, index)
         self.learning = members_of_runs(told(slice_, index))
         self.room = spare_of(slice_, index)
@@ -146,7 +145,7 @@ def restart(slice_: Slice, message: b.RestartIfSpared, at: At) -> Decision:
     used = unwished(slice_, at)
     return Decision(
         facts=(*first, f.RestartGiven(message.member), *used),
-        sends=(Send(_crowd(slice_), order, member),),
+        sends=(Send(slice_.crowd, order, member),),
         reply=b.MemberRestarted(wanted=True),
         because=RESTART_TEXT,
         notes=_without_wish(at) if used else None,
@@ -197,7 +196,3 @@ def wish_step(slice_: Slice, at: At) -> Decision | None:
 def no_member(message: b.RestartIfSpared, at: At) -> Decision:
     """There is no such slice."""
     return Decision(reply=b.MemberRestarted(wanted=False), because="no such slice")
-
-
-def _crowd(slice_: Slice) -> Key:
-    return crowd_key(slice_.job.partition("/")[2], slice_.number)

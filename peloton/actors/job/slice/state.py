@@ -19,7 +19,7 @@ from peloton.actors.job.slice.rollout_messages import RolloutStep
 from peloton.actors.job.slice.volume_homes import VolumeHomes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import GangTerms
-from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.messages import TaskGoals, crowd_key
 from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Bits, Key, Value
 
@@ -74,6 +74,11 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     past: int = 0  # no run or ticket of a removed member had a higher number
     steps: tuple[RolloutStep, ...] = ()  # of the last rollouts
     volumes: VolumeHomes | None = None  # where any config has a volume
+
+    @property
+    def crowd(self) -> Key:
+        """The key of its instances."""
+        return crowd_key(self.job.partition("/")[2], self.number)
 
     @property
     def members(self) -> Bits:
