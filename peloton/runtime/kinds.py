@@ -99,7 +99,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of actor. Every field is pure.
 
-    `absent` is the table for keys that do not exist: message class → decision without a state.
+    `absent` is the table for keys that do not exist: message class → decision without a state. A
+    class that it does not list changes nothing there, and has no answer.
     `lookup` names the messages that need the `ended` row of a key that is not in memory.
     `since` has facts and answers of later versions: class → level. Below it, produce none of them.
     """

@@ -157,10 +157,6 @@ def _counted(period: Key, jobs: int, *, forgotten: bool = False) -> Send:
     return Send(m.archive_of(period), m.PeriodCounted(number, jobs, forgotten))
 
 
-def _nothing(message: Any, at: At) -> Decision:
-    return Decision()
-
-
 def decide_of(forget_after_s: float) -> Mapping[type, Callable[[Any, Any, At], Decision]]:
     """The table, for a policy."""
     return {
@@ -175,9 +171,6 @@ def decide_of(forget_after_s: float) -> Mapping[type, Callable[[Any, Any, At], D
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ArchiveJob: take_first,
-    m.DropJob: _nothing,
     m.DeleteEnded: no_period,
     m.PeriodCounted: note_first,
-    m.JobGoing: _nothing,
-    Due: _nothing,
 }

@@ -49,17 +49,9 @@ def owed(backend: OutsideBackend) -> tuple[Send, ...]:
     return (Send(backend.link, m.BackendHere()),)
 
 
-def _absent(message: Any, at: At) -> Decision:
-    return Decision(because="no such backend in this cluster")
-
-
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     **dict.fromkeys(BACKEND_MESSAGES.values(), passed_on),
     m.OpenBackend: open_again,
     m.AskSubscription: asked,
 }
-ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
-    **dict.fromkeys(BACKEND_MESSAGES.values(), _absent),
-    m.OpenBackend: open_first,
-    m.AskSubscription: _absent,
-}
+ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {m.OpenBackend: open_first}

@@ -272,30 +272,14 @@ def _gone(message: m.KillRun, at: At) -> Decision:
     )
 
 
-def _nothing(message: Any, at: At) -> Decision:
-    return Decision(because="no such host")
-
-
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ConfigureHost: appear,
     m.Launch: _refuse,
     m.KillRun: _gone,
-    m.RunSeen: _nothing,
-    m.BackendUp: _nothing,
-    m.BackendDown: _nothing,
-    m.RecheckBackend: _nothing,
-    m.HostGone: _nothing,
     m.StartMaintenance: no_host,
     m.CompleteMaintenance: no_host,
     m.SetHostPool: no_host_for_pool,
     m.HostAppeared: new_host_appeared,
-    m.RunsStarted: _nothing,
-    m.RunsEnded: _nothing,
-    m.RunsListed: _nothing,
-    SlackReported: _nothing,
-    RunsChanged: _nothing,
-    ChangeSeen: _nothing,
-    LimitRun: _nothing,
     hm.HoldHost: no_host,
     hm.ReleaseHold: not_held,
     hm.LaunchForeign: no_host,
@@ -303,10 +287,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     hm.HoldForTask: no_host,
     hm.ReleaseTaskHolds: no_task_holds,
     mm.MoveToPool: no_host,
-    mm.PoolMoveRefused: _nothing,
     vm.DeleteVolume: volumes.no_volume,
-    vm.VolumesRemoved: _nothing,
-    UseSet: _nothing,
-    PortsInUse: _nothing,
-    Due: _nothing,
 }

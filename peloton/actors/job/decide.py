@@ -293,10 +293,6 @@ def deadline(job: Job) -> tuple[str, float] | None:
     return min(some, key=lambda one: one[1])
 
 
-def _nothing(message: Any, at: At) -> Decision:
-    return Decision(because="no such job")
-
-
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.AddOverrides: add,
     m.CreateJob: create,
@@ -337,34 +333,20 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.CreateJob: create_first,
     m.StopJob: missing,
     m.DeleteJob: missing,
-    SliceOpen: _nothing,
-    SliceTally: _nothing,
-    SliceGone: _nothing,
-    m.DropPieces: _nothing,
     m.StartInstances: missing,
     m.StartJob: missing,
     m.AddChange: missing,
     m.UpdateJob: missing,
     m.RefreshJob: missing,
-    m.LeaveMemory: _nothing,
-    m.Archived: _nothing,
     m.ForgetJob: archiving.unknown,
     m.AwaitEnd: waiting.await_absent,
-    m.AwaitNoted: _nothing,
     m.EndTold: waiting.told_absent,
-    m.EndHeard: _nothing,
     NameGranted: waiting.granted_absent,
-    NameRefused: _nothing,
-    NameFreed: _nothing,
-    m.NoticeHandled: _nothing,
     m.MakeJob: make_first,
     m.ReplaceJob: missing,
     m.RestartJob: missing,
     m.ControlWorkflow: missing,
-    m.SpareAsked: _nothing,
     m.SpecStored: keeping.stored_for_nobody,
-    m.SpecDropped: _nothing,
-    Due: _nothing,
 }
 
 

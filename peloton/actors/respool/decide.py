@@ -93,22 +93,12 @@ def keep_hour(pool: Pool, message: m.KeepHour, at: At) -> Decision:
     return Decision(facts=(f.HourKept(message.hour),))
 
 
-def no_hours(message: m.KeepHour, at: At) -> Decision:
-    """The pool is gone, and what it held with it."""
-    return Decision(because="there is no such pool")
-
-
 def heard(pool: Pool, message: m.LeaversFound | GangRoomFound, at: At) -> Decision:
     """An answer about a gang: the next step of the root takes it."""
     if at.index is None or not at.index.pending:
         return Decision(because="nobody waits")
     notes = at.notes if at.notes is not None else PoolNotes()
     return Decision(notes=msgspec.structs.replace(notes, heard=(*notes.heard, message)))
-
-
-def unheard(message: m.LeaversFound | GangRoomFound, at: At) -> Decision:
-    """There is no root yet, so nobody has asked."""
-    return Decision(because="nobody has asked")
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
@@ -128,7 +118,4 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.UpdatePool: missing,
     m.DeletePool: missing,
     m.Capacity: early,
-    m.KeepHour: no_hours,
-    m.LeaversFound: unheard,
-    GangRoomFound: unheard,
 }

@@ -251,10 +251,6 @@ def _missing(message: Any, at: At) -> Decision:
     return Decision(reply=Refused(NOT_FOUND, "schedule not found", "name"))
 
 
-def _nothing(message: Any, at: At) -> Decision:
-    return Decision(because="no such schedule")
-
-
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.CreateSchedule: create,
     m.PauseSchedule: pause,
@@ -271,10 +267,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.CreateSchedule: create_first,
     m.PauseSchedule: _missing,
     m.DeleteSchedule: _missing,
-    JobIsMade: _nothing,
-    JobNotMade: _nothing,
-    AwaitNoted: _nothing,
     EndTold: told_absent,
-    m.RightsTold: _nothing,
-    Due: _nothing,
 }

@@ -319,37 +319,15 @@ def _release(message: m.Admitted, at: At) -> Decision:
     )
 
 
-def _nothing(message: Any, at: At) -> Decision:
-    return Decision(because="no such instance")
-
-
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.SetTaskGoal: created,
-    m.Queued: _nothing,
     m.Admitted: _release,
-    m.TicketReleased: _nothing,
-    m.AssignHosts: _nothing,
     m.Accepted: _cancel_unknown,
     m.RunRefused: _seen,
     m.Started: _cancel_unknown,
     m.Ended: _seen,
-    m.RunGone: _nothing,
-    m.MarkUnschedulable: _nothing,
-    m.SetRunLimit: _nothing,
-    m.DropEvents: _nothing,
-    m.DropRunEvents: _nothing,
-    m.Preempt: _nothing,
-    m.StartHeld: _nothing,
-    m.DropHold: _nothing,
     m.Held: _cancel_unknown,
-    m.EndForGang: _nothing,
-    m.JoinGang: _nothing,
-    m.ParkAdmission: _nothing,
-    m.TicketParked: _nothing,
-    m.Renew: _nothing,
     RunChanged: told_of_nobody,
-    m.GiveWay: _nothing,
-    Due: _nothing,
 }
 
 

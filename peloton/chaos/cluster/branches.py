@@ -84,7 +84,7 @@ REASONS: dict[tuple[str, str], str] = {
     ): "the backend did not know a run any more",
     ("task", "cancelled before it started"): "a launch was overtaken by its cancel",
     ("task", "end of another run"): "the end of an older run was ignored",
-    ("task", "no such instance"): "a message came for a task that is gone",
+    ("task", "no such"): "a message came for a task that is gone",
     ("task", "admission no longer wanted"): "an admission came for a task that is to end",
     ("task", "stopped before it was launched"): "a task was stopped after its admission",
     ("task", "killed"): "a task ended by its kill",

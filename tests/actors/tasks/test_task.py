@@ -265,9 +265,6 @@ def test_a_host_is_taken_by_an_admitted_task_that_waits_for_one_and_by_no_other(
         (m.Ended(3, FAILED), [RunSeen(3)]),
         (m.RunRefused(3, "no"), [RunSeen(3)]),
         (m.Admitted(2), [ReleaseTicket(2)]),
-        (m.TicketReleased(2), []),
-        (m.RunGone(2), []),
-        (m.Queued(2), []),
     ],
 )
 def test_what_nobody_is_told_is_answered(message: Message, answer: list[Message]) -> None:

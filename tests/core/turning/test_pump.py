@@ -33,6 +33,7 @@ class Chatter(DotBench):
             **{
                 **{name: getattr(self.kinds["box"], name) for name in Kind.__struct_fields__},
                 "name": "mad",
+                "decide": {Ping: lambda state, message, at: ping(message, at)},
                 "absent": {Ping: ping},
                 "messages": {1: Ping},
             }

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.core.turning import turns
-from peloton.runtime.vocabulary import KIND_STATES, Decision, Refused, key
+from peloton.runtime.core.turning.turn import TurnOutcome, UnknownMessage, take_turn
+from peloton.runtime.vocabulary import KIND_STATES, At, Decision, Refused, key
 from tests.core.test_endings import Piecemeal
 from tests.toy import messages as w
 from tests.toy.bench import Bench, frames_after
@@ -26,6 +27,14 @@ def test_an_entry_that_no_frame_takes_fails_alone(monkeypatch: pytest.MonkeyPatc
     assert bench.answers() == [w.Total(1)], "the others of its frame go on"
     assert [*bench.shard.population.cells] == [X]
     assert digest(bench.replay()) == digest(bench.shard)
+
+
+def test_what_is_not_answered_for_nobody_changes_nothing() -> None:
+    note = replace(KINDS["note"], absent={})
+    turn = take_turn(note, None, message=w.Add(1), at=At(now=0.0, key=X))
+    assert turn == TurnOutcome(None, (), (), None, "no such note")
+    with pytest.raises(UnknownMessage):
+        take_turn(note, None, message=w.Install(0, ()), at=At(now=0.0, key=X))
 
 
 @pytest.mark.parametrize("again", [True, False])

@@ -86,5 +86,4 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.CancelReservation: lambda message, at: Decision(reply=m.NameReserved()),
     m.ClaimName: claim_first,
     m.FreeName: lambda message, at: Decision(sends=(Send(SENDER, m.NameFreed()),)),
-    Due: lambda message, at: Decision(because="nobody's"),
 }

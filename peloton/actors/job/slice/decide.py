@@ -362,27 +362,15 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
 }
 
 
-def _nothing(message: Any, at: At) -> Decision:
-    return Decision(because="no such slice")
-
-
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.SetSliceGoal: open_slice,
-    m.HostRefused: _nothing,
-    m.RunNotStarted: _nothing,
     Placed: decline_all,
-    Unplaced: _nothing,
     m.DropInstanceEvents: _no_events,
     m.DropInstanceRunEvents: _no_events,
     m.Evict: evict_nobody,
     m.AskLeavers: no_leavers,
-    m.ProveGang: _nothing,
-    RoomFound: _nothing,
     GangPlaced: gang_unknown,
-    AskToEnd: _nothing,
     RestartIfSpared: sparing.no_member,
-    WishToSpare: _nothing,
     LeaveVolume: left_already,
     HostsTold: not_followed,
-    Due: _nothing,
 }

@@ -155,10 +155,6 @@ def yielded(lot: Lot, message: m.Yielded, at: At) -> Decision:
     return Decision(facts=(fact,), because=message.because or "members give back what they hold")
 
 
-def _too_late(message: m.Reclaim | m.Yielded, at: At) -> Decision:
-    return Decision(because="the lot is empty")
-
-
 def _order(lot: Lot, order: LotOrder) -> Send:
     min_run_s = order.inside.min_run_s if order.inside is not None else 0.0
     evict = Evict(order.number, order.count, order.need, order.reason, min_run_s, order.hosts)
@@ -207,8 +203,6 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Enqueue: opened,
     m.ReleaseTicket: release_absent,
     m.Admit: admit_absent,
-    m.Reclaim: _too_late,
-    m.Yielded: _too_late,
     m.RegroupLot: no_group,
     m.ParkTicket: park_absent,
 }

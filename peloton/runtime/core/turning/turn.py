@@ -42,16 +42,15 @@ def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> TurnOutcom
     """Decide `message` in `state`, then pursue the goal; raises what the behaviour raises."""
     if type(message) is Pursue:
         return _pursued(kind, state, decided=NOTHING_YET, at=at, first=message.step)
-    if state is None:
-        absent = kind.absent.get(type(message))
-        if absent is None:
-            raise UnknownMessage(f"{kind.name} has no row in `absent` for {message!r}")
+    decide = kind.decide.get(type(message))
+    if decide is None:
+        raise UnknownMessage(f"{kind.name} has no row in `decide` for {message!r}")
+    if state is not None:
+        decision = decide(state, message, at)
+    elif absent := kind.absent.get(type(message)):
         decision = absent(message, at)
     else:
-        decide = kind.decide.get(type(message))
-        if decide is None:
-            raise UnknownMessage(f"{kind.name} has no row in `decide` for {message!r}")
-        decision = decide(state, message, at)
+        decision = Decision(because=f"no such {kind.name}")
     for fact in decision.facts:
         state = kind.evolve[type(fact)](state, fact)
     if decision.notes is not None:
