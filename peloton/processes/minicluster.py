@@ -19,10 +19,10 @@ from click.core import ParameterSource
 from peloton.assembly.machine import this_machine
 from peloton.processes import archive_options as kept
 from peloton.processes.gpu_option import auto_gpus, gpu_option, sizes_given, with_model
+from peloton.processes.host_part_options import host_part_options
 from peloton.processes.notify_options import notify_of, notify_options
 from peloton.processes.sandbox_options import TypedSandboxes, sandbox_options, sandboxes_of
 from peloton.processes.secret_options import secrets_key_option, secrets_of
-from peloton.processes.slack_options import slack_options
 from peloton.settings import config
 from peloton.settings.access import AccessSetting
 from peloton.settings.backend import (
@@ -82,7 +82,7 @@ def command() -> click.Command:
 @click.option("--host-memory-mb", type=float, help="Of each host.")
 @click.option("--host-disk-mb", type=float, help="Of each host.")
 @gpu_option
-@slack_options
+@host_part_options
 @click.option(
     "--cluster",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -297,7 +297,7 @@ def _hosts(options: dict[str, object]) -> list[HostSetting]:
     cluster = options["cluster"]
     if isinstance(cluster, Path):
         _refuse_both()
-        return config.less_slack(config.read_cluster(cluster), _slack(options))
+        return config.less_reserved(config.read_cluster(cluster), _reserved(options))
     count = options["hosts"]
     size, number = HostSetting(name="size"), TOY_HOSTS if count is None else _whole(count)
     if count is None and options["backend"] == "process":
@@ -305,13 +305,14 @@ def _hosts(options: dict[str, object]) -> list[HostSetting]:
     given = sizes_given(options, SIZES) | auto_gpus(options, hosts=number)
     hosts = config.hosts_alike(number, with_model(config.sized(size, given), options))
     config.check_hosts(hosts)
-    return config.less_slack(hosts, _slack(options))
+    return config.less_reserved(hosts, _reserved(options))
 
 
-def _slack(options: dict[str, object]) -> config.HostSlack:
+def _reserved(options: dict[str, object]) -> config.HostReserved:
     """What of each host no task gets."""
-    return config.HostSlack(
-        cpus=_number(options, "host_slack_cpus"), memory_mb=_number(options, "host_slack_memory_mb")
+    return config.HostReserved(
+        cpus=_number(options, "host_reserved_cpus"),
+        memory_mb=_number(options, "host_reserved_memory_mb"),
     )
 
 

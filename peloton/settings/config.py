@@ -67,7 +67,7 @@ class HostSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revocable_cpus: float = 0.0
 
 
-class HostSlack(msgspec.Struct, frozen=True):
+class HostReserved(msgspec.Struct, frozen=True):
     """What of each host no task gets."""
 
     cpus: float = 0.0
@@ -157,11 +157,14 @@ def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
     return [msgspec.structs.replace(size, name=name) for name in names]
 
 
-def less_slack(hosts: Sequence[HostSetting], slack: HostSlack) -> list[HostSetting]:
+def less_reserved(hosts: Sequence[HostSetting], reserved: HostReserved) -> list[HostSetting]:
     """The hosts as tasks see them. Raises BadSetting where nothing would be left of one."""
     texts = []
-    for option, field in (("--host-slack-cpus", "cpus"), ("--host-slack-memory-mb", "memory_mb")):
-        kept = getattr(slack, field)
+    for option, field in (
+        ("--host-reserved-cpus", "cpus"),
+        ("--host-reserved-memory-mb", "memory_mb"),
+    ):
+        kept = getattr(reserved, field)
         if not 0 <= kept < 1e12:
             texts.append(f"{option}: must be ≥ 0 and finite, got {kept}")
             continue
@@ -173,7 +176,7 @@ def less_slack(hosts: Sequence[HostSetting], slack: HostSlack) -> list[HostSetti
         raise BadSetting(*texts)
     return [
         msgspec.structs.replace(
-            host, cpus=host.cpus - slack.cpus, memory_mb=host.memory_mb - slack.memory_mb
+            host, cpus=host.cpus - reserved.cpus, memory_mb=host.memory_mb - reserved.memory_mb
         )
         for host in hosts
     ]

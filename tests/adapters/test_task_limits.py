@@ -11,7 +11,7 @@ from peloton.assembly.task_limits import limits_note, problem, task_limits
 from peloton.backends.keeper.group_places import FoundPlace
 from peloton.backends.keeper.groups import GroupPlace
 from peloton.backends.process import TaskLimits
-from peloton.settings.config import BadSetting, HostSetting, HostSlack, less_slack
+from peloton.settings.config import BadSetting, HostReserved, HostSetting, less_reserved
 from peloton.settings.daemon import DaemonSettings, parse
 from peloton.settings.start_options import STANDARD_START
 from tests.cli.terminal import typed
@@ -80,27 +80,27 @@ def test_settings_that_are_none_are_refused(tmp_path, name, value, text):
     assert caught.value.texts == (text,)
 
 
-def test_slack_is_no_part_of_a_host():
-    made = less_slack(HOSTS, HostSlack(cpus=0.5, memory_mb=100.0))
+def test_what_is_reserved_is_no_part_of_a_host():
+    made = less_reserved(HOSTS, HostReserved(cpus=0.5, memory_mb=100.0))
     assert [(one.cpus, one.memory_mb) for one in made] == [(3.5, 900.0), (1.5, 400.0)]
-    assert less_slack(HOSTS, HostSlack()) == HOSTS
+    assert less_reserved(HOSTS, HostReserved()) == HOSTS
 
 
-def test_slack_that_leaves_nothing_is_refused():
+def test_to_reserve_all_of_a_host_is_refused():
     with pytest.raises(BadSetting) as caught:
-        less_slack(HOSTS, HostSlack(cpus=2.0, memory_mb=-1.0))
+        less_reserved(HOSTS, HostReserved(cpus=2.0, memory_mb=-1.0))
     assert caught.value.texts == (
-        "--host-slack-cpus: 2 leaves nothing of the 2 of host b",
-        "--host-slack-memory-mb: must be ≥ 0 and finite, got -1.0",
+        "--host-reserved-cpus: 2 leaves nothing of the 2 of host b",
+        "--host-reserved-memory-mb: must be ≥ 0 and finite, got -1.0",
     )
 
 
 def test_the_minicluster_takes_them(tmp_path):
     base = ["minicluster", "--check", "--no-classic-ports", "--data-dir", str(tmp_path / "data")]
     base += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--hosts", "1"]
-    printed = typed(*base, "--host-slack-cpus", "9", "--task-pids", "-1")
-    assert "--host-slack-cpus: 9 leaves nothing of the 4 of host" in printed.err
+    printed = typed(*base, "--host-reserved-cpus", "9", "--task-pids", "-1")
+    assert "--host-reserved-cpus: 9 leaves nothing of the 4 of host" in printed.err
     assert "--task-pids: -1 is not between" in printed.err
-    printed = typed(*base, "--host-slack-cpus", "1", "--images", "refuse", "--limits", "try")
+    printed = typed(*base, "--host-reserved-cpus", "1", "--images", "refuse", "--limits", "try")
     assert printed.code == 0, printed.err
     assert "control groups" in printed.out

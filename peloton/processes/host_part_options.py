@@ -13,7 +13,7 @@ import click
 _Optioned = TypeVar("_Optioned", bound=Callable[..., Any])
 
 
-def slack_options(command: _Optioned) -> _Optioned:
+def host_part_options(command: _Optioned) -> _Optioned:
     """Add them to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
@@ -34,14 +34,14 @@ _OPTIONS = (
         help="Give revocable jobs the cpu that other tasks hold and do not use. It is measured.",
     ),
     click.option(
-        "--host-slack-cpus",
+        "--host-reserved-cpus",
         type=float,
         default=0.0,
         metavar="N",
         help="Cpus of each host that no task gets.",
     ),
     click.option(
-        "--host-slack-memory-mb",
+        "--host-reserved-memory-mb",
         type=float,
         default=0.0,
         metavar="N",
