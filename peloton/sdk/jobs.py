@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from peloton import undecided as not_yet
+from peloton import ignored
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.job import job_pb2_grpc
@@ -88,9 +88,9 @@ def naming_new(wanted_id: str, request_key: str | None) -> Iterator[str]:
         raise
 
 
-def undecided_job(spec: Any) -> str:
-    """What the spec of a job says that the server does not decide upon yet; "" for nothing."""
-    return not_yet.line(not_yet.of_configs(specs.build(job.JobConfig, spec)))
+def ignored_in_job(spec: Any) -> str:
+    """What the spec of a job says without effect; "" for nothing."""
+    return ignored.line(ignored.of_configs(specs.build(job.JobConfig, spec)))
 
 
 def secret(path: str, data: bytes) -> peloton_pb2.Secret:

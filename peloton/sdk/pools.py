@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peloton import undecided as not_yet
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.respool import respool_pb2_grpc
@@ -31,12 +30,6 @@ def split(path: str) -> tuple[str, str]:
         raise BadSpec(f"{path!r} has a part that is empty, `.` or `..`")
     parent, _, name = path.rstrip("/").rpartition("/")
     return parent or ROOT, name
-
-
-def undecided_pool(config: Any) -> str:
-    """What the config of a pool says that the server does not decide upon yet; "" for nothing."""
-    built = specs.build(respool.ResourcePoolConfig, config)
-    return not_yet.line(not_yet.of_pool(built))
 
 
 def give_shares(built: respool.ResourcePoolConfig, config: Any) -> None:

@@ -67,11 +67,6 @@ def create(path: str, config: str, dry_run: bool) -> None:
             names=lambda: [pool_id],
         )
     )
-    from peloton.sdk.pools import undecided_pool
-
-    said = undecided_pool(spec)
-    if said:
-        hint(said)
     known = kinds_of(spec)
     missing = [kind for kind in NEEDED if kind not in known]
     if not known:

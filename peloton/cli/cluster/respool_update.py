@@ -53,11 +53,6 @@ def update(path: str, config: str, force: bool, dry_run: bool) -> None:
             return
         answer = peloton.pools.update(path, spec, force=force)
     show(OutputForms(answer, text=f"Resource Pool {path} updated", names=lambda: [path]))
-    from peloton.sdk.pools import undecided_pool
-
-    said = undecided_pool(spec)
-    if said:
-        hint(said)
 
 
 def forced() -> bool:

@@ -116,9 +116,9 @@ def create(
     show(OutputForms(answer, text=f"Job {made} created", names=lambda: [made]))
     if click.get_current_context().ensure_object(CliSettings).output:
         return  # who wants data gets nothing beside it
-    from peloton.sdk.jobs import undecided_job
+    from peloton.sdk.jobs import ignored_in_job
 
-    said = undecided_job(spec)
+    said = ignored_in_job(spec)
     if said:
         hint(said)
     steps = [("task", "list", made), ("why", made)]

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from peloton import undecided
+from peloton import ignored
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.slice.usage import ran_s, usage
 from peloton.actors.job.spec import JobSpec
@@ -185,19 +185,21 @@ class Translator:
         """What happened to one run, in order. `end` is the state in which it ended."""
         host, number = run.host or "", run.run
         if begun_at is not None:
-            text = self._undecided(view)
+            text = ignored.line(ignored.of_task(self.config(view), self._sla))
             yield self._event(view, number, state="INITIALIZED", at_s=begun_at, text=text)
         # What ended and never ran did not run without its image either.
         ran = run.started_at is not None or run.ended_at is None
-        ignored = self._ignored(view) if view.config.image and ran and not self._images_run else ""
+        no_image = (
+            self._no_image(view) if view.config.image and ran and not self._images_run else ""
+        )
         if run.launched_at is not None:
             at_s = run.launched_at
-            yield self._event(view, number, state="LAUNCHED", at_s=at_s, host=host, text=ignored)
+            yield self._event(view, number, state="LAUNCHED", at_s=at_s, host=host, text=no_image)
         elif host:
             # Journaled by a version that kept this time for the last run only.
             at_s = run.started_at or run.ended_at
             text = "launched no later than this: the exact time is not kept"
-            text += f"; {ignored}" if ignored else ""
+            text += f"; {no_image}" if no_image else ""
             yield self._event(view, number, state="LAUNCHED", at_s=at_s, host=host, text=text)
         if run.started_at is not None:
             yield self._event(view, number, state="RUNNING", at_s=run.started_at, host=host)
@@ -239,12 +241,8 @@ class Translator:
         event.reason = CHANGED
         return event
 
-    def _undecided(self, view: InstanceView) -> str:
-        texts = undecided.of_job(self._sla), undecided.of_task(self.config(view), self._sla)
-        return undecided.line(dict.fromkeys([*texts[0], *texts[1]]))
-
     @staticmethod
-    def _ignored(view: InstanceView) -> str:
+    def _no_image(view: InstanceView) -> str:
         image = view.config.image
         return f"container image {image} is ignored: the command runs directly on the host"
 

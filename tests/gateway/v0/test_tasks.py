@@ -188,7 +188,7 @@ def test_a_run_that_takes_too_long_says_so(deployment: Deployment) -> None:
     assert runtime.terminationStatus.reason == too_long
 
 
-def test_what_is_not_decided_upon_is_said(deployment: Deployment) -> None:
+def test_what_is_ignored_is_said(deployment: Deployment) -> None:
     config = default_config()
     request = deployment.request(2, defaultConfig=config)
     request.config.instanceConfig[0].resource.fdLimit = 9
@@ -200,7 +200,7 @@ def test_what_is_not_decided_upon_is_said(deployment: Deployment) -> None:
         (text,) = [e.message for e in deployment.tasks.GetPodEvents(sent).result if e.message]
         return str(text)
 
-    assert said(0) == "accepted, not decided upon yet: resource.fdLimit (it is not enforced)"
+    assert said(0) == "ignored: resource.fdLimit (it is not enforced)"
 
 
 def test_instances_that_a_job_does_not_have_are_not_stopped(deployment: Deployment) -> None:
