@@ -29,12 +29,13 @@ from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.inventories import all_hosts
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.counterparts import recast
 from peloton.gateway.translate.host_abilities import refuse_uris_of
 from peloton.gateway.translate.reasons import has_ended
 from peloton.gateway.translate.run_as import NotPermitted, RunAs, run_as
 from peloton.gateway.translate.texts import known_job
-from peloton.gateway.translate.translate_task import LATER, BadConfig, to_config
+from peloton.gateway.translate.translate_task import LATER, to_config
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Refused, key
 
@@ -81,7 +82,7 @@ def launch_runs(
     by = run_as(principal_of(context))
     try:
         message = LaunchForeign(name, tuple(_foreign(run, by=by) for run in runs))
-    except (BadConfig, BadAmount) as error:
+    except (BadField, BadAmount) as error:
         end(context, Code.INVALID_ARGUMENT, text=str(error))
     except NotPermitted as error:
         end(context, Code.PERMISSION_DENIED, text=str(error), field=error.field)
@@ -97,11 +98,11 @@ def refused_code(refused: Refused) -> Any:
 def _foreign(run: RunWanted, *, by: RunAs) -> ForeignRun:
     if not is_foreign_id(run.task):
         text = f"{run.task!r} is not 1 to {FOREIGN_ID_MAX} letters, digits, - and _"
-        raise BadConfig(f"{run.field}.id", text)
+        raise BadField(f"{run.field}.id", text)
     found = to_config(_numbered(run), f"{run.field}.config", by=by)
     refuse_uris_of(found, f"{run.field}.config")
     if found.command is None:
-        raise BadConfig(f"{run.field}.config.command", "required field is missing")
+        raise BadField(f"{run.field}.config.command", "required field is missing")
     return ForeignRun(run.task, _run_spec(found, found.command))
 
 
@@ -112,7 +113,7 @@ def _numbered(run: RunWanted) -> task.TaskConfig:
     names = {port.name for port in config.ports}
     for name in sorted(run.ports):
         if name not in names:
-            raise BadConfig(f"{run.field}.ports[{name}]", "the config has no port of this name")
+            raise BadField(f"{run.field}.ports[{name}]", "the config has no port of this name")
     for port in config.ports:
         port.value = port.value or run.ports.get(port.name, 0)
     return config
@@ -135,11 +136,11 @@ def _run_spec(config: TaskConfig, command: Command) -> RunSpec:
 
 
 def config_of_pod(spec: pod.PodSpec, field: str) -> task.TaskConfig:
-    """The config of v0 that says the same as a pod with one container. Raises BadConfig."""
+    """The config of v0 that says the same as a pod with one container. Raises BadField."""
     _refuse_others(spec, field, known=_POD_FIELDS)
     if len(spec.containers) != 1:
         text = f"{len(spec.containers)} containers; a pod has exactly one so far"
-        raise BadConfig(f"{field}.containers", text)
+        raise BadField(f"{field}.containers", text)
     one = spec.containers[0]
     _refuse_others(one, f"{field}.containers[0]", known=_CONTAINER_FIELDS)
     found = task.TaskConfig(
@@ -183,7 +184,7 @@ def _set_command(config: task.TaskConfig, one: pod.ContainerSpec) -> None:
 def _refuse_others(sent: Any, field: str, *, known: frozenset[str]) -> None:
     for descriptor, _ in sent.ListFields():
         if descriptor.name not in known:
-            raise BadConfig(f"{field}.{descriptor.name}", LATER)
+            raise BadField(f"{field}.{descriptor.name}", LATER)
 
 
 # ---- kills ----

@@ -33,9 +33,10 @@ from peloton.gateway.private.host_offers import Wanted, hinted, hold_hosts, rele
 from peloton.gateway.private.kill_switch import KILLS_DISABLED, KillSwitch
 from peloton.gateway.private.task_holds import KillEntry, drop_task_holds, kill_and_hold
 from peloton.gateway.server.long_calls import LongCall
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.counterparts import recast
 from peloton.gateway.translate.texts import client_name
-from peloton.gateway.translate.translate_task import BadConfig, to_constraint
+from peloton.gateway.translate.translate_task import to_constraint
 from peloton.placement import filters
 from peloton.private.hostmgr.v1alpha import hostmgr_pb2 as hostmgr
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as hostmgr_svc
@@ -123,7 +124,7 @@ class HostManagerService:
                 end(context, Code.INTERNAL, text=text)
         try:
             runs = [_run_wanted(pod, f"pods[{at}]") for at, pod in enumerate(sent.pods)]
-        except BadConfig as error:
+        except BadField as error:
             end(context, Code.INVALID_ARGUMENT, text=str(error))
         names = [held_task(run.task) for run in runs]
         drop_task_holds(self._cluster_client, names, context=context, but=sent.hostname)
@@ -184,7 +185,7 @@ def _wanted_by(by: hostmgr.HostFilter, context: Context) -> Wanted:
         if by.HasField("scheduling_constraint"):
             first = recast(task.Constraint, by.scheduling_constraint)
             constraint = to_constraint(first, "filter.scheduling_constraint")
-    except (BadAmount, BadConfig) as error:
+    except (BadAmount, BadField) as error:
         end(context, Code.INVALID_ARGUMENT, text=str(error))
     want = filters.HostWant(need, by.resource_constraint.num_ports, constraint)
     pods = ((hint.hostname, held_task(hint.pod_id.value)) for hint in by.hint.host_hint)

@@ -41,9 +41,10 @@ from peloton.gateway.private.kill_switch import KillSwitch
 from peloton.gateway.private.reservations import Reservations
 from peloton.gateway.private.task_holds import drop_task_holds, named_task
 from peloton.gateway.server.long_calls import LongCall
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.mesos_resources import mesos_attributes, mesos_resources
 from peloton.gateway.translate.texts import client_name
-from peloton.gateway.translate.translate_task import BadConfig, resources_of, to_constraint
+from peloton.gateway.translate.translate_task import resources_of, to_constraint
 from peloton.gateway.v0.host_pools import HostPoolCapacities
 from peloton.placement.filters import HostWant
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
@@ -229,7 +230,7 @@ def _wanted(sent: Any, context: Context, *, no_filter: Code) -> Wanted:
         constraint = None
         if by.HasField("schedulingConstraint"):
             constraint = to_constraint(by.schedulingConstraint, "filter.schedulingConstraint")
-    except (BadAmount, BadConfig) as error:
+    except (BadAmount, BadField) as error:
         end(context, Code.INVALID_ARGUMENT, text=f"invalid filter: {error}")
     return Wanted(
         HostWant(need, wants.numPorts, constraint, wants.revocable),

@@ -12,6 +12,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.task import health_messages as hm
 from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.translate.bad_field import BadField
 
 PORT_MAX = 65_535
 FAILURES_MAX = 1000
@@ -23,23 +24,15 @@ _WELL = (TaskHealth.DISABLED, TaskHealth.HEALTHY)
 _ENDED = frozenset(("SUCCEEDED", "FAILED", "LOST", "KILLED", "DELETED"))
 
 
-class BadCheck(ValueError):
-    """The check is invalid; `field` is its path within the check."""
-
-    def __init__(self, field: str, text: str) -> None:
-        super().__init__(f"{field}: {text}")
-        self.field, self.text = field, text
-
-
 def to_check(sent: task.HealthCheckConfig, *, container: str = "") -> HealthCheck | None:
     """The check, of a task or of one of its containers; None of one that is not enabled. Raises
-    BadCheck."""
+    BadField."""
     if not sent.enabled:
         return None
     config = task.HealthCheckConfig
     if sent.type not in (config.COMMAND, config.HTTP):
         names = {number: name for name, number in config.Type.items()}
-        raise BadCheck("type", f"must be COMMAND or HTTP, got {names.get(sent.type, sent.type)}")
+        raise BadField("type", f"must be COMMAND or HTTP, got {names.get(sent.type, sent.type)}")
     by_command = sent.type == config.COMMAND
     return HealthCheck(
         command=_command(sent.commandCheck) if by_command else "",
@@ -55,33 +48,33 @@ def to_check(sent: task.HealthCheckConfig, *, container: str = "") -> HealthChec
 
 def _seconds(sent: int, field: str) -> float:
     if sent > SECONDS_MAX:
-        raise BadCheck(field, f"must be ≤ {SECONDS_MAX}, got {sent}")
+        raise BadField(field, f"must be ≤ {SECONDS_MAX}, got {sent}")
     return float(sent)
 
 
 def _failures(sent: int) -> int:
     if sent > FAILURES_MAX:
-        raise BadCheck("maxConsecutiveFailures", f"must be ≤ {FAILURES_MAX}, got {sent}")
+        raise BadField("maxConsecutiveFailures", f"must be ≤ {FAILURES_MAX}, got {sent}")
     return sent
 
 
 def _command(sent: task.HealthCheckConfig.CommandCheck) -> str:
     if not sent.command:
-        raise BadCheck("commandCheck.command", "required field is missing")
+        raise BadField("commandCheck.command", "required field is missing")
     if "\0" in sent.command:
-        raise BadCheck("commandCheck.command", "must not contain a NUL character")
+        raise BadField("commandCheck.command", "must not contain a NUL character")
     return sent.command
 
 
 def _http(sent: task.HealthCheckConfig.HTTPCheck) -> HttpProbe:
     scheme, path = sent.scheme.lower() or "http", sent.path or "/"
     if scheme not in ("http", "https"):
-        raise BadCheck("httpCheck.scheme", f"must be http or https, got {sent.scheme!r}")
+        raise BadField("httpCheck.scheme", f"must be http or https, got {sent.scheme!r}")
     if not 1 <= sent.port <= PORT_MAX:
-        raise BadCheck("httpCheck.port", f"must be from 1 to {PORT_MAX}, got {sent.port}")
+        raise BadField("httpCheck.port", f"must be from 1 to {PORT_MAX}, got {sent.port}")
     if not _PATH.fullmatch(path):
         text = "must begin with / and have no blanks or special characters"
-        raise BadCheck("httpCheck.path", f"{text}, got {path[:100]!r}")
+        raise BadField("httpCheck.path", f"{text}, got {path[:100]!r}")
     return HttpProbe(sent.port, path, scheme)
 
 

@@ -9,15 +9,16 @@ nothing but a port.
 from __future__ import annotations
 
 from peloton.actors.job.spec import TaskConfig, effective
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.translate_job import ParsedJob
-from peloton.gateway.translate.translate_task import LATER, BadConfig
+from peloton.gateway.translate.translate_task import LATER
 
 _HEALTH = "healthCheck.commandCheck"
 _READINESS = "executor.containers[0].readiness_check.command_check"
 
 
 def refuse_uris(wanted: ParsedJob) -> None:
-    """Raises BadConfig where an instance has any."""
+    """Raises BadField where an instance has any."""
     refuse_uris_of(wanted.spec.default, "config.defaultConfig")
     for piece in wanted.pieces.values():
         for override in piece:
@@ -27,11 +28,11 @@ def refuse_uris(wanted: ParsedJob) -> None:
 def refuse_uris_of(config: TaskConfig, field: str) -> None:
     """The same of one config."""
     if config.command is not None and config.command.uris:
-        raise BadConfig(f"{field}.command.uris", f"fetching files {LATER}")
+        raise BadField(f"{field}.command.uris", f"fetching files {LATER}")
 
 
 def refuse_commands_in_images(wanted: ParsedJob) -> None:
-    """Raises BadConfig where an instance has an image, and a check by a command."""
+    """Raises BadField where an instance has an image, and a check by a command."""
     default = wanted.spec.default
     _refuse(default, "config.defaultConfig")
     for piece in wanted.pieces.values():
@@ -48,4 +49,4 @@ def _refuse(config: TaskConfig, field: str) -> None:
     if not config.image or check is None or not check.by_command:
         return
     text = f"a check by a command in a container of an image {LATER}; a request by HTTP is"
-    raise BadConfig(f"{field}.{_HEALTH if check.command else _READINESS}", text)
+    raise BadField(f"{field}.{_HEALTH if check.command else _READINESS}", text)

@@ -27,9 +27,9 @@ from peloton.actors.job.spec import (
     Notify,
     Throttle,
 )
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.strategy_choice import STRATEGY_LABEL
 from peloton.gateway.translate.texts import known_job
-from peloton.gateway.translate.translate_task import BadConfig
 from peloton.settings.notify import url_parts
 
 AFTER, DEADLINE, UNIQUE = "peloton.after", "peloton.deadline", "peloton.name_unique"
@@ -49,7 +49,7 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def fields_of(labels: Iterable[Any], *, name: str) -> dict[str, Any]:
-    """Fields of the spec of a job with these labels and this name; raises BadConfig."""
+    """Fields of the spec of a job with these labels and this name; raises BadField."""
     found: dict[str, Any] = {}
     for at, label in enumerate(labels):
         parser = _PARSERS.get(label.key)
@@ -63,7 +63,7 @@ def fields_of(labels: Iterable[Any], *, name: str) -> dict[str, Any]:
             if field == "unique" and found[field]:
                 _check_name(name)
         except ValueError as error:
-            raise BadConfig(f"config.labels[{at}]", f"{label.key}: {error}") from None
+            raise BadField(f"config.labels[{at}]", f"{label.key}: {error}") from None
     return found
 
 

@@ -14,16 +14,17 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
 from peloton.api.v1alpha.volume.volume_pb2 import VolumeSpec
-from peloton.gateway.translate.translate_task import LATER, BadConfig
+from peloton.gateway.translate.bad_field import BadField
+from peloton.gateway.translate.translate_task import LATER
 from peloton.gateway.translate.uris import newer_uris
 
 MesosPod = apachemesos.PodSpec
 
 
 def agree(same: bool, field: str, *, of: str) -> None:
-    """Raises BadConfig unless both forms say the same."""
+    """Raises BadField unless both forms say the same."""
     if not same:
-        raise BadConfig(field, f"differs from {of}, the older form of it: give one of both")
+        raise BadField(field, f"differs from {of}, the older form of it: give one of both")
 
 
 def executor_in(
@@ -60,7 +61,7 @@ def container_in(
     volumes = _older_volumes(sent, container, field=field)
     if spec.docker_parameters and spec.type != MesosPod.CONTAINER_TYPE_DOCKER:
         where = field.rpartition(".")[0]
-        raise BadConfig(f"{where}.mesos_spec.docker_parameters", "are of docker containers only")
+        raise BadField(f"{where}.mesos_spec.docker_parameters", "are of docker containers only")
     if container.HasField("container"):
         older = container.container
         same = not container.image or container.image == image_of(older)
@@ -105,17 +106,17 @@ def _older_volumes(
     for at, volume in enumerate(sent.volumes):
         where = f"{field.rpartition('.')[0]}.volumes[{at}]"
         if volume.type != volume.VOLUME_TYPE_HOST_PATH:
-            raise BadConfig(f"{where}.type", f"a volume that is no path of the host {LATER}")
+            raise BadField(f"{where}.type", f"a volume that is no path of the host {LATER}")
         if not volume.name or volume.name in paths:
-            raise BadConfig(f"{where}.name", "each volume needs one of its own")
+            raise BadField(f"{where}.name", "each volume needs one of its own")
         if not volume.host_path.path:
-            raise BadConfig(f"{where}.host_path.path", "missing")
+            raise BadField(f"{where}.host_path.path", "missing")
         paths[volume.name] = volume.host_path.path
     found = []
     for at, mount in enumerate(container.volume_mounts):
         if mount.name not in paths:
             text = f"the pod has no volume {mount.name[:100]!r}"
-            raise BadConfig(f"{field}.volume_mounts[{at}].name", text)
+            raise BadField(f"{field}.volume_mounts[{at}].name", text)
         mode = mesos.Volume.RO if mount.read_only else mesos.Volume.RW
         path = paths[mount.name]
         found.append(mesos.Volume(container_path=mount.mount_path, host_path=path, mode=mode))

@@ -13,6 +13,7 @@ from typing import Any
 from peloton.actors.host.messages import MesosWords
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.translate.bad_field import BadField
 
 _OF_EXECUTOR = ("type", "executor_id", "data", "name", "source", "labels", "shutdown_grace_period")
 _FOLLOWS = ("type", "executor_id", "resources", "framework_id")
@@ -30,16 +31,8 @@ PATH_CHARS_MAX = 4096
 LATER = "is not supported yet"
 
 
-class BadForMesos(ValueError):
-    """`field` is the path within the config."""
-
-    def __init__(self, field: str, text: str) -> None:
-        super().__init__(f"{field}: {text}")
-        self.field, self.text = field, text
-
-
 def mesos_words(sent: task.TaskConfig) -> MesosWords | bool:
-    """The record of it, or False; raises BadForMesos."""
+    """The record of it, or False; raises BadField."""
     executor = _executor(sent.executor) if sent.HasField("executor") else ""
     container = _container(sent.container) if sent.HasField("container") else ""
     return MesosWords(executor, container) if executor or container else False
@@ -47,15 +40,15 @@ def mesos_words(sent: task.TaskConfig) -> MesosWords | bool:
 
 def _executor(sent: mesos.ExecutorInfo) -> str:
     if sent.type != mesos.ExecutorInfo.CUSTOM:
-        raise BadForMesos("executor.type", "Unsupported type in executor config")
+        raise BadField("executor.type", "Unsupported type in executor config")
     if not sent.data:
-        raise BadForMesos("executor.data", "Data field not set in executor config")
+        raise BadField("executor.data", "Data field not set in executor config")
     for field, _ in sent.ListFields():
         if field.name in _TASKS:
             text = f"an executor has its task's: say it in {_TASKS[field.name]} of the task"
-            raise BadForMesos(f"executor.{field.name}", text)
+            raise BadField(f"executor.{field.name}", text)
         if field.name not in (*_OF_EXECUTOR, *_FOLLOWS):
-            raise BadForMesos(f"executor.{field.name}", LATER)
+            raise BadField(f"executor.{field.name}", LATER)
     return _text({name: one for name, one in as_words(sent).items() if name not in _FOLLOWS})
 
 
@@ -63,14 +56,14 @@ def _container(sent: mesos.ContainerInfo) -> str:
     """The container; empty where it is an image in one of Mesos' own kind, and nothing else."""
     for field, _ in sent.ListFields():
         if field.name not in _OF_CONTAINER:
-            raise BadForMesos(f"container.{field.name}", LATER)
+            raise BadField(f"container.{field.name}", LATER)
     for at, volume in enumerate(sent.volumes):
         _check_volume(volume, f"container.volumes[{at}]")
     if sent.type == mesos.ContainerInfo.DOCKER:
         if not sent.docker.image:
-            raise BadForMesos("container.docker.image", "a container of type DOCKER needs one")
+            raise BadField("container.docker.image", "a container of type DOCKER needs one")
         if sent.HasField("mesos"):
-            raise BadForMesos("container.mesos", "is of containers of type MESOS only")
+            raise BadField("container.mesos", "is of containers of type MESOS only")
         return _text(as_words(sent))
     words = as_words(sent)
     image = _image_of_mesos(sent)
@@ -88,11 +81,11 @@ def _check_volume(sent: mesos.Volume, field: str) -> None:
         given = name == "container_path" or sent.HasField("host_path")
         if given and (not path or len(path) > PATH_CHARS_MAX or not path.isprintable()):
             text = f"must have 1 to {PATH_CHARS_MAX} printable characters, got {path[:100]!r}"
-            raise BadForMesos(f"{field}.{name}", text)
+            raise BadField(f"{field}.{name}", text)
     if sum(map(sent.HasField, ("host_path", "image", "source"))) != 1:
-        raise BadForMesos(field, "needs one of host_path, image and source")
+        raise BadField(field, "needs one of host_path, image and source")
     if sent.HasField("source") and sent.source.type == mesos.Volume.Source.UNKNOWN:
-        raise BadForMesos(f"{field}.source.type", "is missing")
+        raise BadField(f"{field}.source.type", "is missing")
 
 
 def _image_of_mesos(sent: mesos.ContainerInfo) -> dict[str, Any]:
@@ -105,9 +98,9 @@ def _image_of_mesos(sent: mesos.ContainerInfo) -> dict[str, Any]:
     for field, value in sent.docker.ListFields():
         if field.name != "image" and not (field.name == "network" and value == _HOST):
             text = "is of containers of type DOCKER only"
-            raise BadForMesos(f"container.docker.{field.name}", text)
+            raise BadField(f"container.docker.{field.name}", text)
     if sent.mesos.HasField("image"):
-        raise BadForMesos("container.docker.image", "there is another in mesos")
+        raise BadField("container.docker.image", "there is another in mesos")
     return {"type": "DOCKER", "docker": {"name": sent.docker.image}} if sent.docker.image else {}
 
 

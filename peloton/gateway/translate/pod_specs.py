@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.mesos_pods import (
     MesosPod,
     agree,
@@ -29,7 +30,7 @@ from peloton.gateway.translate.several_containers import (
     is_several,
     keeps_containers,
 )
-from peloton.gateway.translate.translate_task import LATER, BadConfig, SecretVolume
+from peloton.gateway.translate.translate_task import LATER, SecretVolume
 from peloton.gateway.translate.uris import older_uris
 
 NETWORKS = (MesosPod.NetworkSpec.NETWORK_TYPE_INVALID, MesosPod.NetworkSpec.NETWORK_TYPE_HOST)
@@ -51,7 +52,7 @@ _UNBUILT_IN_CHECK = {
 }
 
 
-class NotBuilt(BadConfig):
+class NotBuilt(BadField):
     """What the spec asks for is not built yet, and clients know it as UNIMPLEMENTED."""
 
 
@@ -61,7 +62,7 @@ class NotBuilt(BadConfig):
 def to_task(
     sent: pod.PodSpec, field: str, *, several: bool = False, on_mesos: bool = False
 ) -> task.TaskConfig:
-    """The config of a task that is this pod; raises BadConfig, naming the field. `several`: also
+    """The config of a task that is this pod; raises BadField, naming the field. `several`: also
     a single container is written as several are. `on_mesos`: as of `to_config`."""
     several = several or keeps_containers(sent)
     _refuse_unbuilt(sent, field, on_mesos=on_mesos and not several)
@@ -103,19 +104,19 @@ def refuse_images(sent: pod.PodSpec, field: str) -> None:
 def _refuse_unbuilt(sent: pod.PodSpec, field: str, *, on_mesos: bool) -> None:
     _refuse(sent, _UNBUILT if on_mesos else _UNBUILT | _UNBUILT_ELSEWHERE, field=field)
     if sent.pod_name.value:
-        raise BadConfig(f"{field}.pod_name", "the name of a pod follows from its job")
+        raise BadField(f"{field}.pod_name", "the name of a pod follows from its job")
     where = f"{field}.mesos_spec"
     if sent.mesos_spec.HasField("executor_spec") and not on_mesos:
         text = "an executor is not supported: a pod is a command"
-        raise BadConfig(f"{where}.executor_spec", text)
+        raise BadField(f"{where}.executor_spec", text)
     if sent.mesos_spec.network_spec.type not in NETWORKS:
-        raise BadConfig(f"{where}.network_spec.type", f"another network than the host's {LATER}")
+        raise BadField(f"{where}.network_spec.type", f"another network than the host's {LATER}")
 
 
 def _refuse(sent: Message, unbuilt: dict[str, str], *, field: str) -> None:
     for known, _ in sent.ListFields():
         if known.name in unbuilt:
-            raise BadConfig(f"{field}.{known.name}", f"{unbuilt[known.name]} {LATER}")
+            raise BadField(f"{field}.{known.name}", f"{unbuilt[known.name]} {LATER}")
 
 
 def _put_policy(found: task.TaskConfig, sent: pod.PreemptionPolicy) -> None:
@@ -129,7 +130,7 @@ def _put_policy(found: task.TaskConfig, sent: pod.PreemptionPolicy) -> None:
 def _put_several(found: task.TaskConfig, sent: pod.PodSpec, *, field: str) -> None:
     """Several containers: the first stands for all, with the resources and ports of all."""
     if not sent.containers:
-        raise BadConfig(f"{field}.containers", "a pod needs one beside its init containers")
+        raise BadField(f"{field}.containers", "a pod needs one beside its init containers")
     kept = pod.PodSpec()
     kept.CopyFrom(sent)
     parts = {
@@ -163,10 +164,10 @@ def _refuse_second_checks(sent: pod.PodSpec, field: str) -> None:
             for check in filter(one.HasField, CHECKS):
                 where = f"{field}.{name}[{at}]"
                 if name == INIT:
-                    raise BadConfig(f"{where}.{check}", "an init container has none")
+                    raise BadField(f"{where}.{check}", "an init container has none")
                 if having not in ("", where):
                     text = f"the check of a second container of a pod {LATER}"
-                    raise BadConfig(f"{where}.{check}", text)
+                    raise BadField(f"{where}.{check}", text)
                 having = where
 
 
@@ -175,9 +176,9 @@ def _part(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> tas
     found = task.TaskConfig()
     _put_container(found, sent, container=container, field=field, on_mesos=False)
     if found.HasField("executor"):
-        raise BadConfig(f"{field}.executor", "an executor is not supported: a pod is a command")
+        raise BadField(f"{field}.executor", "an executor is not supported: a pod is a command")
     if not found.HasField("command"):
-        raise BadConfig(f"{field}.entrypoint", "missing: each of several containers has its own")
+        raise BadField(f"{field}.entrypoint", "missing: each of several containers has its own")
     return found
 
 
@@ -205,7 +206,7 @@ def _put_ports_and_check(
             for number, port in enumerate(part.ports):
                 if port.name and port.name in names:
                     text = f"{port.name} is named twice in the pod"
-                    raise BadConfig(f"{where}.ports[{number}].name", text)
+                    raise BadField(f"{where}.ports[{number}].name", text)
                 names[port.name] = None
                 found.ports.append(port)
             if part.HasField("healthCheck"):
@@ -251,12 +252,12 @@ def _put_container(
 def _put_port(found: task.TaskConfig, sent: pod.PortSpec, *, field: str) -> None:
     template = pod.PortSpec.PORT_TYPE_DYNAMIC_TEMPLATE_VAR
     if sent.template_name or sent.type == template:
-        raise BadConfig(f"{field}.template_name", f"a port for a template {LATER}")
+        raise BadField(f"{field}.template_name", f"a port for a template {LATER}")
     # The type says again what the number says; a contradiction cannot be obeyed.
     static, dynamic = pod.PortSpec.PORT_TYPE_STATIC, pod.PortSpec.PORT_TYPE_DYNAMIC_ENV_VAR
     if (sent.type == static and not sent.value) or (sent.type == dynamic and sent.value):
         kind = pod.PortSpec.PortType.Name(sent.type)
-        raise BadConfig(f"{field}.type", f"{kind} and the number {sent.value} exclude each other")
+        raise BadField(f"{field}.type", f"{kind} and the number {sent.value} exclude each other")
     found.ports.add(name=sent.name, value=sent.value, envName=sent.env_name)
 
 

@@ -12,36 +12,29 @@ from collections.abc import Iterable
 
 from peloton.actors.task.retry_messages import RetryRules
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.translate.bad_field import BadField
 
 PAUSE_MAX_S = 24 * 3600.0
 CODE_MAX, SIGNALS_FROM = 255, 128
 
 
-class BadRetry(ValueError):
-    """The rules are invalid; `field` is the path within them."""
-
-    def __init__(self, field: str, text: str) -> None:
-        super().__init__(f"{field}: {text}")
-        self.field, self.text = field, text
-
-
 def to_rules(sent: task.RetryConfig) -> RetryRules:
-    """The rules of a task; raises BadRetry."""
+    """The rules of a task; raises BadField."""
     usual = RetryRules()
     for field in ("pauseSeconds", "maxPauseSeconds"):
         seconds = getattr(sent, field)
         if not math.isfinite(seconds) or not 0 <= seconds <= PAUSE_MAX_S:
-            raise BadRetry(field, f"must be between 0 and {PAUSE_MAX_S:.0f}, got {seconds:g}")
+            raise BadField(field, f"must be between 0 and {PAUSE_MAX_S:.0f}, got {seconds:g}")
     pause_s = sent.pauseSeconds if sent.HasField("pauseSeconds") else usual.pause_s
     longest_s = max(pause_s, usual.pause_max_s)
     if sent.HasField("maxPauseSeconds"):
         longest_s = sent.maxPauseSeconds
         if longest_s < pause_s:
             text = f"must be ≥ pauseSeconds, {pause_s:g}, got {longest_s:g}"
-            raise BadRetry("maxPauseSeconds", text)
+            raise BadField("maxPauseSeconds", text)
     both = sorted({*sent.on} & {*sent.never})
     if both:
-        raise BadRetry("never", f"{both[0]} is in `on` as well")
+        raise BadField("never", f"{both[0]} is in `on` as well")
     return RetryRules(pause_s, longest_s, _ways(sent.on, "on"), _ways(sent.never, "never"))
 
 
@@ -51,7 +44,7 @@ def _ways(codes: Iterable[int], field: str) -> tuple[str, ...]:
     for at, code in enumerate(codes):
         if not 0 < code <= CODE_MAX:
             text = f"an exit code of a failure is between 1 and {CODE_MAX}, got {code}"
-            raise BadRetry(f"{field}[{at}]", text)
+            raise BadField(f"{field}[{at}]", text)
         found.add(str(code))
         if code - SIGNALS_FROM in signal.valid_signals():
             try:

@@ -14,9 +14,9 @@ from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.pod_specs import pod_spec_of, refuse_images, to_task
 from peloton.gateway.translate.several_containers import is_several, whole_pod
-from peloton.gateway.translate.translate_task import BadConfig
 
 _PATH = re.compile(r"config(\.\w+(\[\d+\])?)*(?=: )", re.ASCII)
 _INSTANCE = re.compile(r"instanceConfig\[(\d+)\]")
@@ -33,7 +33,7 @@ _OF_CONTAINER = ("name", "resource", "container", "command", "healthCheck", "por
 def to_config_v0(
     sent: stateless.JobSpec, *, images_run: bool = False, on_mesos: bool = False
 ) -> job.JobConfig:
-    """The config of a service that is this job; raises BadConfig, naming the field. `images_run`:
+    """The config of a service that is this job; raises BadField, naming the field. `images_run`:
     the cluster runs images, and so far not those of several containers. `on_mesos`: as of
     `to_config`."""
     found = job.JobConfig(
@@ -76,7 +76,7 @@ def to_config_v0(
 def _on_slack(sent: pod.PodSpec, slack: bool, *, field: str) -> pod.PodSpec:
     """The pod of a job that runs on slack, or does not: the job decides for all of its pods."""
     if sent.revocable and not slack:
-        raise BadConfig(f"{field}.revocable", "is decided by spec.sla.revocable, which is not set")
+        raise BadField(f"{field}.revocable", "is decided by spec.sla.revocable, which is not set")
     found = pod.PodSpec()
     found.CopyFrom(sent)
     found.revocable = slack

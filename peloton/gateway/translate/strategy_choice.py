@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.spec import JobSpec
 from peloton.api.v0.job import job_pb2 as job
-from peloton.gateway.translate.translate_task import BadConfig
+from peloton.gateway.translate.bad_field import BadField
 from peloton.placement.strategies import PACK, SPREAD, STRATEGIES, Strategy
 from peloton.settings.placement import BY_TYPE
 
@@ -31,13 +31,13 @@ class StrategyChoice(NamedTuple):
     def chosen(self, spec: JobSpec, sent: job.JobConfig) -> JobSpec:
         """The spec with its strategy: that of its label, of its field, or of its type.
 
-        Raises BadConfig. A job that is spread stays so: hosts without an instance of it come first,
+        Raises BadField. A job that is spread stays so: hosts without an instance of it come first,
         and among those the strategy decides.
         """
         name = spec.strategy
         if name and name not in self.table:
             at = [key for key, _ in spec.labels].index(STRATEGY_LABEL)
-            raise BadConfig(f"config.labels[{at}]", f"{STRATEGY_LABEL}: {self.unknown(name)}")
+            raise BadField(f"config.labels[{at}]", f"{STRATEGY_LABEL}: {self.unknown(name)}")
         if not name:
             default = self.by_type.get(spec.job_type, PACK.name)
             name = BY_ENUM.get(sent.placementStrategy, default)

@@ -23,10 +23,11 @@ from peloton.actors.respool.messages import pool_key
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.job_labels import fields_of
 from peloton.gateway.translate.run_as import UNKNOWN, RunAs
 from peloton.gateway.translate.texts import client_name, nanoseconds, rfc3339, wire_usage
-from peloton.gateway.translate.translate_task import RAW_BYTES_MAX, BadConfig, to_config
+from peloton.gateway.translate.translate_task import RAW_BYTES_MAX, to_config
 
 ENTITY_BYTES_MAX = 4_000_000
 """Largest size of the configs of one slice, by a generous estimate: a journal entry is limited."""
@@ -59,7 +60,7 @@ class ParsedJob(NamedTuple):
 def to_spec(
     sent: job.JobConfig, by: RunAs = UNKNOWN, *, inventories: int = 1, on_mesos: bool = False
 ) -> ParsedJob:
-    """The spec of a config, checked for a caller; raises BadConfig, BadAmount or NotPermitted,
+    """The spec of a config, checked for a caller; raises BadField, BadAmount or NotPermitted,
     naming the field. `inventories`: so many there are in this cluster. `on_mesos`: as of
     `to_config`."""
     has_default = sent.HasField("defaultConfig")
@@ -69,7 +70,7 @@ def to_spec(
         default = default.on_slack() if sent.sla.revocable else default
     if sent.type == job.DAEMON and sent.instanceCount:
         text = "must be 0 for a daemon job, which has one on each host"
-        raise BadConfig("config.instanceCount", text)
+        raise BadField("config.instanceCount", text)
     spec = JobSpec(
         name=sent.name,
         owner=sent.owningTeam or sent.owner,
@@ -95,13 +96,13 @@ def to_spec(
     spec = spec.on_hosts_of(inventories)
     refused = check_spec(spec)
     if refused is not None:
-        raise BadConfig(refused.field, refused.text)
+        raise BadField(refused.field, refused.text)
     _refuse_unsupported(spec, sent)
     pieces = _pieces(sent, by, on_mesos=on_mesos)
     overrides = [override for piece in pieces.values() for override in piece]
     refused = check_instances(spec, overrides, own=len(overrides))
     if refused is not None:
-        raise BadConfig(refused.field, refused.text)
+        raise BadField(refused.field, refused.text)
     return ParsedJob(spec, pieces)
 
 
@@ -124,14 +125,14 @@ def _raw(sent: job.JobConfig) -> bytes:
             setattr(rest, field.name, value)
     raw: bytes = rest.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
-        raise BadConfig("config", f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
+        raise BadField("config", f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
     return raw
 
 
 def _refuse_unsupported(spec: JobSpec, sent: job.JobConfig) -> None:
     if sent.placementStrategy not in job.PlacementStrategy.values():
         text = f"unknown placement strategy {sent.placementStrategy}"
-        raise BadConfig("config.placementStrategy", text)
+        raise BadField("config.placementStrategy", text)
 
 
 def _pieces(sent: job.JobConfig, by: RunAs, *, on_mesos: bool) -> dict[int, tuple[Override, ...]]:
@@ -147,7 +148,7 @@ def _pieces(sent: job.JobConfig, by: RunAs, *, on_mesos: bool) -> dict[int, tupl
         in_slice[number] = in_slice.get(number, 0) + 3 * len(config.raw) + 300
         if in_slice[number] > ENTITY_BYTES_MAX:
             text = f"own configs of a slice's instances take more than {ENTITY_BYTES_MAX} bytes"
-            raise BadConfig(field, text)
+            raise BadField(field, text)
     return {number: tuple(overrides) for number, overrides in found.items()}
 
 

@@ -15,8 +15,8 @@ from peloton.actors.resources import SLACK, BadAmount, Resources, amount, millio
 from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView, Queueing, Within, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.texts import client_name
-from peloton.gateway.translate.translate_task import BadConfig
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.vocabulary import Key
 
@@ -39,22 +39,22 @@ def to_pool(sent: respool.ResourcePoolConfig) -> PoolConfig:
     parent = pool_key(sent.parent.value)
     try:
         return _checked(kept)
-    except (BadConfig, BadAmount) as error:
+    except (BadField, BadAmount) as error:
         return PoolConfig(sent.name, parent, nothing, nothing, problem=str(error))
 
 
 def _checked(sent: respool.ResourcePoolConfig) -> PoolConfig:
     if sent.policy != respool.PriorityFIFO:
-        raise BadConfig("config.policy", f"unknown scheduling policy {sent.policy}")
+        raise BadField("config.policy", f"unknown scheduling policy {sent.policy}")
     seen: dict[str, respool.ResourceConfig] = {}
     for at, one in enumerate(sent.resources):
         where = f"config.resources[{at}].kind"
         if one.kind not in POOL_KINDS:
-            raise BadConfig(
+            raise BadField(
                 where, f"resource kind {one.kind!r} must be one of {', '.join(POOL_KINDS)}"
             )
         if one.kind in seen:
-            raise BadConfig(where, f"duplicate resource kind {one.kind}")
+            raise BadField(where, f"duplicate resource kind {one.kind}")
         seen[one.kind] = one
     reservation, limit, share, static = {}, {}, [], []
     for kind in POOL_KINDS:
@@ -84,7 +84,7 @@ def _one_of(names: Mapping[str, Named], field: str, *, text: str) -> Named:
     found = names.get(text)
     if found is None:
         known = ", ".join(repr(name) for name in names if name)
-        raise BadConfig(f"config.{field}", f"must be one of {known}, got {text!r}")
+        raise BadField(f"config.{field}", f"must be one of {known}, got {text!r}")
     return found
 
 
@@ -93,7 +93,7 @@ def _percent(sent: respool.ResourcePoolConfig, field: str) -> float | None:
         return None
     percent: float = getattr(sent, field).maxPercent
     if not math.isfinite(percent) or percent < 0:
-        raise BadConfig(f"config.{field}.maxPercent", f"must be ≥ 0, got {percent}")
+        raise BadField(f"config.{field}.maxPercent", f"must be ≥ 0, got {percent}")
     return percent
 
 

@@ -18,10 +18,11 @@ from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.retry_messages import RetryRules
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
-from peloton.gateway.translate.health_checks import BadCheck, to_check
+from peloton.gateway.translate.bad_field import BadField, in_field
+from peloton.gateway.translate.health_checks import to_check
 from peloton.gateway.translate.mesos_faults import missing_fields
-from peloton.gateway.translate.mesos_words import BadForMesos, mesos_words
-from peloton.gateway.translate.retry_rules import BadRetry, to_rules
+from peloton.gateway.translate.mesos_words import mesos_words
+from peloton.gateway.translate.retry_rules import to_rules
 from peloton.gateway.translate.run_as import UNKNOWN, RunAs
 from peloton.gateway.translate.several_containers import (
     CONTAINERS_MAX,
@@ -32,7 +33,7 @@ from peloton.gateway.translate.several_containers import (
     is_several,
     readiness_in,
 )
-from peloton.gateway.translate.uris import BadUri, uris_of
+from peloton.gateway.translate.uris import uris_of
 from peloton.placement.conditions import leaves
 from peloton.placement.messages import Constraint, Label
 
@@ -55,35 +56,28 @@ _IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,511}")
 LATER = "is not supported yet"
 
 
-class BadConfig(ValueError):
-    """The config is invalid or not supported; `field` is the path."""
-
-    def __init__(self, field: str, text: str) -> None:
-        super().__init__(f"{field}: {text}")
-
-
-class SecretVolume(BadConfig):
+class SecretVolume(BadField):
     """The config has a secret as a volume of its own."""
 
 
 def to_config(
     sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN, on_mesos: bool = False
 ) -> TaskConfig:
-    """The record of a config, for a caller; raises BadConfig, BadAmount or NotPermitted, naming
+    """The record of a config, for a caller; raises BadField, BadAmount or NotPermitted, naming
     the field. `on_mesos`: the hosts are those of Mesos, which can do more."""
     for missing in missing_fields(sent):
-        raise BadConfig(f"{field}.{missing}", "required field is missing")
+        raise BadField(f"{field}.{missing}", "required field is missing")
     _refuse_volumes(sent, field, on_mesos=on_mesos and not has_several(sent))
     check = _checks(sent, field)
     raw = sent.SerializeToString(deterministic=True)
     if len(raw) > RAW_BYTES_MAX:
-        raise BadConfig(field, f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
+        raise BadField(field, f"{len(raw)} bytes, the limit is {RAW_BYTES_MAX}")
     resources = resources_of(sent.resource, f"{field}.resource")
     policy, kinds = sent.preemptionPolicy.type, task.PreemptionPolicy
     preemptible = policy == kinds.TYPE_PREEMPTIBLE if policy != kinds.TYPE_INVALID else None
     containers = _containers(sent, field, by=by)
     if containers and sent.environment.variables:
-        raise BadConfig(f"{field}.environment", f"variables of several containers {LATER}")
+        raise BadField(f"{field}.environment", f"variables of several containers {LATER}")
     return TaskConfig(
         name=sent.name,
         resources=resources if sent.HasField("resource") else None,
@@ -116,21 +110,19 @@ def _mesos(sent: task.TaskConfig, field: str, *, on_mesos: bool) -> MesosWords |
         return False
     if not on_mesos:
         return sent.HasField("executor")
-    try:
+    with in_field(field):
         return mesos_words(sent)
-    except BadForMesos as bad:
-        raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
 
 
 def _volume(sent: task.PersistentVolumeConfig, field: str) -> VolumeConfig:
     """Where the task sees its volume: below its sandbox, or there in its container."""
     path, where = sent.containerPath, f"{field}.containerPath"
     if not sent.sizeMB:
-        raise BadConfig(f"{field}.sizeMB", "must be at least 1")
+        raise BadField(f"{field}.sizeMB", "must be at least 1")
     if len(path) > PATH_MAX or not _PATH.fullmatch(path):
-        raise BadConfig(where, f"no path of letters, digits and . _ - in folders: {path[:100]!r}")
+        raise BadField(where, f"no path of letters, digits and . _ - in folders: {path[:100]!r}")
     if any(part in _NO_FOLDERS for part in path.split("/")):
-        raise BadConfig(where, f"must name a folder of its own: {path!r}")
+        raise BadField(where, f"must name a folder of its own: {path!r}")
     return VolumeConfig(path, sent.sizeMB)
 
 
@@ -139,30 +131,30 @@ def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Conta
     try:
         pod = containers_in(sent)
     except ValueError as error:
-        raise BadConfig(f"{within}.executor.data", str(error)) from error
+        raise BadField(f"{within}.executor.data", str(error)) from error
     if pod is None:
         return ()
     where = f"{within}.executor"
     several = is_several(pod)
     if len(pod.init_containers) + len(pod.containers) > CONTAINERS_MAX:
-        raise BadConfig(f"{where}.containers", f"the limit of one pod is {CONTAINERS_MAX}")
+        raise BadField(f"{where}.containers", f"the limit of one pod is {CONTAINERS_MAX}")
     found: list[Container] = []
     for name in ("init_containers", "containers"):
         for at, one in enumerate(getattr(pod, name)):
             field = f"{where}.{name}[{at}]"
             if several and not NAME.fullmatch(one.name):
                 text = "each of several containers needs one of letters, digits, `.`, `-` and `_`"
-                raise BadConfig(f"{field}.name", f"{text}, got {one.name[:100]!r}")
+                raise BadField(f"{field}.name", f"{text}, got {one.name[:100]!r}")
             if any(known.name == one.name for known in found):
-                raise BadConfig(f"{field}.name", f"{one.name} is the name of another container")
+                raise BadField(f"{field}.name", f"{one.name} is the name of another container")
             command = _command(one.command, field, by=by)
             if command.user != sent.command.user:
-                raise BadConfig(f"{field}.command.user", "differs from that of the first container")
+                raise BadField(f"{field}.command.user", "differs from that of the first container")
             if one.container.volumes:
-                raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
+                raise BadField(f"{field}.container.volumes", f"a volume {LATER}")
             if command.uris:
                 text = f"fetching files for several containers {LATER}"
-                raise BadConfig(f"{field}.command.uris", text)
+                raise BadField(f"{field}.command.uris", text)
             image = _image(one.container, f"{field}.container")
             found.append(
                 Container(
@@ -201,17 +193,13 @@ def _checks(sent: task.TaskConfig, field: str) -> HealthCheck | None:
 
 
 def _check(sent: task.HealthCheckConfig, field: str, *, container: str) -> HealthCheck | None:
-    try:
+    with in_field(field):
         return to_check(sent, container=container)
-    except BadCheck as bad:
-        raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
 
 
 def _retry(sent: task.RetryConfig, field: str) -> RetryRules:
-    try:
+    with in_field(field):
         return to_rules(sent)
-    except BadRetry as bad:
-        raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
 
 
 def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:
@@ -220,7 +208,7 @@ def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:
         if label.key == MAX_RUNNING_LABEL:
             if not _SECONDS.fullmatch(label.value) or not 0 < float(label.value) < SECONDS_MAX:
                 text = f"{MAX_RUNNING_LABEL} must be a number of seconds above 0"
-                raise BadConfig(f"{field}.labels[{at}]", f"{text}, got {label.value!r}")
+                raise BadField(f"{field}.labels[{at}]", f"{text}, got {label.value!r}")
             return float(label.value)
     return None
 
@@ -231,7 +219,7 @@ def _refuse_volumes(sent: task.TaskConfig, field: str, *, on_mesos: bool) -> Non
             text = "a secret is given beside the config"
             raise SecretVolume(f"{field}.container.volumes[{at}]", text)
     if sent.container.volumes and not on_mesos:
-        raise BadConfig(f"{field}.container.volumes", f"a volume {LATER}")
+        raise BadField(f"{field}.container.volumes", f"a volume {LATER}")
 
 
 def resources_of(sent: task.ResourceConfig, field: str) -> Resources:
@@ -256,17 +244,15 @@ def _command(sent: mesos.CommandInfo, within: str, *, by: RunAs) -> Command:
     field = f"{within}.command"
     by.check(sent.user, f"{field}.user")
     if not sent.shell and not sent.value:
-        raise BadConfig(f"{field}.value", f"a command that is the image's own {LATER}")
+        raise BadField(f"{field}.value", f"a command that is the image's own {LATER}")
     environment = _variables(sent.environment, f"{field}.environment")
     for name in ("value", "user"):
         _check_text(getattr(sent, name), f"{field}.{name}")
     for at, text in enumerate(sent.arguments):
         _check_text(text, f"{field}.arguments[{at}]")
     arguments = tuple(sent.arguments)
-    try:
+    with in_field(field):
         uris = uris_of(sent)
-    except BadUri as bad:
-        raise BadConfig(f"{field}.{bad.field}", bad.text) from bad
     return Command(sent.value, sent.shell, arguments, environment, sent.user, by.caller, uris)
 
 
@@ -275,9 +261,9 @@ def _variables(sent: mesos.Environment, field: str) -> tuple[tuple[str, str], ..
     for at, variable in enumerate(sent.variables):
         where = f"{field}.variables[{at}]"
         if variable.type == mesos.Environment.Variable.SECRET:
-            raise BadConfig(where, f"a secret {LATER}")
+            raise BadField(where, f"a secret {LATER}")
         if not variable.name or "=" in variable.name:
-            raise BadConfig(f"{where}.name", f"{variable.name!r} is not a valid variable name")
+            raise BadField(f"{where}.name", f"{variable.name!r} is not a valid variable name")
         _check_text(f"{variable.name}={variable.value}", where)
         found.append((variable.name, variable.value))
     return tuple(found)
@@ -286,12 +272,12 @@ def _variables(sent: mesos.Environment, field: str) -> tuple[tuple[str, str], ..
 def _check_text(text: str, field: str) -> None:
     """Refuse what no program can be started with: every attempt would fail."""
     if "\0" in text:
-        raise BadConfig(field, "must not contain a NUL character")
+        raise BadField(field, "must not contain a NUL character")
     if len(text) > ARGUMENT_BYTES_MAX // 4:  # no character has more bytes
         size_bytes = len(text.encode())
         if size_bytes > ARGUMENT_BYTES_MAX:
             limit = f"{size_bytes} bytes, the kernel's limit of one argument is"
-            raise BadConfig(field, f"{limit} {ARGUMENT_BYTES_MAX}")
+            raise BadField(field, f"{limit} {ARGUMENT_BYTES_MAX}")
 
 
 def _ports(sent: task.TaskConfig, field: str) -> tuple[Port, ...]:
@@ -300,13 +286,13 @@ def _ports(sent: task.TaskConfig, field: str) -> tuple[Port, ...]:
     for at, port in enumerate(ports):
         if fixed.count(port.number) > 1:
             # No host could ever give one port twice, so the task would wait for good.
-            raise BadConfig(f"{field}[{at}].value", f"port {port.number} is named twice")
+            raise BadField(f"{field}[{at}].value", f"port {port.number} is named twice")
     return ports
 
 
 def _port(sent: task.PortConfig, field: str) -> Port:
     if sent.value > PORT_MAX:
-        raise BadConfig(f"{field}.value", f"must be ≤ {PORT_MAX}, got {sent.value}")
+        raise BadField(f"{field}.value", f"must be ≤ {PORT_MAX}, got {sent.value}")
     return Port(sent.name, sent.value, sent.envName)
 
 
@@ -315,7 +301,7 @@ def _image(sent: mesos.ContainerInfo, field: str) -> str:
     where = "docker.image" if sent.docker.image else "mesos.image.docker.name"
     image = str(sent.docker.image or sent.mesos.image.docker.name)
     if image and not _IMAGE_NAME.fullmatch(image):
-        raise BadConfig(f"{field}.{where}", f"not the name of an image: {image[:100]!r}")
+        raise BadField(f"{field}.{where}", f"not the name of an image: {image[:100]!r}")
     return image
 
 
@@ -336,11 +322,11 @@ def _constraint_of(sent: task.TaskConfig, field: str) -> Constraint | None:
 
 
 def to_constraint(sent: task.Constraint, field: str) -> Constraint:
-    """The record of a constraint; raises BadConfig, naming the field."""
+    """The record of a constraint; raises BadField, naming the field."""
     found = _constraint(sent, field)
     count = sum(1 for _ in leaves(found))
     if count > CONDITIONS_MAX:
-        raise BadConfig(field, f"{count} conditions, the limit is {CONDITIONS_MAX}")
+        raise BadField(field, f"{count} conditions, the limit is {CONDITIONS_MAX}")
     return found
 
 
@@ -352,7 +338,7 @@ def _constraint(sent: task.Constraint, field: str) -> Constraint:
     elif sent.type == task.Constraint.OR_CONSTRAINT:
         form, members, where = "or", sent.orConstraint.constraints, "orConstraint"
     else:
-        raise BadConfig(f"{field}.type", f"unknown constraint type {sent.type}")
+        raise BadField(f"{field}.type", f"unknown constraint type {sent.type}")
     found = (_constraint(m, f"{field}.{where}.constraints[{at}]") for at, m in enumerate(members))
     return Constraint(form, members=tuple(found))
 
@@ -360,9 +346,9 @@ def _constraint(sent: task.Constraint, field: str) -> Constraint:
 def _label(sent: task.LabelConstraint, field: str) -> Constraint:
     kind, condition = _KINDS.get(sent.kind), _CONDITIONS.get(sent.condition)
     if kind is None:
-        raise BadConfig(f"{field}.kind", f"unknown kind {sent.kind}")
+        raise BadField(f"{field}.kind", f"unknown kind {sent.kind}")
     if condition is None:
-        raise BadConfig(f"{field}.condition", f"unknown condition {sent.condition}")
+        raise BadField(f"{field}.condition", f"unknown condition {sent.condition}")
     return Constraint(
         "label",
         kind=kind,

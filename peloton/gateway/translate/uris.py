@@ -13,23 +13,16 @@ from typing import Any
 from peloton.actors.host.messages import Uri
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
+from peloton.gateway.translate.bad_field import BadField
 
 URIS_MAX = 100
 URI_CHARS_MAX = 4096
 
 
-class BadUri(ValueError):
-    """`field` is the path within the command."""
-
-    def __init__(self, field: str, text: str) -> None:
-        super().__init__(f"{field}: {text}")
-        self.field, self.text = field, text
-
-
 def uris_of(sent: mesos.CommandInfo) -> tuple[Uri, ...]:
-    """The records of a command's; raises BadUri."""
+    """The records of a command's; raises BadField."""
     if len(sent.uris) > URIS_MAX:
-        raise BadUri("uris", f"{len(sent.uris)} files, the limit is {URIS_MAX}")
+        raise BadField("uris", f"{len(sent.uris)} files, the limit is {URIS_MAX}")
     return tuple(_uri(one, f"uris[{at}]") for at, one in enumerate(sent.uris))
 
 
@@ -60,9 +53,9 @@ def _uri(sent: mesos.CommandInfo.URI, field: str) -> Uri:
     value, name = sent.value, sent.output_file
     if not value or len(value) > URI_CHARS_MAX or not value.isprintable():
         text = f"must have 1 to {URI_CHARS_MAX} printable characters, got {value[:100]!r}"
-        raise BadUri(f"{field}.value", text)
+        raise BadField(f"{field}.value", text)
     if name and not _is_inside(name):
-        raise BadUri(f"{field}.output_file", f"must be a path in the sandbox, got {name[:100]!r}")
+        raise BadField(f"{field}.output_file", f"must be a path in the sandbox, got {name[:100]!r}")
     return Uri(value, sent.executable, sent.extract, sent.cache, name)
 
 

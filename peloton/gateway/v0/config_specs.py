@@ -14,10 +14,10 @@ from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.host_abilities import refuse_commands_in_images, refuse_uris
 from peloton.gateway.translate.run_as import NotPermitted, run_as
 from peloton.gateway.translate.translate_job import ParsedJob, to_spec
-from peloton.gateway.translate.translate_task import BadConfig
 from peloton.gateway.v0.job_create import WHOLE_BYTES_MAX
 from peloton.gateway.v0.pool_limits import warn_of_limits
 
@@ -41,7 +41,7 @@ def spec_wanted(
             refuse_commands_in_images(wanted)
         if not on_mesos:
             refuse_uris(wanted)
-    except (BadConfig, BadAmount) as error:
+    except (BadField, BadAmount) as error:
         end(context, Code.INVALID_ARGUMENT, text=text_of(str(error)))
     except NotPermitted as error:
         end(context, Code.PERMISSION_DENIED, text=str(error), field=error.field)

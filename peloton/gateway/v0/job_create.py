@@ -29,12 +29,13 @@ from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.requests import RequestId, made_id, request_of
 from peloton.gateway.server.calls import Later
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.host_abilities import refuse_commands_in_images, refuse_uris
 from peloton.gateway.translate.job_labels import NOTIFY
 from peloton.gateway.translate.run_as import NotPermitted, run_as
 from peloton.gateway.translate.texts import canonical
 from peloton.gateway.translate.translate_job import ParsedJob, to_spec
-from peloton.gateway.translate.translate_task import BadConfig, SecretVolume
+from peloton.gateway.translate.translate_task import SecretVolume
 from peloton.gateway.v0.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.v0.job_waits import OthersFirst, sees_job
 from peloton.gateway.v0.pool_limits import warn_of_limits
@@ -231,7 +232,7 @@ class Creation:
             wanted = wanted._replace(spec=spec)
         except SecretVolume as error:
             end(self._context, Code.INVALID_ARGUMENT, text=f"{NO_VOLUMES}: {error}")
-        except (BadConfig, BadAmount) as error:
+        except (BadField, BadAmount) as error:
             return self._invalid(str(error))
         except NotPermitted as error:
             code = Code.PERMISSION_DENIED

@@ -20,11 +20,12 @@ from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.named_jobs import existing_job, refuse
 from peloton.gateway.cluster.requests import request_of
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.host_abilities import refuse_uris
 from peloton.gateway.translate.run_as import NotPermitted, run_as
 from peloton.gateway.translate.texts import client_name
 from peloton.gateway.translate.translate_job import ParsedJob, job_config_of, to_spec
-from peloton.gateway.translate.translate_task import BadConfig, SecretVolume
+from peloton.gateway.translate.translate_task import SecretVolume
 from peloton.gateway.v0.job_create import WHOLE_BYTES_MAX
 from peloton.gateway.v0.job_secrets import NO_VOLUMES, SecretsOfCall, masked
 from peloton.gateway.v0.pool_limits import warn_of_limits
@@ -76,7 +77,7 @@ class JobUpdate:
             pools = self._cluster_client.pool(pool, self._context)
         except SecretVolume as error:
             return self._wrong(f"{NO_VOLUMES}: {error}")
-        except (BadConfig, BadAmount) as error:
+        except (BadField, BadAmount) as error:
             return self._wrong(str(error))
         except NotPermitted as error:
             code = Code.PERMISSION_DENIED
@@ -128,7 +129,7 @@ class JobUpdate:
             for override in piece:
                 if override.instance < count and override.config.raw != known[override.instance]:
                     field = f"config.instanceConfig[{override.instance}]"
-                    raise BadConfig(field, "the config of an existing instance cannot be changed")
+                    raise BadField(field, "the config of an existing instance cannot be changed")
             if new:
                 pieces[number] = new
         return ParsedJob(wanted.spec, pieces)

@@ -16,9 +16,10 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.rollouts import healthy_s
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.pod_specs import NotBuilt
 from peloton.gateway.translate.stateless_specs import spec_path, spec_text, to_config_v0
-from peloton.gateway.translate.translate_task import BadConfig, SecretVolume
+from peloton.gateway.translate.translate_task import SecretVolume
 from peloton.gateway.v0.job_create import (
     NO_POOL_NAMED,
     POOL_OF_POOLS,
@@ -58,7 +59,7 @@ class ServiceCreation:
                 images_run=self._cluster_client.images_run,
                 on_mesos=self._cluster_client.on_mesos,
             )
-        except BadConfig as error:
+        except BadField as error:
             self._end_misplaced()
             self._end_unfit(error)
         self._refuse_secrets()
@@ -95,7 +96,7 @@ class ServiceCreation:
             self._end_misplaced()
             end(self._context, Code.INVALID_ARGUMENT, text=NO_SECRETS)
 
-    def _end_unfit(self, error: BadConfig) -> NoReturn:
+    def _end_unfit(self, error: BadField) -> NoReturn:
         """End the call for a spec that no config of a service can say."""
         if isinstance(error, NotBuilt):
             end(self._context, Code.UNIMPLEMENTED, text=str(error))

@@ -18,9 +18,10 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.rollouts import closed_ranges
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.run_as import RunAs
 from peloton.gateway.translate.stateless_specs import spec_text
-from peloton.gateway.translate.translate_task import BadConfig, to_config
+from peloton.gateway.translate.translate_task import to_config
 from peloton.gateway.v1alpha.stateless_replace import replacing_config
 
 ANY_USER = RunAs(any_user=True)
@@ -40,7 +41,7 @@ def replace_diff(
     config = replacing_config(cluster_client, sent, view=view, context=context)
     try:
         wanted = _Wanted(config, view.spec.default.secrets, on_mesos=cluster_client.on_mesos)
-    except (BadConfig, BadAmount) as error:
+    except (BadField, BadAmount) as error:
         text = f"invalid job spec: {spec_text(str(error), sent)}"
         end(context, Code.INVALID_ARGUMENT, text=text)
     then = sent.instance_count
@@ -61,7 +62,7 @@ def replace_diff(
 
 
 class _Wanted:
-    """What each instance is to be; raises BadConfig or BadAmount, naming the field."""
+    """What each instance is to be; raises BadField or BadAmount, naming the field."""
 
     def __init__(
         self, config: job.JobConfig, secrets: tuple[SecretRef, ...], *, on_mesos: bool

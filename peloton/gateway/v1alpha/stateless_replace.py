@@ -24,11 +24,12 @@ from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.requests import request_of
 from peloton.gateway.cluster.rollouts import healthy_s
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.mesos_pods import image_of, put_into_older
 from peloton.gateway.translate.pod_specs import INIT, MAIN, NotBuilt, newer_command
 from peloton.gateway.translate.stateless_specs import job_spec_of, spec_text, to_config_v0
 from peloton.gateway.translate.texts import client_name
-from peloton.gateway.translate.translate_task import BadConfig, SecretVolume
+from peloton.gateway.translate.translate_task import SecretVolume
 from peloton.gateway.translate.uris import newer_uris
 from peloton.gateway.v0.config_specs import spec_wanted
 from peloton.gateway.v0.job_secrets import SecretsOfCall, masked
@@ -91,7 +92,7 @@ def replacing_config(
     except SecretVolume as error:
         text = f"input cannot contain secret volume: {error}"
         end(context, Code.INVALID_ARGUMENT, text=text)
-    except BadConfig as error:
+    except BadField as error:
         end(context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {error}")
     config.respoolID.value = client_name(view.spec.pool)
     # What specs of v1alpha cannot say stays as it is.
@@ -111,7 +112,7 @@ def without_contradiction(
     changed against the stored one counts. What a form leaves out is no change of the other."""
     try:
         return build(spec)
-    except BadConfig:
+    except BadField:
         if not any(map(_says_twice, _containers(spec))):
             raise
         return build(settled(spec, known()))

@@ -17,11 +17,12 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.private.job_cache import availability
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.health_checks import CHANGED, health_of, to_check
 from peloton.gateway.translate.pod_specs import pod_spec_of, to_task
 from peloton.gateway.translate.translate_job import to_spec
 from peloton.gateway.translate.translate_run import Translator
-from peloton.gateway.translate.translate_task import BadConfig, to_config
+from peloton.gateway.translate.translate_task import to_config
 from peloton.gateway.v1alpha.pod_status import pod_status_of
 from peloton.runtime.vocabulary import Key
 from peloton.sdk import specs
@@ -96,7 +97,7 @@ def test_what_is_not_given_has_its_default(sent: Any, check: HealthCheck | None)
     ],
 )
 def test_a_bad_check_is_refused_by_its_field(sent: Any, text: str) -> None:
-    with pytest.raises(BadConfig) as bad:
+    with pytest.raises(BadField) as bad:
         to_config(config(sent), "config.defaultConfig")
     assert str(bad.value) == f"config.defaultConfig.healthCheck.{text}"
 
@@ -180,7 +181,7 @@ def test_it_belongs_to_one_container_which_goes_on_in_a_pod() -> None:
     ],
 )  # fmt: skip
 def test_a_bad_readiness_check_is_refused_by_its_field(sent: Any, text: str) -> None:
-    with pytest.raises(BadConfig) as bad:
+    with pytest.raises(BadField) as bad:
         to_config(to_task(pod.PodSpec(**sent), "spec"), "spec")
     assert str(bad.value).startswith(text)
 

@@ -13,11 +13,11 @@ from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome, TaskGoals
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.host_abilities import refuse_commands_in_images
 from peloton.gateway.translate.stateless_specs import spec_text, to_config_v0
 from peloton.gateway.translate.translate_job import to_spec
 from peloton.gateway.translate.translate_run import Translator
-from peloton.gateway.translate.translate_task import BadConfig
 from peloton.runtime.vocabulary import Key
 from peloton.sdk import specs
 
@@ -52,7 +52,7 @@ def test_only_a_command_in_an_image_is_refused(sent: job.JobConfig, field: str) 
     if not field:
         refuse_commands_in_images(wanted)
         return
-    with pytest.raises(BadConfig) as bad:
+    with pytest.raises(BadField) as bad:
         refuse_commands_in_images(wanted)
     assert str(bad.value).startswith(f"{field}.healthCheck.commandCheck: {LATER}")
 
@@ -65,7 +65,7 @@ def test_clients_of_v1alpha_are_told_their_own_field(check: str) -> None:
         "name": "j", "instance_count": 1, "default_spec": {"containers": [one]}
     })  # fmt: skip
     wanted = to_spec(to_config_v0(sent, images_run=True))
-    with pytest.raises(BadConfig) as bad:
+    with pytest.raises(BadField) as bad:
         refuse_commands_in_images(wanted)
     text = spec_text(str(bad.value), sent)
     assert text.startswith(f"spec.default_spec.containers[0].{check}.command_check: {LATER}")

@@ -11,8 +11,8 @@ from peloton.actors.job.spec import After, Deadline, Throttle
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.job_labels import AFTER_MAX, fields_of
-from peloton.gateway.translate.translate_task import BadConfig
 from peloton.ops.v1 import ops_pb2 as ops
 from tests.gateway.fleet_fixture import Deployment, default_config, named
 
@@ -67,20 +67,20 @@ def test_labels_become_fields() -> None:
     ],
 )
 def test_a_bad_value_is_refused_with_its_label(key: str, value: str, says: str) -> None:
-    with pytest.raises(BadConfig) as caught:
+    with pytest.raises(BadField) as caught:
         fields(key, value)
     assert str(caught.value).startswith(f"config.labels[0]: peloton.{key}: ")
     assert says in str(caught.value)
 
 
 def test_a_label_that_is_given_twice_is_refused() -> None:
-    with pytest.raises(BadConfig, match=r"labels\[1\]: peloton.deadline: is given twice"):
+    with pytest.raises(BadField, match=r"labels\[1\]: peloton.deadline: is given twice"):
         fields_of([label("deadline", "1h"), label("deadline", "2h")], name="n")
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb"])
 def test_a_name_that_cannot_be_held_is_refused(name: str) -> None:
-    with pytest.raises(BadConfig, match="the job needs a name"):
+    with pytest.raises(BadField, match="the job needs a name"):
         fields("name_unique", "true", name)
     assert fields("name_unique", "false", name) == {"unique": False}
 

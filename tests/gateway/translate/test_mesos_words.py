@@ -15,10 +15,11 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.grpc_server import STANDARD_OPTIONS
-from peloton.gateway.translate.mesos_words import BadForMesos, mesos_words
+from peloton.gateway.translate.bad_field import BadField
+from peloton.gateway.translate.mesos_words import mesos_words
 from peloton.gateway.translate.pod_specs import pod_spec_of, to_task
 from peloton.gateway.translate.stateless_specs import spec_path
-from peloton.gateway.translate.translate_task import BadConfig, merged, to_config
+from peloton.gateway.translate.translate_task import merged, to_config
 from tests.gateway.fleet_fixture import Deployment, default_config, running
 from tests.gateway.service_specs import service_spec
 
@@ -63,10 +64,10 @@ def test_what_follows_from_the_run_says_nothing() -> None:
 )  # fmt: skip
 def test_what_is_no_executor(given: dict[str, Any], field: str, text: str) -> None:
     config = task.TaskConfig(executor=CUSTOM | given)
-    with pytest.raises(BadForMesos, match=text) as why:
+    with pytest.raises(BadField, match=text) as why:
         mesos_words(config)
     assert why.value.field == field
-    with pytest.raises(BadConfig, match=rf"^config\.{field}: "):
+    with pytest.raises(BadField, match=rf"^config\.{field}: "):
         to_config(config, "config", on_mesos=True)
 
 
@@ -122,7 +123,7 @@ def test_an_image_in_a_container_of_mesos_is_told_by_its_name_unless_there_is_mo
     ],
 )  # fmt: skip
 def test_what_is_no_container(given: dict[str, Any], field: str) -> None:
-    with pytest.raises(BadConfig, match=rf"^config\.{re.escape(field)}: "):
+    with pytest.raises(BadField, match=rf"^config\.{re.escape(field)}: "):
         to_config(task.TaskConfig(container=given), "config", on_mesos=True)
 
 
@@ -154,19 +155,19 @@ def test_volumes_are_told_in_containers_of_either_kind() -> None:
 def test_what_is_no_volume(given: dict[str, Any], field: str) -> None:
     volume = {name: one for name, one in (HOSTS | given).items() if one is not None}
     config = task.TaskConfig(container={"type": "MESOS", "volumes": [volume]})
-    with pytest.raises(BadConfig, match=rf"^config\.container\.volumes{re.escape(field)}"):
+    with pytest.raises(BadField, match=rf"^config\.container\.volumes{re.escape(field)}"):
         to_config(config, "config", on_mesos=True)
 
 
 def test_volumes_are_for_hosts_of_mesos_and_a_single_container() -> None:
     config = task.TaskConfig(container={"type": "MESOS", "volumes": [HOSTS]})
-    with pytest.raises(BadConfig, match=r"^config\.container\.volumes: a volume is not supported"):
+    with pytest.raises(BadField, match=r"^config\.container\.volumes: a volume is not supported"):
         to_config(config, "config")
     second = {"name": "b", "entrypoint": {"value": "true"}, "container": config.container}
     sent = to_task(pod.PodSpec(containers=[RUNS, second]), "spec", on_mesos=True)
     for on_mesos in (False, True):
         text = r"^config\.executor\.containers\[1\]\.container\.volumes: a volume is not supported"
-        with pytest.raises(BadConfig, match=text):
+        with pytest.raises(BadField, match=text):
             to_config(sent, "config", on_mesos=on_mesos)
 
 
@@ -199,7 +200,7 @@ def test_a_pod_mounts_volumes_in_either_form_and_reads_back_both() -> None:
     assert len(pod_spec_of(twice).volumes) == 1 and len(twice.container.volumes) == 2
     other = mounting(container={"type": "MESOS", "volumes": [HOSTS]})
     text = r"^spec\.containers\[0\]\.volume_mounts: differs from container\.volumes"
-    with pytest.raises(BadConfig, match=text):
+    with pytest.raises(BadField, match=text):
         to_task(other, "spec", on_mesos=True)
 
 
@@ -217,7 +218,7 @@ def test_a_pod_mounts_volumes_in_either_form_and_reads_back_both() -> None:
     ],
 )  # fmt: skip
 def test_what_a_pod_cannot_mount(sent: pod.PodSpec, text: str) -> None:
-    with pytest.raises(BadConfig, match=rf"^spec\.{re.escape(text)}"):
+    with pytest.raises(BadField, match=rf"^spec\.{re.escape(text)}"):
         to_task(sent, "spec", on_mesos=True)
 
 
@@ -247,7 +248,7 @@ def test_a_pod_has_a_container_of_docker_in_either_form() -> None:
     both = pod_spec_of(config)
     both.mesos_spec.docker_parameters[0].value = "other"
     text = r"^spec\.mesos_spec\.docker_parameters: differs from container\.docker\.parameters"
-    with pytest.raises(BadConfig, match=text):
+    with pytest.raises(BadField, match=text):
         to_task(both, "spec", on_mesos=True)
 
 
@@ -265,7 +266,7 @@ def test_a_pod_says_it_in_either_form_and_reads_back_both() -> None:
         containers=[RUNS | {"executor": CUSTOM}],
         mesos_spec={"executor_spec": NEWER | {"data": b"x"}},
     )
-    with pytest.raises(BadConfig, match=r"^spec\.mesos_spec\.executor_spec: differs from executor"):
+    with pytest.raises(BadField, match=r"^spec\.mesos_spec\.executor_spec: differs from executor"):
         to_task(both, "spec", on_mesos=True)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from peloton.actors.job.spec import Notify
 from peloton.api.v0 import peloton_pb2
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.job_labels import fields_of
-from peloton.gateway.translate.translate_task import BadConfig
 from peloton.processes.notify_options import notify_of
 from peloton.settings.config import BadSetting
 from peloton.settings.daemon import ROLES, parse
@@ -56,7 +56,7 @@ def test_a_label_names_a_url_and_ends() -> None:
     ],
 )
 def test_a_bad_label_is_refused(value: str, says: str) -> None:
-    with pytest.raises(BadConfig) as caught:
+    with pytest.raises(BadField) as caught:
         fields(value)
     assert str(caught.value).startswith("config.labels[0]: peloton.notify: ")
     assert says in str(caught.value)

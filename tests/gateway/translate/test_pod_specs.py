@@ -12,6 +12,7 @@ from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.mesos_pods import image_of
 from peloton.gateway.translate.pod_specs import pod_spec_of, to_task
 from peloton.gateway.translate.stateless_specs import (
@@ -20,7 +21,6 @@ from peloton.gateway.translate.stateless_specs import (
     spec_text,
     to_config_v0,
 )
-from peloton.gateway.translate.translate_task import BadConfig
 from peloton.gateway.v1alpha.stateless_replace import without_contradiction
 from tests.gateway.service_specs import pod_spec, service_spec
 
@@ -255,7 +255,7 @@ def test_the_command_may_change_in_one_form_and_the_variables_in_the_other() -> 
     command = replaced(sent, known).defaultConfig.command
     assert command.value == "new" and command.environment.variables[-1].name == "ADDED"
     one.entrypoint.value = "another"
-    with pytest.raises(BadConfig, match=r"^spec\.default_spec\.containers\[0\]\.entrypoint\.value"):
+    with pytest.raises(BadField, match=r"^spec\.default_spec\.containers\[0\]\.entrypoint\.value"):
         replaced(sent, known)
 
 

@@ -12,12 +12,13 @@ from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.container_status import container_statuses
 from peloton.gateway.translate.pod_specs import NotBuilt, pod_spec_of, to_task
 from peloton.gateway.translate.run_as import RunAs
 from peloton.gateway.translate.several_containers import EXECUTOR_ID, containers_in
 from peloton.gateway.translate.stateless_specs import to_config_v0
-from peloton.gateway.translate.translate_task import BadConfig, merged, to_config
+from peloton.gateway.translate.translate_task import merged, to_config
 from peloton.gateway.v1alpha.pod_status import pod_status_of
 
 STATE = pod.ContainerState
@@ -126,7 +127,7 @@ def test_a_command_alone_replaces_several_containers() -> None:
 
 def test_containers_of_an_instance_are_whole() -> None:
     own = pod.PodSpec(containers=[{"name": "x", "resource": {"cpu_limit": 1.0}}])
-    with pytest.raises(BadConfig, match=r"^spec\.instance_spec\[0\]\.containers\[0\]\.entrypoint"):
+    with pytest.raises(BadField, match=r"^spec\.instance_spec\[0\]\.containers\[0\]\.entrypoint"):
         to_config_v0(stateless.JobSpec(default_spec=POD, instance_spec={0: own}))
 
 
@@ -145,7 +146,7 @@ def test_what_cannot_be_read_is_refused() -> None:
         command={"value": "x"},
         executor={"executor_id": {"value": EXECUTOR_ID}, "type": 2, "data": b"\xff"},
     )
-    with pytest.raises(BadConfig, match=r"^config\.executor\.data: cannot be read"):
+    with pytest.raises(BadField, match=r"^config\.executor\.data: cannot be read"):
         to_config(config, "config")
 
 
@@ -157,7 +158,7 @@ def test_all_containers_run_as_one_account() -> None:
         ]
     )
     text = r"^config\.executor\.containers\[1\]\.command\.user: differs from that of the first"
-    with pytest.raises(BadConfig, match=text):
+    with pytest.raises(BadField, match=text):
         to_config(to_task(sent, "spec"), "config", by=RunAs(any_user=True))
     sent.containers[1].command.user = "ann"
     to_config(to_task(sent, "spec"), "config", by=RunAs(any_user=True))

@@ -15,10 +15,10 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.task import task_pb2 as task
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.run_as import RunAs
 from peloton.gateway.translate.translate_job import to_spec
 from peloton.gateway.translate.translate_pool import to_pool
-from peloton.gateway.translate.translate_task import BadConfig
 from peloton.sdk import specs
 from peloton.settings.config import HostSetting
 
@@ -98,7 +98,7 @@ def test_what_is_refused_is_refused_and_nothing_else(title: str, key: str, verdi
     if verdict != "refused":
         to_spec(sent, owner)
         return
-    with pytest.raises((BadConfig, BadAmount), match=key):
+    with pytest.raises((BadField, BadAmount), match=key):
         to_spec(sent, owner)
 
 

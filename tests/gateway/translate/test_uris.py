@@ -11,9 +11,10 @@ from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.grpc_server import STANDARD_OPTIONS
+from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.pod_specs import pod_spec_of, to_task
 from peloton.gateway.translate.translate_task import to_config
-from peloton.gateway.translate.uris import URIS_MAX, BadUri, uris_of
+from peloton.gateway.translate.uris import URIS_MAX, uris_of
 from tests.gateway.fleet_fixture import default_config, named, running
 
 EVERY = {
@@ -42,13 +43,13 @@ def test_records_have_every_field_and_the_contracts_defaults() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_file_to_fetch(given: dict[str, str], field: str) -> None:
-    with pytest.raises(BadUri) as why:
+    with pytest.raises(BadField) as why:
         uris_of(mesos.CommandInfo(uris=[given]))
     assert why.value.field == field
 
 
 def test_so_many_files_at_most() -> None:
-    with pytest.raises(BadUri, match="101 files, the limit is 100"):
+    with pytest.raises(BadField, match="101 files, the limit is 100"):
         uris_of(mesos.CommandInfo(uris=[{"value": "x"}] * (URIS_MAX + 1)))
 
 
