@@ -36,7 +36,7 @@ PROCESSES = {
     ),
     "restore": LazyCommand(
         "peloton.commands.backup:restore_command",
-        "Make a data folder of a backup.",
+        "Restore a backup into a new data folder.",
     ),
     "features": LazyCommand(
         "peloton.commands.features:command",

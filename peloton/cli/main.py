@@ -28,78 +28,80 @@ NOUNS: dict[str, LazyCommand] = {
     "map": LazyCommand(
         "peloton.cli.jobs.map_:map_", "Run many commands as one job, with progress."
     ),
-    "cron": LazyCommand("peloton.cli.jobs.cron:cron", "Schedules: jobs at moments of a clock."),
+    "cron": LazyCommand("peloton.cli.jobs.cron:cron", "Run jobs on a schedule."),
     "ps": LazyCommand(
         "peloton.cli.jobs.job_query:query", "List the jobs that match, as `job query`."
     ),
-    "logs": LazyCommand("peloton.cli.jobs.job_watch:logs", "What a job prints, as `job logs`."),
+    "logs": LazyCommand(
+        "peloton.cli.jobs.job_watch:logs", ("Print what a job writes, as `job logs`.")
+    ),
     "kill": LazyCommand("peloton.cli.jobs.job_stop:stop", "Stop a job, as `job stop`."),
     "ls": LazyCommand("peloton.cli.jobs.job_query:query", "As `ps`.", hidden=True),
     "cancel": LazyCommand("peloton.cli.jobs.job_stop:stop", "As `kill`.", hidden=True),
-    "version": LazyCommand("peloton.cli.main:version", "The version, as --version.", hidden=True),
+    "version": LazyCommand(
+        "peloton.cli.main:version", "Print the version, as --version.", hidden=True
+    ),
     "respool": LazyCommand(
-        "peloton.cli.cluster.respool:respool", "Resource pools: create, update, dump, delete."
+        "peloton.cli.cluster.respool:respool", "Manage resource pools: create, update, delete."
     ),
-    "pool": LazyCommand(
-        "peloton.cli.cluster.pool:pool", "How pools stand: entitled, used, waiting."
-    ),
+    "pool": LazyCommand("peloton.cli.cluster.pool:pool", "Show pools: entitled, used, waiting."),
     "job": LazyCommand(
-        "peloton.cli.jobs.job:job", "Jobs: create, get, query, stop, wait, why, delete."
+        "peloton.cli.jobs.job:job", "Manage jobs: create, get, query, stop, delete."
     ),
     "task": LazyCommand(
-        "peloton.cli.jobs.task:task", "The instances of a job: list, get, query, logs, stop."
+        "peloton.cli.jobs.task:task", "Manage instances: list, get, query, logs, stop."
     ),
     "pod": LazyCommand(
-        "peloton.cli.services.pod:pod", "Single instances by name: get, restart, events."
+        "peloton.cli.services.pod:pod", "Manage single instances: get, restart, events."
     ),
     "update": LazyCommand(
         "peloton.cli.services.update:update",
-        "Updates of services by configs of v0, batch by batch.",
+        "Update services by configs of v0, batch by batch.",
     ),
     "rollback": LazyCommand(
         "peloton.cli.services.stateless_replace:rollback",
         "Give a service its spec before the last update.",
     ),
     "diff": LazyCommand(
-        "peloton.cli.services.diff:diff", "Which instances a spec would change, and how."
+        "peloton.cli.services.diff:diff", "Show which instances a spec would change, and how."
     ),
     "host": LazyCommand(
-        "peloton.cli.cluster.host:host", "The machines: their state, and what is free."
+        "peloton.cli.cluster.host:host", "Manage machines: their state, and what is free."
     ),
     "why": LazyCommand(
-        "peloton.cli.jobs.ops:why", "Why a job or instance is in the state it is in."
+        "peloton.cli.jobs.ops:why", "Explain why a job or instance is in its state."
     ),
-    "plan": LazyCommand("peloton.cli.cluster.plan:plan", "What a job or pool would bring about."),
+    "plan": LazyCommand(
+        "peloton.cli.cluster.plan:plan", ("Show what a job or pool would bring about.")
+    ),
     "wait": LazyCommand("peloton.cli.jobs.ops:wait", "Wait for a job to end; exits with its code."),
-    "story": LazyCommand(
-        "peloton.cli.jobs.ops:story", "What an actor did lately, and because of what."
-    ),
+    "story": LazyCommand("peloton.cli.jobs.ops:story", "Show what an actor did lately, and why."),
     "follow": LazyCommand(
-        "peloton.cli.jobs.follow:follow", "What happens to a job or pool, as it happens."
+        "peloton.cli.jobs.follow:follow", "Print what happens to a job or pool, live."
     ),
     "watch": LazyCommand(
-        "peloton.cli.services.watch:watch", "Services and their pods, as they change."
+        "peloton.cli.services.watch:watch", "Print services and their pods as they change."
     ),
     "service": LazyCommand(
-        "peloton.cli.services.service:service", "Where the instances of a service are."
+        "peloton.cli.services.service:service", "Show where the instances of a service are."
     ),
     "volume": LazyCommand(
-        "peloton.cli.jobs.volume:volume", "The volumes of services: list, get, delete."
+        "peloton.cli.jobs.volume:volume", "Manage the volumes of services: list, get, delete."
     ),
-    "top": LazyCommand("peloton.cli.cluster.top:top", "Pools, hosts and jobs at a glance, live."),
+    "top": LazyCommand("peloton.cli.cluster.top:top", "Show pools, hosts and jobs, live."),
     "completion": LazyCommand(
         "peloton.cli.completion:completion", "Complete commands in bash, zsh or fish."
     ),
-    "admin": LazyCommand(
-        "peloton.cli.cluster.admin:admin", "Dead letters, and lockdowns of the cluster."
-    ),
+    "admin": LazyCommand("peloton.cli.cluster.admin:admin", "Manage dead letters and lockdowns."),
     "hostmgr": LazyCommand(
-        "peloton.cli.cluster.internals:hostmgr", "What hosts have free, by resources."
+        "peloton.cli.cluster.internals:hostmgr", "Show what hosts have free, by resources."
     ),
     "resmgr": LazyCommand(
-        "peloton.cli.cluster.internals:resmgr", "Tasks that are active, or wait."
+        "peloton.cli.cluster.internals:resmgr", "List tasks that are active, or wait."
     ),
-    "jobmgr": LazyCommand("peloton.cli.cluster.internals:jobmgr", "Jobs by exact name and labels."),
+    "jobmgr": LazyCommand(
+        "peloton.cli.cluster.internals:jobmgr", ("List jobs by exact name and labels.")
+    ),
 }
 
 VERSION_TEXT = "%(prog)s %(version)s"

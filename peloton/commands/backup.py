@@ -79,7 +79,7 @@ def backup(target: Path, data_dir: Path | None, config_: Path | None) -> None:
 @click.argument("source", metavar="DIR", type=FOLDER)
 @click.argument("data_dir", metavar="DATA_DIR", type=FOLDER)
 def restore(source: Path, data_dir: Path) -> None:
-    """Make a data folder of a backup. DATA_DIR must be empty or not exist.
+    """Restore a backup into a new data folder. DATA_DIR must be empty or not exist.
 
     \b
     peloton restore /backups/monday /var/lib/peloton

@@ -214,7 +214,7 @@ def read_manifest(backup: Path) -> BackupManifest:
 def restore(
     backup: Path, data: Path, *, report: Callable[[str], None] = lambda text: None
 ) -> BackupManifest:
-    """Make a data folder of a backup.
+    """Restore a backup into a new data folder.
 
     Raises BackupRefused, KeeperUnavailable, JournalError, OSError.
 

@@ -38,7 +38,7 @@ def command() -> click.Group:
 
 @click.group()
 def features() -> None:
-    """The feature level: the messages and facts that all daemons of a fleet know."""
+    """Manage the feature level: the messages and facts that all daemons of a fleet know."""
 
 
 @features.command()

@@ -53,7 +53,7 @@ def of_the_journal(command_: JournalCommand) -> JournalCommand:
             ),
             click.option(
                 "--shard", "shards", multiple=True, metavar="GROUP-NUMBER",
-                help="Only this shard, such as jobmgr-3 or jobmgr/3; repeatable.",
+                help="Read only this shard, such as jobmgr-3 or jobmgr/3; repeatable.",
             ),
         ]
     ):  # fmt: skip
@@ -63,10 +63,14 @@ def of_the_journal(command_: JournalCommand) -> JournalCommand:
 
 @journal.command()
 @of_the_journal
-@click.option("--key", metavar="KEY", help="Only this actor, such as job/ID or task/JOB/INSTANCE.")
-@click.option("--from", "start", type=int, default=0, metavar="POSITION", help="Not before it.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="LINES", help="At most so many.")
-@click.option("--states", is_flag=True, help="What the actors are, not what they wrote down.")
+@click.option(
+    "--key", metavar="KEY", help="Read only this actor, such as job/ID or task/JOB/INSTANCE."
+)
+@click.option("--from", "start", type=int, default=0, metavar="POSITION", help="Begin at it.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="LINES", help="Print at most this many."
+)
+@click.option("--states", is_flag=True, help="Print the states of actors, not their facts.")
 def dump(key: str | None, start: int, limit: int | None, states: bool, **where: Any) -> None:
     """Print the entries of frames as JSON, one a line, oldest first.
 
@@ -88,7 +92,9 @@ def dump(key: str | None, start: int, limit: int | None, states: bool, **where: 
 
 @journal.command()
 @of_the_journal
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with all counts.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object a line, with all counts."
+)
 def stat(as_json: bool, **where: Any) -> None:
     """Print the size of each shard, and the number of each class of fact in its frames."""
     with _opened("stat", where) as reader:

@@ -36,10 +36,12 @@ def of_the_store(command: Decorated) -> Decorated:
                 envvar="PELOTON_CASSANDRA", metavar="HOST[:PORT]", help="A server; repeatable.",
             ),
             click.option("--keyspace", default="peloton", show_default=True, metavar="NAME"),
-            click.option("--data-centre", metavar="NAME", help="The one to send requests to."),
-            click.option("--username", metavar="NAME", help="The password comes from --password."),
+            click.option("--data-centre", metavar="NAME", help=(
+                "Send requests to this data centre."
+            )),
+            click.option("--username", metavar="NAME", help="User name, with --password."),
             click.option("--password", envvar="PELOTON_CASSANDRA_PASSWORD", metavar="TEXT",
-                         help="Better in PELOTON_CASSANDRA_PASSWORD than on a command line."),
+                         help="Password; prefer the variable PELOTON_CASSANDRA_PASSWORD."),
             click.option("--ca-file", type=FILE, metavar="FILE",
                          help="Speak TLS to servers whose certificates this authority signed."),
         ]
@@ -89,7 +91,7 @@ def command() -> click.Group:
 
 @click.group()
 def schema() -> None:
-    """The journal's tables on Cassandra."""
+    """Manage the journal's tables on Cassandra."""
 
 
 @schema.command()

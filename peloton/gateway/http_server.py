@@ -168,7 +168,7 @@ class HttpHandler(LimitedHandler):
             target = urllib.parse.urlsplit(self.path)
             query = urllib.parse.parse_qs(target.query)
         except ValueError:
-            self._send_text(HTTPStatus.BAD_REQUEST, "the path is no path of a URL\n")
+            self._send_text(HTTPStatus.BAD_REQUEST, "invalid path in the URL\n")
             return
         if not is_loopback(_host_of(self.headers.get("Host", ""))):
             self._send_text(HTTPStatus.FORBIDDEN, "call this server by a name of loopback\n")

@@ -38,23 +38,23 @@ def archive_options(command: Optioned) -> Optioned:
         default=FORGET_AFTER,
         show_default=True,
         metavar="TIME",
-        help="A job is deleted so long after its end; 'never': only by you.",
+        help="Delete a job this long after it ended; 'never' keeps it until you delete it.",
     )
     archive = click.option(
         "--archive-after",
         default=ARCHIVE_AFTER,
         show_default=True,
         metavar="TIME",
-        help="An ended job leaves memory at the latest so long after its end (90s, 12h, 30d); it "
-        "is still found.",
+        help="Move an ended job out of memory this long after its end at the latest (90s, 12h, "
+        "30d); it is still found.",
     )
     by_bytes = click.option(
         "--keep-ended-bytes",
         default=KEEP_BYTES,
         show_default=True,
         metavar="BYTES",
-        help="Of ended jobs in memory (500kB, 64MB, 1GB), as stored; beyond it the oldest leave "
-        "sooner.",
+        help="Keep at most this much of ended jobs in memory (500kB, 64MB, 1GB), as stored; "
+        "beyond it the oldest leave sooner.",
     )
     return archive(by_bytes(forget(command)))
 
@@ -87,8 +87,8 @@ def quarantine_option(command: Optioned) -> Optioned:
         default=str(QUARANTINE_AFTER),
         show_default=True,
         metavar="N",
-        help="A host where runs of several jobs fail so often at their start, with no success "
-        "between, is left out for half an hour; 'off': none is.",
+        help="Leave a host out for half an hour after so many failed starts in a row, of several "
+        "jobs; 'off': never.",
     )(command)
 
 
@@ -99,8 +99,8 @@ def within_option(command: Optioned) -> Optioned:
         type=click.Choice(WITHIN),
         default=PREEMPTION.within_rule,
         show_default=True,
-        help="Whether tasks that may not be preempted are admitted only within the reservation of "
-        "their pool: of the kinds of which it reserves any, where it does not say so itself.",
+        help="Admit tasks that may not be preempted only within the reservation of their pool, "
+        "in the kinds it reserves, unless the pool says otherwise.",
     )(command)
 
 

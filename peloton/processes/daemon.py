@@ -38,7 +38,7 @@ def command() -> click.Command:
 @click.option(
     "--roles",
     metavar="ROLE,…",
-    help="Instead of those in the file: jobmgr, resmgr, hostmgr, placement, api.",
+    help="Run these roles instead of those in the file: jobmgr, resmgr, hostmgr, placement, api.",
 )
 @click.option(
     "--adopt-keeper",

@@ -29,7 +29,7 @@ def gpu_option(command: _Optioned) -> _Optioned:
         "--host-gpus",
         type=number_or_auto,
         metavar="N|auto",
-        help="Of each host. auto: those of this machine, for its one host.  [default: auto for "
+        help="GPUs per host. auto: those of this machine, for its one host.  [default: auto for "
         "the host that is this machine, else 0]",
     )(command)
 

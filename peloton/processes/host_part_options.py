@@ -25,8 +25,7 @@ _OPTIONS = (
         "--host-revocable-cpus",
         type=float,
         metavar="N",
-        help="Cpus of each host for revocable jobs, besides those for others, who are not "
-        "expected to use them.",
+        help="Give revocable jobs this many cpus of each host that others are not expected to use.",
     ),
     click.option(
         "--measured-slack",
@@ -38,13 +37,13 @@ _OPTIONS = (
         type=float,
         default=0.0,
         metavar="N",
-        help="Cpus of each host that no task gets.",
+        help="Keep this many cpus of each host from all tasks.",
     ),
     click.option(
         "--host-reserved-memory-mb",
         type=float,
         default=0.0,
         metavar="N",
-        help="Memory of each host that no task gets.",
+        help="Keep this much memory of each host from all tasks.",
     ),
 )

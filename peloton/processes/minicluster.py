@@ -75,12 +75,12 @@ def command() -> click.Command:
 @click.option(
     "--hosts",
     type=int,
-    help="That many virtual hosts, whatever this machine has: of 4 cpus, 2048 MB of memory, 20000 "
-    "MB of disk and no gpu each.  [default: one host, which is this machine; simulated: 3]",
+    help="Make this many virtual hosts, whatever this machine has: of 4 cpus, 2048 MB of memory, "
+    "20000 MB of disk, no gpu each.  [default: one host, this machine; simulated: 3]",
 )
-@click.option("--host-cpus", type=float, help="Of each host.")
-@click.option("--host-memory-mb", type=float, help="Of each host.")
-@click.option("--host-disk-mb", type=float, help="Of each host.")
+@click.option("--host-cpus", type=float, help="CPUs per host.")
+@click.option("--host-memory-mb", type=float, help="Memory per host.")
+@click.option("--host-disk-mb", type=float, help="Disk per host.")
 @gpu_option
 @host_part_options
 @click.option(
@@ -94,7 +94,7 @@ def command() -> click.Command:
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the journal and the sandboxes are.  [default: in the user's data folder]",
+    help="Keep the journal and the sandboxes here.  [default: in the user's data folder]",
 )
 @click.option(
     "--fresh",
@@ -114,36 +114,35 @@ def command() -> click.Command:
     "--task-user",
     default="",
     metavar="NAME",
-    help="Where this runs as root: the account of tasks that name none, else they run as root.",
+    help="If this runs as root, run tasks that name no account as this one, not as root.",
 )
 @click.option(
     "--limits",
     type=click.Choice(LIMITS_MODES),
     default="try",
     show_default=True,
-    help="Hold tasks to memory, cpu and processes by control groups: or do not start them, where "
-    "the machine can, not at all (docs/limits.md).",
+    help="Limit memory, CPU and processes with cgroups: required, if available, or off",
 )
-@click.option("--cpu-quota", is_flag=True, help="A task gets no more than its cpus, even if idle.")
+@click.option("--cpu-quota", is_flag=True, help="Cap a task at its cpus, even if others idle.")
 @click.option(
     "--task-pids",
     type=int,
     default=TASK_PIDS,
     show_default=True,
-    help="Processes and threads that a task may have; 0 for no limit.",
+    help="Limit the processes and threads of a task; 0: no limit.",
 )
 @click.option(
     "--images",
     type=click.Choice(IMAGES_MODES),
     default="ignore",
     show_default=True,
-    help="A task with an image: run it without, as a container (podman, docker), or let it fail.",
+    help="Run a task with an image without it, as a container (podman, docker), or let it fail.",
 )
 @click.option(
     "--accept-rollback",
     is_flag=True,
-    help="Go on with a journal that lacks what it had acknowledged, such as an older copy. What is "
-    "missing is given up, and runs that the journal does not know are killed.",
+    help="Go on with a journal that lacks what it had acknowledged: give up what is missing, kill "
+    "unknown runs.",
 )
 @click.option(
     "--access",
@@ -167,7 +166,11 @@ def command() -> click.Command:
     help="Kill all tasks at exit; they become KILLED, and `peloton why` shows the reason.",
 )
 @click.option(
-    "--simulated-duration-s", type=float, default=1.0, show_default=True, help="Of simulated runs."
+    "--simulated-duration-s",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help=("Seconds that a simulated run takes."),
 )
 @click.option("--simulated-seed", type=int, default=0, show_default=True)
 @click.option("--check", is_flag=True, help="Only list everything that would prevent the start.")

@@ -21,8 +21,8 @@ def notify_options(command: Allowing) -> Allowing:
         "--notify-allow",
         multiple=True,
         metavar="PREFIX",
-        help="Where ends of jobs may be told (`run --notify`), such as https://example.com/hooks. "
-        f"Repeatable.  [default: {LOOPBACK}]",
+        help="Allow posting ends of jobs to this URL (`run --notify`), such as "
+        f"https://example.com/hooks. Repeatable.  [default: {LOOPBACK}]",
     )
     return option(command)
 

@@ -38,15 +38,16 @@ def sandbox_options(command: WithOptions) -> WithOptions:
         default=SANDBOXES_KEPT,
         show_default=True,
         metavar="N",
-        help="Ended runs whose files are kept at most: those of the job that ended longest ago go "
-        "first, failed runs last. Jobs that are read at the moment do not count, here and below.",
+        help="Keep the files of at most this many ended runs: those of the job that ended "
+        "longest ago go first, failed runs last. Jobs that are read at the moment do not "
+        "count, here and below.",
     )
     age = click.option(
         "--keep-sandboxes-for",
         default=SANDBOXES_KEPT_FOR,
         show_default=True,
         metavar="TIME",
-        help="How long after the end at most (90s, 12h, 7d); 'never': no limit.",
+        help="Keep files at most this long after the end (90s, 12h, 7d); 'never': no limit.",
     )
     size = click.option(
         "--keep-sandboxes-mb",
@@ -54,7 +55,7 @@ def sandbox_options(command: WithOptions) -> WithOptions:
         default=SANDBOXES_KEPT_MB,
         show_default=True,
         metavar="N",
-        help="How much they take in all at most; the newest stays in any case. 0: no limit.",
+        help="Keep at most this much in all; the newest always stays. 0: no limit.",
     )
     free = click.option(
         "--keep-sandboxes-free-mb",
@@ -62,8 +63,8 @@ def sandbox_options(command: WithOptions) -> WithOptions:
         default=DISK_FREE_MB,
         show_default=True,
         metavar="N",
-        help="How much of the disk stays free, but 5 % of it at most, even where the files of jobs "
-        "have to go that are read at the moment. 0: no reserve.",
+        help="Keep this much of the disk free, at most 5 % of it, even if files that are being "
+        "read have to go. 0: no reserve.",
     )
     return most(age(size(free(command))))
 

@@ -24,7 +24,7 @@ class PelotonWarning(UserWarning):
 
 
 class BadSpec(PelotonError):
-    """What was sent cannot be meant: an unknown key, a wrong type, a broken rule.
+    """What was sent is invalid: an unknown key, a wrong type, a broken rule.
 
     `field` is the path of the value that is wrong, empty where that is the spec as a whole;
     `reason` is the message without it; `more` are further mistakes of the same spec, if they are

@@ -45,7 +45,7 @@ RESOURCE = re.compile(r"resource (?P<kind>cpu|memory|disk|gpu): (?P<text>.+)", r
 BY_FIELD: dict[str, type[errors.PelotonError]] = {
     "alreadyExists": errors.AlreadyExists,
     "getRuntimeFail": errors.NotFound,  # of Get: there is no such job
-    "err": errors.BadSpec,  # of a query: what was asked for cannot be meant
+    "err": errors.BadSpec,  # an invalid query
     "invalidConfig": errors.BadSpec,
     "invalidJobId": errors.BadSpec,
     "invalidPath": errors.BadSpec,

@@ -73,7 +73,7 @@ def test_jobs(peloton: Terminal) -> None:
     assert many.out == f"would stop job {JOB} hello_world: 1 PENDING, 2 RUNNING\n"
     running = dry(peloton, "job", "delete", JOB)
     assert running == Printed(73, "", "Job is not in a terminal state: RUNNING\n")
-    assert "would look at its goal again" in dry(peloton, "job", "refresh", JOB).out
+    assert "would be re-evaluated" in dry(peloton, "job", "refresh", JOB).out
     peloton.cluster.add_job("SUCCEEDED", "SUCCEEDED")
     ended = dry(peloton, "job", "delete", JOB)
     assert ended.out == f"would delete job {JOB}, which is SUCCEEDED\n"

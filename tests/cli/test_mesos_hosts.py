@@ -44,7 +44,7 @@ def infos(peloton: Terminal, **states: host.HostState) -> None:
 def test_who_completes_a_maintenance_is_told_to_start_the_agent(mesos: Terminal) -> None:
     infos(mesos, h1=host.HOST_STATE_DOWN, other=host.HOST_STATE_DOWN)
     done = mesos("host", "maintenance", "complete", "mesos.h1")
-    assert done.code == 0 and "next: start its Mesos agent again" in done.err
+    assert done.code == 0 and "next: start its Mesos agent;" in done.err
     assert mesos("host", "maintenance", "complete", "mesos.other").err == ""
     mesos.cluster.troubles["ListHosts"] = [(grpc.StatusCode.INVALID_ARGUMENT, "no")] * 9
     assert mesos("host", "maintenance", "complete", "mesos.h1").code == 0

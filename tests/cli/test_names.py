@@ -247,7 +247,7 @@ def test_options_behind_a_file_count_and_behind_a_command_are_refused(
     assert peloton("map", "--retry-failed", "hullo") == Printed(66, "", "hullo: job not found\n")
     for behind in (("echo {}", "--cpus", "2", ":::", "1"), ("ls", ":::", "1", "--cpus=2")):
         refused = peloton(*words, *behind)
-        assert refused.code == 64 and "--cpus stands behind the command" in refused.err
+        assert refused.code == 64 and "--cpus comes after the command" in refused.err
     assert yaml.safe_load(peloton(*words, "prog", "--cpus", "{}", ":::", "1", "2").out)
     refused = peloton("run", "--pool", "/hello", "--dry-run", "sleep 1; ls", "--raw-exit")
     assert refused.code == 125 and "--raw-exit stands behind the command" in refused.err

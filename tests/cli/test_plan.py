@@ -75,7 +75,7 @@ def test_a_job_that_would_wait_or_evict(peloton: Terminal, job_file: str, tmp_pa
     assert printed.out.splitlines()[1:] == [
         "7 would wait: pool-limit: full",
         "  pool-limit: limit of pool /default: cpu 1",
-        "    until it grows",
+        "    to do: it grows",
         "  no estimate: no task has released cpu lately",
         "preempted: 3 of job x in pool /b, which hold cpu 3, memory 30 MB",
         "preempted: 1 of a pool of others, which hold nothing",

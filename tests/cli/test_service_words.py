@@ -42,7 +42,7 @@ def test_volumes_are_named_as_pods_are(shell: Shell) -> None:
         assert shell.done("volume", "get", f"{typed}-0", "-o", "name") == f"{job}-0\n"
     for words in (("get", "nosuch-0"), ("delete", "nosuch-0"), ("list", "nosuch")):
         found = shell("volume", *words)
-        assert found.code == 66 and "there is no job nosuch; the volumes of a del" in found.err
+        assert found.code == 66 and "there is no job nosuch; of a deleted job give" in found.err
     shell.done("task", "stop", "kept")
     shell.deployment.ended(job)
     deleted = shell("job", "delete", "kept")

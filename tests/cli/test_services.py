@@ -190,7 +190,7 @@ def test_another_spec_is_rolled_out_and_back(shell: Shell) -> None:
     never = shell("job", "stateless", "rollback", "rolled", "0", "9-1-1")
     assert (never.code, never.err.strip()) == (
         66,
-        "rolled: there is no version 9 of the spec, the newest is 4",
+        "rolled: there is no version 9; the newest is 4",
     )
 
     back = shell("rollback", "rolled", "--wait")
@@ -280,7 +280,7 @@ def test_a_spec_of_another_name_is_warned_of(shell: Shell) -> None:
     shell.service("before")
     other = shell.file(SPEC, "after")
     found = shell("job", "stateless", "replace", "before", other, "0", "/work")
-    assert "the service before is called after from now on" in found.err
+    assert "the service before is renamed to after" in found.err
     again = shell("job", "stateless", "replace", "after", other, "0", "/work")
     assert (again.code, again.err) == (0, "")
     gone = shell("job", "stateless", "replace", "before", other, "0", "/work", "1-1-1")

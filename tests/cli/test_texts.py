@@ -457,10 +457,10 @@ def test_why_names_all_that_is_in_the_way_below_the_main_reason(peloton: Termina
     peloton.cluster.reasons.append(reason)
     assert peloton.lines("why", JOB)[3:] == [
         "In the way of instance 0 and 1 more:",
-        "  pool-limit: limit of pool /a: cpu 1; NEVER as it is: 2 cpu is more than 1",
-        "    until it grows",
+        "  pool-limit: limit of pool /a: cpu 1; will never run: 2 cpu is more than 1",
+        "    to do: it grows",
         "  queue: 7 tasks are before it",
-        "    until these are admitted",
+        "    to do: these are admitted",
         "  no estimate: waiting alone does not help",
     ]
     found = json.loads(peloton("why", JOB, "-o", "json").out)["reasons"][0]["blockers"]

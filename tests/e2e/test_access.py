@@ -95,7 +95,7 @@ def test_who_has_no_token_is_told_how_to_get_one(cluster: c.Cluster, tmp_path: P
     wrong.chmod(0o600)
     elsewhere["PELOTON_TOKEN_FILE"] = str(wrong)
     done = typed("--api", cluster.address, "job", "query", **elsewhere)
-    assert done.code == 77 and "not that of this daemon" in done.err
+    assert done.code == 77 and "wrong token" in done.err
     wrong.chmod(0o644)
     done = typed("--api", cluster.address, "job", "query", **elsewhere)
     assert done.code == 65 and "chmod 600" in done.err

@@ -59,7 +59,7 @@ def test_a_command_finds_what_its_caller_does(
     done = cluster.cli("map", *small, "--env", "OWN=own", "only-here {}", ":::", "1", "2")
     assert done.stdout == "1 own \n2 own \n"
     both = cluster.cli("run", "--env-all", "--clean-env", "true", check=False)
-    assert both.returncode == 125 and "name one of them" in both.stderr
+    assert both.returncode == 125 and "give only one of them" in both.stderr
 
 
 def test_the_longest_text_that_a_program_may_be_given(cluster: c.Cluster) -> None:

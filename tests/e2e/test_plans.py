@@ -51,7 +51,7 @@ def test_plans_come_true(cluster: c.Cluster, tmp_path: Path) -> None:
 
     c.wait_for(waits, "the third waits")
     why = cluster.cli("why", "waits").stdout
-    assert "In the way of instance 2:" in why and "until the limit is raised to 1.5 cpu" in why
+    assert "In the way of instance 2:" in why and "to do: raise the limit to 1.5 cpu" in why
     assert "no estimate: no task in pool /plans has released cpu lately" in why
     pool.write_text(POOL.format(2))
     assert "admitted: 1 of job" in cluster.cli("plan", "pool", str(pool)).stdout

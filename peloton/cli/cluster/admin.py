@@ -24,18 +24,18 @@ HEADER = ("Actor", "Message", "Attempts", "Last Attempt", "Error")
 HERE = __name__
 admin = LazyGroup(
     name="admin",
-    help="Commands for operators of the cluster.",
+    help="Operate the cluster.",
     table={
         "quarantine": LazyCommand(
-            f"{HERE}:quarantine", "Dead letters: messages that failed too often."
+            f"{HERE}:quarantine", "Manage dead letters: messages that failed too often."
         ),
         "lock": LazyCommand(f"{HERE}:lock", "Stop goals, reads, writes, kills or launches."),
-        "unlock": LazyCommand(f"{HERE}:unlock", "Let them go on."),
+        "unlock": LazyCommand(f"{HERE}:unlock", "Unlock stopped components."),
     },
 )
 quarantine = LazyGroup(
     name="quarantine",
-    help="Dead letters: messages on which their actor failed too often.",
+    help="Manage dead letters: messages on which their actor failed too often.",
     table={
         "list": LazyCommand(f"{HERE}:list_", "List them."),
         "redrive": LazyCommand(f"{HERE}:redrive", "Deliver the dead letters of an actor again."),
@@ -103,7 +103,7 @@ def lock(components: tuple[str, ...]) -> int:
     """Stop COMPONENTS in the whole cluster until they are unlocked.
 
     Read and Write are calls; Kill and Launch what backends do. While GoalStateEngine is locked,
-    what jobs are told is kept, and none of them begins anything by itself.
+    jobs keep what they are told and begin nothing by themselves.
 
     \b
     peloton admin lock Launch
@@ -116,7 +116,7 @@ def lock(components: tuple[str, ...]) -> int:
 @click.command(cls=PelotonCommand)
 @click.argument("components", nargs=-1, required=True, type=Component)
 def unlock(components: tuple[str, ...]) -> int:
-    """Let COMPONENTS go on.
+    """Unlock COMPONENTS.
 
     \b
     peloton admin unlock Launch

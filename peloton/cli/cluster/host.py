@@ -32,8 +32,8 @@ HEADER = (
 )  # fmt: skip
 
 NO_HOSTS = (
-    "why there are none may stand in the daemon's /health (at the address it prints behind "
-    "`ready: http`), and for hosts of Mesos in `peloton doctor --mesos FILE`"
+    "see the daemon's /health for the reason (at the address it prints after `ready: http`), for "
+    "hosts of Mesos also `peloton doctor --mesos FILE`"
 )
 RUN_HEADER = ("Pod", "Phase", "Since", "CPU", "Slack", "Memory MB", "Disk MB", "GPUs", "Ports")
 
@@ -41,7 +41,7 @@ MAINTENANCE = "peloton.cli.cluster.host_maintenance"
 
 host = LazyGroup(
     name="host",
-    help="The machines of the cluster.",
+    help="Manage the machines of the cluster.",
     table={
         "list": LazyCommand(f"{__name__}:list_", "List hosts: state, free of total, what runs."),
         "show": LazyCommand(f"{__name__}:show_", "Show one host: its runs, and what they hold."),
@@ -60,7 +60,7 @@ host = LazyGroup(
 def list_() -> None:
     """List the hosts: their state, how much of what they have is free, and how many runs they hold.
 
-    A number such as `2.5 of 4` is what is free, and what there is. Slack is cpu for revocable jobs.
+    `2.5 of 4` means 2.5 free of 4 in all. Slack is cpu for revocable jobs.
     """
     with connected() as peloton:
         answer = peloton.ops.hosts()
@@ -95,7 +95,9 @@ def share(free: float, total: float) -> str:
 
 @click.command("show", cls=OwnCommand)
 @click.argument("name")
-@click.option("--limit", type=click.IntRange(1, 1_000), help="At most so many runs. Default 1,000.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000), help="Show at most this many runs. Default 1,000."
+)
 @watched
 def show_(name: str, limit: int | None) -> None:
     """Show the host NAME: its state, what is free, its labels, and each run with what it holds.
@@ -147,7 +149,9 @@ def run_row(run: Any) -> Sequence[object]:
 
 @click.command(cls=OwnCommand)
 @click.argument("name")
-@click.option("--lose-runs", is_flag=True, help="Even if it still has runs: they become LOST.")
+@click.option(
+    "--lose-runs", is_flag=True, help="Remove it even if it still has runs: they become LOST."
+)
 @dry_run_option
 def forget(name: str, lose_runs: bool, dry_run: bool) -> None:
     """Remove the host NAME from the cluster.

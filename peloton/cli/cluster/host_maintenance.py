@@ -31,14 +31,16 @@ maintenance = LazyGroup(
     name="maintenance",
     help="Take a host down for maintenance, and use it again.",
     table={
-        "start": LazyCommand(f"{__name__}:start", "Move what runs on a host; then it is down."),
-        "complete": LazyCommand(f"{__name__}:complete", "Use a host again that is down."),
+        "start": LazyCommand(
+            f"{__name__}:start", ("Move the runs away from a host and take it down.")
+        ),
+        "complete": LazyCommand(f"{__name__}:complete", "Put a host that is down back into use."),
     },
 )
 
 
 @click.command(cls=PelotonCommand)
-@click.option("-s", "--states", help="Only hosts in these states, with commas between them.")
+@click.option("-s", "--states", help="List only hosts in these states, separated by commas.")
 def query(states: str | None) -> None:
     """List the hosts with their state: up, draining, drained or down for maintenance.
 
@@ -109,7 +111,7 @@ def start(hostname: str, dry_run: bool) -> None:
 @click.argument("hostname")
 @dry_run_option
 def complete(hostname: str, dry_run: bool) -> None:
-    """Use the host HOSTNAME again, which is down for maintenance.
+    """Put the host HOSTNAME, which is down for maintenance, back into use.
 
     \b
     peloton host maintenance complete rack7-12
@@ -128,7 +130,7 @@ def complete(hostname: str, dry_run: bool) -> None:
     text = f"Host successfully submitted for maintenance completion: {hostname}"
     show(OutputForms(answer, text=text, names=lambda: [hostname]))
     if on_mesos:
-        hint("next: start its Mesos agent again, which nobody else does; then the host is UP")
+        hint("next: start its Mesos agent; then the host is UP")
 
 
 def is_of_mesos(peloton: Client, hostname: str) -> bool:

@@ -23,7 +23,7 @@ HEADER = ("Pool name", "Number of hosts")
 
 hostpool = LazyGroup(
     name="hostpool",
-    help="Pools of hosts.",
+    help="Manage pools of hosts.",
     table={
         "list": LazyCommand(f"{__name__}:list_", "List the pools of hosts."),
         "list-hosts": LazyCommand(f"{__name__}:list_hosts", "Print the hosts of a pool."),
@@ -103,7 +103,12 @@ def delete(name: str, dry_run: bool) -> None:
 @click.command(cls=PelotonCommand)
 @click.argument("hostname")
 @click.argument("dest")
-@click.option("-s", "--source", default="", help="The pool it has to be in; else it is looked up.")
+@click.option(
+    "-s",
+    "--source",
+    default="",
+    help="Move it from this pool only. [default: whatever pool it is in]",
+)
 @dry_run_option
 def change(hostname: str, dest: str, source: str, dry_run: bool) -> None:
     """Move the host HOSTNAME to the pool DEST. What runs there stays.

@@ -26,50 +26,54 @@ KINDS = ("cpu", "gpu", "memory", "disk")
 
 hostmgr = LazyGroup(
     name="hostmgr",
-    help="What the hosts have free.",
+    help="Show what hosts have free.",
     table={
-        "offers": LazyCommand(f"{__name__}:offers", "What each host has free, as an offer."),
-        "hosts": LazyCommand(f"{__name__}:hosts", "Hosts by what they have free."),
-        "hostcache": LazyCommand(f"{__name__}:hostcache", "Each host: allocated and capacity."),
+        "offers": LazyCommand(f"{__name__}:offers", "Print what each host has free, as an offer."),
+        "hosts": LazyCommand(f"{__name__}:hosts", "List hosts by what they have free."),
+        "hostcache": LazyCommand(f"{__name__}:hostcache", "List hosts: allocated and capacity."),
     }
     | {
         "events-mesos-update": LazyCommand(
-            f"{__name__}:run_events", "Starts and ends of runs, as they happen."
+            f"{__name__}:run_events", "Print starts and ends of runs."
         ),
         "events-host-summary": LazyCommand(
-            f"{__name__}:host_events", "Each host that changes, as it does."
+            f"{__name__}:host_events", "Print each host as it changes."
         ),
     }
-    | {"hostpool": LazyCommand("peloton.cli.cluster.host_pools:hostpool", "Pools of hosts.")}
+    | {"hostpool": LazyCommand("peloton.cli.cluster.host_pools:hostpool", "Manage pools of hosts.")}
     | entries("disable-kill-tasks"),
 )
 hostcache = LazyGroup(
     name="hostcache",
-    help="The hosts as they are kept.",
+    help="Show the hosts as the daemon keeps them.",
     table={"dump": LazyCommand(f"{__name__}:dump", "Print every host.")},
 )
 resmgr = LazyGroup(
     name="resmgr",
-    help="Tasks as the resource manager has them.",
-    table={"tasks": LazyCommand(f"{__name__}:tasks", "Active, pending and orphan tasks.")},
+    help="Show tasks as the resource manager has them.",
+    table={"tasks": LazyCommand(f"{__name__}:tasks", "List active, pending and orphan tasks.")},
 )
 tasks = LazyGroup(
     name="tasks",
-    help="Tasks as the resource manager has them.",
+    help="Show tasks as the resource manager has them.",
     table={
-        "active": LazyCommand(f"{__name__}:active", "Tasks that have not ended, by state."),
-        "pending": LazyCommand(f"{__name__}:pending", "Who waits in a pool, the first first."),
-        "orphan": LazyCommand(f"{__name__}:orphan", "Tasks that hold resources twice."),
+        "active": LazyCommand(f"{__name__}:active", "List tasks that have not ended, by state."),
+        "pending": LazyCommand(f"{__name__}:pending", "List who waits in a pool, in order."),
+        "orphan": LazyCommand(f"{__name__}:orphan", "List tasks that hold resources twice."),
     },
 )
 jobmgr = LazyGroup(
     name="jobmgr",
-    help="Jobs as the job manager has them.",
+    help="Show jobs as the job manager has them.",
     table={
-        "query-job-cache": LazyCommand(f"{__name__}:job_cache", "Jobs by exact name and labels."),
-        "throttled-pods": LazyCommand(f"{__name__}:throttled_pods", "Pods that fail too often."),
+        "query-job-cache": LazyCommand(
+            f"{__name__}:job_cache", ("List jobs by exact name and labels.")
+        ),
+        "throttled-pods": LazyCommand(
+            f"{__name__}:throttled_pods", ("List pods that fail too often.")
+        ),
         "instance-availability": LazyCommand(
-            f"{__name__}:instance_availability", "Which instances of a job run as they should."
+            f"{__name__}:instance_availability", "List instances that run as they should."
         ),
     },
 )
@@ -85,13 +89,17 @@ def offers() -> None:
 
 
 @click.command(cls=PelotonCommand)
-@click.option("-c", "--cpu", type=float, default=0.0, help="Cpus that are free.")
-@click.option("-g", "--gpu", type=float, default=0.0, help="Gpus that are free.")
-@click.option("--mem", "mem_mb", type=float, default=0.0, help="MB of memory that are free.")
-@click.option("--disk", "disk_mb", type=float, default=0.0, help="MB of disk that are free.")
-@click.option("-l", "--less", is_flag=True, help="Hosts that have no more than that free.")
-@click.option("--hosts", "names", default="", help="Only these, separated by commas.")
-@click.option("-r", "--includeRevocable", "_revocable", is_flag=True, help="Nothing is so far.")
+@click.option("-c", "--cpu", type=float, default=0.0, help="Require this many free cpus.")
+@click.option("-g", "--gpu", type=float, default=0.0, help="Require this many free gpus.")
+@click.option(
+    "--mem", "mem_mb", type=float, default=0.0, help="Require this many MB of free memory."
+)
+@click.option(
+    "--disk", "disk_mb", type=float, default=0.0, help="Require this many MB of free disk."
+)
+@click.option("-l", "--less", is_flag=True, help="List hosts with at most that much free.")
+@click.option("--hosts", "names", default="", help="List only these, separated by commas.")
+@click.option("-r", "--includeRevocable", "_revocable", is_flag=True, help="Ignored.")
 def hosts(
     cpu: float,
     gpu: float,
@@ -101,7 +109,7 @@ def hosts(
     names: str,
     _revocable: bool,
 ) -> None:
-    """List the hosts that have so much free, with how many tasks run there."""
+    """List the hosts that have this much free, and how many tasks run on each."""
     from peloton.sdk.internals import FreeAmounts
 
     free = FreeAmounts(cpu, mem_mb, disk_mb, gpu)
@@ -171,9 +179,9 @@ def cache_row(host: Any) -> Sequence[object]:
 
 
 @click.command(cls=PelotonCommand)
-@click.option("--job", default="", help="Of this job.")
-@click.option("--respool", default="", help="Of the jobs in the pool of this id.")
-@click.option("--states", default="", help="In these states, separated by commas.")
+@click.option("--job", default="", help="List only tasks of this job.")
+@click.option("--respool", default="", help="List only tasks of jobs in the pool with this id.")
+@click.option("--states", default="", help="List only tasks in these states, separated by commas.")
 def active(job: str, respool: str, states: str) -> None:
     """List the tasks that have not ended."""
     wanted = [one.strip().upper() for one in states.split(",") if one.strip()]
@@ -197,7 +205,9 @@ def active(job: str, respool: str, states: str) -> None:
 
 @click.command(cls=PelotonCommand)
 @click.argument("respool")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, help="So many at most.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=100, help="Print at most this many."
+)
 def pending(respool: str, limit: int) -> None:
     """Print who waits in the queue of the pool with the id or path RESPOOL."""
     with connected() as peloton:
@@ -213,7 +223,7 @@ def waiting_names(answer: Any) -> Iterator[str]:
 
 
 @click.command(cls=PelotonCommand)
-@click.option("--respool", default="", help="Of the pool of this id.")
+@click.option("--respool", default="", help="List only tasks of the pool with this id.")
 def orphan(respool: str) -> None:
     """List the tasks that hold resources under an earlier run; in this implementation none can."""
     with connected() as peloton:
@@ -236,7 +246,12 @@ def orphan_row(one: Any) -> Sequence[object]:
 
 
 @click.command("query-job-cache", cls=PelotonCommand)
-@click.option("-l", "--labels", default="", help="Labels as key=value, separated by commas.")
+@click.option(
+    "-l",
+    "--labels",
+    default="",
+    help="List jobs with these labels: key=value, separated by commas.",
+)
 @click.option("-n", "--name", default="", help="The exact name.")
 def job_cache(labels: str, name: str) -> None:
     """Print the ids and names of jobs."""
@@ -264,13 +279,13 @@ def throttled_pods() -> None:
 
 @click.command("instance-availability", cls=PelotonCommand)
 @click.argument("job")
-@click.option("-i", "--instances", default="", help="Only these, separated by commas.")
+@click.option("-i", "--instances", default="", help="List only these, separated by commas.")
 def instance_availability(job: str, instances: str) -> None:
     """Print which instances of the job JOB run as they should."""
     words = [one.strip() for one in instances.split(",") if one.strip()]
     for word in words:
         if not (word.isascii() and word.isdigit() and int(word) < 1 << 32):
-            raise click.UsageError(f"--instances: {word!r} is no number of an instance")
+            raise click.UsageError(f"--instances: {word!r} is not an instance number")
     with connected() as peloton:
         answer = peloton.internals.availability(job, [*map(int, words)])
     found = answer.instance_availability_map

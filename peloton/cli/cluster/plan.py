@@ -33,10 +33,10 @@ CODES = (exits.OK, exits.PLAN_WAITS, exits.PLAN_NEVER, exits.PLAN_PREEMPTS)
 
 plan = LazyGroup(
     name="plan",
-    help="What would happen, without anything happening.",
+    help="Show what a change would do, without making it.",
     table={
-        "job": LazyCommand(f"{__name__}:job", "What would become of a job, created now."),
-        "pool": LazyCommand(f"{__name__}:pool", "What a new or changed pool would change."),
+        "job": LazyCommand(f"{__name__}:job", "Show what would become of a job created now."),
+        "pool": LazyCommand(f"{__name__}:pool", "Show what a new or changed pool would change."),
     },
 )
 
@@ -45,10 +45,10 @@ plan = LazyGroup(
 @click.argument("config", type=SPEC_FILE)
 @click.argument("respool", required=False, default=POOL)
 def job(config: str, respool: str) -> int:
-    """What would become of the job in the YAML file CONFIG in the pool at the path RESPOOL.
+    """Show what would become of the job in the YAML file CONFIG in the pool at the path RESPOOL.
 
-    How many instances would be admitted at once and on which hosts they would run, which would
-    wait and why, whose tasks would be ended for them, and an estimate of when. Nothing is made.
+    It says how many instances would be admitted at once and on which hosts, which would wait and
+    why, whose tasks would be ended for them, and an estimate of when. Nothing is made.
     Without RESPOOL it is /default.
 
     \b
@@ -123,9 +123,9 @@ def amounts_text(of: Any) -> str:
 @click.argument("config", type=SPEC_FILE)
 @click.argument("path", required=False, default="")
 def pool(config: str, path: str) -> None:
-    """What the config in the YAML file CONFIG would change, of the pool at PATH or of a new one.
+    """Show what the YAML file CONFIG would change, of the pool at PATH or of a new one.
 
-    What it, its siblings and its children would be entitled to, which work that waits would be
+    It says what it, its siblings and its children would be entitled to, which waiting work would be
     admitted, and whose tasks would be ended. Nothing is changed. Without PATH it is the pool below
     the root with the name in the file.
 

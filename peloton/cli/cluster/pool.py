@@ -30,7 +30,7 @@ HISTORY_HEADER = (
 
 pool = LazyGroup(
     name="pool",
-    help="How pools stand: what each is promised, may use, uses and waits for.",
+    help="Show what each pool is promised, may use, uses and waits for.",
     table={
         "list": LazyCommand(
             f"{__name__}:list_", "List pools: reservation, entitlement, demand, allocation."

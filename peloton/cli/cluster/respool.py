@@ -29,7 +29,7 @@ WIDE_HEADER = ("Type", "Entitlement", "Demand", "Slack")
 
 respool = LazyGroup(
     name="respool",
-    help="Resource pools: a tree, named by paths such as /research/vision.",
+    help="Manage resource pools: a tree, named by paths such as /research/vision.",
     table={
         "create": LazyCommand(f"{__name__}:create", "Make a pool at a path from a YAML file."),
         "update": LazyCommand(
@@ -104,7 +104,10 @@ def kinds_of(spec: dict[str, Any]) -> set[str]:
 
 @click.command(cls=PelotonCommand)
 @click.option(
-    "--format", "form", type=click.Choice(["yaml", "yml", "json"]), help="Of the list of pools."
+    "--format",
+    "form",
+    type=click.Choice(["yaml", "yml", "json"]),
+    help="Print the list of pools in this form.",
 )
 @watched
 def dump(form: str | None) -> None:

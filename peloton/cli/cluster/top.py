@@ -38,13 +38,13 @@ ROWS = 15
 
 
 @click.command(cls=OwnCommand)
-@click.option("--once", is_flag=True, help="Print it once, as plain lines, also on a terminal.")
+@click.option("--once", is_flag=True, help="Print once, as plain lines, even on a terminal.")
 @click.option(
     "--rows", "-n", "most", default=ROWS, show_default=True, type=click.IntRange(1, 1000),
-    help="Rows of each table at most.",
+    help="Show at most this many rows of each table.",
 )  # fmt: skip
 def top(once: bool, most: int) -> None:
-    """Pools, hosts and the newest jobs that have not ended, again and again until Ctrl-C.
+    """Show pools, hosts and the newest jobs that have not ended, until Ctrl-C.
 
     An amount such as `2.5 of 4` is what is in use, and what there is. Without a terminal it is
     printed once.

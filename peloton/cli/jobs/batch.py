@@ -77,15 +77,15 @@ WAITS = (
 ALONG = (
     click.option(
         "--env", "-E", "environment", multiple=True, metavar="K=V",
-        help="A variable; `K` alone takes its value from here. Repeatable.",
+        help="Set a variable; `K` alone takes its value from here. Repeatable.",
     ),
     click.option(
         "--env-all", is_flag=True,
-        help="Take every variable along, where the run is on this machine; whoever may see the job "
-        "sees them.  [default: PATH, VIRTUAL_ENV, CONDA_PREFIX, LD_LIBRARY_PATH, PYTHONPATH, "
-        "locale]",
+        help="Pass every variable if the run is on this machine; everybody who may see the job "
+        "sees them.  [default: PATH, VIRTUAL_ENV, CONDA_PREFIX, LD_LIBRARY_PATH, "
+        "PYTHONPATH, locale]",
     ),
-    click.option("--clean-env", is_flag=True, help="Take none along but those of --env."),
+    click.option("--clean-env", is_flag=True, help="Pass no variables but those of --env."),
 )  # fmt: skip
 """What a command gets of the surroundings of its caller."""
 
@@ -131,7 +131,9 @@ class BatchCommand(OwnCommand):
         # Where there is none, click has a mark of its own.
         before = args[: len(args) - len(words)] if isinstance(words, tuple) else []
         if before[-1:] == ["-j"] and words[0].isdigit():
-            raise click.UsageError("-j is --json: what runs at a time is --max-parallel N", ctx)
+            raise click.UsageError(
+                "-j means --json; limit what runs at a time with --max-parallel N", ctx
+            )
         return super().parse_args(ctx, args)
 
 
@@ -142,9 +144,7 @@ def refuse_misplaced(words: Sequence[str]) -> None:
     for word in words:
         name = word.partition("=")[0]
         if name.startswith("--") and name in ours:
-            text = (
-                f"{name} stands behind the command, and would be a part of it: options come first"
-            )
+            text = f"{name} comes after the command and would be a part of it: put options first"
             raise click.UsageError(text)
 
 
@@ -157,32 +157,32 @@ def batch_options(function: F) -> F:
     """The options of `run` and `map`."""
     for option in reversed(
         (
-            click.option("--cpus", type=quantity, help="Of each instance.  [default: 1]"),
+            click.option("--cpus", type=quantity, help="CPUs per instance. [default: 1]"),
             click.option(
                 "--mem", "memory_mb", type=megabytes, metavar="SIZE",
-                help="Of each, such as 512m or 4g; a task far above it is killed.  [default: the "
-                "share of its cpus in a host's memory]",
+                help="Memory per instance, such as 512m or 4g; a task far above it is killed.  "
+                "[default: the share of its cpus in a host's memory]",
             ),
-            click.option("--gpus", type=quantity, help="Of each."),
-            click.option("--disk", "disk_mb", type=megabytes, metavar="SIZE", help="Of each."),
+            click.option("--gpus", type=quantity, help="GPUs per instance."),
+            click.option("--disk", "disk_mb", type=megabytes, metavar="SIZE", help="Per instance."),
             click.option(
                 "--pool", default=POOL, show_default=True, metavar="PATH", help="Resource pool."
             ),
             *ALONG,
             click.option(
                 "--retries", type=click.IntRange(0, ATTEMPTS_MAX - 1), default=0,
-                help="Further attempts of one that fails, after 1 s, then 2, 4 … 60 s.",
+                help="Retry a failed instance this many times, after 1 s, then 2, 4 … 60 s.",
             ),
             click.option(
                 "--preemptible", is_flag=True,
-                help="It may be ended, and run again later, when others need the room; it also "
-                "runs beyond what its pool reserves.",
+                help="Allow the job to be ended and run again later when others need the room, "
+                "and to run beyond the reservation of its pool.",
             ),
             click.option(
                 "--max-parallel", type=click.IntRange(1), metavar="N",
-                help="Most that run at a time.  [default: as many as the pool has room for]",
+                help="Run at most this many at a time.  [default: as many as the pool takes]",
             ),
-            click.option("--name", default="", help="Of the job.  [default: that of the program]"),
+            click.option("--name", default="", help="Name of the job. [default: the program's]"),
             click.option(
                 "--workdir", metavar="DIR",
                 help="Folder to run in; `.` for a sandbox of its own.  [default: this folder, "
@@ -191,7 +191,7 @@ def batch_options(function: F) -> F:
             *WAITS,
             click.option(
                 "--wait-for-hosts", is_flag=True,
-                help="Wait also where it can never run on the hosts, and below the limits, of now.",
+                help="Keep waiting even if no current host or pool limit could fit the job.",
             ),
             click.option("--detach", is_flag=True, help="Print the id of the job, and return."),
             click.option("--dry-run", is_flag=True, help="Print the job as YAML; create nothing."),
@@ -285,7 +285,7 @@ def caller_environment(options: Mapping[str, Any], *, here: bool) -> dict[str, s
     """The variables that are taken along; says what cannot be."""
     every = options["env_all"]
     if every and options["clean_env"]:
-        raise click.UsageError("--env-all and --clean-env: name one of them")
+        raise click.UsageError("--env-all and --clean-env: give only one of them")
     if options["clean_env"]:
         return {}
     from peloton.sdk.caller_environment import missed, taken

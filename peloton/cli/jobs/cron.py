@@ -28,11 +28,11 @@ TEXTS = {"NOT_FOUND": "Schedule {name}: not found", "ALREADY_EXISTS": "{m}"}
 
 cron = LazyGroup(
     name="cron",
-    help="Schedules: jobs at moments of a clock.",
+    help="Run jobs on a schedule.",
     table={
-        "create": LazyCommand(f"{HERE}:create", "A new schedule for the job in a YAML file."),
+        "create": LazyCommand(f"{HERE}:create", "Create a schedule for the job in a YAML file."),
         "list": LazyCommand(f"{HERE}:list_", "All schedules."),
-        "show": LazyCommand(f"{HERE}:show_", "One schedule, and the last jobs it made."),
+        "show": LazyCommand(f"{HERE}:show_", "Print a schedule and the last jobs it made."),
         "pause": LazyCommand(f"{HERE}:pause", "Make no jobs."),
         "resume": LazyCommand(f"{HERE}:resume", "Make jobs again, from the next moment on."),
         "delete": LazyCommand(f"{HERE}:delete", "Delete a schedule; its jobs stay."),
@@ -45,20 +45,23 @@ cron = LazyGroup(
 @click.argument("expression")
 @click.argument("respool")
 @click.argument("config", type=SPEC_FILE)
-@click.option("--zone", default="UTC", show_default=True, help="Time zone, as Europe/Berlin.")
+@click.option("--zone", default="UTC", show_default=True, help="Time zone, such as Europe/Berlin.")
 @click.option(
     "--overlap",
     type=click.Choice(OVERLAPS),
     default=OVERLAPS[0],
     show_default=True,
-    help="While the job before has not ended: make none, make one all the same, or stop that one.",
+    help=(
+        "If the previous job is still running: skip this run, start it anyway, or stop the "
+        "previous job."
+    ),
 )
 @click.option(
     "--starting-deadline",
     "late_s",
     type=duration,
     metavar="TIME",
-    help="A moment that comes later than this, as nothing ran, makes no job.  [default: any]",
+    help="Skip a missed run if it would start later than this.  [default: never]",
 )
 @click.option("--paused", is_flag=True, help="Make no jobs until it is resumed.")
 @click.option("--dry-run", is_flag=True, help="Print the schedule as YAML; create nothing.")
@@ -136,7 +139,7 @@ def pause(name: str, dry_run: bool) -> None:
 @click.argument("name")
 @dry_run_option
 def resume(name: str, dry_run: bool) -> None:
-    """Make jobs of the schedule NAME again; what was left out is not made up for."""
+    """Make jobs of the schedule NAME again; missed runs are not caught up."""
     _order(name, lambda schedules: schedules.resume(name), done="resumed", dry_run=dry_run)
 
 

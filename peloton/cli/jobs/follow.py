@@ -29,11 +29,15 @@ MESSAGES_MAX = 100
 
 @click.command(cls=OwnCommand)
 @click.argument("job", default="")
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="All of a kind; repeatable.")
-@click.option("--pool", default="", metavar="PATH", help="A pool, by path or id, and its jobs.")
+@click.option(
+    "--kind", "kinds", multiple=True, metavar="KIND", help="Follow all of this kind; repeatable."
+)
+@click.option(
+    "--pool", default="", metavar="PATH", help="Follow this pool, by path or id, and its jobs."
+)
 @click.option("--resume", default="", metavar="TOKEN", help="Continue where an earlier one ended.")
 def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
-    """What JOB does, as it happens, until it has ended; or a pool or kinds, until Ctrl-C.
+    """Print what JOB does, as it happens, until it has ended; or a pool or kinds, until Ctrl-C.
 
     What it prints of a job begins with its present state. With `--output json` every line is that
     state, an event, a gap (changes that are no longer kept: read the present state instead) or a

@@ -32,40 +32,41 @@ HERE = __name__
 
 job = LazyGroup(
     name="job",
-    help="Jobs: batch work and services.",
+    help="Manage jobs: batch work and services.",
     table={
         "create": LazyCommand(f"{HERE}:create", "Submit a job from a YAML file to a pool."),
         "get": LazyCommand(f"{HERE}:get", "Print a job: its config and its runtime."),
         "status": LazyCommand(f"{HERE}:status", "Print a job's runtime only."),
         "query": LazyCommand("peloton.cli.jobs.job_query:query", "List the jobs that match."),
-        "why": LazyCommand("peloton.cli.jobs.ops:why", "Why a job is in the state it is in."),
+        "why": LazyCommand("peloton.cli.jobs.ops:why", "Explain why a job is in its state."),
         "wait": LazyCommand(
             "peloton.cli.jobs.ops:wait", "Wait for a job to end; exits with its code."
         ),
         "progress": LazyCommand(
-            "peloton.cli.jobs.job_watch:progress_", "How far a job is: rate, time left, slowest."
+            "peloton.cli.jobs.job_watch:progress_",
+            "Show how far a job is: rate, time left, slowest.",
         ),
         "logs": LazyCommand(
-            "peloton.cli.jobs.job_watch:logs", "What the instances of a job print."
+            "peloton.cli.jobs.job_watch:logs", "Print what the instances of a job write."
         ),
         "update": LazyCommand(f"{HERE}:update", "Add instances to a job."),
-        "refresh": LazyCommand(f"{HERE}:refresh", "Look at the goal again.", hidden=True),
+        "refresh": LazyCommand(f"{HERE}:refresh", "Re-evaluate it now.", hidden=True),
         "stop": LazyCommand(
             "peloton.cli.jobs.job_stop:stop", "Stop a job, or all jobs of an owner."
         ),
         "stateless": LazyCommand(
-            "peloton.cli.services.stateless:stateless", "Services, by specs of v1alpha."
+            "peloton.cli.services.stateless:stateless", "Manage services by specs of v1alpha."
         ),
         "history": LazyCommand(
-            "peloton.cli.services.history:history", "Versions, workflows, stops: who and when."
+            "peloton.cli.services.history:history", "List versions, workflows, stops: who and when."
         ),
         "delete": LazyCommand(f"{HERE}:delete", "Delete a job that has ended."),
-        "cache": LazyCommand("peloton.cli.jobs.cached:of_job", "A job's runtime, as JSON."),
+        "cache": LazyCommand("peloton.cli.jobs.cached:of_job", "Print a job's runtime as JSON."),
         "active-list": LazyCommand(
-            "peloton.cli.jobs.cached:active_jobs", "The ids of jobs that have not ended."
+            "peloton.cli.jobs.cached:active_jobs", "Print the ids of jobs that have not ended."
         ),
         "rolling-restart": LazyCommand(
-            "peloton.cli.services.rolling:restart", "New runs of instances, a batch at a time."
+            "peloton.cli.services.rolling:restart", "Restart instances, a batch at a time."
         ),
         "rolling-start": LazyCommand(
             "peloton.cli.services.rolling:start", "Start instances, a batch at a time."
@@ -80,7 +81,7 @@ job = LazyGroup(
 @click.command(cls=PelotonCommand)
 @click.argument("respool")
 @click.argument("config", type=SPEC_FILE)
-@click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
+@click.option("-i", "--jobID", "wanted_id", default="", help="Use this UUID as its id.")
 @secret_options
 @click.option("--dry-run", is_flag=True, help="Print the job as YAML; create nothing.")
 @click.option(
@@ -176,11 +177,11 @@ def more_instances(peloton: Client, job: str, *, spec: Any) -> str:
 @click.argument("job")
 @dry_run_option
 def refresh(job: str, dry_run: bool) -> None:
-    """Let JOB look at its goal again, which it does by itself."""
+    """Re-evaluate JOB now (normally not needed)."""
     with connected() as peloton, refusal_texts({"NOT_FOUND": "Job {id} was not found"}, id=job):
         if dry_run:
             state = state_of(peloton, job)
-            would(f"job {job}, which is {state}, would look at its goal again", names=[job])
+            would(f"job {job}, which is {state}, would be re-evaluated", names=[job])
             return
         answer = peloton.jobs.refresh(job)
     show(OutputForms(answer, text="", names=lambda: [job]))

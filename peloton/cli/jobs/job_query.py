@@ -18,18 +18,27 @@ from peloton.cli.texts import job_rows
 
 
 @click.command(cls=PelotonCommand)
-@click.option("-l", "--labels", type=labels, default=(), help="All of these.")
+@click.option("-l", "--labels", type=labels, default=(), help="Match all of these labels.")
 @click.option("-r", "--respool", "pool", default="", help="Path of the pool.")
 @click.option("-k", "--keywords", type=words, default=(), help="Keywords in the config.")
-@click.option("-s", "--states", type=words, default=(), help="Any of these states.")
+@click.option("-s", "--states", type=words, default=(), help="Match any of these states.")
 @click.option("--owner", default="", help="Owning team.")
 @click.option("--name", default="", help="Part of the name.")
-@click.option("-d", "--timerange", "days", default=0, type=DAYS, help="Created in the last DAYS.")
-@click.option("--archived", is_flag=True, help="Ended jobs that left memory, too, of any age.")
-@click.option("-n", "--limit", default=100, type=LIMIT, show_default=True, help="Jobs to print.")
+@click.option(
+    "-d", "--timerange", "days", default=0, type=DAYS, help=("Match jobs created in the last DAYS.")
+)
+@click.option("--archived", is_flag=True, help="Include ended jobs that left memory, of any age.")
+@click.option(
+    "-n",
+    "--limit",
+    default=100,
+    type=LIMIT,
+    show_default=True,
+    help=("Print at most this many jobs."),
+)
 @click.option(
     "-q", "--total", "total_max", default=0, type=COUNT,
-    help="Most jobs to consider. Default: 100, or as many as the limit needs.",
+    help="Consider at most this many jobs. Default: 100, or as many as the limit needs.",
 )  # fmt: skip
 @click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Jobs to skip.")
 @click.option("-p", "--sort", type=words, default="creation_time", show_default=True)

@@ -34,12 +34,18 @@ Labels = tuple[tuple[str, str], ...]
 @click.command(cls=PelotonCommand)
 @click.argument("jobs", nargs=-1, metavar="[JOB]...")
 @click.option("--progress", is_flag=True, help="Wait until all instances have ended.")
-@click.option("--owner", default="", help="Jobs of this team.")
-@click.option("-l", "--labels", type=labels_of, default=(), help="Jobs with all of these labels.")
-@click.option("-s", "--states", type=words, default=(), help="Living jobs in any of these states.")
+@click.option("--owner", default="", help="Stop jobs of this team.")
+@click.option(
+    "-l", "--labels", type=labels_of, default=(), help="Stop jobs with all of these labels."
+)
+@click.option(
+    "-s", "--states", type=words, default=(), help="Stop living jobs in any of these states."
+)
 @click.option("-f", "--force", is_flag=True, help="Do not ask.")
-@click.option("-n", "--limit", default=100, type=LIMIT, help="Jobs to stop at most.")
-@click.option("-q", "--total", "total_max", default=100, type=LIMIT, help="Most jobs to consider.")
+@click.option("-n", "--limit", default=100, type=LIMIT, help="Stop at most this many jobs.")
+@click.option(
+    "-q", "--total", "total_max", default=100, type=LIMIT, help="Consider at most this many jobs."
+)
 @dry_run_option
 def stop(
     jobs: tuple[str, ...], progress: bool, owner: str, labels: Labels, states: tuple[str, ...],

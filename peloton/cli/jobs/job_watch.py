@@ -35,10 +35,10 @@ FAILED = ("FAILED", "LOST")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended, or Ctrl-C.")
 @click.option(
     "--slowest", default=SLOWEST, show_default=True, type=click.IntRange(0, 100),
-    help="How many of the instances that run longest are listed.",
+    help="List this many of the instances that run longest.",
 )  # fmt: skip
 def progress_(job: str, follow: bool, slowest: int) -> int:
-    """How far JOB is: what has ended and how, the rate, the time that is left, the slowest.
+    """Show how far JOB is: what has ended and how, the rate, the time that is left, the slowest.
 
     \b
     peloton job progress JOB
@@ -104,7 +104,7 @@ def slowest_of(peloton: Client, job: str, *, most: int) -> list[tuple[int, float
 
 @click.command(cls=OwnCommand)
 @click.argument("job")
-@click.option("--failed", is_flag=True, help="Only of instances that have failed.")
+@click.option("--failed", is_flag=True, help="Print only instances that have failed.")
 @range_option("Instances")
 @click.option(
     "--file",
@@ -113,7 +113,7 @@ def slowest_of(peloton: Client, job: str, *, most: int) -> list[tuple[int, float
     default=("stdout", "stderr"),
     show_default=True,
     metavar="NAME",
-    help="Which files; repeatable.",
+    help="Print these files; repeatable.",
 )
 @click.option(
     "-n",
@@ -121,9 +121,9 @@ def slowest_of(peloton: Client, job: str, *, most: int) -> list[tuple[int, float
     default=LOGS_MAX,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="Instances to print at most.",
+    help="Print at most this many instances.",
 )
-@click.option("--follow", "-f", is_flag=True, help="Of one instance: go on until it has ended.")
+@click.option("--follow", "-f", is_flag=True, help="With one instance: go on until it has ended.")
 def logs(
     job: str, failed: bool, only: tuple[int, int], names: tuple[str, ...], limit: int, follow: bool
 ) -> int:  # fmt: skip

@@ -35,7 +35,7 @@ def local_client() -> Iterator[Client]:
     """A client of a cluster that lives as long as the context."""
     settings = click.get_current_context().ensure_object(CliSettings)
     if "--api" in settings.typed:
-        raise click.UsageError("--local and --api: name one of them")
+        raise click.UsageError("--local and --api: give only one of them")
     with tempfile.TemporaryDirectory(prefix="peloton-local-") as folder:
         cluster = LocalCluster(Path(folder))
         try:

@@ -94,8 +94,9 @@ def is_file_of_commands(words: Sequence[str]) -> bool:
 )
 @click.option(
     "--results", metavar="DIR", default="",
-    help="Write it to DIR/N/stdout, DIR/N/stderr and DIR/N/code (the exit code; 128 + the number "
-    "of a signal; empty where there is none). N is the number of the instance, from 0.",
+    help="Write each output to DIR/N/stdout, DIR/N/stderr and DIR/N/code (the exit code; 128 + "
+    "the number of a signal; empty where there is none). N is the number of the instance, "
+         "from 0.",
 )  # fmt: skip
 @click.option(
     "--retry-failed",
@@ -165,7 +166,9 @@ def check_options(words: Sequence[str], failed_of: str | None, *, options: Any) 
     kept = [name for name in KEPT if options[name]] if failed_of else []
     if kept:
         named = ", ".join("--" + name.replace("_", "-") for name in kept)
-        raise click.UsageError(f"{named}: what runs again keeps its folder and surroundings")
+        raise click.UsageError(
+            f"{named}: instances that run again keep their folder and environment"
+        )
     if options["local"] and (options["detach"] or failed_of):
         raise click.UsageError("--local ends with this command: no --detach, no --retry-failed")
     if options["results"] and options["detach"]:
@@ -186,10 +189,10 @@ def read(words: Sequence[str]) -> list[str]:
             if has_place(words) and not Path(words[0]).is_file():
                 return filled(words, lines_of("-"))  # as GNU parallel does: `seq 9 | … 'echo {}'`
             if len(words) > 1:
-                raise BadCommands("one FILE is taken; values of a template stand behind `:::`")
+                raise BadCommands("give one FILE; put values of a template after `:::`")
             return commands_in(lines_of(words[0]))
         if mark == FILES and len(rest) != 1:
-            raise BadCommands(f"behind {FILES} stands one file, or -")
+            raise BadCommands(f"give one file, or -, after {FILES}")
         return filled(template, lines_of(rest[0]) if mark == FILES else rest)
     except BadCommands as error:
         raise click.UsageError(str(error)) from None
@@ -200,7 +203,7 @@ def lines_of(name: str) -> list[str]:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         lines = data.decode("utf-8-sig").splitlines()
     except FileNotFoundError:
-        text = f"{name}: there is no such file; values of a template stand behind `:::`"
+        text = f"{name}: there is no such file; put values of a template after `:::`"
         raise click.UsageError(text) from None
     except UnicodeDecodeError:
         raise BadSpec(f"{'stdin' if name == '-' else name}: no text in UTF-8") from None

@@ -34,7 +34,7 @@ STORY_HEADER = ("Time", "Message", "Because", "Facts", "Who")
 @click.argument("job")
 @click.argument("instance", type=COUNT, required=False)
 def why(job: str, instance: int | None) -> None:
-    """Why JOB, or one INSTANCE of it, is in the state it is in.
+    """Explain why JOB, or one INSTANCE of it, is in its state.
 
     The table has the main reason. Below it stands all that is in the way, what would have to
     change, and an estimate of when, or why there is none.
@@ -150,9 +150,9 @@ def in_the_way(reason: Any) -> Iterator[str]:
 
 def blocker_lines(blockers: Any) -> Iterator[str]:
     for blocker in blockers:
-        never = "; NEVER as it is: " + blocker.proof if blocker.never else ""
+        never = "; will never run: " + blocker.proof if blocker.never else ""
         yield f"  {blocker.code}: {blocker.text}{never}"
-        yield f"    until {blocker.change}"
+        yield f"    to do: {blocker.change}"
 
 
 def estimate_text(estimate: Any) -> str:
@@ -206,7 +206,7 @@ class WaitCommand(OwnCommand):
     metavar="TIME",
     help="Stop waiting after this; exits with 124.",
 )
-@click.option("--raw-exit", is_flag=True, help="Exit with the task's code even where above 62.")
+@click.option("--raw-exit", is_flag=True, help="Return the real exit code even if it is above 62.")
 def wait(jobs: tuple[str, ...], within_s: float | None, raw_exit: bool) -> int:
     """Wait for JOB to end, and exit as it did; of several as the first of them that failed.
 
@@ -305,7 +305,7 @@ def show_end(job: str, ended: Any) -> None:
 @click.command(cls=OwnCommand)
 @click.argument("key")
 def story(key: str) -> None:
-    """The recent transitions of the actor KEY, with their causes.
+    """Print the recent transitions of the actor KEY, with their causes.
 
     A job stands there by its id, its name or the beginning of its id; without a kind, KEY is a job.
 

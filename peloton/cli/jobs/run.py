@@ -37,25 +37,27 @@ class RunCommand(batch.BatchCommand):
 @batch.batch_options
 @click.option(
     "--instances", "-n", type=click.IntRange(1, batch.INSTANCES_MAX), default=1, show_default=True,
-    help="How many times; PELOTON_INSTANCE_ID says which one it is.",
+    help="Run this many instances; PELOTON_INSTANCE_ID holds the number of each.",
 )  # fmt: skip
 @click.option(
-    "--raw-exit", is_flag=True, help="Of several instances: exit with the code even where above 62."
+    "--raw-exit",
+    is_flag=True,
+    help="With several instances, return the real exit code even if it is above 62.",
 )
 @click.option(
     "--script", type=SPEC_FILE, metavar="FILE",
-    help="Run this file (`-`: stdin) as it is now, by its first line or as a shell's; behind `--` "
-    "stand its arguments. At most 4 MB.",
+    help="Run this script (`-`: stdin), by its first line or with the shell; put its arguments "
+    "after `--`. At most 4 MB.",
 )  # fmt: skip
 @click.argument("words", nargs=-1, metavar="-- COMMAND...", type=click.UNPROCESSED)
 def run(words: tuple[str, ...], instances: int, script: str | None, **options: Any) -> int:
     """Run COMMAND as a job: its output is printed as it comes, its exit code is handed on.
 
-    One word is a text for the shell, several are the program and its arguments. Ctrl-C asks whether
-    to stop the job or to detach; without a terminal it stops the job. Of several instances each is
-    printed when it has ended, its lines behind its number. While none has begun, stderr is told
-    why: a terminal soon, all else each minute; what can never run is stopped, and is an error.
-    The command's stdin is empty: what it is to read comes by a file or a variable.
+    One word is a text for the shell, several are the program and its arguments. Ctrl-C asks
+    whether to stop the job or to detach; without a terminal it stops the job. Of several instances
+    each is printed when it has ended, its lines behind its number. While none has begun, stderr is
+    told why: a terminal soon, all else each minute; what can never run is stopped, and is an
+    error. The command's stdin is empty: pass input in a file or a variable.
 
     \b
     peloton run -- python train.py --seed 1

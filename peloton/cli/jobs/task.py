@@ -45,23 +45,23 @@ RUN_ID = re.compile(r"-\d+-\d+$", re.ASCII)
 HERE = __name__
 task = LazyGroup(
     name="task",
-    help="The instances of a job.",
+    help="Manage the instances of a job.",
     table={
         "list": LazyCommand(
             f"{HERE}:list_", "List instances, with the reason of what does not run."
         ),
-        "get": LazyCommand(f"{HERE}:get", "Every run of one instance."),
+        "get": LazyCommand(f"{HERE}:get", "List every run of one instance."),
         "query": LazyCommand(f"{HERE}:query", "List the instances that match."),
         "logs": LazyCommand(f"{HERE}:logs", "Print a file of an instance's sandbox."),
-        "events": LazyCommand(f"{HERE}:events", "What happened to an instance.", hidden=True),
+        "events": LazyCommand(f"{HERE}:events", "Print what happened to an instance.", hidden=True),
         "start": LazyCommand(f"{HERE}:start", "Start stopped instances."),
         "stop": LazyCommand(f"{HERE}:stop", "Stop instances."),
         "restart": LazyCommand(f"{HERE}:restart", "Restart instances."),
     }
-    | {"refresh": LazyCommand(f"{HERE}:refresh", "Look at the goals again.", hidden=True)}
+    | {"refresh": LazyCommand(f"{HERE}:refresh", "Re-evaluate instances now.", hidden=True)}
     | {
         "cache": LazyCommand(
-            "peloton.cli.jobs.cached:of_task", "The runtime of an instance, as JSON."
+            "peloton.cli.jobs.cached:of_task", "Print the runtime of an instance as JSON."
         )
     },
 )
@@ -71,7 +71,7 @@ task = LazyGroup(
 @click.argument("job")
 @click.option(
     "-r", "--range", "only", type=from_to, default=":", metavar="FROM:TO",
-    help="Instances from FROM up to and without TO, or one.",
+    help="Instances FROM to TO (TO excluded), or one.",
 )  # fmt: skip
 @watched
 def list_(job: str, only: InstanceRange) -> None:
@@ -86,7 +86,7 @@ def list_(job: str, only: InstanceRange) -> None:
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
 def get(job: str, instance: int) -> None:
-    """Every run of one INSTANCE of JOB, the newest first."""
+    """List every run of one INSTANCE of JOB, the newest first."""
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=instance):
         answer = peloton.tasks.get(job, instance)
     runs = list(answer.results)
@@ -99,12 +99,14 @@ def get(job: str, instance: int) -> None:
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-@click.option("-s", "--states", type=words, default=(), help="Any of these states.")
-@click.option("--names", type=words, default=(), help="Any of these names.")
-@click.option("--hosts", type=words, default=(), help="On any of these hosts.")
-@click.option("-n", "--limit", default=100, type=LIMIT, help="Instances to print at most.")
+@click.option("-s", "--states", type=words, default=(), help="Match any of these states.")
+@click.option("--names", type=words, default=(), help="Match any of these names.")
+@click.option("--hosts", type=words, default=(), help="Match any of these hosts.")
+@click.option("-n", "--limit", default=100, type=LIMIT, help="Print at most this many instances.")
 @click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Instances to skip.")
-@click.option("-p", "--sort", type=words, default=(), help="Such as state, host or message.")
+@click.option(
+    "-p", "--sort", type=words, default=(), help=("Sort by this, such as state, host or message.")
+)
 @click.option("-a", "--sortorder", "order", default="ASC", show_default=True, help="ASC or DESC.")
 @watched
 def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
@@ -181,7 +183,7 @@ def _run_before(peloton: Client, job: str, *, instance: int, back: int) -> str:
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
 def events(job: str, instance: int) -> None:
-    """What happened to one INSTANCE of JOB."""
+    """Print what happened to one INSTANCE of JOB."""
     hint("This command is deprecated, use `peloton pod events` instead.")
     print_events(job, instance)
 
@@ -189,10 +191,12 @@ def events(job: str, instance: int) -> None:
 @click.command("events", cls=PelotonCommand)
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
-@click.option("-r", "--run", default="", help="Only this run, by its task id.")
-@click.option("-l", "--limit", "runs_max", type=COUNT, default=0, help="Runs to print.")
+@click.option("-r", "--run", default="", help="Print only this run, by its task id.")
+@click.option(
+    "-l", "--limit", "runs_max", type=COUNT, default=0, help=("Print at most this many runs.")
+)
 def pod_events(job: str, instance: int, run: str, runs_max: int) -> None:
-    """What happened to one INSTANCE of JOB, the newest first."""
+    """Print what happened to one INSTANCE of JOB, the newest first."""
     print_events(job, instance, run=run, runs_max=runs_max)
 
 
@@ -251,7 +255,7 @@ def stop(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> int:
 def restart(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> None:
     """Run instances of JOB again, with fresh attempts; without a range, all.
 
-    Those that run are killed first. Stopped ones are left as they are: `task start` runs them.
+    Running ones are killed first. Stopped ones are left as they are: `task start` runs them.
     """
     texts = {**TASK_TEXTS, "NOT_FOUND": "Job {job} was not found: {m}"}
     with connected() as peloton, refusal_texts(texts, job=job, instance=""):
@@ -272,15 +276,15 @@ def restart(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> None:
 @click.argument("job")
 @click.option(
     "-r", "--range", "only", type=from_to, default=":", metavar="FROM:TO",
-    help="Instances from FROM up to and without TO, or one.",
+    help="Instances FROM to TO (TO excluded), or one.",
 )  # fmt: skip
 @dry_run_option
 def refresh(job: str, only: InstanceRange, dry_run: bool) -> None:
-    """Let instances of JOB look at their goals again, which they do by themselves."""
+    """Re-evaluate instances of JOB now (normally not needed)."""
     with connected() as peloton, refusal_texts({"NOT_FOUND": "{m}"}):
         if dry_run:
             text = instances_text(peloton, job, ranges=() if only == ALL_INSTANCES else (only,))
-            would(f"{text} would look at their goals again", names=[job])
+            would(f"{text} would be re-evaluated", names=[job])
             return
         answer = peloton.tasks.refresh(job, only)
     show(OutputForms(answer, text="", names=lambda: [job]))

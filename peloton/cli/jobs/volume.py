@@ -35,12 +35,12 @@ TEXTS = {"NOT_FOUND": "Volume {name}: not found"}
 
 volume = LazyGroup(
     name="volume",
-    help="""The volumes of services: list, get, delete.
+    help="""Manage the volumes of services: list, get, delete.
 
     A volume's name is JOB-INSTANCE, where JOB is the id of the job, its name or the beginning of
     its id; of a job that is deleted, its id.""",
     table={
-        "list": LazyCommand(f"{__name__}:list_", "The volumes of a job."),
+        "list": LazyCommand(f"{__name__}:list_", "List the volumes of a job."),
         "get": LazyCommand(f"{__name__}:get", "One volume."),
         "delete": LazyCommand(f"{__name__}:delete", "Delete a volume, with what is in it."),
     },
@@ -50,7 +50,7 @@ volume = LazyGroup(
 @click.command("list", cls=PelotonCommand)
 @click.argument("job")
 def list_(job: str) -> None:
-    """The volumes of JOB, also once it is deleted.
+    """List the volumes of JOB, even after it is deleted.
 
     \b
     peloton volume list JOB
@@ -115,7 +115,7 @@ def volume_named(peloton: Client, typed: str) -> str:
 
 def no_job(typed: str) -> NotFound:
     """Nothing of this name; that says nothing of the volumes of a job that is gone."""
-    text = f"there is no job {typed}; the volumes of a deleted job are found by its whole id"
+    text = f"there is no job {typed}; of a deleted job give the whole id"
     return NotFound(text)
 
 

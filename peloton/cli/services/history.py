@@ -58,7 +58,8 @@ class HistoryRow(NamedTuple):
 @click.argument("job")
 @watched
 def history(job: str) -> None:
-    """What was done to JOB, the newest first: its versions with their workflows, stops and starts.
+    """List what was done to JOB, the newest first: its versions with their workflows, stops and
+    starts.
 
     The number before an arrow is one that `peloton rollback JOB --to N` takes. Who ordered it is
     known as long as `peloton story JOB` tells it.

@@ -31,7 +31,7 @@ TEXTS = {"NOT_FOUND": "Pod {pod} was not found: {m}"}
 
 pod = LazyGroup(
     name="pod",
-    help="""Pods, the instances of jobs, each by its name JOB-INSTANCE, such as web-0.
+    help="""Manage pods, the instances of jobs, each by its name JOB-INSTANCE, such as web-0.
 
     JOB is the id of the job, its name or the beginning of its id.""",
     epilog="""\b
@@ -44,15 +44,17 @@ Examples:
     table={
         "get": LazyCommand(f"{HERE}:get", "Print a pod: its spec, its status, its earlier runs."),
         "query": LazyCommand(f"{HERE}:query", "List the pods of a job that match."),
-        "events": LazyCommand("peloton.cli.jobs.task:pod_events", "What happened to an instance."),
-        "events-v1alpha": LazyCommand(f"{HERE}:events", "What happened to one run of a pod."),
+        "events": LazyCommand(
+            "peloton.cli.jobs.task:pod_events", ("Print what happened to an instance.")
+        ),
+        "events-v1alpha": LazyCommand(f"{HERE}:events", "Print what happened to one run of a pod."),
         "logs": LazyCommand(f"{HERE}:logs", "Print a file of a pod's sandbox."),
         "start": LazyCommand(f"{HERE}:start", "Start a stopped pod."),
         "stop": LazyCommand(f"{HERE}:stop", "Stop a pod."),
         "restart": LazyCommand(f"{HERE}:restart", "Give a pod a new run."),
         "delete-events": LazyCommand(f"{HERE}:delete_events", "Delete the events of one run."),
-        "refresh": LazyCommand(f"{HERE}:refresh", "Look at the goal again.", hidden=True),
-        "cache": LazyCommand(f"{HERE}:cache", "A pod's status, as YAML."),
+        "refresh": LazyCommand(f"{HERE}:refresh", "Re-evaluate it now.", hidden=True),
+        "cache": LazyCommand(f"{HERE}:cache", "Print a pod's status as YAML."),
     },
 )
 
@@ -70,8 +72,13 @@ def pod_named(peloton: Any, typed: str) -> str:
 
 @click.command(cls=PelotonCommand)
 @click.argument("name", metavar="POD")
-@click.option("--statusonly", "status_only", is_flag=True, help="Without its spec.")
-@click.option("--limit", default=0, type=COUNT, help="Runs to print, the present one included.")
+@click.option("--statusonly", "status_only", is_flag=True, help="Leave out its spec.")
+@click.option(
+    "--limit",
+    default=0,
+    type=COUNT,
+    help="Print at most this many runs, the present one included.",
+)
 def get(name: str, status_only: bool, limit: int) -> None:
     """Print POD as it is, and the runs it had before.
 
@@ -96,9 +103,11 @@ def cache(name: str) -> None:
 
 @click.command("events-v1alpha", cls=PelotonCommand)
 @click.argument("name", metavar="POD")
-@click.option("-p", "--id", "run", default="", metavar="POD-RUN", help="Of this run.")
+@click.option(
+    "-p", "--id", "run", default="", metavar="POD-RUN", help=("Print the events of this run.")
+)
 def events(name: str, run: str) -> None:
-    """What happened to the newest run of POD, or to one, the newest event first."""
+    """Print what happened to the newest run of POD, or to one, the newest event first."""
     with connected() as peloton, refusal_texts(TEXTS, pod=name):
         found = pod_named(peloton, name)
         answer = peloton.pods.events(found, run=run_of(found, run))
@@ -176,14 +185,16 @@ def restart(name: str, dry_run: bool) -> None:
 @click.argument("name", metavar="POD")
 @dry_run_option
 def refresh(name: str, dry_run: bool) -> None:
-    """Let POD look at its goal again, which it does by itself."""
+    """Re-evaluate POD now (normally not needed)."""
     changed(name, "refresh", dry_run=dry_run)
 
 
 @click.command(cls=PelotonCommand)
 @click.argument("name", metavar="POD")
 @click.option("-f", "--filename", default="stdout", show_default=True)
-@click.option("-p", "--id", "run", default="", metavar="POD-RUN", help="Of this run.")
+@click.option(
+    "-p", "--id", "run", default="", metavar="POD-RUN", help=("Print the events of this run.")
+)
 def logs(name: str, filename: str, run: str) -> None:
     """Print a file of the sandbox of POD: of its newest run, or of the run --id. Where the pod has
     several containers, NAME.stdout is what that container wrote, and stdout when each began.
@@ -218,12 +229,14 @@ def list_(job: str, only: tuple[int, int]) -> None:
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-@click.option("-s", "--states", type=words, default=(), help="Any of these states.")
-@click.option("--names", type=words, default=(), help="Any of these names of containers.")
-@click.option("--hosts", type=words, default=(), help="On any of these hosts.")
-@click.option("-n", "--limit", default=100, type=LIMIT, help="Pods to print at most.")
+@click.option("-s", "--states", type=words, default=(), help="Match any of these states.")
+@click.option("--names", type=words, default=(), help="Match any of these names of containers.")
+@click.option("--hosts", type=words, default=(), help="Match any of these hosts.")
+@click.option("-n", "--limit", default=100, type=LIMIT, help="Print at most this many pods.")
 @click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Pods to skip.")
-@click.option("-p", "--sort", type=words, default=(), help="Such as state, host or message.")
+@click.option(
+    "-p", "--sort", type=words, default=(), help=("Sort by this, such as state, host or message.")
+)
 @click.option("-a", "--sortorder", "order", default="ASC", show_default=True, help="ASC or DESC.")
 @watched
 def query(job: str, limit: int, offset: int, **wanted: Any) -> None:

@@ -21,7 +21,7 @@ from peloton.cli.shared.session import connected, refusal_texts
 from peloton.cli.shared.values import COUNT, healthy_option, ranges_option
 
 HELP = {
-    "restart": "New runs of all instances of the service JOB, or of those in ranges",
+    "restart": "Restart all instances of the service JOB, or those in ranges",
     "start": "Start the stopped instances of the service JOB, or those in ranges",
     "stop": "Stop all instances of the service JOB, or those in ranges",
 }
@@ -48,7 +48,7 @@ def _command(verb: str) -> click.Command:
         "version",
         default=0,
         type=COUNT,
-        help="Only if this is still the version of the config of JOB.",
+        help="Fail unless this is the current version of the config of JOB.",
     )
     @ranges_option
     @(healthy_option if verb != "stop" else _no_option)

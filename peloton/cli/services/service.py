@@ -30,9 +30,11 @@ FILE_MODE = 0o644
 
 service = LazyGroup(
     name="service",
-    help="Where the instances of a service are.",
+    help="Show where the instances of a service are.",
     table={
-        "endpoints": LazyCommand(f"{__name__}:endpoints", "Available instances, with their ports.")
+        "endpoints": LazyCommand(
+            f"{__name__}:endpoints", ("List available instances, with their ports.")
+        )
     },
 )
 
@@ -44,11 +46,11 @@ service = LazyGroup(
     "path",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="Write them there as JSON; the file is replaced as a whole.",
+    help="Write them to this file as JSON; it is replaced as a whole.",
 )
 @click.option("--follow", is_flag=True, help="Keep the file up to date, until Ctrl-C.")
 def endpoints(job: str, path: Path | None, follow: bool) -> None:
-    """The instances of JOB that run and are not known to be unhealthy: host and ports.
+    """List the instances of JOB that run and are not known to be unhealthy: host and ports.
 
     \b
     peloton service endpoints JOB

@@ -40,7 +40,7 @@ VERSION = "[ENTITYVERSION]"
 
 stateless = LazyGroup(
     name="stateless",
-    help="Services, by specs of v1alpha: create, replace, restart, stop, and their workflows.",
+    help="Manage services by specs of v1alpha: create, replace, restart, stop, workflows.",
     epilog="""\b
 Examples:
   peloton job stateless create /web service.yaml 2
@@ -57,13 +57,14 @@ Examples:
             "peloton.cli.services.stateless_replace:replace", "Give a service another spec."
         ),
         "replace-diff": LazyCommand(
-            "peloton.cli.services.stateless_replace:replace_diff", "Which pods that would change."
+            "peloton.cli.services.stateless_replace:replace_diff",
+            "Show which pods a spec would change.",
         ),
         "rollback": LazyCommand(
             "peloton.cli.services.stateless_replace:rollback", "Give a service an earlier spec."
         ),
         "restart": LazyCommand(
-            "peloton.cli.services.stateless_replace:restart", "New runs of pods, a batch at a time."
+            "peloton.cli.services.stateless_replace:restart", "Restart pods, a batch at a time."
         ),
         "start": LazyCommand(f"{HERE}:start", "Start the stopped pods of a service."),
         "stop": LazyCommand(f"{HERE}:stop", "Stop all pods of a service."),
@@ -72,7 +73,7 @@ Examples:
         "query-pods": LazyCommand("peloton.cli.services.pod:query", "List the pods that match."),
         "workflow": LazyCommand(
             "peloton.cli.services.workflow:workflow",
-            "Updates and restarts: status, pause, resume, abort.",
+            "Manage updates and restarts: status, pause, abort.",
         ),
         "list-workflows": LazyCommand(
             "peloton.cli.services.workflow:list_workflows",
@@ -81,8 +82,8 @@ Examples:
         "list-updates": LazyCommand(
             "peloton.cli.services.workflow:list_updates", "Print them whole.", hidden=True
         ),
-        "refresh": LazyCommand(f"{HERE}:refresh", "Look at the goal again.", hidden=True),
-        "cache": LazyCommand(f"{HERE}:cache", "A service's status, as YAML."),
+        "refresh": LazyCommand(f"{HERE}:refresh", "Re-evaluate it now.", hidden=True),
+        "cache": LazyCommand(f"{HERE}:cache", "Print a service's status as YAML."),
     },
 )
 
@@ -101,23 +102,25 @@ def show_version(answer: Any, text: str, *, job: str) -> None:
 @click.argument("respool")
 @click.argument("spec", type=SPEC_FILE)
 @click.argument("batch", metavar="BATCH-SIZE", type=COUNT)
-@click.option("-i", "--jobID", "wanted_id", default="", help="A UUID of your own.")
+@click.option("-i", "--jobID", "wanted_id", default="", help="Use this UUID as its id.")
 @secret_options
-@click.option("--start-paused", is_flag=True, help="Begin with no pod until it is resumed.")
+@click.option(
+    "--start-paused", is_flag=True, help="Start paused: begin with no pod until it is resumed."
+)
 @opaque_option
 @click.option(
     "--maxInstanceRetries",
     "max_instance_retries",
     default=0,
     type=COUNT,
-    help="Failures with which a pod has failed; 0: it never does.",
+    help="Failures after which a pod counts as failed (0: never).",
 )
 @click.option(
     "--maxTolerableInstanceFailures",
     "max_tolerable_instance_failures",
     default=0,
     type=COUNT,
-    help="Failed pods with which the creation fails; 0: it never does.",
+    help="Failed pods that fail the creation (0: never).",
 )
 @healthy_option
 @click.option(
@@ -169,8 +172,12 @@ def create(
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-@click.option("--jobversion", "version", default="", help="Only the spec, as of this version.")
-@click.option("--summaryonly", "summary_only", is_flag=True, help="Only what a listing says.")
+@click.option(
+    "--jobversion", "version", default="", help="Print only the spec, as of this version."
+)
+@click.option(
+    "--summaryonly", "summary_only", is_flag=True, help="Print only the summary of a listing."
+)
 def get(job: str, version: str, summary_only: bool) -> None:
     """Print JOB: its spec, its status and its newest workflow; or with --jobversion only its spec,
     as it was at this version.
@@ -199,31 +206,40 @@ def cache(job: str) -> None:
 @click.argument("job")
 @dry_run_option
 def refresh(job: str, dry_run: bool) -> None:
-    """Let JOB look at its goal again, which it does by itself."""
+    """Re-evaluate JOB now (normally not needed)."""
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         if dry_run:
-            would(f"job {job}, {now_of(peloton, job)}, would look at its goal again", names=[job])
+            would(f"job {job}, {now_of(peloton, job)}, would be re-evaluated", names=[job])
             return
         answer = peloton.stateless.refresh(job)
     show(OutputForms(answer, default="yaml", names=lambda: [job]))
 
 
 @click.command(cls=PelotonCommand)
-@click.option("-l", "--labels", type=labels, default=(), help="All of these.")
+@click.option("-l", "--labels", type=labels, default=(), help="Match all of these labels.")
 @click.option("-r", "--respool", "pool", default="", help="Path of the pool.")
 @click.option("-k", "--keywords", type=words, default=(), help="Keywords in the spec.")
-@click.option("-s", "--states", type=words, default=(), help="Any of these states.")
+@click.option("-s", "--states", type=words, default=(), help="Match any of these states.")
 @click.option("--owner", default="", help="Owning team.")
 @click.option("--name", default="", help="Part of the name.")
-@click.option("-d", "--timerange", "days", default=0, type=DAYS, help="Created in the last DAYS.")
-@click.option("-n", "--limit", default=100, type=LIMIT, show_default=True, help="Jobs to print.")
+@click.option(
+    "-d", "--timerange", "days", default=0, type=DAYS, help=("Match jobs created in the last DAYS.")
+)
+@click.option(
+    "-n",
+    "--limit",
+    default=100,
+    type=LIMIT,
+    show_default=True,
+    help=("Print at most this many jobs."),
+)
 @click.option(
     "-q",
     "--total",
     "total_max",
     default=0,
     type=COUNT,
-    help="Most jobs to consider. Default: 100, or as many as the limit needs.",
+    help="Consider at most this many jobs. Default: 100, or as many as the limit needs.",
 )
 @click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Jobs to skip.")
 @click.option("-p", "--sort", type=words, default="creation_time", show_default=True)
@@ -261,7 +277,8 @@ def list_() -> None:
 @click.argument("version", metavar=VERSION, default="")
 @dry_run_option
 def start(job: str, version: str, dry_run: bool) -> None:
-    """Start all pods of JOB that were stopped. With an ENTITYVERSION only if that is still its.
+    """Start all pods of JOB that were stopped. ENTITYVERSION: fail unless it is the current
+    version.
 
     \b
     peloton job stateless start web
@@ -279,7 +296,7 @@ def start(job: str, version: str, dry_run: bool) -> None:
 @click.argument("version", metavar=VERSION, default="")
 @dry_run_option
 def stop(job: str, version: str, dry_run: bool) -> None:
-    """Stop all pods of JOB. With an ENTITYVERSION only if that is still its.
+    """Stop all pods of JOB. ENTITYVERSION: fail unless it is the current version.
 
     \b
     peloton job stateless stop web
@@ -295,11 +312,11 @@ def stop(job: str, version: str, dry_run: bool) -> None:
 @click.command(cls=PelotonCommand)
 @click.argument("job")
 @click.argument("version", metavar=VERSION, default="")
-@click.option("-f", "--force", is_flag=True, help="Also if it is not stopped.")
+@click.option("-f", "--force", is_flag=True, help="Delete it even if it is not stopped.")
 @dry_run_option
 def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
-    """Delete JOB, which has to be stopped, or with --force ends so. With an ENTITYVERSION only if
-    that is still its.
+    """Delete JOB, which must be stopped; --force stops it first. ENTITYVERSION: fail unless it is
+    the current version.
 
     \b
     peloton job stateless delete web

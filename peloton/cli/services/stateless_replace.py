@@ -38,11 +38,12 @@ def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--start-pods", is_flag=True, help="Start stopped pods, too."),
         click.option("--in-place", is_flag=True, help="Keep pods on their hosts."),
         opaque_option,
-        click.option("--start-paused", is_flag=True, help="Begin with no pod until it is resumed."),
+        click.option("--start-paused", is_flag=True,
+                     help="Start paused: begin with no pod until it is resumed."),
         click.option("--maxTolerableInstanceFailures", "max_tolerable_instance_failures",
-                     default=0, type=COUNT, help="Failed pods with which it fails; 0: never."),
+                     default=0, type=COUNT, help="Failed pods that fail the update (0: never)."),
         click.option("--maxInstanceRetries", "max_instance_retries", default=0, type=COUNT,
-                     help="Failures with which a pod has failed; 0: it never does."),
+                     help="Failures after which a pod counts as failed (0: never)."),
         healthy_option,
     ):  # fmt: skip
         function = option(function)
@@ -60,7 +61,7 @@ def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--rollbackOnFailure",
     "rollback_on_failure",
     is_flag=True,
-    help="Give the pods the spec before, if it fails.",
+    help="Restore the previous spec if the update fails.",
 )
 @secret_options
 @batch_options
@@ -71,8 +72,8 @@ def replace(
     secret_file: tuple[Path, ...], **how: Any,
 ) -> int:  # fmt: skip
     """Give JOB, in the pool at RESPOOL, the spec in the YAML file SPEC, BATCH-SIZE pods at a time;
-    0 for all at once. With an ENTITYVERSION only if that is still its. Secrets that are not given
-    keep their values.
+    0 for all at once. ENTITYVERSION: fail unless it is the current version. Secrets that are not
+    given keep their values.
 
     \b
     peloton job stateless replace web service.yaml 2 /web
@@ -104,7 +105,7 @@ def name_of(peloton: Client, job: str) -> str:
 def say_if_renamed(name: str, wanted: Any) -> None:
     """Warn of a spec with another name, which the service now has: the file may be a wrong one."""
     if wanted and wanted != name:
-        hint(f"warning: the service {name} is called {wanted} from now on, as in the spec")
+        hint(f"warning: the service {name} is renamed to {wanted}, as in the spec")
 
 
 @click.command("replace-diff", cls=PelotonCommand)
@@ -196,7 +197,9 @@ def refuse_present(peloton: Client, job: str, *, version: str) -> None:
 @click.argument("version", metavar=VERSION, default="")
 @ranges_option
 @opaque_option
-@click.option("--batch-size", "batch", default=0, type=COUNT, help="So many pods at a time.")
+@click.option(
+    "--batch-size", "batch", default=0, type=COUNT, help="Restart this many pods at a time."
+)
 @click.option("--in-place", is_flag=True, help="Keep pods on their hosts.")
 @healthy_option
 @dry_run_option
@@ -205,8 +208,8 @@ def restart(
     job: str, version: str, ranges: tuple[tuple[int, int], ...], batch: int, dry_run: bool,
     wait: bool, within_s: float | None, **how: Any,
 ) -> int:  # fmt: skip
-    """New runs of all pods of JOB, or of those in ranges. With an ENTITYVERSION only if that is
-    still its.
+    """Restart all pods of JOB, or those in ranges. ENTITYVERSION: fail unless it is the current
+    version.
 
     \b
     peloton job stateless restart web --batch-size 2 --wait

@@ -38,7 +38,7 @@ TEXTS = {
 
 update = LazyGroup(
     name="update",
-    help="""Updates of services by configs of v0: create, get, list, pause, resume, abort.
+    help="""Manage updates of services by configs of v0: create, get, list, pause, resume, abort.
 
     UPDATE is the id of an update, or a job, by id, name or the beginning of its id: its last.""",
     epilog="""\b
@@ -49,13 +49,15 @@ Examples:
 """,
     table={
         "create": LazyCommand(f"{HERE}:create", "Give a service another config."),
-        "get": LazyCommand(f"{HERE}:get", "How far an update is."),
+        "get": LazyCommand(f"{HERE}:get", "Show how far an update is."),
         "list": LazyCommand(f"{HERE}:list_", "List the updates of a job."),
-        "pause": LazyCommand(f"{HERE}:pause", "Begin with no more instances until it is resumed."),
+        "pause": LazyCommand(
+            f"{HERE}:pause", ("Stop updating further instances until it is resumed.")
+        ),
         "resume": LazyCommand(f"{HERE}:resume", "Go on as before the pause."),
-        "abort": LazyCommand(f"{HERE}:abort", "End it; what was changed stays so."),
-        "rollback": LazyCommand(f"{HERE}:rollback", "Give the instances the configs before."),
-        "cache": LazyCommand(f"{HERE}:cache", "An update and its instances, as JSON."),
+        "abort": LazyCommand(f"{HERE}:abort", "Stop it for good; keep what is already updated."),
+        "rollback": LazyCommand(f"{HERE}:rollback", "Restore the previous configs."),
+        "cache": LazyCommand(f"{HERE}:cache", "Print an update and its instances as JSON."),
     },
 )
 
@@ -99,30 +101,39 @@ def view(answer: Any, infos: Iterable[Any]) -> OutputForms:
     "version",
     default=0,
     type=COUNT,
-    help="Only if this is still the version of the config of JOB.",
+    help="Fail unless this is the current version of the config of JOB.",
 )
-@click.option("-o", "--override", is_flag=True, help="Also if another update is under way.")
+@click.option(
+    "-o",
+    "--override",
+    is_flag=True,
+    help="Abort another update that is under way, and start this one.",
+)
 @click.option(
     "--maxattempts",
     "max_instance_retries",
     default=0,
     type=COUNT,
-    help="Failures with which an instance has failed; 0: it never does.",
+    help="Failures after which an instance counts as failed (0: never).",
 )
 @click.option(
     "--maxfailureInstances",
     "max_tolerable_instance_failures",
     default=0,
     type=COUNT,
-    help="Failed instances with which it fails; 0: it never does.",
+    help="Failed instances that fail the update (0: never).",
 )
 @click.option(
     "--rollbackOnFailure",
     "rollback_on_failure",
     is_flag=True,
-    help="Give the instances the config before, if it fails.",
+    help="Restore the previous config if the update fails.",
 )
-@click.option("--start-paused", is_flag=True, help="Begin with no instance until it is resumed.")
+@click.option(
+    "--start-paused",
+    is_flag=True,
+    help="Start paused: begin with no instance until it is resumed.",
+)
 @opaque_option
 @click.option("--in-place", is_flag=True, help="Keep instances on their hosts.")
 @healthy_option
@@ -189,7 +200,7 @@ def by_the_newest(send: Callable[[], Any], *, version: int) -> Any:
 @click.argument("update_id", metavar="UPDATE")
 @watched
 def get(update_id: str) -> None:
-    """How far an update is.
+    """Show how far an update is.
 
     \b
     peloton update get web --watch
@@ -238,7 +249,7 @@ def cache(update_id: str) -> None:
 @click.argument("update_id", metavar="UPDATE")
 @opaque_option
 def pause(update_id: str, opaque: str) -> None:
-    """Begin with no more instances until it is resumed; those under way go on."""
+    """Stop updating further instances until it is resumed; those under way go on."""
     with connected() as peloton:
         peloton.updates.pause(update_named(peloton, update_id), opaque=opaque)
 
@@ -256,7 +267,7 @@ def resume(update_id: str, opaque: str) -> None:
 @click.argument("update_id", metavar="UPDATE")
 @opaque_option
 def abort(update_id: str, opaque: str) -> None:
-    """End an update; what was changed stays so."""
+    """Stop updating further instances; keep those already updated."""
     with connected() as peloton:
         peloton.updates.abort(update_named(peloton, update_id), opaque=opaque)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 watch = LazyGroup(
     name="watch",
-    help="Services and their pods, as they change.",
+    help="Print services and their pods as they change.",
     table={
         "job": LazyCommand(f"{__name__}:job_", "Services: their summaries."),
         "pod": LazyCommand(f"{__name__}:pod", "Pods: their statuses."),
@@ -37,11 +37,14 @@ FIELDS = ("stateless_jobs", "stateless_jobs_not_found", "pods", "pods_not_found"
 def watching(command: Callable[..., Any]) -> Callable[..., Any]:
     """With the options of both watches."""
     labels = click.option(
-        "--labels", multiple=True, metavar="KEY:VALUE", help="Only with this label; repeatable."
+        "--labels",
+        multiple=True,
+        metavar="KEY:VALUE",
+        help="Watch only services with this label; repeatable.",
     )
     start = click.option(
         "--start-revision", "start", default=0, type=click.IntRange(0, 2**64 - 1),
-        help="Continue behind this revision; 1: begin with everything as it is now.",
+        help="Continue after this revision; 1: begin with everything as it is now.",
     )  # fmt: skip
     return labels(start(command))
 

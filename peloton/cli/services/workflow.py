@@ -26,13 +26,15 @@ from peloton.printable import escaped
 HERE = __name__
 workflow = LazyGroup(
     name="workflow",
-    help="The update or restart of a service that is under way.",
+    help="Manage the update or restart that is under way.",
     table={
-        "status": LazyCommand(f"{HERE}:status", "How far it is; with --follow until it is over."),
-        "pause": LazyCommand(f"{HERE}:pause", "Begin with no more pods until it is resumed."),
+        "status": LazyCommand(
+            f"{HERE}:status", ("Show how far it is; with --follow until it is over.")
+        ),
+        "pause": LazyCommand(f"{HERE}:pause", "Stop updating further pods until it is resumed."),
         "resume": LazyCommand(f"{HERE}:resume", "Go on as before the pause."),
-        "abort": LazyCommand(f"{HERE}:abort", "End it; what was changed stays so."),
-        "events": LazyCommand(f"{HERE}:events", "What it did to one pod."),
+        "abort": LazyCommand(f"{HERE}:abort", "Stop it for good; keep what is already updated."),
+        "events": LazyCommand(f"{HERE}:events", "Print what it did to one pod."),
     },
 )
 
@@ -52,7 +54,7 @@ def order(verb: str, job: str, *, said: str, **how: Any) -> None:
 @click.argument("version", metavar=VERSION, default="")
 @opaque_option
 def pause(job: str, version: str, opaque: str) -> None:
-    """Begin with no more pods of JOB until it is resumed; those under way go on.
+    """Stop updating further pods of JOB until it is resumed; those under way go on.
 
     \b
     peloton job stateless workflow pause web
@@ -74,7 +76,7 @@ def resume(job: str, version: str, opaque: str) -> None:
 @click.argument("version", metavar=VERSION, default="")
 @opaque_option
 def abort(job: str, version: str, opaque: str) -> None:
-    """End the workflow of JOB; what was changed stays so."""
+    """Stop the workflow of JOB for good; keep pods already updated."""
     order("abort", job, said="aborted", version=version, opaque=opaque)
 
 
@@ -82,7 +84,7 @@ def abort(job: str, version: str, opaque: str) -> None:
 @click.argument("job")
 @click.argument("instance", type=INSTANCE)
 def events(job: str, instance: int) -> None:
-    """What the newest workflow of JOB did to one INSTANCE, the newest first."""
+    """Print what the newest workflow of JOB did to one INSTANCE, the newest first."""
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         answer = peloton.stateless.workflow_events(job, instance)
     show(
@@ -101,9 +103,11 @@ def events(job: str, instance: int) -> None:
 @click.command(cls=OwnCommand)
 @click.argument("job")
 @click.option("--follow", "-f", is_flag=True, help="Go on until it is over, or Ctrl-C.")
-@click.option("--within", "within_s", type=duration, metavar="TIME", help="Follow so long.")
+@click.option(
+    "--within", "within_s", type=duration, metavar="TIME", help=("Follow at most this long.")
+)
 def status(job: str, follow: bool, within_s: float | None) -> int:
-    """How far the newest update or restart of JOB is.
+    """Show how far the newest update or restart of JOB is.
 
     With --follow there is a line each time that something changes; it exits with 0 if the workflow
     succeeded, with 1 if it failed, was aborted or rolled back, and with 124 if it goes on.
@@ -124,7 +128,7 @@ def status(job: str, follow: bool, within_s: float | None) -> int:
 
 @click.command("list-workflows", cls=OwnCommand)
 @click.argument("job")
-@click.option("--limit", default=0, type=COUNT, help="The newest of them; 0 for all.")
+@click.option("--limit", default=0, type=COUNT, help="Print only this many, the newest; 0 for all.")
 @watched
 def list_workflows(job: str, limit: int) -> None:
     """List the updates and restarts of JOB that are kept, the newest first.
@@ -147,7 +151,9 @@ def list_workflows(job: str, limit: int) -> None:
 
 @click.command("list-updates", cls=PelotonCommand)
 @click.argument("job")
-@click.option("--limit", default=10, type=COUNT, show_default=True, help="The newest of them.")
+@click.option(
+    "--limit", default=10, type=COUNT, show_default=True, help="Print only this many, the newest."
+)
 def list_updates(job: str, limit: int) -> None:
     """Print the updates and restarts of JOB whole, the newest first."""
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):

@@ -27,9 +27,9 @@ def wait_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options of commands that begin a workflow."""
     for option in (
         click.option(
-            "--within", "within_s", type=duration, metavar="TIME", help="Wait so long at most."
+            "--within", "within_s", type=duration, metavar="TIME", help="Wait at most this long."
         ),
-        click.option("--wait", is_flag=True, help="Say how far it is, until it is over."),
+        click.option("--wait", is_flag=True, help="Print how far it is, until it is over."),
     ):
         function = option(function)
     return function

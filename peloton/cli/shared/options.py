@@ -103,7 +103,7 @@ def program(typed: str | None = None, executable: str = sys.executable) -> list[
     return [executable, "-m", PROGRAM] if as_module else [typed]
 
 
-FORMS = "How to print the answer. Default: what the command always prints, mostly a table."
+FORMS = "Print the answer in this form. Default: what the command always prints, mostly a table."
 
 
 class GlobalFlag(click.Option):
@@ -122,7 +122,7 @@ class GlobalFlag(click.Option):
 
 
 LATEST = GlobalFlag(
-    "--latest", is_flag=True, help="Where several jobs of a name are active: the newest."
+    "--latest", is_flag=True, help="Take the newest of several active jobs with the name."
 )
 
 
@@ -133,13 +133,13 @@ def of_the_connection(*, hidden: bool) -> list[click.Option]:
     return [
         shown("--api", envvar="PELOTON_API", metavar="HOST:PORT",
               help="The cluster; with several addresses, a:1,b:2, the next one where one is "
-                   f"silent. Default: the variable PELOTON_API, or else {API}."),
+              f"silent. Default: the variable PELOTON_API, or else {API}."),
         shown("--jobmgr", "-m", envvar="JOBMGR_URL", metavar="HOST:PORT", help="Job manager."),
         shown("--resmgr", "-v", envvar="RESMGR_URL", metavar="HOST:PORT", help="Resource manager."),
         shown("--hostmgr", "-u", envvar="HOSTMGR_URL", metavar="HOST:PORT", help="Host manager."),
         shown("--clusterName", "-e", "cluster_name", envvar="CLUSTER_NAME", metavar="NAME",
               help="Find the daemons in the ZooKeeper that clusters.json, in ~/.peloton or "
-                   "/etc/peloton, has under this name."),
+              "/etc/peloton, has under this name."),
         shown("--zkservers", "-z", "zk_servers", envvar="ZK_SERVERS", multiple=True,
               metavar="HOST:PORT", help="Find the daemons in this ZooKeeper; may be repeated."),
         shown("--zkroot", "zk_root", envvar="ZK_ROOT", metavar="NODE",
@@ -147,21 +147,21 @@ def of_the_connection(*, hidden: bool) -> list[click.Option]:
         shown("--basicAuthConfig", "login_file", envvar="BASIC_AUTH_CONFIG", metavar="FILE",
               help="YAML with username and password."),
         shown("--username", envvar="PELOTON_USERNAME", metavar="NAME",
-              help="Who calls, with --password-file."),
+              help="Your user name, with --password-file."),
         shown("--password-file", "password_file", envvar="PELOTON_PASSWORD_FILE", metavar="FILE",
-              help="The password is its first line."),
+              help="File whose first line is the password."),
         shown("--plain-text", "plain_text", envvar="PELOTON_PLAIN_TEXT", is_flag=True,
-              help="Send a password to other machines also where there is no TLS."),
+              help="Send a password to other machines even without TLS."),
         shown("--token-file", "token_file", envvar="PELOTON_TOKEN_FILE", metavar="FILE",
               help="The token of the cluster. One that you run on this machine is found."),
         shown("--tls-ca", "tls_ca", envvar="PELOTON_TLS_CA", metavar="FILE",
-              help="Use TLS; the authority of the cluster's certificates, in PEM."),
+              help="Use TLS with this authority of the cluster's certificates, in PEM."),
         shown("--tls-cert", "tls_cert", envvar="PELOTON_TLS_CERT", metavar="FILE",
               help="Your own certificate, with --tls-key."),
         shown("--tls-key", "tls_key", envvar="PELOTON_TLS_KEY", metavar="FILE",
               help="Its key."),
         shown("--timeout", "-t", "timeout_s", envvar="TIMEOUT", type=timeout, metavar="TIME",
-              help="How long a call may take. Default 20s."),
+              help="Give up a call after this long. Default 20s."),
     ]  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def of_the_output(*, hidden: bool, short: bool) -> list[click.Option]:
     names = ["--output", "-o"] if short else ["--output"]
     return [
         GlobalFlag(
-            "--json", "-j", "json_", is_flag=True, hidden=hidden, help="The answer as JSON."
+            "--json", "-j", "json_", is_flag=True, hidden=hidden, help="Print the answer as JSON."
         ),
         GlobalFlag(*names, type=click.Choice(OUTPUTS), help=FORMS),
     ]

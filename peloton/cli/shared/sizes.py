@@ -20,7 +20,7 @@ def megabytes(value: str | float) -> float:
         return value
     found = SIZE.fullmatch(value.strip())
     if found is None:
-        raise click.BadParameter(f"{value!r} is no size, such as 512m or 4g")
+        raise click.BadParameter(f"{value!r} is not a size, such as 512m or 4g")
     return float(found[1]) * UNITS_MB[(found[2] or found[3] or "").lower()]
 
 

@@ -85,7 +85,7 @@ def duration(value: str | float) -> float:
         text = str(value)
         pieces = PIECE.findall(text)
         if not pieces or "".join(number + unit for number, unit in pieces) != text:
-            text = f"{value!r} is no length of time, such as 20s or 1m30s"
+            text = f"{value!r} is not a duration, such as 20s or 1m30s"
             raise click.BadParameter(text) from None
         seconds = sum(float(number) * UNITS_S[unit] for number, unit in pieces)
     if not 0 <= seconds <= DURATION_S_MAX:  # nan is not in it either
@@ -129,7 +129,7 @@ ranges_option = click.option(
     type=from_to,
     multiple=True,
     metavar="FROM:TO",
-    help="Instances from FROM up to and without TO, or one; repeatable.",
+    help="Instances FROM to TO (TO excluded), or one; repeatable.",
 )
 
 
@@ -142,18 +142,18 @@ def range_option(what: str) -> Callable[[F], F]:
         type=from_to,
         default=":",
         metavar="FROM:TO",
-        help=f"{what} from FROM up to and without TO, or one.",
+        help=f"{what} FROM to TO (TO excluded), or one.",
     )
 
 
 opaque_option = click.option(
-    "--opaque-data", "opaque", default="", help="A text that is kept with the workflow."
+    "--opaque-data", "opaque", default="", help="Store this text with the workflow."
 )
 
 
 healthy_option = click.option(
     "--min-healthy-seconds", type=COUNT, show_default="5",
-    help="It has succeeded once all have done their work for so long; 0: once each was seen to.",
+    help="Succeed only after every instance has stayed healthy for this long (0: do not wait).",
 )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ class Live:
             hint(f"nobody reads {filename} any more; the job goes on, `{self._stop}` ends it")
         except (PelotonError, OSError) as error:
             if not self._left:
-                hint(f"{filename} of the task is not to be had: {error}")
+                hint(f"{filename} of the task cannot be read: {error}")
 
     def _follow(self, filename: str) -> None:
         run, out = "", target(filename)
@@ -189,7 +189,7 @@ def results_folder(text: str, *, replaces: bool) -> Path:
         with os.scandir(folder) as entries:
             taken = next((one.name for one in entries if one.name.isdecimal()), "")
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(0, "no files can be made there")
+            raise PermissionError(0, "files cannot be created there")
     except OSError as error:
         raise click.UsageError(f"--results: {folder}: {error.strerror}") from None
     if taken and not replaces:

@@ -46,10 +46,10 @@ HOW_TO_CALL = (
     "runs them; else name a copy of its token file (--token-file, PELOTON_TOKEN_FILE). "
     "--open-loopback (listen.open_loopback) serves clients that know no token"
 )
-NO_TOKEN = f"this daemon answers only calls with its token, and there is none. {HOW_TO_CALL}"
-WRONG_TOKEN = f"the token of this call is not that of this daemon. {HOW_TO_CALL}"
+NO_TOKEN = f"this daemon requires its token, and the call has none. {HOW_TO_CALL}"
+WRONG_TOKEN = f"wrong token. {HOW_TO_CALL}"
 NO_USER = "invalid Username/Password combination"
-NO_CERTIFICATE = "this daemon answers only clients with a certificate that it can check"
+NO_CERTIFICATE = "this daemon requires a client certificate that it can check"
 
 Metadata: TypeAlias = Mapping[str, Any]
 Names: TypeAlias = Iterable[bytes] | None

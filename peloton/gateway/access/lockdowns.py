@@ -94,7 +94,7 @@ def lock_notes(locks: Locks) -> tuple[NotReadyReason, ...]:
 
 def unlocking(component: str) -> str:
     """What has to change where this is locked."""
-    return f"an operator lets it go on: `peloton admin unlock {component}`"
+    return f"have an operator unlock it: `peloton admin unlock {component}`"
 
 
 def engine_reasons(locks: Locks, state: str) -> list[ops.Reason]:

@@ -53,7 +53,7 @@ def files_of(
     info = _named(runs, named)
     run = info.runtime.mesosTaskId.value if info is not None else _earlier(named, job_id, view=view)
     if not run:
-        return RunFiles(missing=NoFiles.NO_RUN, text=f"{named!r} is no run of this instance")
+        return RunFiles(missing=NoFiles.NO_RUN, text=f"{named!r} is not a run of this instance")
     if info is not None and not info.runtime.host:
         state = task.TaskState.Name(info.runtime.state)
         text = f"instance {view.instance} is {state}: there are no files before it runs"
@@ -64,7 +64,7 @@ def files_of(
     here = sandboxes.here
     removed = here.why_removed(run)
     if info is None and not removed and not here.has(run):
-        removed = f"the files of run {run} are not here any more, nor is it listed"
+        removed = f"the files of run {run} are gone, and the run is no longer listed"
     if removed:
         return RunFiles(missing=NoFiles.GONE, text=removed)
     host, port = here.address

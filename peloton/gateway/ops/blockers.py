@@ -70,21 +70,21 @@ def _blockers(of: WaitingInstance, *, now: float) -> Iterator[ops.Blocker]:
             ops.Blocker(
                 code="throttle",
                 text=f"the throttle of its job lets {rule} begin",
-                change="its time comes; or a job with a wider peloton.throttle",
+                change="wait, or create the job with a wider peloton.throttle",
             ),
             job.next_start_at,
         )
     elif view.code in ("HOST", "NEVER", "GANG"):
         yield from blockers_of_hosts(view)
     elif view.code == "RETRY":
-        again = ops.Blocker(code="retry", text=retry_text(view), change="its time comes")
+        again = ops.Blocker(code="retry", text=retry_text(view), change="wait until that time")
         yield _at(again, view.retry_at)
     elif view.code == "NEW" and job.held:
-        change = "these jobs end so, or the job is created without them in peloton.after"
+        change = "wait until these jobs end so, or create the job without them in peloton.after"
         yield ops.Blocker(code="after", text=job.held, change=change)
     elif view.code == "LAUNCH":
         text = view.because or "its host has not answered yet"
-        yield ops.Blocker(code="launch", text=text, change="its host answers")
+        yield ops.Blocker(code="launch", text=text, change="wait until its host answers")
     else:
         return
     yield from _deadline(job, now=now)
@@ -102,7 +102,7 @@ def _deadline(job: JobView, *, now: float) -> Iterator[ops.Blocker]:
         yield ops.Blocker(
             code="deadline",
             text=f"the job is killed at {rfc3339(moment)[:19]}Z unless it has ended by then",
-            change="it ends before; a deadline cannot be moved",
+            change="finish earlier; the deadline cannot be changed",
             at=moment,
         )
 
@@ -112,7 +112,7 @@ def _of_job_limit(of: WaitingInstance) -> ops.Blocker:
     return ops.Blocker(
         code="job-limit",
         text=f"sla.maximumRunningInstances of its job is {most}, and {active} are active",
-        change=f"one of them ends, or the job is updated to at least {active + 1}; to "
+        change=f"wait until one of them ends, or update the job to at least {active + 1}; to "
         f"{active + of.alike} for all {of.alike} that wait",
         resource="instances",
         limit=most,
@@ -159,8 +159,8 @@ def _of_queue(place: QueuePlace, path: str) -> ops.Blocker:
     return ops.Blocker(
         code="queue",
         text=text,
-        change=f"these are admitted or stopped; a priority above {place.head_priority} would be "
-        "before all of them",
+        change=f"wait until these are admitted or stopped; a priority above {place.head_priority} "
+        "goes before all of them",
         pool=path,
         missing=place.tasks,
         queue=ops.QueuePlace(
@@ -178,7 +178,7 @@ def _of_gang(each: PoolBlocker) -> ops.Blocker:
     return ops.Blocker(
         code="gang",
         text=f"its gang is admitted as one: {each.used} of {each.wanted} have come",
-        change=f"{each.missing} more of its members queue",
+        change=f"wait until {each.missing} more of its members queue",
         pool=each.pool,
         resource="instances",
         limit=each.limit,
@@ -230,28 +230,25 @@ def _change(each: PoolBlocker) -> str:
     whole = _shown(each, each.used + each.in_all)
     for_all = f"; {whole} for all of it that waits" if each.in_all > each.wanted else ""
     if each.rule == "capacity":
-        return f"tasks end that hold {missing} {kind}, or hosts come that have as much{for_all}"
+        return f"end tasks that hold {missing} {kind}, or add hosts that have as much{for_all}"
     if each.rule == "entitlement":
         raised = "its share of cpu" if kind == "slack" else "its reservation or share"
         return (
-            f"{raised} is raised so that it may have {enough} {kind}, or other "
-            f"pools need {missing} less{for_all}"
+            f"raise {raised} so that it may have {enough} {kind}, or wait until other pools need "
+            f"{missing} less{for_all}"
         )
     if each.rule == "reservation":
-        return f"the reservation is raised to {enough} {kind}{for_all}, or it may be preempted"
+        return f"raise the reservation to {enough} {kind}{for_all}, or let it be preempted"
     if each.never:
         least = _shown(each, each.wanted)
         most = _shown(each, each.limit)
         if each.rule == "slack":
             return (
-                f"the pool's reservation of {kind} or its slackLimit is raised, so that slackLimit "
-                f"percent of the reservation are at least {least}, or it requests at most {most}"
+                f"raise the pool's reservation of {kind} or its slackLimit, so that slackLimit "
+                f"percent of the reservation are at least {least}, or request at most {most}"
             )
-        return f"the limit is raised to at least {least} {kind}, or it requests at most {most}"
-    return (
-        f"the limit is raised to {enough} {kind}, or tasks below it end that hold {missing}"
-        f"{for_all}"
-    )
+        return f"raise the limit to at least {least} {kind}, or request at most {most}"
+    return f"raise the limit to {enough} {kind}, or end tasks below it that hold {missing}{for_all}"
 
 
 def _shown(each: PoolBlocker, millionths: int) -> str:
@@ -271,15 +268,15 @@ def _estimate(of: WaitingInstance, now: float) -> ops.Estimate:
     if view.code in ("THROTTLE", "RETRY") and planned is not None:
         return ops.Estimate(after_s=max(planned - now, 0.0), basis="this time is planned")
     if view.code in ("HOST", "NEVER", "GANG"):
-        return ops.Estimate(basis="when a host that fits has room cannot be foreseen")
-    return ops.Estimate(basis="it depends on what is not foreseen")
+        return ops.Estimate(basis="it depends on when a host that fits has room")
+    return ops.Estimate(basis="cannot be estimated")
 
 
 def estimate_of(outlook: Outlook | None, lot: LotWaits | None) -> ops.Estimate:
     """That of a lot, of the first of it that waits."""
     if outlook is None:
         never = lot is not None and lot.never
-        return ops.Estimate(basis="waiting alone does not help" if never else "it is not known")
+        return ops.Estimate(basis="waiting alone does not help" if never else "not known")
     found = ops.Estimate(basis=outlook.basis)
     if outlook.after_s is not None:
         found.after_s = outlook.after_s

@@ -23,26 +23,32 @@ RULES = MappingProxyType(
     {
         r.MISMATCH_STATUS: (
             "not up, draining, or just refused it",
-            "they come up: `peloton host list` says what each waits for",
+            "bring them up: `peloton host list` says what each waits for",
         ),
-        r.NO_OFFER: ("nothing free", "tasks there end"),
+        r.NO_OFFER: ("nothing free", "wait until tasks there end"),
         r.INSUFFICIENT: ("too little free for {request}", "so much is free on one of them"),
-        r.SCARCE: ("kept for tasks with gpus", "it requests a gpu, or they are not kept"),
+        r.SCARCE: ("kept for tasks with gpus", "request a gpu, or do not keep them for gpus"),
         r.MISMATCH_CONSTRAINTS: (
             "its constraint is not met, or they are exclusive to others",
-            "a host meets the constraint, or the constraint is another",
+            "add a host that meets the constraint, or change it",
         ),
-        r.PORT_TAKEN: ("its fixed port is taken", "whoever uses it ends, or the port is another"),
+        r.PORT_TAKEN: (
+            "its fixed port is taken",
+            "wait until whoever uses it ends, or change the port",
+        ),
         r.UNKNOWN_TASKS: (
             "the labels of their tasks are not known",
-            "they have fewer different labels, or its constraint does not ask for tasks",
+            "run fewer different labels there, or name no tasks in the constraint",
         ),
-        r.HOST_LIMIT: ("as many of these instances as may be there", "one of those ends"),
+        r.HOST_LIMIT: (
+            "as many of these instances as may be there",
+            "wait until one of those ends",
+        ),
         r.QUARANTINED: (
             "quarantined after failures of several jobs",
-            "they are released: `peloton host list` says why",
+            "release them: `peloton host list` says why",
         ),
-        r.UNKNOWN_STRATEGY: ("its strategy is unknown", "the strategy is a known one"),
+        r.UNKNOWN_STRATEGY: ("its strategy is unknown", "choose a known strategy"),
     }
 )
 """What the hosts that fail a check have in common, and what has to change of that."""
@@ -55,13 +61,13 @@ def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
     request = request_text(_wanted(view))
     counts = [(rule, hosts) for rule, hosts in view.counts if hosts]
     if waits_for_own_host(view):
-        change = "it comes up: `peloton host list` says what it waits for"
+        change = "bring it up: `peloton host list` says what it waits for"
         yield ops.Blocker(code="hosts", text=view.because, change=change)
     elif view.code == "NEVER":
         known = sum(hosts for _, hosts in counts)
         yield never_of_hosts(view.because, hosts=known, request=request)
     elif view.code == "GANG" or not counts:
-        change = "a placer answers" if view.code == "HOST" else "what is said there comes about"
+        change = "wait until a placer answers" if view.code == "HOST" else "mend what is said there"
         code = "gang" if view.code == "GANG" else "other"
         yield ops.Blocker(code=code, text=view.because, change=change)
     for rule, hosts in counts:
@@ -84,17 +90,14 @@ def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:
         return ops.Blocker(
             code="no-host-ever",
             text=text,
-            change="hosts come that hold all of it at once and are open to it, or it requests less",
+            change="add hosts that hold all of it at once, or request less",
             never=True,
             proof="what all hosts together could hold was counted as if they were empty",
         )
     return ops.Blocker(
         code="no-host-ever",
         text=text,
-        change=(
-            f"a host comes that has {request} in all, meets its constraint if it has one and is "
-            "open to it, or it asks for less"
-        ),
+        change=f"add a host with at least {request} that meets the constraint, or request less",
         never=True,
         proof=f"each of the {hosts} hosts was checked as if it were empty, and none fits",
     )
@@ -102,7 +105,7 @@ def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:
 
 def blocker_of_rule(rule: str, hosts: int, *, request: str) -> ops.Blocker:
     """So many hosts fail this check first."""
-    has, change = RULES.get(rule, (rule, "that changes"))
+    has, change = RULES.get(rule, (rule, "wait until that changes"))
     return ops.Blocker(
         code="hosts",
         text=f"{hosts} {'host' if hosts == 1 else 'hosts'}: {has.format(request=request)}",

@@ -30,8 +30,8 @@ class Absence(NamedTuple):
     change: str
 
 
-_COMPLETED = "their maintenance is completed: `peloton host maintenance`"
-_BACK = "they are back: `peloton host list`"
+_COMPLETED = "complete their maintenance: `peloton host maintenance`"
+_BACK = "bring them back: `peloton host list`"
 DRAINS = Absence("host drains", "hosts drain", _COMPLETED)
 MAINTAINED = Absence("host is in maintenance", "hosts are in maintenance", _COMPLETED)
 UNREACHED = Absence("host is out of reach", "hosts are out of reach", _BACK)

@@ -103,7 +103,7 @@ class PlannedJob:
                 "throttle",
                 text=f"its gang of {spec.gang} starts as one, once peloton.throttle has let all of "
                 "it begin",
-                change="the time of the last of them comes",
+                change="wait for the time of the last of them",
             )
         elif spec.instances > self._begin:
             rest = spec.instances - self._begin
@@ -113,7 +113,7 @@ class PlannedJob:
                 "job-limit" if limit else "throttle",
                 text=f"{self._begin} may begin at once, by "
                 + ("sla.maximumRunningInstances" if limit else "peloton.throttle"),
-                change="others of it end" if limit else "the time of the next comes",
+                change="wait until others of it end" if limit else "wait for the time of the next",
             )
         yield from self._for_pools(plan, now)
         yield from self._for_hosts(hosts)
@@ -150,7 +150,7 @@ class PlannedJob:
                 code=NEVER_RUNS if unplaced.never else "no-host-fits",
                 text=text,
                 never=unplaced.never,
-                estimate=ops.Estimate(basis="when a host that fits has room cannot be foreseen"),
+                estimate=ops.Estimate(basis="it depends on when a host that fits has room"),
             )
             known = [(rule, number) for rule, number in unplaced.reasons if number]
             if unplaced.never:
@@ -198,5 +198,5 @@ def _own(instances: int, code: str, *, text: str, change: str) -> wire.PlannedWa
         code=code,
         text=text,
         blockers=[ops.Blocker(code=code, text=text, change=change)],
-        estimate=ops.Estimate(basis="it depends on how long its instances, or others, run"),
+        estimate=ops.Estimate(basis="it depends on how long instances run"),
     )

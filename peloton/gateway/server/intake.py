@@ -98,8 +98,11 @@ class Intake:
     def refusal(self) -> str:
         """The text for a request that finds no room."""
         if not self._bytes_max:
-            return f"requests in flight take all places, or hold more than {SMALL_BYTES_MAX} bytes"
-        return f"requests in flight hold {self._bytes_max} bytes already, over all calls: try again"
+            return (
+                f"too many requests in flight, or request larger than {SMALL_BYTES_MAX} bytes; "
+                "retry"
+            )
+        return f"requests in flight hold {self._bytes_max} bytes already, over all calls; retry"
 
     def begin(
         self, call: Hashable, start: Callable[[], bool], *, who: Principal, now_s: float

@@ -58,7 +58,7 @@ ENDED_STATES = tuple(float(state) for state in sorted(TERMINAL_JOB_STATES))
 
 
 class BadQuery(ValueError):
-    """The query cannot be meant."""
+    """Invalid query."""
 
 
 def list_query(

@@ -115,7 +115,7 @@ class UpdateService:
         return svc.ListUpdatesResponse(updateInfo=[_info(view, one) for one in some])
 
     def PauseUpdate(self, sent: svc.PauseUpdateRequest, context: Context) -> Any:
-        """Begin with no more instances until it is resumed."""
+        """Stop updating further instances until it is resumed."""
         self._control(sent, context, order=WorkflowOrders.PAUSE)
         return svc.PauseUpdateResponse()
 
@@ -125,7 +125,7 @@ class UpdateService:
         return svc.ResumeUpdateResponse()
 
     def AbortUpdate(self, sent: svc.AbortUpdateRequest, context: Context) -> Any:
-        """Begin with no more instances; what was changed stays so."""
+        """Stop updating further instances; keep those already updated."""
         self._control(sent, context, order=WorkflowOrders.ABORT)
         return svc.AbortUpdateResponse()
 

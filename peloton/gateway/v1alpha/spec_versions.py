@@ -38,7 +38,7 @@ def _earlier(
         end(context, Code.NOT_FOUND, text=why_not(view, version, kept=kept))
     stored = kept_spec(cluster_client, view, number=kept.stored, context=context)
     if stored is None:  # it has gone since the job was asked
-        end(context, Code.NOT_FOUND, text=f"version {version} of the spec is not kept any more")
+        end(context, Code.NOT_FOUND, text=f"version {version} is no longer stored")
     then = of_spec(view, stored.spec)
     if not stored.spec.is_service:
         return whole_config(cluster_client, then, context=context)
@@ -51,9 +51,9 @@ def why_not(view: JobView, version: int, *, kept: KeptSpec | None) -> str:
     """Why the spec of a version cannot be answered."""
     newest = view.spec.config_version
     if not 0 < version <= newest:
-        return f"there is no version {version} of the spec, the newest is {newest}"
+        return f"there is no version {version}; the newest is {newest}"
     if kept is not None:
-        return f"version {version} of the spec is not kept: {TOO_LARGE}"
+        return f"version {version} is not stored: {TOO_LARGE}"
     oldest = next((one.first for one in view.past if one.stored), view.since or newest)
-    text = f"version {version} of the spec is not kept any more, the oldest that is, is {oldest}"
+    text = f"version {version} is no longer stored; the oldest available is {oldest}"
     return f"{text}: of a job the last {SPECS_KEPT_MAX} specs before the present one are kept"

@@ -179,7 +179,7 @@ class StatelessJobs:
         return svc.RestartJobResponse(version={"value": str(answer.version)})
 
     def PauseJobWorkflow(self, sent: svc.PauseJobWorkflowRequest, context: Context) -> Any:
-        """Begin with no more instances until it is resumed."""
+        """Stop updating further instances until it is resumed."""
         version = self._controlled(sent, context, order=WorkflowOrders.PAUSE)
         return svc.PauseJobWorkflowResponse(version={"value": version})
 
@@ -189,7 +189,7 @@ class StatelessJobs:
         return svc.ResumeJobWorkflowResponse(version={"value": version})
 
     def AbortJobWorkflow(self, sent: svc.AbortJobWorkflowRequest, context: Context) -> Any:
-        """Begin with no more instances; what was changed stays so."""
+        """Stop updating further instances; keep those already updated."""
         version = self._controlled(sent, context, order=WorkflowOrders.ABORT)
         return svc.AbortJobWorkflowResponse(version={"value": version})
 

@@ -166,7 +166,7 @@ def test_a_client_that_is_there_takes_the_token_that_was_replaced(tmp_path: Path
             (folder / "data" / "token").unlink()
             daemon.reload(lambda: wanted)
             found.jobs.query()
-            with pytest.raises(Denied, match="is not that of this daemon"):
+            with pytest.raises(Denied, match="wrong token"):
                 told.jobs.query()
             shutil.copy(folder / "data" / "token", named)
             told.jobs.query()

@@ -431,7 +431,7 @@ def test_why_names_every_blocker_with_numbers_and_what_would_help(deployment: De
     assert (limit.pool, limit.resource, limit.limit) == ("/slim", "cpu", 0.2)
     assert (limit.used, limit.wanted) == pytest.approx((0.2, 0.1))
     assert limit.missing == pytest.approx(0.1) and not limit.never
-    assert "raised to 0.3 cpu" in limit.change and "0.5 for all of it" in limit.change
+    assert "raise the limit to 0.3 cpu" in limit.change and "0.5 for all of it" in limit.change
     assert (queue.queue.tasks, queue.queue.head_job) == (1, holder)
     assert not reason.estimate.HasField("after_s")
     assert reason.estimate.basis == "no task in pool /slim has released cpu lately"

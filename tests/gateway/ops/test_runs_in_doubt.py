@@ -94,8 +94,8 @@ def test_a_full_cluster_names_all_that_is_not_there() -> None:
         "b (host unreachable for 60 s), c, d"
     )
     assert reason.blockers[0].change == (
-        "hosts come, or their maintenance is completed: `peloton host maintenance`, "
-        "or they are back: `peloton host list`"
+        "hosts come, or complete their maintenance: `peloton host maintenance`, or bring them "
+        "back: `peloton host list`"
     )
     assert reason.blockers[1].text == "limit"
 

@@ -50,7 +50,7 @@ def test_which_instances_of_a_job_are_available(deployment: Deployment, jobs: An
     printed = typed("--api", deployment.api, "jobmgr", "instance-availability", job, "-i", "0, 1")
     assert printed.code == 0 and available in printed.out and killed in printed.out
     wrong = typed("--api", deployment.api, "jobmgr", "instance-availability", job, "-i", "x")
-    assert wrong.code == 64 and "'x' is no number" in wrong.err
+    assert wrong.code == 64 and "'x' is not an instance number" in wrong.err
     assert jobs.RefreshJob(jobmgrsvc.RefreshJobRequest(job_id={"value": job})) is not None
     deployment.tasks.Stop(task_pb2.StopRequest(jobId={"value": job}))
     deployment.ended(job)

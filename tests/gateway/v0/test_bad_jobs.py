@@ -1,4 +1,4 @@
-"""Jobs that cannot be meant: refused at once, with the field named, and nothing changed."""
+"""Invalid jobs: refused at once, with the field named, and nothing changed."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def test_the_files_of_a_run_that_is_not_listed_any_more(
         return deployment.tasks.BrowseSandbox(sent)
 
     gone = browse(f"{job}-0-1").error.failure.message
-    assert gone == f"the files of run {job}-0-1 are not here any more, nor is it listed"
+    assert gone == f"the files of run {job}-0-1 are gone, and the run is no longer listed"
     (folder / "runs" / f"{job}-0-1").mkdir(parents=True)
     (folder / "runs" / f"{job}-0-1" / "stdout").write_text("x")
     assert list(browse(f"{job}-0-1").paths) == [f"/{job}-0-1/stdout"]

@@ -288,7 +288,7 @@ def test_the_files_of_a_run(deployment: Deployment, pods: Any, folder: Path) -> 
     for stranger in (f"{name}-7", f"{NOBODY}-0-1"):
         sent = of("BrowsePodSandbox", name, pod_id={"value": stranger})
         assert refused(pods.BrowsePodSandbox, sent) == (
-            CODE.NOT_FOUND, f"{stranger!r} is no run of this instance",
+            CODE.NOT_FOUND, f"{stranger!r} is not a run of this instance",
         )  # fmt: skip
 
 

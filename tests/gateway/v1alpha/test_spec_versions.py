@@ -145,11 +145,11 @@ def test_the_oldest_are_refused_and_so_is_what_never_was(deployment: Deployment,
     for version, text in (
         (
             2,
-            "version 2 of the spec is not kept any more, the oldest that is, is 3: of a job the "
-            f"last {SPECS_KEPT_MAX} specs before the present one are kept",
+            "version 2 is no longer stored; the oldest available is 3: of a job the last "
+            f"{SPECS_KEPT_MAX} specs before the present one are kept",
         ),
-        (newest + 1, f"there is no version {newest + 1} of the spec, the newest is {newest}"),
-        (0, f"there is no version 0 of the spec, the newest is {newest}"),
+        (newest + 1, f"there is no version {newest + 1}; the newest is {newest}"),
+        (0, f"there is no version 0; the newest is {newest}"),
     ):
         asked = svc.GetJobRequest(job_id={"value": job}, version={"value": f"{version}-1-1"})
         assert refused(jobs.GetJob, asked) == (CODE.NOT_FOUND, text)
@@ -162,7 +162,7 @@ def test_too_many_own_configs_are_named(deployment: Deployment, jobs: Any) -> No
     assert isinstance(view, JobView)
     text = why_not(view, 1, kept=KeptSpec(1, 1, 0))
     assert text == (
-        "version 1 of the spec is not kept: its instances had configs of their own of more than "
+        "version 1 is not stored: its instances had configs of their own of more than "
         f"{OWN_BYTES_KEPT_MAX} bytes in all"
     )
     gone(jobs, job)

@@ -130,7 +130,7 @@ def test_a_spec_is_given_back_by_its_version(deployment: Deployment, jobs: Any) 
     assert summed.summary.job_id.value == job and not summed.HasField("job_info")
     asked = {"job_id": {"value": job}}
     assert refused(jobs.GetJob, svc.GetJobRequest(**asked, version={"value": "2-1-1"})) == (
-        CODE.NOT_FOUND, "there is no version 2 of the spec, the newest is 1",
+        CODE.NOT_FOUND, "there is no version 2; the newest is 1",
     )  # fmt: skip
     assert refused(jobs.GetJob, svc.GetJobRequest(**asked, version={"value": "1-1"})) == (
         CODE.INVALID_ARGUMENT, "entityVersion has wrong format",
