@@ -1,6 +1,6 @@
 """What the daemons know of hosts, queues and tasks: calls of the original's private services.
 
-Must not change anything but by `kill_tasks`, which is sent once.
+Must not change anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
-from peloton.sdk.wire import ONCE, RpcName, Wire
+from peloton.sdk.wire import RpcName, Wire
 
 
 def of_hosts(name: str) -> RpcName:
@@ -100,11 +100,6 @@ class InternalCalls:
         """Tasks that hold resources under an earlier run."""
         request = resmgrsvc.GetOrphanTasksRequest(respoolID=pool_id)
         return self._wire.call(of_tasks("GetOrphanTasks"), request)
-
-    def kill_tasks(self, tasks: Sequence[str]) -> resmgrsvc.KillTasksResponse:
-        """Stops instances that are named `JOB-INSTANCE`; the answer has those there are not."""
-        request = resmgrsvc.KillTasksRequest(tasks=[{"value": one} for one in tasks])
-        return self._wire.call(of_tasks("KillTasks"), request, how=ONCE)
 
     def job_cache(
         self, *, name: str = "", labels: Mapping[str, str] | None = None

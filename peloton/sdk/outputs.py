@@ -17,8 +17,6 @@ from peloton.sdk.wire import READ, RpcName, Wire
 
 HOLD_S, RENEW_S, LAST_CALL_S = 60.0, 15.0, 1.0
 """For how long output is held, and how often that is said again."""
-INSTANCES_MAX = 1000
-"""In one call."""
 Spans = Sequence[tuple[int, int]]
 """Pairs of a first and a last instance."""
 

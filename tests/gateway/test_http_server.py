@@ -68,7 +68,7 @@ class Served:
         return self.answer(REQUEST).startswith(b"HTTP/1.0 200 ")
 
     def until_closed(self) -> None:
-        until(lambda: not self.bounded.open_connections)
+        until(lambda: not self.bounded._open)
 
 
 def at(server: HttpServer) -> tuple[str, int]:
@@ -131,7 +131,7 @@ def test_a_request_that_trickles_in_is_given_up(
             slow.sendall(bytes([byte]))
         except OSError:
             break
-        if not served.bounded.open_connections and time.monotonic() > begun_s + 0.4:
+        if not served.bounded._open and time.monotonic() > begun_s + 0.4:
             break
         assert time.monotonic() < begun_s + WAIT_S_MAX
         threading.Event().wait(0.05)
@@ -173,7 +173,7 @@ def test_silent_connections_are_closed_for_others(
     silent = []
     for _ in range(50):
         silent.append(served.connect(b"GET /"))
-        assert served.bounded.open_connections <= 8
+        assert len(served.bounded._open) <= 8
         until(lambda: threading.active_count() <= before + 8)
     until(served.is_well)  # the threads of closed ones may still end
     assert received(silent[0]) == b"", "the oldest was closed"
@@ -189,7 +189,7 @@ def test_connections_that_are_all_at_work_are_not_closed(
     assert served.answer(REQUEST).startswith(b"HTTP/1.0 503 ")
     for link in loading:
         assert len(received(link)) > FILE_BYTES
-    until(lambda: served.bounded.open_connections == 0)
+    until(lambda: len(served.bounded._open) == 0)
 
 
 def test_downloads_of_one_caller_leave_others_some(

@@ -318,15 +318,6 @@ def one_run(crowd: Key, member: int, *, of: RunSet) -> LedgerRun:
     )
 
 
-def ledger_of(runs: Iterable[LedgerRun]) -> Ledger:
-    """A ledger of these runs."""
-    ledger = Ledger()
-    for run in runs:
-        _, _, *alike = msgspec.structs.astuple(run)
-        ledger = ledger.put(run.crowd, RunSet(Bits.of(run.member), *alike))
-    return ledger
-
-
 def _less(of: RunSet, raw: int) -> RunSet:
     left = of.members.raw & ~raw
     return of if left == of.members.raw else replace(of, members=Bits(left))

@@ -62,7 +62,8 @@ class WeightedFill:
             return None
         rest, weight, held = available, self.weight, self._held
         for block in self._blocks:
-            # As `is_met` says, without a call: this is most of what a change of a pool costs.
+            # A claim that a level meets is met if what is left over is enough for those behind it.
+            # Without a call: this is most of what a change of a pool costs.
             rest_after, weight_after = rest - block.amount, weight - block.weight
             if rest_after >= 0 and weight_after * block.claims[-1][0] <= rest_after << SCALE_BITS:
                 rest, weight = rest_after, weight_after
@@ -173,9 +174,3 @@ class WeightedFill:
 def met_at(amount: int, weight: int) -> int:
     """The level that meets a claim."""
     return -(-(amount << SCALE_BITS) // weight)
-
-
-def is_met(level: int, *, rest: int, weight: int) -> bool:
-    """Whether a claim that this level meets is met, if `rest` is left over for those behind it, of
-    that weight."""
-    return rest >= 0 and weight * level <= rest << SCALE_BITS

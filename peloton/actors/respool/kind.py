@@ -65,6 +65,3 @@ def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
             511: m.GetPoolHistory,
         },
     )
-
-
-KIND = kind()

@@ -72,11 +72,8 @@ class AccountStarts:
     """Processes started as other accounts, until they are reaped. Their reports of failures come
     by one pipe; what executes its command reports nothing."""
 
-    def __init__(
-        self, signals_reset: Sequence[int] = (), *, start_max_s: float = START_MAX_S
-    ) -> None:
+    def __init__(self, signals_reset: Sequence[int] = ()) -> None:
         self._signals_reset = signals_reset
-        self._start_max_s = start_max_s
         self._starts: dict[int, _Start] = {}
         self._deadlines: deque[tuple[int, _Start]] = deque()
         self._reports, write_end = os.pipe()
@@ -131,7 +128,7 @@ class AccountStarts:
             raise SwitchFailed(_cannot_become(account.name, trouble.errno or 0)) from trouble
         finally:
             os.close(described)
-        start = self._starts[pid] = _Start(task.value, now + self._start_max_s)
+        start = self._starts[pid] = _Start(task.value, now + START_MAX_S)
         self._deadlines.append((pid, start))
         return pid
 

@@ -53,11 +53,6 @@ class BoundedServer(http.server.ThreadingHTTPServer):
         self._lock = threading.Lock()
         super().__init__(address, handler)
 
-    @property
-    def open_connections(self) -> int:
-        """How many connections have not ended."""
-        return len(self._open)
-
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection."""
         try:

@@ -90,11 +90,6 @@ class Intake:
         return Intake(message_bytes_max=self._message_bytes_max, bytes_max=0, pace=OPEN_PACE)
 
     @property
-    def bytes_counted(self) -> int:
-        """All that is held or expected now, but for the lane."""
-        return self._bytes
-
-    @property
     def refusal(self) -> str:
         """The text for a request that finds no room."""
         if not self._bytes_max:

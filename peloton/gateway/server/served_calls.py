@@ -253,11 +253,6 @@ class CallServer(ABC):
         self._started = self._stopping = self._shut = False
         self._thread = threading.Thread(target=self._run, name="gateway-events", daemon=True)
 
-    @property
-    def open_calls(self) -> int:
-        """How many calls have not ended."""
-        return len(self._calls)
-
     @abstractmethod
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """The port it got. Raises RuntimeError when the address cannot be had."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host import view
 from peloton.actors.host.folds import EVOLVE, folded
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import Ledger, RunPhase, RunSet, ledger_of
+from peloton.actors.host.ledger import Ledger, LedgerRun, RunPhase, RunSet
 from peloton.actors.host.orders import list_runs
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
@@ -73,6 +75,15 @@ def played(history: list[Fact]) -> Host:
         except KeyError:
             continue
     return host
+
+
+def ledger_of(runs: Iterable[LedgerRun]) -> Ledger:
+    """A ledger of these runs."""
+    ledger = Ledger()
+    for run in runs:
+        _, _, *alike = msgspec.structs.astuple(run)
+        ledger = ledger.put(run.crowd, RunSet(Bits.of(run.member), *alike))
+    return ledger
 
 
 @given(st.lists(facts(), max_size=12))

@@ -13,7 +13,7 @@ import pytest
 
 from peloton.actors.job.kind import KIND as JOB
 from peloton.actors.job.messages import JobGoals, JobStates
-from peloton.actors.job.slice.kind import KIND as SLICE
+from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.job.state import Job
@@ -25,6 +25,8 @@ from peloton.actors.task.messages import Policy, TaskGoals
 from peloton.actors.task.state import ENDED, Admission, Task, TaskStates
 from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.vocabulary import Bits, Key
+
+SLICE = slice_kind()
 
 DEFAULT = TaskConfig(resources=Resources(1, 1), command=Command("true"))
 SPEC = JobSpec("j", "me", Key("respool/p"), 1500, DEFAULT)

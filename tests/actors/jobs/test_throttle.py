@@ -17,7 +17,7 @@ from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.kind import KIND
 from peloton.actors.job.slice.facts import MembersBegun, SliceGoalSet, SliceOpened
-from peloton.actors.job.slice.kind import KIND as SLICE
+from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.messages import (
     SetSliceGoal,
     SliceOpening,
@@ -42,6 +42,8 @@ from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import Bits, Due, Key
 from tests.actors.jobs.test_grants import spec
 from tests.actors.jobs.test_job import AT, DEFAULT
+
+SLICE = slice_kind()
 
 RATE = Throttle("10/s", 10, 1.0)
 

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as m
-from peloton.actors.respool.kind import KIND
+from peloton.actors.respool.kind import kind as pool_kind
 from peloton.actors.respool.ledger import HOUR_S, NOTED_MAX, LendingLedger
 from peloton.actors.respool.messages import ROOT, PoolConfig, PoolHour
 from peloton.actors.respool.state import HOURS_KEPT_MAX, Pool
 from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Key
 from tests.actors.pools.test_reclaiming import AFTER_S, A, B, size_of, two_pools
+
+KIND = pool_kind()
 
 START = 10 * HOUR_S
 

@@ -13,7 +13,7 @@ import pytest
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.admission import LOTS_PER_PASS_MAX, admissions
-from peloton.actors.respool.kind import KIND
+from peloton.actors.respool.kind import kind as pool_kind
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig, Queueing
@@ -25,6 +25,8 @@ from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.walks import find_pool
 from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Refused, Unavailable
+
+KIND = pool_kind()
 
 A, B, A1, NEW = (Key(f"respool/{name}") for name in ("a", "b", "a1", "new"))
 

@@ -14,12 +14,14 @@ import pytest
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as m
-from peloton.actors.respool.kind import KIND
+from peloton.actors.respool.kind import kind as pool_kind
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import At, Key
 from tests.actors.pools.test_pool import config, lot, put, tree
+
+KIND = pool_kind()
 
 STATIC = (True, False, False, False)
 

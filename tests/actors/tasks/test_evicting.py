@@ -9,7 +9,7 @@ import pytest
 
 from peloton.actors.host.messages import KillRun
 from peloton.actors.job.slice.evicting import gaining
-from peloton.actors.job.slice.kind import KIND as SLICE
+from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.messages import Evict
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import Enqueue, Yielded
@@ -19,6 +19,8 @@ from peloton.actors.task.kind import KIND as TASK
 from peloton.actors.task.state import EVOLVE, Admission, Task, TaskStates
 from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message
+
+SLICE = slice_kind()
 
 ONE = Resources(UNIT)
 H1, H2, H3 = (Key(f"host/h{number}") for number in (1, 2, 3))

@@ -22,7 +22,7 @@ from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes
-from peloton.actors.job.slice.kind import KIND as SLICES
+from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.messages import HostsOf, SetSliceGoal, SliceOpening, TaskConfig
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.resources import UNIT, Resources
@@ -39,6 +39,8 @@ from peloton.placement.messages import Constraint, Declined, Label, Placed
 from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message, Send
+
+SLICES = slice_kind()
 
 SLICE, INVENTORY = Key("slice/j/0"), Key("inventory/0")
 SSD = Label("disk", "ssd")

@@ -19,7 +19,7 @@ from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.facts import GangComplete
 from peloton.actors.job.slice.gang import HOLD_LIMIT_S, PAUSES, backoff_s
 from peloton.actors.job.slice.goals import pursue
-from peloton.actors.job.slice.kind import KIND
+from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.tally import gang_why
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig, check_spec, updated
@@ -57,6 +57,8 @@ from peloton.placement.messages import Declined, GangPlaced, GangWish, Placed, U
 from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send
+
+KIND = slice_kind()
 
 POOL, CROWD, SLICE, JOB = Key("respool/p"), Key("task/j/0"), Key("slice/j/0"), Key("job/j")
 ONE = Resources(UNIT)

@@ -17,7 +17,7 @@ from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.counts import client_state, tally
 from peloton.actors.job.slice.goals import pursue, recall_s
 from peloton.actors.job.slice.home_wishes import HOLD_RENEWED_S, HOLD_S
-from peloton.actors.job.slice.kind import KIND
+from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.looks import (
     KEPT_REPEAT_S,
     PLACE_RETRY_S,
@@ -50,6 +50,8 @@ from peloton.placement.messages import (
 from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Pursue, counted
+
+KIND = slice_kind()
 
 JOB, SLICE, CROWD, PLACER = Key("job/j"), Key("slice/j/0"), Key("task/j/0"), Key("placer/1")
 DEFAULT = TaskConfig(resources=Resources(1), command=Command("x"))

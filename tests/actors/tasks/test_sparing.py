@@ -27,7 +27,7 @@ from peloton.actors.job.slice.budget_messages import (
 )
 from peloton.actors.job.slice.evicting import WISH_S
 from peloton.actors.job.slice.goals import pursue
-from peloton.actors.job.slice.kind import KIND
+from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.messages import Evict, SetSliceGoal, SliceOpening, TaskConfig
 from peloton.actors.job.slice.sparing import ends_step
 from peloton.actors.job.slice.state import Slice
@@ -40,6 +40,8 @@ from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Message, Pursue, Refused
 from tests.actors.hosts import test_host as h
+
+KIND = slice_kind()
 
 JOB, SLICE, CROWD = Key("job/j"), Key("slice/j/0"), Key("task/j/0")
 HOST, OTHER = Key("host/a"), Key("host/b")

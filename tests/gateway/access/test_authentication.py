@@ -203,7 +203,7 @@ def test_requests_of_unproven_callers_take_no_room_of_proven_ones() -> None:
         assert called(channel, service=HEALTH.full_name, name="Check")[0] is CODE.OK
         codes = [each.code() for each in held]
         assert codes == [CODE.RESOURCE_EXHAUSTED] * 10, "within seconds"
-        assert intake.reads == 0 and intake.bytes_counted == 0
+        assert intake.reads == 0 and intake._bytes == 0
         large = channel.unary_unary(path).future(bytes(900_000), timeout=WAIT_S_MAX)
         assert large.code() is CODE.RESOURCE_EXHAUSTED, "a small request is enough"
         assert called(channel, service=HEALTH.full_name, name="Check")[0] is CODE.OK

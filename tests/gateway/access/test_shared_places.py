@@ -234,7 +234,7 @@ def test_large_requests_of_one_caller_in_work_leave_others_room() -> None:
     assert not intake.arrived("bob-0", 50_000, who=BOB, now_s=0.0)
     for call in ("ann-0", "ann-1", "bob-0"):
         intake.release(call, 0.0)
-    assert intake.held.taken == intake.bytes_counted == 0
+    assert intake.held.taken == intake._bytes == 0
 
 
 def until(holds: Callable[[], object]) -> None:

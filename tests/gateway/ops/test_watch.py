@@ -533,7 +533,7 @@ def test_a_slow_reader_is_cut_off_by_name(fountain: Any, monkeypatch: pytest.Mon
         slow = stub.Watch(ops.WatchRequest(pool="x"), metadata=metadata, timeout=WAIT_S_MAX)
         slow.initial_metadata()  # it has begun, and reads no message
         # The slow one takes no place, though it has read nothing.
-        until(lambda: not server._core.open_calls)
+        until(lambda: not server._core._calls)
         with pytest.raises(grpc.RpcError) as caught:
             for _ in slow:
                 pass
@@ -552,7 +552,7 @@ def test_a_cancelled_stream_leaves_no_traceback(
         next(stream)
     for stream in streams:
         stream.cancel()
-    until(lambda: not fountain[0]._core.open_calls and not fountain[0]._long)
+    until(lambda: not fountain[0]._core._calls and not fountain[0]._long)
     gc.collect()  # a task whose end nobody has looked at says so when it goes
     threading.Event().wait(0.1)
     assert not caplog.records

@@ -116,7 +116,7 @@ def test_a_call_with_its_metadata_its_deadline_and_its_answer(served: Served) ->
     assert got(call.read) == b"question"
     call.end(message=b"answer")
     assert asked.result(WAIT_S_MAX) == b"answer"
-    until(lambda: not served.server.open_calls)
+    until(lambda: not served.server._calls)
     assert not call.cancelled
 
 
@@ -157,7 +157,7 @@ def test_the_client_leaves_and_nothing_that_follows_matters(served: Served) -> N
     assert got(call.read) == b"x"
     asked.cancel()
     assert left.wait(WAIT_S_MAX) and call.cancelled
-    until(lambda: not served.server.open_calls)
+    until(lambda: not served.server._calls)
     assert got(call.read) is None
     assert got(lambda then: call.write(b"y", then)) is False
     call.end(message=b"z")
@@ -240,9 +240,9 @@ def test_an_ended_call_whose_client_does_not_read_can_be_cancelled(
     assert got(lambda then: call.write(b"1", then))
     told = under_way(call)
     call.end(8, "slow")
-    assert served.server.open_calls == 1 and not told
+    assert len(served.server._calls) == 1 and not told
     call.cancel(8, "slow")
-    until(lambda: not served.server.open_calls)
+    until(lambda: not served.server._calls)
     call.cancel(8, "slow")
     with pytest.raises(grpc.RpcError) as caught:
         list(slow)
@@ -372,7 +372,7 @@ def test_many_calls_from_many_threads_are_answered_or_cancelled(kind: Kind) -> N
     try:
         with ThreadPoolExecutor(8) as askers:
             assert sum(askers.map(ask, range(8))) == 800
-        until(lambda: not served.server.open_calls)
+        until(lambda: not served.server._calls)
     finally:
         stopped.set()
         for each in answering:
@@ -386,7 +386,7 @@ def test_a_call_that_ended_is_forgotten(served: Served) -> None:
     kept = weakref.ref(call)
     call.end(message=b"y")
     asked.result(WAIT_S_MAX)
-    until(lambda: not served.server.open_calls)
+    until(lambda: not served.server._calls)
     del call
     asked = served.unary.future(b"z")  # kept, as one that is dropped is cancelled
     served.next().end()  # its events have replaced the last ones
@@ -450,11 +450,11 @@ def test_messages_beyond_the_bytes_in_flight_are_refused(served: Served) -> None
         call.keep()
         call.end(message=b"")
         asked.result(WAIT_S_MAX)
-    until(lambda: not served.server.open_calls)
-    assert served.intake.bytes_counted == 360_000, "they are still used"
+    until(lambda: not served.server._calls)
+    assert served.intake._bytes == 360_000, "they are still used"
     for _, call in kept:
         call.let_go()
-    assert served.intake.bytes_counted == 0
+    assert served.intake._bytes == 0
     again = served.unary.future(bytes(90_000))
     assert got(served.next().read) == bytes(90_000)
     again.cancel()
@@ -513,7 +513,7 @@ def reading(request: pytest.FixtureRequest, kind: Kind) -> Iterator[Reading]:
 @pytest.mark.parametrize("reading", [PATIENT], indirect=True, ids=["patient"])
 def test_small_requests_pass_though_slow_ones_take_all_the_room(reading: Reading) -> None:
     slow = [reading.hold() for _ in range(4)]
-    assert reading.intake.bytes_counted == 400_000, "there is room for four"
+    assert reading.intake._bytes == 400_000, "there is room for four"
     for size in (0, 1000, 40_000, 40_000, 40_000):
         assert reading.quick(bytes(size), timeout=WAIT_S_MAX) == bytes(size)
     late = [reading.hold(0.2) for _ in range(10)]
@@ -534,7 +534,7 @@ def test_a_request_that_does_not_come_is_refused(reading: Reading) -> None:
     slow = [reading.hold() for _ in range(7)]
     assert [each.code() for each in slow] == [CODE.RESOURCE_EXHAUSTED] * 7
     assert {each.details() for each in slow[:5]} == {"no request came within 0.3 s"}
-    assert reading.intake.bytes_counted == 0
+    assert reading.intake._bytes == 0
 
 
 @pytest.mark.parametrize("reading", [IntakePace(lane_s=9.0, waiting=3)], indirect=True)

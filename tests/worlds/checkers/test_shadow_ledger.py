@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host import facts as hf
-from peloton.actors.host.ledger import LedgerRun, RunPhase, ledger_of
+from peloton.actors.host.ledger import LedgerRun, RunPhase
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job import facts as jf
@@ -54,6 +54,7 @@ from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Bits, Key, Refused, key
+from tests.actors.hosts.test_host_ledger import ledger_of
 
 replace = msgspec.structs.replace
 JOB = "j".rjust(36, "0")

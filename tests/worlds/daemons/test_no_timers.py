@@ -13,7 +13,6 @@ import pytest
 
 from peloton.actors.host.messages import BackendUp, ConfigureHost
 from peloton.actors.job.messages import JobStates, StopJob
-from peloton.actors.job.slice import kind as slice_kind
 from peloton.actors.resources import UNIT, Resources
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import MACHINE_BACKEND, ClusterSetup, job_spec
@@ -42,11 +41,6 @@ def _planted_slowness(monkeypatch: pytest.MonkeyPatch) -> None:
                 monkeypatch.setattr(module, timer, vars(module)[timer] * TIMES)
                 found.add(timer)
     assert found == {*TIMERS}
-    often = slice_kind.KIND.reporting
-    assert often is not None
-    rarely = msgspec.structs.replace(often, interval_s=often.interval_s * TIMES)
-    slow = msgspec.structs.replace(slice_kind.KIND, reporting=rarely)
-    monkeypatch.setattr(slice_kind, "KIND", slow)
 
 
 def furnished(hosts: int, cpus: int, *, daemons: int = 1, **setup: Any) -> CheckedCluster:

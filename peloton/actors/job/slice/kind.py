@@ -105,6 +105,3 @@ def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
         lookup=LOOKUP,
         fresh=_fresh,
     )
-
-
-KIND = kind()

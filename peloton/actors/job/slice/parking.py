@@ -43,9 +43,6 @@ class HoldPolicy(NamedTuple):
         return math.fsum(self.attempt_s(attempt) for attempt in range(self.attempts))
 
 
-NO_LIMIT = HoldPolicy(enabled=False)
-
-
 def pursue_with(policy: HoldPolicy) -> Callable[[Slice, At], Decision | Rest]:
     """The next step towards the goal; where there is none, what is overdue is given back."""
     if not policy.enabled or not policy.hold_s:
