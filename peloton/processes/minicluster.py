@@ -1,9 +1,8 @@
 """The embedded cluster: one process, all roles, virtual hosts.
 
-Turns options into the settings of a daemon that is alone, and runs it in the foreground. Wiring is
-done by `assembly`, signals are that of `foreground`; here is only what a person at a terminal sees.
-On SIGTERM it stops taking turns, commits what is in flight and exits within ten seconds; tasks keep
-running, unless it was asked to end them. It must never listen on anything but loopback.
+Turns options into the settings of a daemon that is alone, and runs it in the foreground. On SIGTERM
+it stops taking turns, commits what is in flight and exits within ten seconds; tasks keep running,
+unless it was asked to end them. It must never listen on anything but loopback.
 """
 
 from __future__ import annotations

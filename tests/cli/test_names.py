@@ -250,7 +250,7 @@ def test_options_behind_a_file_count_and_behind_a_command_are_refused(
         assert refused.code == 64 and "--cpus comes after the command" in refused.err
     assert yaml.safe_load(peloton(*words, "prog", "--cpus", "{}", ":::", "1", "2").out)
     refused = peloton("run", "--pool", "/hello", "--dry-run", "sleep 1; ls", "--raw-exit")
-    assert refused.code == 125 and "--raw-exit stands behind the command" in refused.err
+    assert refused.code == 125 and "--raw-exit comes after the command" in refused.err
     own = peloton("run", "--pool", "/hello", "--dry-run", "prog", "--name", "x")
     assert "prog --name x" in own.out
 
