@@ -137,7 +137,7 @@ def test_what_runs_again_takes_the_options_that_are_given(cluster: c.Cluster) ->
     gone = cluster.cli(*shown, check=False)
     assert gone.returncode == 66 and "name another one with --pool" in gone.stderr
     kept = cluster.cli(*shown, "--workdir", ".", "--clean-env", check=False)
-    assert kept.returncode == 64 and "--workdir, --clean-env: what runs again" in kept.stderr
+    assert kept.returncode == 64 and "--clean-env: instances that run again" in kept.stderr
     more = ("--pool", "/default", "--mem", "30m", "--retries", "2", "--env", "A=2", "--env", "B=3")
     other = yaml.safe_load(cluster.cli(*shown, *more, "--deadline", "2h").stdout)
     config = other["defaultConfig"]
