@@ -76,6 +76,18 @@ def test_who_hurries_has_one_try_soon():
     assert owed.tick(8) == {B: 0b10}, "and A has had its try"
 
 
+def test_who_owes_nothing_any_more_takes_nobodys_turn():
+    owed, names = OwedSends(), [key("note", number) for number in range(2 * HURRIED_PER_TICK_MAX)]
+    for name in (*names, A):
+        owed.sent(name, 1)
+    ticks(owed, 1, 6)
+    owed.hurry()
+    owed.tick(7)
+    for name in names:
+        owed.forget(name)
+    assert owed.tick(8) == {A: 1}, "not for the sake of those that come before it"
+
+
 def test_very_many_are_spread_over_the_ticks():
     owed, count = OwedSends(), 30 * HURRIED_PER_TICK_MAX
     for number in range(count):

@@ -125,6 +125,7 @@ class OwedSends(Generic[K]):
         """Nobody of this key owes anything."""
         owing = self._of.pop(key, None)
         self._fast.pop(key, None)
+        self._hurried.pop(key, None)
         if owing is not None and owing.slot >= 0:
             self._slots[owing.slot].pop(key, None)
 
