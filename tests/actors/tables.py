@@ -32,7 +32,7 @@ def goal_tables() -> dict[str, GoalTable]:
     return found
 
 
-def states_and_goals(table: GoalTable) -> tuple[type[enum.Enum], type[enum.Enum]]:
+def states_and_goals(table: GoalTable) -> tuple[type[enum.Enum], list[type[enum.Enum]]]:
     """The types of its rows and of its columns. A row may be None: not known yet."""
-    rows, columns = [*table][-1], next(iter([*table.values()][-1]))
-    return type(rows), type(columns)
+    rows, columns = [*table][-1], [*[*table.values()][-1]]
+    return type(rows), [*dict.fromkeys(map(type, columns))]

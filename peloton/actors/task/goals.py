@@ -1,4 +1,4 @@
-"""Goal tables of a task: state by goal, a step in every cell; and the same for its admission.
+"""Goal tables of a task: state by goal or order, a step in every cell; and one of its admission.
 
 Turns (state, goal) into the next step, `SETTLED` or `WAITING`. The table is total: a missing pair
 would silently mean "do nothing", which is how instances get stuck. Steps must not wait or send:
@@ -187,25 +187,44 @@ def take_config(task: Task) -> Decision | Rest:
     return Decision(facts=(TaskRenewed(task.renewal),), because=task.renewal.because)
 
 
-_ON_HOST: Mapping[TaskGoals, TaskStep] = {
+class TaskOrders(enum.StrEnum):
+    """What an order to a task adds to its goal, and comes before it."""
+
+    RESTARTED = "restarted"  # of a client
+    RENEWED = "run with another config"
+    CONFIGURED = "only have another config"
+
+
+TaskRow = Mapping[TaskGoals | TaskOrders, TaskStep]
+_ON_HOST: TaskRow = {
     TaskGoals.SUCCEEDED: wait,
     TaskGoals.RUNNING: wait,
     TaskGoals.KILLED: kill,
     TaskGoals.DELETED: kill,
+    TaskOrders.RESTARTED: end_run,
+    TaskOrders.RENEWED: end_old_run,
+    TaskOrders.CONFIGURED: kill,
 }
-_ENDED_BADLY: Mapping[TaskGoals, TaskStep] = {
+_BEFORE_START: TaskRow = {**_ON_HOST, TaskOrders.RESTARTED: wait, TaskOrders.RENEWED: wait}
+_ENDED_BADLY: TaskRow = {
     TaskGoals.SUCCEEDED: retry,
     TaskGoals.RUNNING: run_again,
     TaskGoals.KILLED: release_admission,
     TaskGoals.DELETED: forget,
+    TaskOrders.RESTARTED: restart,
+    TaskOrders.RENEWED: take_config,
+    TaskOrders.CONFIGURED: take_config,
 }
 
-TABLE: Mapping[TaskStates, Mapping[TaskGoals, TaskStep]] = {
+TABLE: Mapping[TaskStates, TaskRow] = {
     TaskStates.WAITING: {
         TaskGoals.SUCCEEDED: request_admission,
         TaskGoals.RUNNING: request_admission,
         TaskGoals.KILLED: withdraw,
         TaskGoals.DELETED: withdraw,
+        TaskOrders.RESTARTED: request_admission,
+        TaskOrders.RENEWED: take_config,
+        TaskOrders.CONFIGURED: withdraw,
     },
     TaskStates.LAUNCHING: _ON_HOST,
     TaskStates.LAUNCHED: _ON_HOST,
@@ -216,13 +235,11 @@ TABLE: Mapping[TaskStates, Mapping[TaskGoals, TaskStep]] = {
         TaskGoals.RUNNING: wait,
         TaskGoals.KILLED: wait,
         TaskGoals.DELETED: wait,
+        TaskOrders.RESTARTED: wait,
+        TaskOrders.RENEWED: wait,
+        TaskOrders.CONFIGURED: wait,
     },
-    TaskStates.SUCCEEDED: {
-        TaskGoals.SUCCEEDED: release_admission,
-        TaskGoals.RUNNING: run_again,
-        TaskGoals.KILLED: release_admission,
-        TaskGoals.DELETED: forget,
-    },
+    TaskStates.SUCCEEDED: {**_ENDED_BADLY, TaskGoals.SUCCEEDED: release_admission},
     TaskStates.FAILED: _ENDED_BADLY,
     TaskStates.LOST: _ENDED_BADLY,
     TaskStates.KILLED: _ENDED_BADLY,
@@ -231,73 +248,21 @@ TABLE: Mapping[TaskStates, Mapping[TaskGoals, TaskStep]] = {
         TaskGoals.RUNNING: pause,
         TaskGoals.KILLED: withdraw,
         TaskGoals.DELETED: withdraw,
+        TaskOrders.RESTARTED: restart,
+        TaskOrders.RENEWED: take_config,
+        TaskOrders.CONFIGURED: withdraw,
     },
-    TaskStates.HOLDING: _ON_HOST,
-    TaskStates.HELD: _ON_HOST,
-}
-
-
-class RestartGoals(enum.StrEnum):
-    """What an order of a client adds to the goal of a task that is to run."""
-
-    RESTARTED = "restarted"
-
-
-RESTART_TABLE: Mapping[TaskStates, Mapping[RestartGoals, TaskStep]] = {
-    TaskStates.WAITING: {RestartGoals.RESTARTED: request_admission},
-    TaskStates.LAUNCHING: {RestartGoals.RESTARTED: end_run},
-    TaskStates.LAUNCHED: {RestartGoals.RESTARTED: end_run},
-    TaskStates.STARTING: {RestartGoals.RESTARTED: end_run},
-    TaskStates.RUNNING: {RestartGoals.RESTARTED: end_run},
-    TaskStates.KILLING: {RestartGoals.RESTARTED: wait},
-    TaskStates.SUCCEEDED: {RestartGoals.RESTARTED: restart},
-    TaskStates.FAILED: {RestartGoals.RESTARTED: restart},
-    TaskStates.LOST: {RestartGoals.RESTARTED: restart},
-    TaskStates.KILLED: {RestartGoals.RESTARTED: restart},
-    TaskStates.THROTTLED: {RestartGoals.RESTARTED: restart},
-    TaskStates.HOLDING: {RestartGoals.RESTARTED: wait},
-    TaskStates.HELD: {RestartGoals.RESTARTED: wait},
-}
-
-
-class RenewalGoals(enum.StrEnum):
-    """What the order to have another config adds to the goal of a task."""
-
-    RUN = "run with it"
-    REST = "only have it"
-
-
-_END_FOR_RENEWAL: Mapping[RenewalGoals, TaskStep] = {
-    RenewalGoals.RUN: end_old_run,
-    RenewalGoals.REST: kill,
-}
-_TAKE_CONFIG: Mapping[RenewalGoals, TaskStep] = {
-    RenewalGoals.RUN: take_config,
-    RenewalGoals.REST: take_config,
-}
-
-RENEWAL_TABLE: Mapping[TaskStates, Mapping[RenewalGoals, TaskStep]] = {
-    TaskStates.WAITING: {RenewalGoals.RUN: take_config, RenewalGoals.REST: withdraw},
-    TaskStates.LAUNCHING: _END_FOR_RENEWAL,
-    TaskStates.LAUNCHED: _END_FOR_RENEWAL,
-    TaskStates.STARTING: _END_FOR_RENEWAL,
-    TaskStates.RUNNING: _END_FOR_RENEWAL,
-    TaskStates.KILLING: {RenewalGoals.RUN: wait, RenewalGoals.REST: wait},
-    TaskStates.SUCCEEDED: _TAKE_CONFIG,
-    TaskStates.FAILED: _TAKE_CONFIG,
-    TaskStates.LOST: _TAKE_CONFIG,
-    TaskStates.KILLED: _TAKE_CONFIG,
-    TaskStates.THROTTLED: {RenewalGoals.RUN: take_config, RenewalGoals.REST: withdraw},
-    TaskStates.HOLDING: {RenewalGoals.RUN: wait, RenewalGoals.REST: kill},
-    TaskStates.HELD: {RenewalGoals.RUN: wait, RenewalGoals.REST: kill},
+    TaskStates.HOLDING: _BEFORE_START,
+    TaskStates.HELD: _BEFORE_START,
 }
 
 
 def pursue(task: Task, at: At) -> Decision | Rest:
-    """The next step towards the goal."""
+    """The next step towards the goal, or towards what was ordered."""
+    goal: TaskGoals | TaskOrders = task.goal
     if task.renewal is not None and task.goal != TaskGoals.DELETED:
-        goal = RenewalGoals.REST if task.goal == TaskGoals.KILLED else RenewalGoals.RUN
-        return RENEWAL_TABLE[task.state][goal](task)
-    if task.again:
-        return RESTART_TABLE[task.state][RestartGoals.RESTARTED](task)
-    return TABLE[task.state][task.goal](task)
+        stopped = task.goal == TaskGoals.KILLED
+        goal = TaskOrders.CONFIGURED if stopped else TaskOrders.RENEWED
+    elif task.again:
+        goal = TaskOrders.RESTARTED
+    return TABLE[task.state][goal](task)
