@@ -1,7 +1,9 @@
 """Goal table of a host: it should be up or, from the start of a maintenance on, down.
 
-The table is total, and names what each state waits for. Messages take the steps towards UP; those
-towards DOWN are taken when runs have ended.
+The table is total: for each state and goal, the steps in their order, of which the first that has
+something to do is taken, and how the host rests where none has. Messages take the steps towards UP;
+those towards DOWN are taken when runs have ended. Times that are over are ended here too, because
+the deadline of an unreachable host, or of something else, may have taken the place of theirs.
 
 No step may be taken here that needs a report of the backend, which alone knows what runs. Such a
 report may be lost, and the backend does not repeat it; so a host that waits for one, or holds runs
@@ -15,16 +17,16 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from peloton.actors.host.holds.holding import expired, hold_deadline
-from peloton.actors.host.holds.task_holds import next_over, over
+from peloton.actors.host.holds.holding import end_hold, hold_deadline
+from peloton.actors.host.holds.task_holds import end_task_holds, next_over
 from peloton.actors.host.maintenance import drain, end_daemons
 from peloton.actors.host.messages import PingBackend
-from peloton.actors.host.moving import down_or_moved
+from peloton.actors.host.moving import take_down
 from peloton.actors.host.orders import list_runs
-from peloton.actors.host.quarantine import QUARANTINE, QUARANTINE_OVER, is_quarantine_over
-from peloton.actors.host.slack import slack_short, take_slack_back
+from peloton.actors.host.quarantine import QUARANTINE, end_quarantine
+from peloton.actors.host.slack import take_slack_back
 from peloton.actors.host.state import Host, HostStates, Maintenance
-from peloton.actors.host.use import put_out_of_use, use_again
+from peloton.actors.host.use import use_again
 from peloton.actors.host.volumes import is_removing
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
 
@@ -34,27 +36,6 @@ class HostGoals(enum.StrEnum):
 
     UP = "up"
     DOWN = "down"
-
-
-HostStep: TypeAlias = Callable[[Host], Decision | Rest]
-
-
-def wait(host: Host) -> Rest:
-    """Wait for the backend, or the time limit of an unreachable machine."""
-    return WAITING
-
-
-def settle(host: Host) -> Rest:
-    """There is nothing to do."""
-    return SETTLED
-
-
-TABLE: Mapping[HostStates, Mapping[HostGoals, HostStep]] = {
-    HostStates.RECONCILING: {HostGoals.UP: wait, HostGoals.DOWN: wait},  # for a list of runs
-    HostStates.UP: {HostGoals.UP: settle, HostGoals.DOWN: drain},
-    HostStates.UNREACHABLE: {HostGoals.UP: wait, HostGoals.DOWN: wait},
-    HostStates.LOST: {HostGoals.UP: wait, HostGoals.DOWN: drain},
-}
 
 
 POLL_EVERY_S: Mapping[HostStates, float] = {
@@ -75,14 +56,6 @@ REMOVED_POLLS_MAX = 360
 for good. After a recovery it begins anew."""
 
 
-def poll_every_s(host: Host) -> float:
-    """Seconds between polls of the backend."""
-    every_s = POLL_EVERY_S[host.state]
-    if host.use.open or (host.state == HostStates.UP and host.maintenance == Maintenance.DRAINING):
-        return min(every_s, DRAIN_POLL_EVERY_S)
-    return every_s
-
-
 class HostNotes(Value, frozen=True, gc=False, array_like=True):
     """When to poll the backend next, while the host is in this state; 0.0: no poll is needed.
     `polls`: how often that was done since the host was removed."""
@@ -97,58 +70,64 @@ def recall_s(notes: HostNotes) -> float | None:
     return notes.poll_at or None
 
 
-def pursue(host: Host, at: At) -> Decision | Rest:
-    """The next step towards the goal; without one, a poll of the backend when it is due."""
-    if host.hold is not None and at.now >= host.hold.until:
-        return expired(host.hold)  # the deadline of an unreachable host had taken its place
-    gone = over(host, at.now) if host.task_holds else None
-    if gone is not None:
-        return gone
-    if is_quarantine_over(host, now=at.now):
-        return QUARANTINE_OVER  # likewise, or that of a hold
-    if slack_short(host) and host.state == HostStates.UP:
-        taken = take_slack_back(host, at)
-        if taken is not None:
-            return taken
-    if host.maintenance == Maintenance.DRAINING and host.state == HostStates.UP:
-        last = end_daemons(host, at)
-        if last is not None:
-            return last
-    step: Decision | Rest = SETTLED  # as the table says of a host that is up, without its calls
-    if host.state != HostStates.UP or host.maintenance != Maintenance.NONE:
-        step = down_or_moved(host, put_out_of_use(host, TABLE[host.state][goal_of(host)](host), at))
-        if isinstance(step, Decision):
-            return step
+def poll(host: Host, at: At) -> Decision | None:
+    """Ask the backend when that is due, and note when it will be."""
     notes: HostNotes | None = at.notes
     polls = notes.polls if notes is not None and host.removed else 0
-    told = not (is_removing(host) or (host.use.open and polls < REMOVED_POLLS_MAX))
+    is_up, is_open, every_s = host.state == HostStates.UP, host.use.open, POLL_EVERY_S[host.state]
+    told = not (is_removing(host) or (is_open and polls < REMOVED_POLLS_MAX))
     silent = host.removed and told
-    idle = silent or (told and host.state == HostStates.UP and not (host.runs or host.task_holds))
-    next_s = 0.0 if idle else at.now + poll_every_s(host)
+    idle = silent or (told and is_up and not (host.runs or host.task_holds))
+    if is_open or (is_up and host.maintenance == Maintenance.DRAINING):
+        every_s = min(every_s, DRAIN_POLL_EVERY_S)
+    next_s = 0.0 if idle else at.now + every_s
     if host.task_holds:
         next_s = min(next_s, next_over(host))  # a deadline may be another's
     known = notes is not None and notes.state == host.state and notes.poll_at
     if notes is None or not known or notes.poll_at > next_s > 0.0:
-        if not idle:
-            return Decision(notes=HostNotes(host.state, next_s, polls))
-    elif at.now >= notes.poll_at and not silent:
-        # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
-        sends = (_poll(host, at), *use_again(host, at))
-        count = polls + 1 if host.removed else 0
-        next_s = 0.0 if count == REMOVED_POLLS_MAX else next_s
-        return Decision(sends=sends, notes=HostNotes(host.state, next_s, count))
-    return step
+        return None if idle else Decision(notes=HostNotes(host.state, next_s, polls))
+    if at.now < notes.poll_at or silent:
+        return None
+    # Once more after it has become idle: a `ForgetRuns` to the backend may have been lost.
+    sends = (_question(host, at), *use_again(host, at))
+    count = polls + 1 if host.removed else 0
+    next_s = 0.0 if count == REMOVED_POLLS_MAX else next_s
+    return Decision(sends=sends, notes=HostNotes(host.state, next_s, count))
 
 
-def goal_of(host: Host) -> HostGoals:
-    """What should be: down from the start of a maintenance to its completion."""
-    return HostGoals.UP if host.maintenance == Maintenance.NONE else HostGoals.DOWN
-
-
-def _poll(host: Host, at: At) -> Send:
+def _question(host: Host, at: At) -> Send:
     if host.state in (HostStates.RECONCILING, HostStates.UP):
         return list_runs(host, at)
     return Send(host.backend, PingBackend(at.key))
+
+
+HostSteps: TypeAlias = tuple[tuple[Callable[[Host, At], Decision | None], ...], Rest]
+_OVER = end_hold, end_task_holds, end_quarantine
+_ASKS: HostSteps = (*_OVER, poll), WAITING  # for a list of runs, or any word of the backend
+
+TABLE: Mapping[HostStates, Mapping[HostGoals, HostSteps]] = {
+    HostStates.RECONCILING: {HostGoals.UP: _ASKS, HostGoals.DOWN: _ASKS},
+    HostStates.UP: {
+        HostGoals.UP: ((*_OVER, take_slack_back, poll), SETTLED),
+        HostGoals.DOWN: ((*_OVER, take_slack_back, end_daemons, drain, take_down, poll), WAITING),
+    },
+    HostStates.UNREACHABLE: {HostGoals.UP: _ASKS, HostGoals.DOWN: _ASKS},
+    HostStates.LOST: {
+        HostGoals.UP: _ASKS,
+        HostGoals.DOWN: ((*_OVER, drain, take_down, poll), WAITING),
+    },
+}
+
+
+def pursue(host: Host, at: At) -> Decision | Rest:
+    """The next step towards the goal: down from the start of a maintenance to its completion."""
+    goal = HostGoals.UP if host.maintenance == Maintenance.NONE else HostGoals.DOWN
+    steps, rest = TABLE[host.state][goal]
+    for step in steps:
+        taken = step(host, at)
+        if taken is not None:
+            return taken
+    return rest
 
 
 def deadline(host: Host) -> tuple[str, float] | None:

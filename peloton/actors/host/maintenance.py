@@ -20,21 +20,12 @@ from peloton.actors.host.holds.hold_messages import HostHold
 from peloton.actors.host.ledger import RunPhase, RunSet
 from peloton.actors.host.orders import held_runs, run_names, stop_order
 from peloton.actors.host.state import Host, Maintenance
-from peloton.actors.host.use import awaits_backend, use_changed
+from peloton.actors.host.use import use_changed
+from peloton.actors.host.use_messages import HostUse
 from peloton.actors.job.slice.budget_messages import AskToEnd
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
 from peloton.placement.messages import DAEMON_LABEL
-from peloton.runtime.vocabulary import (
-    SETTLED,
-    WAITING,
-    At,
-    Bits,
-    Decision,
-    Key,
-    Refused,
-    Rest,
-    Send,
-)
+from peloton.runtime.vocabulary import At, Bits, Decision, Key, Refused, Send
 
 DAEMONS_LAST = "only runs of daemon jobs are left"
 
@@ -87,7 +78,8 @@ def _has_only_daemons(host: Host) -> bool:
 
 def end_daemons(host: Host, at: At) -> Decision | None:
     """End the runs of daemon jobs, once no other run is left; until then, and after it, None."""
-    stops = run_names(_not_ending(host)) if _has_only_daemons(host) else ()
+    drains = host.maintenance == Maintenance.DRAINING
+    stops = run_names(_not_ending(host)) if drains and _has_only_daemons(host) else ()
     if not stops:
         return None
     facts = (f.DaemonsEnding(HOST_MAINTENANCE),)
@@ -133,11 +125,11 @@ def no_host(message: Any, at: At) -> Decision:
     return Decision(reply=Refused(m.NO_HOST, text, again=True), because="no such host")
 
 
-def drain(host: Host) -> Decision | Rest:
-    """Go down once no run holds anything, no task waits for word of one, and the backend has put
-    the machine out of use."""
-    if host.maintenance == Maintenance.DRAINING and not held_runs(host):
-        return Decision(facts=(f.HostDrained(),), because="all runs have ended")
-    if host.maintenance == Maintenance.DRAINED and not (host.runs or awaits_backend(host)):
-        return Decision(facts=(f.HostTakenDown(),), because="down for maintenance")
-    return SETTLED if host.maintenance == Maintenance.DOWN else WAITING
+def drain(host: Host, at: At) -> Decision | None:
+    """Have drained once no run holds anything; a backend that was told that the host drains is to
+    put the machine out of use."""
+    if host.maintenance != Maintenance.DRAINING or held_runs(host):
+        return None
+    told = host.use.wanted == HostUse.DRAINING
+    facts, sends = use_changed(host, Maintenance.DRAINED, at) if told else ((), ())
+    return Decision((f.HostDrained(), *facts), sends, because="all runs have ended")

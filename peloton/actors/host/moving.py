@@ -14,8 +14,9 @@ from peloton.actors.host import move_messages as mm
 from peloton.actors.host.inventory.messages import POOLS_OWNER, WRONG_SOURCE, MoveHostPool
 from peloton.actors.host.maintenance import begin, no_host
 from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.use import awaits_backend
 from peloton.placement.conditions import DEFAULT_HOST_POOL
-from peloton.runtime.vocabulary import At, Decision, Refused, Rest, Send
+from peloton.runtime.vocabulary import At, Decision, Refused, Send
 
 MOVED = "the host has drained, and changes its pool"
 
@@ -40,12 +41,14 @@ def _refused(code: str, text: str) -> Decision:
     return Decision(reply=Refused(code, text, again=True), because=text)
 
 
-def down_or_moved(host: Host, rest: Decision | Rest) -> Decision | Rest:
-    """The step of a maintenance; as the host goes down, the pools' owner is asked to take it."""
-    if not isinstance(rest, Decision) or not host.moving:
-        return rest
-    down = any(isinstance(fact, f.HostTakenDown) for fact in rest.facts)
-    return Decision(rest.facts, (*rest.sends, _request(host)), because=MOVED) if down else rest
+def take_down(host: Host, at: At) -> Decision | None:
+    """Go down once no task waits for word of a run, and the backend has put the machine out of use;
+    the pools' owner is asked to take a host that moves."""
+    if host.maintenance != Maintenance.DRAINED or host.runs or awaits_backend(host):
+        return None
+    asked = (_request(host),) if host.moving else ()
+    because = MOVED if host.moving else "down for maintenance"
+    return Decision((f.HostTakenDown(),), asked, because=because)
 
 
 def move_owed(host: Host) -> tuple[Send, ...]:

@@ -58,10 +58,10 @@ def quarantine_over(host: Host, message: Due, at: At) -> Decision:
     return QUARANTINE_OVER
 
 
-def is_quarantine_over(host: Host, *, now: float) -> bool:
-    """Whether its time has passed, though other deadlines may have come in between."""
+def end_quarantine(host: Host, at: At) -> Decision | None:
+    """End it once its time has passed, though other deadlines may have come in between."""
     found = host.quarantine
-    return found is not None and now >= found.at + found.seconds
+    return QUARANTINE_OVER if found is not None and at.now >= found.at + found.seconds else None
 
 
 def _judged(host: Host, ends: Iterable[m.RunEnd], *, at: At, after: int) -> tuple[Fact, ...]:

@@ -33,14 +33,11 @@ def slack_measured(host: Host, message: SlackReported, at: At) -> Decision:
     return Decision(facts=(f.SlackMeasured(slack),), because="slack was measured")
 
 
-def slack_short(host: Host) -> bool:
-    """Whether runs hold more slack than there is; some of them may be ending."""
-    return host.used.slack - host.capacity.slack >= EPSILON
-
-
 def take_slack_back(host: Host, at: At) -> Decision | None:
     """End runs on slack until those that are left fit; None where enough are ending already."""
     over = host.used.slack - host.capacity.slack
+    if over < EPSILON:
+        return None
     on_slack = [(crowd, one) for crowd, one in held_runs(host) if one.resources.slack]
     for _, one in on_slack:
         if one.phase == RunPhase.KILLING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from peloton.actors.host import facts as f
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
-from peloton.runtime.vocabulary import At, Decision, Fact, Rest, Send
+from peloton.runtime.vocabulary import At, Decision, Fact, Send
 
 _OF = {
     Maintenance.NONE: HostUse.IN_USE,
@@ -30,17 +30,6 @@ def use_changed(
         return (), ()
     order = SetUse(at.key, at.epoch, use, host.use.number + 1)
     return (f.UseWanted(use),), (Send(host.backend, order),)
-
-
-def put_out_of_use(host: Host, rest: Decision | Rest, at: At) -> Decision | Rest:
-    """The step of a maintenance; with the last run the host is out of use, if its backend has been
-    told that it drains."""
-    if not isinstance(rest, Decision) or host.use.wanted != HostUse.DRAINING:
-        return rest
-    if not any(isinstance(fact, f.HostDrained) for fact in rest.facts):
-        return rest
-    facts, sends = use_changed(host, Maintenance.DRAINED, at)
-    return Decision((*rest.facts, *facts), (*rest.sends, *sends), because=rest.because)
 
 
 def awaits_backend(host: Host) -> bool:

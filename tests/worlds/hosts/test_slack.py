@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.host import goals
+from peloton.actors.host import slack
 from peloton.actors.host.machine_messages import SlackReported
 from peloton.actors.host.messages import ConfigureHost, GetHost
 from peloton.actors.job.spec import JobSpec
@@ -164,6 +164,6 @@ def take_half() -> None:
 
 def test_a_host_that_keeps_what_it_does_not_have_is_found_out() -> None:
     take_half()
-    kept = Planted(goals, "slack_short", lambda _: lambda host: False)
+    kept = Planted(slack, "held_runs", lambda _: lambda host: ())
     with planted(kept), pytest.raises(Contradiction, match="^R9 .* slack held"):
         take_half()

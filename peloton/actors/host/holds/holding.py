@@ -65,6 +65,11 @@ def not_held(message: hm.ReleaseHold, at: At) -> Decision:
     return Decision(reply=hm.HoldReleased(known=False), because="no such host")
 
 
+def end_hold(host: Host, at: At) -> Decision | None:
+    """End the hold, once its time is over."""
+    return expired(host.hold) if host.hold is not None and at.now >= host.hold.until else None
+
+
 def expired(taken: hm.HostHold) -> Decision:
     """The hold was neither used nor given back in time."""
     return Decision(facts=(f.HoldEnded(taken.name, EXPIRED),), because="the hold expired")

@@ -93,11 +93,11 @@ def alive(host: Host, now: float) -> tuple[hm.TaskHold, ...]:
     return tuple(one for one in host.task_holds if now < one.until)
 
 
-def over(host: Host, now: float) -> Decision | None:
-    """End the holds whose time is over; None if there are none."""
-    gone = [one.task for one in host.task_holds if now >= one.until]
-    if not gone:
+def end_task_holds(host: Host, at: At) -> Decision | None:
+    """End the holds whose time is over."""
+    if not host.task_holds or at.now < next_over(host):
         return None
+    gone = (one.task for one in host.task_holds if at.now >= one.until)
     return Decision(facts=ended_holds(gone, TASK_EXPIRED), because="holds for tasks expired")
 
 

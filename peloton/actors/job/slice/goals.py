@@ -1,8 +1,9 @@
 """Goal table of a slice: its instances by the goal its job gave.
 
-Turns (state, goal) into the next step. A slice wishes for hosts for members that its pool
-admitted, and is forgotten once its goal is deletion and no task is left. It must do nothing
-else: its tasks pursue their own goals.
+For each state and goal it has the steps in their order, of which the first that has something to do
+is taken, and how the slice rests where none has. A slice wishes for hosts for members that its pool
+admitted, and is forgotten once its goal is deletion and no task is left. A rollout, and what hosts
+ask for, go on whatever the state is. It must do nothing else: its tasks pursue their own goals.
 """
 
 from __future__ import annotations
@@ -79,13 +80,8 @@ def _is_alive(task: Task) -> bool:
     return task.state not in ENDED or (task.policy.together and waits_for_gang(task))
 
 
-def wish(slice_: Slice, at: At) -> Decision | Rest:
+def wish(slice_: Slice, at: At) -> Decision | None:
     """Ask a placer for hosts, for members for which no wish is pending."""
-    first = begin(slice_, at) if slice_.homes is None else home_step(slice_, at)
-    if first is None and slice_.gang_lots:
-        first = gang_step(slice_, at)
-    if first is not None:
-        return first
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     ready: int = at.index.where(looks_for_host)
     if slice_.homes is not None:
@@ -93,14 +89,14 @@ def wish(slice_: Slice, at: At) -> Decision | Rest:
     if slice_.gang_open:
         ready &= ~slice_.forming.raw  # a gang wishes as one
     if not (ready or notes.wished.raw or notes.kept.raw or notes.resting.raw):
-        return WAITING
+        return None
     waiting = ready & notes.wished.raw if at.now < notes.wished_at + WISH_TIMEOUT_S else 0
     kept = ready & notes.kept.raw if at.now < notes.kept_at + KEPT_REPEAT_S else 0
     resting = ready & notes.resting.raw if at.now < notes.retry_at else 0
     fresh_raw = ready & ~(waiting | kept | resting)
     noted = notes.wished.raw, notes.kept.raw, notes.resting.raw
     if not fresh_raw and noted == (waiting, kept, resting):
-        return WAITING
+        return None
     # Members that launched leave `wished`, or their next run would wait for the old wish's timeout.
     # An expired time is cleared too, or it would hide the next one (`recall_s`).
     launched = notes.wished.raw & ~ready
@@ -171,7 +167,10 @@ def active_of(slice_: Slice, index: Any) -> int:
 
 
 def begin(slice_: Slice, at: At) -> Decision | None:
-    """Begin or restart members that waited, the lowest first, up to grant and throttle."""
+    """Begin or restart members that waited, the lowest first, up to grant and throttle; those that
+    have a host each begin with their hosts."""
+    if slice_.homes is not None:
+        return home_step(slice_, at)
     if not (slice_.closed or slice_.held.raw):
         return None
     waiting = slice_.waiting | slice_.held
@@ -192,7 +191,14 @@ def begin(slice_: Slice, at: At) -> Decision | None:
     return Decision(facts=(begun,), sends=tuple(sends), because=because)
 
 
-def add_stopped(slice_: Slice, at: At) -> Decision | None:
+def roll_out(slice_: Slice, at: At) -> Decision | None:
+    """The part that the slice has in a workflow of its job."""
+    if slice_.rollout is None:
+        return None
+    return rollout_step(slice_, at) or _add_stopped(slice_, at)
+
+
+def _add_stopped(slice_: Slice, at: At) -> Decision | None:
     """Create members that a workflow has come to and that are not to run: they end at once."""
     if not slice_.closed or slice_.homes is not None:
         return None
@@ -228,56 +234,55 @@ def restart(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list
     return [Send(slice_.crowd, order, some)]
 
 
-def settle(slice_: Slice, at: At) -> Decision | Rest:
-    """All have ended."""
-    return SETTLED
+def spare(slice_: Slice, at: At) -> Decision | None:
+    """End whom somebody waits for, as soon as the job can spare them."""
+    if not (slice_.ends or slice_.wished):
+        return None
+    return ends_step(slice_, at) or spared_step(slice_, at) or wish_step(slice_, at)
 
 
-def wait(slice_: Slice, at: At) -> Decision | Rest:
-    """The tasks are working towards the goal."""
-    return WAITING
-
-
-def forget(slice_: Slice, at: At) -> Decision | Rest:
+def forget(slice_: Slice, at: At) -> Decision | None:
     """No task is left: report to the job, and forget the slice."""
     gone = Send(slice_.job, SliceGone(slice_.number))
     return Decision(facts=(SliceForgotten(),), sends=(gone,), because="deleted")
 
 
-SliceStep = Callable[[Slice, At], Decision | Rest]
-TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceStep]] = {
+SliceSteps = tuple[tuple[Callable[[Slice, At], Decision | None], ...], Rest]
+_GROWS: SliceSteps = (roll_out, spare, begin, gang_step, wish), WAITING
+_ROLLS: SliceSteps = (roll_out, spare), WAITING
+_IS_THERE: SliceSteps = (roll_out, spare), SETTLED
+_LEAVES: SliceSteps = (spare,), WAITING
+
+TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceSteps]] = {
     SliceStates.ACTIVE: {
-        TaskGoals.SUCCEEDED: wish,
-        TaskGoals.RUNNING: wish,
-        TaskGoals.KILLED: wait,
-        TaskGoals.DELETED: wait,
+        TaskGoals.SUCCEEDED: _GROWS,
+        TaskGoals.RUNNING: _GROWS,
+        TaskGoals.KILLED: _ROLLS,
+        TaskGoals.DELETED: _LEAVES,
     },
     SliceStates.ENDED: {
-        TaskGoals.SUCCEEDED: settle,
-        TaskGoals.RUNNING: settle,
-        TaskGoals.KILLED: settle,
-        TaskGoals.DELETED: wait,
+        TaskGoals.SUCCEEDED: _IS_THERE,
+        TaskGoals.RUNNING: _IS_THERE,
+        TaskGoals.KILLED: _IS_THERE,
+        TaskGoals.DELETED: _LEAVES,
     },
     SliceStates.EMPTY: {
-        TaskGoals.SUCCEEDED: wait,
-        TaskGoals.RUNNING: wait,
-        TaskGoals.KILLED: wait,
-        TaskGoals.DELETED: forget,
+        TaskGoals.SUCCEEDED: _ROLLS,
+        TaskGoals.RUNNING: _ROLLS,
+        TaskGoals.KILLED: _ROLLS,
+        TaskGoals.DELETED: ((spare, forget), WAITING),
     },
 }
 
 
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
-    """The next step towards the goal; a rollout, and what hosts ask for, go on whatever it is."""
-    if slice_.rollout is not None and slice_.goal != TaskGoals.DELETED:
-        rolled = rollout_step(slice_, at) or add_stopped(slice_, at)
-        if rolled is not None:
-            return rolled
-    if slice_.ends or slice_.wished:
-        ended = ends_step(slice_, at) or spared_step(slice_, at) or wish_step(slice_, at)
-        if ended is not None:
-            return ended
-    return TABLE[slice_state_of(slice_, at.index)][slice_.goal](slice_, at)
+    """The next step towards the goal."""
+    steps, rest = TABLE[slice_state_of(slice_, at.index)][slice_.goal]
+    for step in steps:
+        taken = step(slice_, at)
+        if taken is not None:
+            return taken
+    return rest
 
 
 def recall_s(notes: WishNotes) -> float | None:

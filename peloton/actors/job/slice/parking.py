@@ -45,31 +45,33 @@ class HoldPolicy(NamedTuple):
 
 def pursue_with(policy: HoldPolicy) -> Callable[[Slice, At], Decision | Rest]:
     """The next step towards the goal; where there is none, what is overdue is given back."""
-    if not policy.enabled or not policy.hold_s:
+    hold_s = policy.hold_s if policy.enabled else 0.0
+    if not hold_s:
         return goals.pursue
 
     def pursue(slice_: Slice, at: At) -> Decision | Rest:
         step = goals.pursue(slice_, at)
         if isinstance(step, Decision):
-            return _noted(slice_, step, at=at, policy=policy)
+            return _noted(slice_, step, at=at, hold_s=hold_s)
         if step is not WAITING or at.notes is None or not at.notes.holding:
             return step
-        return _give_back(slice_, at.notes, at=at, hold_s=policy.hold_s) or step
+        return _give_back(slice_, at.notes, at=at, hold_s=hold_s) or step
 
     return pursue
 
 
 def recall_with(policy: HoldPolicy) -> Callable[[WishNotes], float | None]:
     """When to wake the slice without a message: also once the first allocation is overdue."""
+    hold_s = policy.hold_s if policy.enabled else 0.0
 
     def recall_s(notes: WishNotes) -> float | None:
         times = [until for until in (goals.recall_s(notes),) if until is not None]
-        return min([*times, *(since + policy.hold_s for since, _ in notes.holding)], default=None)
+        return min([*times, *(since + hold_s for since, _ in notes.holding)], default=None)
 
-    return recall_s if policy.enabled and policy.hold_s else goals.recall_s
+    return recall_s if hold_s else goals.recall_s
 
 
-def _noted(slice_: Slice, step: Decision, *, at: At, policy: HoldPolicy) -> Decision:
+def _noted(slice_: Slice, step: Decision, *, at: At, hold_s: float) -> Decision:
     """The step; who begins to wait for a host by it is noted, who does no more is forgotten."""
     if not isinstance(step.notes, WishNotes):
         return step
@@ -81,7 +83,7 @@ def _noted(slice_: Slice, step: Decision, *, at: At, policy: HoldPolicy) -> Deci
     fresh = ((after.wished - before.wished) | gang) - _all(holding)
     fresh = fresh & Bits(at.index.where(ready_for_host)) if fresh else fresh
     if fresh:
-        part_s = policy.hold_s / STEPS
+        part_s = hold_s / STEPS
         since = math.ceil(at.now / part_s) * part_s
         known = dict(holding)
         holding = tuple(sorted({**known, since: known.get(since, Bits()) | fresh}.items()))
