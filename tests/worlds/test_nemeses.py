@@ -39,7 +39,7 @@ NOT_SENT = {
     ("job", "DropPieces"): "to itself",
     ("slice", "HostRefused"): "of its own tasks, in its own shard",
     ("task", "SetTaskGoal"): "of its slice, in its own shard",
-    ("task", "AssignHosts"): "of its slice, in its own shard",
+    ("task", "Place"): "of its slice, in its own shard",
     ("task", "MarkUnschedulable"): "a slice's to its own tasks, in the shard they share",
     ("task", "SetRunLimit"): "of its slice, in its own shard",
     ("task", "ParkAdmission"): "of its slice, in its own shard",
@@ -49,10 +49,7 @@ NOT_SENT = {
         [("lot", "ParkTicket"), ("task", "TicketParked")],
         "nobody waits for a host for so long: test_parking loses them",
     ),
-    **dict.fromkeys(
-        [("task", name) for name in ("StartHeld", "DropHold", "EndForGang", "JoinGang")],
-        "of its slice, in its own shard",
-    ),
+    ("task", "JoinGang"): "of its slice, in its own shard",
     **dict.fromkeys(
         [("placer", "GangWish"), ("slice", "GangPlaced"), ("task", "Held"), ("lot", "RegroupLot")],
         "no job of it has a gang: test_gang_troubles has some",
@@ -164,7 +161,6 @@ NOT_SENT = {
             ("lot", "Yielded"),
             ("slice", "Evict"),
             ("slice", "RoomFound"),
-            ("task", "Preempt"),
             ("placer", "AskRoom"),
             ("slice", "AskLeavers"),
             ("slice", "ProveGang"),

@@ -24,8 +24,8 @@ from peloton.actors.task.admitting import (
     queued,
     released,
 )
-from peloton.actors.task.giving_way import ended_for_limit, give_way, outcome_of, preempt
-from peloton.actors.task.goals import GANG_RETRY, HOST, LOT
+from peloton.actors.task.giving_way import ended_for_limit, give_way, outcome_of
+from peloton.actors.task.goals import GANG_RETRY, HOST, LOT, killing
 from peloton.actors.task.live_messages import RunChanged
 from peloton.actors.task.run_changes import run_changed, told_of_nobody
 from peloton.actors.task.state import (
@@ -35,8 +35,10 @@ from peloton.actors.task.state import (
     Admission,
     Task,
     TaskStates,
+    is_held,
     is_wanted,
     pause_s,
+    ready_for_host,
     waits_for_gang,
 )
 from peloton.runtime.vocabulary import PARENT, SENDER, At, Decision, Due, Fact, Send
@@ -101,14 +103,13 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
     return Decision(facts=(f.TaskCreated(*created, message.config_version),))
 
 
-def place(task: Task, message: m.AssignHosts, at: At) -> Decision:
-    """A host was found; the launch is owed until the run starts or the host refuses it."""
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
-        return Decision(because="a host was assigned when none was awaited")
+def place(task: Task, message: m.Place, at: At) -> Decision:
+    """A host was found, or holds the room for all of a gang; the launch is owed until the run
+    starts or the host refuses it."""
+    if not (ready_for_host(task) if at.values else is_held(task)):
+        return Decision(because="told to launch when no host was awaited, nor room held")
     launch = Launch(task.run, shares=message.shares, hold=message.hold)
-    fact = f.TaskHolding() if message.hold else f.TaskLaunching()
-    return Decision(facts=(fact,), sends=(Send(HOST, launch),))
+    return Decision(facts=(f.TaskLaunching(message.hold),), sends=(Send(HOST, launch),))
 
 
 def held(task: Task, message: m.Held, at: At) -> Decision:
@@ -120,39 +121,9 @@ def held(task: Task, message: m.Held, at: At) -> Decision:
     return Decision()
 
 
-def start_held(task: Task, message: m.StartHeld, at: At) -> Decision:
-    """All of the gang are held: the launch is owed, as that of any other run."""
-    if task.state != TaskStates.HELD or task.goal in (m.TaskGoals.KILLED, m.TaskGoals.DELETED):
-        return Decision(because="told to start when no room was held")
-    launch = Launch(task.run)
-    return Decision(facts=(f.HeldLaunching(),), sends=(Send(HOST, launch),))
-
-
-def drop_hold(task: Task, message: m.DropHold, at: At) -> Decision:
-    """Give the room back. The next attempt is a new run, once the host has said that it did."""
-    if task.state not in HOLDS:
-        return Decision(because="no room is held")
-    kill = Send(HOST, KillRun(task.run, 0.0))
-    fact = f.HoldDropped(message.reason)
-    return Decision(facts=(fact,), sends=(kill,), because=message.reason)
-
-
-def end_for_gang(task: Task, message: m.EndForGang, at: At) -> Decision:
-    """End the run, which uses up no attempt."""
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state not in ON_HOST or task.state == TaskStates.KILLING or not wanted:
-        return Decision(because="there is nothing to end")
-    if task.state in HOLDS:
-        return drop_hold(task, m.DropHold(message.reason), at)
-    kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
-    fact = f.TaskKilling(message.reason, m.KillCause.GANG_RESTART)
-    return Decision(facts=(fact,), sends=(kill,), because=message.reason)
-
-
 def join_gang(task: Task, message: m.JoinGang, at: At) -> Decision:
     """Request admission with the others: a new run, where the last one has ended."""
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if not wanted or task.again or message.round <= task.gang_round:
+    if task.goal not in m.WANTED or task.again or message.round <= task.gang_round:
         return Decision(because="it is not to run, or has joined already")
     ticket = Send(LOT, Enqueue(task.ticket + 1))
     if task.state == TaskStates.WAITING:
@@ -233,10 +204,9 @@ def gone(task: Task, message: m.RunGone, at: At) -> Decision:
 
 def _not_started(task: Task, outcome: m.RunOutcome) -> tuple[Send, ...]:
     """Tell the slice that a host did not start the run in time: nothing else ends so by itself."""
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
     late = task.state == TaskStates.KILLING and task.cause == m.KillCause.NONE
-    late = late and not task.ends_for_next
-    return (Send(PARENT, RunNotStarted()),) if late and wanted and outcome.end in _BROKEN else ()
+    late = late and not task.ends_for_next and task.goal in m.WANTED
+    return (Send(PARENT, RunNotStarted()),) if late and outcome.end in _BROKEN else ()
 
 
 def due(task: Task, message: Due, at: At) -> Decision:
@@ -250,14 +220,10 @@ def due(task: Task, message: Due, at: At) -> Decision:
     if message.name == HEALTHY:
         reason = f"has run for {_healthy_s(task):g} s"
         return Decision(facts=(f.TaskGoalSet(task.goal, reason, fresh=True),), because=reason)
-    kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
     if message.name == RUN_LIMIT:
         reason = f"{m.DEADLINE_EXCEEDED}: ran longer than {task.policy.max_running_s:g} s"
-        fact = f.TaskKilling(reason, m.KillCause.RUN_LIMIT)
-    else:
-        reason = f"did not start within {_start_s(task):g} s"
-        fact = f.TaskKilling(reason)
-    return Decision(facts=(fact,), sends=(kill,), because=reason)
+        return killing(task, reason, cause=m.KillCause.RUN_LIMIT)
+    return killing(task, f"did not start within {_start_s(task):g} s")
 
 
 def _start_s(task: Task) -> float:
@@ -280,7 +246,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Queued: queued,
     m.Admitted: admitted,
     m.TicketReleased: released,
-    m.AssignHosts: place,
+    m.Place: place,
     m.Accepted: accepted,
     m.RunRefused: refused,
     m.Started: started,
@@ -290,11 +256,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetRunLimit: limit_set,
     m.DropEvents: drop_events,
     m.DropRunEvents: drop_run_events,
-    m.Preempt: preempt,
-    m.StartHeld: start_held,
-    m.DropHold: drop_hold,
     m.Held: held,
-    m.EndForGang: end_for_gang,
     m.JoinGang: join_gang,
     m.ParkAdmission: park_admission,
     m.TicketParked: parked,

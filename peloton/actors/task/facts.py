@@ -61,7 +61,10 @@ class AdmissionReleased(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskLaunching(Fact, frozen=True, gc=False, array_like=True):
-    """The current run is being launched on the host in the `host` column."""
+    """The launch of the current run is owed to the host in the `host` column, or that it holds the
+    room for it."""
+
+    hold: bool = False
 
 
 class LaunchAccepted(Fact, frozen=True, gc=False, array_like=True):
@@ -138,22 +141,8 @@ class RunEventsDropped(Fact, frozen=True, gc=False, array_like=True):
     run: int
 
 
-class TaskHolding(Fact, frozen=True, gc=False, array_like=True):
-    """A host is to hold room for the run; its name is in a column."""
-
-
 class RoomHeld(Fact, frozen=True, gc=False, array_like=True):
     """The host holds the room."""
-
-
-class HeldLaunching(Fact, frozen=True, gc=False, array_like=True):
-    """The gang is complete: the launch of the held run is owed to its host."""
-
-
-class HoldDropped(Fact, frozen=True, gc=False, array_like=True):
-    """The room is to be given back; the run will never start."""
-
-    reason: str
 
 
 class GangJoined(Fact, frozen=True, gc=False, array_like=True):
@@ -225,10 +214,7 @@ FACTS: dict[int, type] = {
     19: TaskRestarted,
     20: RunLimitSet,
     21: EventsDropped,
-    22: TaskHolding,
     23: RoomHeld,
-    24: HeldLaunching,
-    25: HoldDropped,
     26: GangJoined,
     27: AdmissionParking,
     28: AdmissionParked,

@@ -8,43 +8,41 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from peloton.actors.host.messages import KillRun
 from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
-from peloton.actors.task.goals import HOST, LOT
+from peloton.actors.task.goals import LOT, killing
 from peloton.actors.task.health_messages import UNHEALTHY
-from peloton.actors.task.state import ON_HOST, PREEMPTIONS, Admission, Task, TaskStates
+from peloton.actors.task.state import HOLDS, ON_HOST, PREEMPTIONS, Task, TaskStates, ready_for_host
 from peloton.runtime.vocabulary import At, Decision, Fact, Send
 
-
-def preempt(task: Task, message: m.Preempt, at: At) -> Decision:
-    """Give up what it holds: the run ends with its grace, one that waits for a host queues anew."""
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state == TaskStates.RUNNING and wanted:
-        cause = m.KillCause.PREEMPTED_FOR_GOOD if message.for_good else m.KillCause.PREEMPTED
-        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s, message.reason))
-        fact = f.TaskKilling(message.reason, cause)
-        return Decision(facts=(fact,), sends=(kill,), because=message.reason)
-    if task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted:
-        ticket = Send(LOT, Enqueue(task.ticket + 1))
-        return Decision(facts=(f.AdmissionRequested(),), sends=(ticket,), because=message.reason)
-    return Decision(because="preempted when it held nothing that it could give up")
+_NOT_ENDING = ON_HOST - {TaskStates.KILLING}
+_ENDED_IN = dict.fromkeys(PREEMPTIONS, frozenset((TaskStates.RUNNING,))) | {
+    m.KillCause.GANG_RESTART: _NOT_ENDING,
+    m.KillCause.MAINTENANCE: _NOT_ENDING,
+    m.KillCause.SPARED_RESTART: _NOT_ENDING,
+}
+"""In which states a task has a run that is ended for a cause, where that is not only held room."""
+_OF_GANG = frozenset((m.KillCause.HOLD_DROPPED, m.KillCause.GANG_RESTART))
 
 
 def give_way(task: Task, message: m.GiveWay, at: At) -> Decision:
-    """End the run, which uses up no attempt; or a pause, where a restart was ordered."""
-    restarts = message.cause == m.KillCause.SPARED_RESTART
-    if message.run != task.run or task.goal != m.TaskGoals.RUNNING or task.ends_for_next:
+    """End the run, which uses up no attempt, or give up what it has instead of one."""
+    cause, because = message.cause, message.reason
+    if task.state in HOLDS and cause in _OF_GANG:
+        # The next attempt is a new run, once the host has said that it gave the room back.
+        return killing(task, because, cause=m.KillCause.HOLD_DROPPED)
+    other = message.run and (message.run != task.run or task.ends_for_next)
+    if other or task.goal not in m.WANTED:
         return Decision(because="it has given way already, or is not to run")
-    if task.state in ON_HOST and task.state != TaskStates.KILLING:
-        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
-        fact = f.TaskKilling(message.reason, message.cause)
-        return Decision(facts=(fact,), sends=(kill,), because=message.reason)
-    if restarts and task.state == TaskStates.THROTTLED:
-        ticket = Send(LOT, Enqueue(task.ticket + 1))
-        return Decision(facts=(f.TaskRestarted(),), sends=(ticket,), because=message.reason)
-    return Decision(because="no run of it is to be ended")
+    if task.state in _ENDED_IN.get(cause, ()):
+        return killing(task, because, cause=cause)
+    ticket = Send(LOT, Enqueue(task.ticket + 1))
+    if cause in PREEMPTIONS and ready_for_host(task):
+        return Decision(facts=(f.AdmissionRequested(),), sends=(ticket,), because=because)
+    if cause == m.KillCause.SPARED_RESTART and task.state == TaskStates.THROTTLED:
+        return Decision(facts=(f.TaskRestarted(),), sends=(ticket,), because=because)
+    return Decision(because="it has nothing that it could give up")
 
 
 def outcome_of(task: Task, reported: m.RunOutcome) -> m.RunOutcome:

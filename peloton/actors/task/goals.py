@@ -23,8 +23,15 @@ from peloton.actors.task.facts import (
     TaskThrottled,
     TaskWithdrawn,
 )
-from peloton.actors.task.messages import TaskGoals
-from peloton.actors.task.state import Admission, Task, TaskStates, may_retry, pause_s
+from peloton.actors.task.messages import KillCause, TaskGoals
+from peloton.actors.task.state import (
+    PREEMPTIONS,
+    Admission,
+    Task,
+    TaskStates,
+    may_retry,
+    pause_s,
+)
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Column, Decision, Rest, Send
 
 TaskStep = Callable[[Task], Decision | Rest]
@@ -105,13 +112,16 @@ def withdraw(task: Task) -> Decision | Rest:
     return Decision(facts=(TaskWithdrawn(),), because="stopped before it was launched")
 
 
-def kill(task: Task) -> Decision | Rest:
+def killing(task: Task, because: str, *, cause: KillCause = KillCause.NONE) -> Decision:
     """Kill the run: it may exist, and only its host can report that it ended."""
-    return Decision(
-        facts=(TaskKilling("stopped on request"),),
-        sends=(Send(HOST, KillRun(task.run, task.policy.kill_grace_s)),),
-        because="stopped on request",
-    )
+    notice = because if cause in PREEMPTIONS else ""
+    kill_run = Send(HOST, KillRun(task.run, task.policy.kill_grace_s, notice))
+    return Decision(facts=(TaskKilling(because, cause),), sends=(kill_run,), because=because)
+
+
+def kill(task: Task) -> Decision | Rest:
+    """End the run, and the instance."""
+    return killing(task, "stopped on request")
 
 
 def release_admission(task: Task) -> Decision | Rest:
@@ -166,17 +176,14 @@ def restart(task: Task) -> Decision | Rest:
 
 
 def end_run(task: Task) -> Decision | Rest:
-    """Kill the run: the next one begins once its host has reported the end."""
-    kill_run = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
-    return Decision(facts=(TaskKilling(RESTART_TEXT),), sends=(kill_run,), because=RESTART_TEXT)
+    """End the run: the next one begins once its host has reported the end."""
+    return killing(task, RESTART_TEXT)
 
 
 def end_old_run(task: Task) -> Decision | Rest:
-    """Kill the run, which has the old config; the next one has the new."""
+    """End the run, which has the old config; the next one has the new."""
     assert task.renewal is not None
-    kill_run = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
-    because = task.renewal.because
-    return Decision(facts=(TaskKilling(because),), sends=(kill_run,), because=because)
+    return killing(task, task.renewal.because)
 
 
 def take_config(task: Task) -> Decision | Rest:

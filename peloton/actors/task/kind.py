@@ -19,7 +19,6 @@ from peloton.actors.task.facts import (
     AdmissionQueued,
     AdmissionReleased,
     LaunchAccepted,
-    TaskHolding,
     TaskLaunching,
 )
 from peloton.actors.task.goals import pursue
@@ -69,7 +68,7 @@ KIND = Kind(
         columns=COLUMNS,
         write=WRITE,
         parent=m.slice_of_crowd,
-        per_member={TaskLaunching: "host", TaskHolding: "host"},
+        per_member={TaskLaunching: "host"},
         resolve=RESOLVE,
         archive=ARCHIVE,
     ),

@@ -29,6 +29,10 @@ class TaskGoals(enum.IntEnum):
     DELETED = 4
 
 
+WANTED = (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+"""The goals of an instance that is to run."""
+
+
 class End(enum.IntEnum):
     """How a run ended."""
 
@@ -185,30 +189,15 @@ class TicketReleased(Message, frozen=True, gc=False, array_like=True):
     ticket: int
 
 
-class AssignHosts(Message, frozen=True, gc=False, array_like=True):
+class Place(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: launch; the values are the hosts, one for each member.
 
-    `shares`: as in `Placed`. `hold`: only have the hosts hold the room.
+    `shares`: as in `Placed`. `hold`: only have the hosts hold the room. Without values: the whole
+    gang is held, launch where that is.
     """
 
     shares: int = 0
     hold: bool = False
-
-
-class StartHeld(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: the whole gang is held, start."""
-
-
-class DropHold(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: give back the room that is held, or asked for; wait for hosts again."""
-
-    reason: str
-
-
-class EndForGang(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: end this run, the gang is restarted as one."""
-
-    reason: str
 
 
 class JoinGang(Message, frozen=True, gc=False, array_like=True):
@@ -256,26 +245,17 @@ class DropRunEvents(Message, frozen=True, gc=False, array_like=True):
     run: int
 
 
-class Preempt(Message, frozen=True, gc=False, array_like=True):
+class GiveWay(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: give up what you hold; a run is ended with its grace.
 
-    `for_good`: a run that is ended is not run again.
+    `cause`: what for, and so in which states that is anything. One that is preempted and waits for
+    a host queues anew; one that is restarted and waits out a pause does not wait any longer.
+    `run`, where it is not 0: that alone, and only if nothing else ends it for the next one.
     """
 
-    reason: str
-    for_good: bool = False
-
-
-class GiveWay(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: end this run, which their job can spare now, and begin the next one.
-
-    `cause`: for the maintenance of the host, or because a restart was ordered; in that case one
-    that waits out a pause does not wait any longer. Of another run than `run`, it says nothing.
-    """
-
-    run: int
     cause: KillCause
     reason: str
+    run: int = 0
 
 
 class Accepted(Message, frozen=True, gc=False, array_like=True):
@@ -336,7 +316,7 @@ MESSAGES: dict[int, type] = {
     2: Queued,
     3: Admitted,
     4: TicketReleased,
-    5: AssignHosts,
+    5: Place,
     6: Accepted,
     7: RunRefused,
     8: Started,
@@ -345,11 +325,7 @@ MESSAGES: dict[int, type] = {
     11: MarkUnschedulable,
     12: SetRunLimit,
     13: DropEvents,
-    14: Preempt,
-    15: StartHeld,
-    16: DropHold,
     17: Held,
-    18: EndForGang,
     19: JoinGang,
     20: ParkAdmission,
     21: TicketParked,

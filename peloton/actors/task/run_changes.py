@@ -9,12 +9,11 @@ nothing follows, the newest are found where they are folded. Must not judge sing
 from __future__ import annotations
 
 from peloton.actors.host.live.live_messages import ChangeSeen
-from peloton.actors.host.messages import KillRun
-from peloton.actors.task.facts import ContainersTold, HealthTold, TaskKilling
-from peloton.actors.task.goals import HOST
+from peloton.actors.task.facts import ContainersTold, HealthTold
+from peloton.actors.task.goals import killing
 from peloton.actors.task.health_messages import TaskHealth, over_text
 from peloton.actors.task.live_messages import LiveRun, RunChanged
-from peloton.actors.task.messages import KillCause, TaskGoals
+from peloton.actors.task.messages import WANTED, KillCause
 from peloton.actors.task.state import ON_HOST, Task, TaskStates
 from peloton.runtime.vocabulary import SENDER, At, Decision, Fact, Send
 
@@ -39,12 +38,9 @@ def _judged(task: Task, live: LiveRun, *, kept: tuple[Fact, ...], seen: Send) ->
     unready = unready and health != TaskHealth.UNHEALTHY
     text = live.unready_text if unready else live.text or _trouble_in(live)
     told = (*kept, HealthTold(health, text, ready))
-    wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-    if live.over and wanted:
-        because = over_text(live.text)
-        kill = Send(HOST, KillRun(task.run, task.policy.kill_grace_s))
-        facts = (*told, TaskKilling(because, KillCause.UNHEALTHY))
-        return Decision(facts=facts, sends=(seen, kill), because=because)
+    if live.over and task.goal in WANTED:
+        done = killing(task, over_text(live.text), cause=KillCause.UNHEALTHY)
+        return Decision((*told, *done.facts), (seen, *done.sends), because=done.because)
     if (health, ready) == (task.health, task.ready) and not _trouble_in(live):
         return Decision(facts=kept, sends=(seen,))
     return Decision(facts=told, sends=(seen,), because=text)

@@ -22,6 +22,7 @@ from peloton.actors.task.messages import (
     SECRET_NOT_FOUND,
     SECRETS_UNAVAILABLE,
     SLACK_TAKEN,
+    WANTED,
     End,
     KillCause,
     Policy,
@@ -140,6 +141,17 @@ def pause_s(task: Task) -> float:
         return THROTTLE.after(task.failures)
     rules = task.policy.retry
     return rules.pause_after(task.failures) if rules is not None and not task.free_try else 0.0
+
+
+def ready_for_host(task: Task) -> bool:
+    """Admitted by its pool, wanted, and not launched."""
+    admitted = task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED
+    return admitted and task.goal in WANTED
+
+
+def is_held(task: Task) -> bool:
+    """Whether a host holds its room; one that is to end gives that back by itself."""
+    return task.state == TaskStates.HELD and task.goal in WANTED
 
 
 def is_wanted(task: Task) -> bool:
@@ -330,9 +342,9 @@ def _joined(task: Task, fact: f.GangJoined) -> Task:
     return replace(task, ticket=task.ticket + 1, admission=Admission.REQUESTED)
 
 
-def _hold_dropped(task: Task, fact: f.HoldDropped) -> Task:
-    cause = KillCause.HOLD_DROPPED
-    return replace(task, state=TaskStates.KILLING, because=fact.reason, cause=cause)
+def _launching(task: Task, fact: f.TaskLaunching) -> Task:
+    state = TaskStates.HOLDING if fact.hold else TaskStates.LAUNCHING
+    return replace(task, state=state, because="")
 
 
 def _killing(task: Task, fact: f.TaskKilling) -> Task:
@@ -341,10 +353,6 @@ def _killing(task: Task, fact: f.TaskKilling) -> Task:
 
 def _limited(task: Task, fact: f.RunLimitSet) -> Task:
     return replace(task, policy=replace(task.policy, max_running_s=fact.max_running_s))
-
-
-def _marked_unschedulable(task: Task, fact: f.TaskUnschedulable) -> Task:
-    return replace(task, unschedulable=fact.unschedulable)
 
 
 def _admission(admission: Admission) -> Callable[[Task, Any], Task]:
@@ -365,7 +373,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.AdmissionReleased: _admission(Admission.NONE),
     f.AdmissionParking: lambda t, fact: replace(t, admission=Admission.PARKING, unschedulable=True),
     f.AdmissionParked: _admission(Admission.PARKED),
-    f.TaskLaunching: lambda t, fact: replace(t, state=TaskStates.LAUNCHING, because=""),
+    f.TaskLaunching: _launching,
     f.LaunchAccepted: _state(TaskStates.LAUNCHED),
     f.LaunchRefused: _launch_refused,
     f.TaskStarted: _started,
@@ -375,15 +383,12 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskRestarted: _restarted,
     f.TaskThrottled: _state(TaskStates.THROTTLED),
     f.TaskWithdrawn: _state(TaskStates.KILLED),
-    f.TaskUnschedulable: _marked_unschedulable,
+    f.TaskUnschedulable: lambda t, fact: replace(t, unschedulable=fact.unschedulable),
     f.TaskForgotten: lambda task, fact: None,
     f.RunLimitSet: _limited,
     f.EventsDropped: lambda task, fact: task,
     f.RunEventsDropped: lambda task, fact: task,
-    f.TaskHolding: lambda t, fact: replace(t, state=TaskStates.HOLDING, because=""),
     f.RoomHeld: _state(TaskStates.HELD),
-    f.HeldLaunching: _state(TaskStates.LAUNCHING),
-    f.HoldDropped: _hold_dropped,
     f.GangJoined: _joined,
     f.RenewalOrdered: lambda task, fact: replace(task, renewal=fact.renewal),
     f.TaskRenewed: _renewed,

@@ -25,6 +25,7 @@ SLICE = slice_kind()
 ONE = Resources(UNIT)
 H1, H2, H3 = (Key(f"host/h{number}") for number in (1, 2, 3))
 NONE = Resources()
+PREEMPTED, FOR_GOOD = m.KillCause.PREEMPTED, m.KillCause.PREEMPTED_FOR_GOOD
 
 
 def cpus(count: float) -> Resources:
@@ -79,7 +80,7 @@ def receive(state: Task, message: Message) -> tuple[Task, list[Message]]:
 
 
 def test_a_run_that_is_preempted_ends_with_its_grace_and_is_free() -> None:
-    killing, sends = receive(task(TaskStates.RUNNING), m.Preempt("for /b"))
+    killing, sends = receive(task(TaskStates.RUNNING), m.GiveWay(PREEMPTED, "for /b"))
     assert sends == [KillRun(1, 30.0, "for /b")]
     assert (killing.state, killing.cause) == (TaskStates.KILLING, m.KillCause.PREEMPTED)
     outcome = m.RunOutcome(m.End.FAILED, 143, "")
@@ -90,7 +91,7 @@ def test_a_run_that_is_preempted_ends_with_its_grace_and_is_free() -> None:
 
 
 def test_what_it_is_told_of_its_end_is_the_reason() -> None:
-    killing, _ = receive(task(TaskStates.RUNNING), m.Preempt("for /b"))
+    killing, _ = receive(task(TaskStates.RUNNING), m.GiveWay(PREEMPTED, "for /b"))
     at = At(now=1.0, key=Key("task/j/0"), sender=H1, members=Bits.of(0))
     outcome = m.RunOutcome(m.End.KILLED, None, "SIGTERM", "killed", "killed")
     turn = take_turn(TASK, killing, message=m.Ended(1, outcome), at=at)
@@ -99,20 +100,20 @@ def test_what_it_is_told_of_its_end_is_the_reason() -> None:
 
 
 def test_one_that_is_killed_for_good_ends_so() -> None:
-    killing, _ = receive(task(TaskStates.RUNNING), m.Preempt("for /b", for_good=True))
+    killing, _ = receive(task(TaskStates.RUNNING), m.GiveWay(FOR_GOOD, "for /b"))
     ended, sends = receive(killing, m.Ended(1, m.RunOutcome(m.End.KILLED)))
     assert ended.state == TaskStates.KILLED and ended.failures == 0
     assert not any(isinstance(each, Enqueue) for each in sends)
 
 
 def test_one_that_succeeds_in_its_grace_has_succeeded() -> None:
-    killing, _ = receive(task(TaskStates.RUNNING), m.Preempt("for /b", for_good=True))
+    killing, _ = receive(task(TaskStates.RUNNING), m.GiveWay(FOR_GOOD, "for /b"))
     ended, _ = receive(killing, m.Ended(1, m.RunOutcome(m.End.SUCCEEDED, 0)))
     assert ended.state == TaskStates.SUCCEEDED
 
 
 def test_one_that_waits_for_a_host_queues_anew() -> None:
-    waiting, sends = receive(task(TaskStates.WAITING), m.Preempt("for /b", for_good=True))
+    waiting, sends = receive(task(TaskStates.WAITING), m.GiveWay(FOR_GOOD, "for /b"))
     assert sends == [Enqueue(2)]
     assert (waiting.state, waiting.run, waiting.ticket) == (TaskStates.WAITING, 1, 2)
     assert waiting.admission == Admission.REQUESTED
@@ -121,8 +122,8 @@ def test_one_that_waits_for_a_host_queues_anew() -> None:
 @pytest.mark.parametrize("state", [state for state in TaskStates if state != TaskStates.RUNNING])
 @pytest.mark.parametrize("admission", [Admission.NONE, Admission.QUEUED, Admission.RELEASING])
 def test_all_others_are_left_alone(state: TaskStates, admission: Admission) -> None:
-    found = TASK.decide[m.Preempt](
-        task(state, admission), m.Preempt("for /b"), At(now=1.0, key=Key("task/j/0"))
+    found = TASK.decide[m.GiveWay](
+        task(state, admission), m.GiveWay(PREEMPTED, "for /b"), At(now=1.0, key=Key("task/j/0"))
     )
     assert not found.facts and not found.sends
 

@@ -40,16 +40,16 @@ from peloton.actors.respool.state import InventorySum, Pool
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.kind import KIND as TASK
 from peloton.actors.task.messages import (
-    AssignHosts,
-    DropHold,
     End,
     Ended,
+    GiveWay,
     Held,
+    KillCause,
+    Place,
     RunGone,
     RunOutcome,
     RunRefused,
     SetTaskGoal,
-    StartHeld,
     TaskGoals,
 )
 from peloton.actors.task.state import Admission, Task, TaskStates
@@ -248,10 +248,10 @@ class Stage:
         given = {"index": self.crowd, "notes": self.notes, **fields}
         return At(now=self.now, key=SLICE, **given)
 
-    def tell(self, member: int, message: Any) -> None:
+    def tell(self, member: int, message: Any, values: tuple[Any, ...] = ()) -> None:
         """One task hears this."""
         before = self.tasks.get(member)
-        at = At(now=self.now, key=CROWD, sender=Key("host/h"))
+        at = At(now=self.now, key=CROWD, sender=Key("host/h"), values=values)
         turn = take_turn(TASK, before, message=message, at=at)
         self.tasks[member] = turn.state
         if before is None or self.crowd.state_of(member) != turn.state:
@@ -285,7 +285,7 @@ class Stage:
             while self.outbox:
                 send = self.outbox.pop(0)
                 for member in send.members or Bits():
-                    self.tell(member, send.message)
+                    self.tell(member, send.message, send.values)
             step = pursue(self.slice, self.at())
             if not isinstance(step, Decision):
                 return
@@ -550,15 +550,15 @@ def test_a_gang_that_can_never_fit_gives_its_tickets_back() -> None:
 def test_a_repeated_or_late_word_starts_nobody() -> None:
     stage = Stage()
     stage.admit()
-    for message in (StartHeld(), DropHold("late"), Held(7)):
+    for message in (Place(), GiveWay(KillCause.HOLD_DROPPED, "late"), Held(7)):
         stage.tell(0, message)
     assert stage.states() == ["WAITING"] * 3
-    stage.tell(0, AssignHosts(hold=True))
-    stage.tell(0, StartHeld())
+    stage.tell(0, Place(hold=True), (Key("host/h"),))
+    stage.tell(0, Place())
     assert stage.tasks[0].state == TaskStates.HOLDING, "it is not held yet"
     stage.tell(0, SetTaskGoal(3, TaskGoals.KILLED, stage.tasks[0].policy, 0, Key("lot/j/0/0")))
     stage.tell(0, Held(1))
-    stage.tell(0, StartHeld())
+    stage.tell(0, Place())
     assert stage.tasks[0].state == TaskStates.KILLING
 
 

@@ -128,7 +128,7 @@ def test_without_a_bound_all_give_way_and_nothing_is_noted() -> None:
     found = turn(told(None), AskToEnd(((3, ALL),)), crowd(ALL))
     assert given_way(found) == [0, 1, 2, 3] and not found.facts
     order = next(s.message for s in found.sends)
-    assert order == GiveWay(3, KillCause.MAINTENANCE, "host maintenance")
+    assert order == GiveWay(KillCause.MAINTENANCE, "host maintenance", 3)
 
 
 def test_a_slice_that_shares_a_budget_asks_its_job_until_it_is_heard() -> None:

@@ -249,12 +249,16 @@ def test_only_a_run_that_is_being_killed_may_turn_out_never_to_have_begun(
 
 
 def test_a_host_is_taken_by_an_admitted_task_that_waits_for_one_and_by_no_other() -> None:
-    wanted = (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+    """Without a host, by one alone for which room is held."""
+    placed = msgspec.structs.replace(AT, values=(Key("host/h"),))
     for goal, state, admission in itertools.product(TaskGoals, TaskStates, Admission):
         task = Task(goal, state, Policy(), run=1, ticket=1, admission=admission)
-        launched = Launch(1) in replies(receive(task, m.AssignHosts()))
-        waits = state == TaskStates.WAITING and admission == Admission.ADMITTED
-        assert launched == (waits and goal in wanted), (goal, state, admission)
+        wanted = goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
+        waits = wanted and state == TaskStates.WAITING and admission == Admission.ADMITTED
+        holds = wanted and state == TaskStates.HELD
+        for at, launches in ((placed, waits), (AT, holds)):
+            turn = take_turn(KIND, task, message=m.Place(), at=at)
+            assert (Launch(1) in replies(turn)) == launches, (goal, state, admission)
 
 
 @pytest.mark.parametrize(
@@ -562,13 +566,13 @@ def test_a_service_that_gives_way_has_not_failed(cause: m.KillCause, end: m.End)
     """However it ends then: its next run begins at once, and a restart counts anew."""
     task = msgspec.structs.replace(running(m.TaskGoals.RUNNING), failures=0)
     at = At(now=1.0, key=Key("task/j/0"), sender=Key("host/h"), members=Bits.of(0))
-    turn = take_turn(KIND, task, message=m.GiveWay(task.run, cause, "why"), at=at)
+    turn = take_turn(KIND, task, message=m.GiveWay(cause, "why", task.run), at=at)
     assert turn.state.state == TaskStates.KILLING and len(turn.sends) == 1
-    again = take_turn(KIND, turn.state, message=m.GiveWay(task.run, cause, "why"), at=at)
+    again = take_turn(KIND, turn.state, message=m.GiveWay(cause, "why", task.run), at=at)
     assert not again.facts and not again.sends
     ended = take_turn(KIND, turn.state, message=m.Ended(task.run, m.RunOutcome(end)), at=at)
     assert (ended.state.run, ended.state.failures) == (task.run + 1, 0)
-    late = take_turn(KIND, ended.state, message=m.GiveWay(task.run, cause, "why"), at=at)
+    late = take_turn(KIND, ended.state, message=m.GiveWay(cause, "why", task.run), at=at)
     assert not late.facts, "it says nothing of the next run"
 
 

@@ -26,7 +26,7 @@ from peloton.actors.job.slice.evicting import (
     say_leavers,
 )
 from peloton.actors.job.slice.folds import EVOLVE
-from peloton.actors.job.slice.following import WANTED, hosts_found, not_followed
+from peloton.actors.job.slice.following import hosts_found, not_followed
 from peloton.actors.job.slice.gang_answers import (
     gang_placed,
     gang_unknown,
@@ -49,6 +49,7 @@ from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.job.slice.volume_homes import leave, left_already
 from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.task.messages import (
+    WANTED,
     DropEvents,
     DropRunEvents,
     Policy,
@@ -130,7 +131,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     asleep = _asleep(_fold(slice_, rolled).rollout)
     now = now | (_woken(_asleep(slice_.rollout) - asleep, message) & begun)
     sends += restart(slice_, message.version, goal=message.goal, some=now)
-    if message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+    if message.goal not in WANTED:
         asleep = NO_MEMBERS
     for goal, some in _by_goal(message, begun - now - held - asleep - _going(slice_, message)):
         # The tasks exist, so the fields that create them stay empty.
@@ -214,7 +215,7 @@ def _lacks(slice_: Slice, opening: m.SliceOpening) -> Bits:
 
 def _going(slice_: Slice, message: m.SetSliceGoal) -> Bits:
     """Members that a rollout removes or has left: they go on as they do, unless stopped."""
-    if message.opening is None or message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+    if message.opening is None or message.goal not in WANTED:
         return NO_MEMBERS
     return Bits.span(message.opening.count, slice_.count) - message.stopped
 
@@ -229,8 +230,7 @@ def _downed(rollout: Rollout | None) -> Bits:
 
 def _woken(members: Bits, message: m.SetSliceGoal) -> Bits:
     """Of members that no rollout starts any more, those that the job wants to run."""
-    wanted = message.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-    return members - message.stopped if wanted else NO_MEMBERS
+    return members - message.stopped if message.goal in WANTED else NO_MEMBERS
 
 
 def _new_limits(slice_: Slice, message: m.SetSliceGoal, at: At) -> Mapping[int, float | None]:
@@ -260,7 +260,7 @@ def _restarts(slice_: Slice, message: m.SetSliceGoal, *, at: At, begun: Bits) ->
 
     Restarting a member that has not ended makes no more active, so it never waits for the grant.
     """
-    if message.goal not in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING):
+    if message.goal not in WANTED:
         return Bits(), Bits()
     some = slice_.held
     for version, members in message.restarts:

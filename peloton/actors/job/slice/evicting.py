@@ -26,20 +26,18 @@ from peloton.actors.job.slice.availability import (
 from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.facts import GangFormed, MembersEvicted, SpareWished
 from peloton.actors.job.slice.folds import EVOLVE
-from peloton.actors.job.slice.looks import ready_for_host
 from peloton.actors.job.slice.messages import AskLeavers, Evict
 from peloton.actors.job.slice.state import PendingEviction, Slice, WishNotes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import Yielded
 from peloton.actors.respool.messages import LeaversFound
-from peloton.actors.task.messages import JoinGang, Preempt, TaskGoals
-from peloton.actors.task.state import Task, TaskStates
+from peloton.actors.task.messages import WANTED, GiveWay, JoinGang, KillCause
+from peloton.actors.task.state import Task, TaskStates, ready_for_host
 from peloton.placement.messages import PLACER_ANY, AskRoom, RoomFound
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send, counted
 
 WISH_S = 10.0
 """For so long a slice asks its job for what does not wait; after it, others may have it again."""
-WANTED = (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
 NO_GAIN = "no task that waits would fit on the hosts of the others"
 NO_SPARE = "no more of its instances may be down at once"
 NO_MORE = "no others run or wait for a host"
@@ -290,8 +288,8 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
     answer = Send(order.lot, Yielded(order.number, going, because))
     crowd = slice_.crowd
     sends = [
-        Send(crowd, Preempt(order.reason, for_good), some)
-        for for_good, some in _by_end(slice_, members, at)
+        Send(crowd, GiveWay(cause, order.reason), some)
+        for cause, some in _by_cause(slice_, members, at)
     ]
     facts: tuple[Fact, ...] = (fact,)
     if slice_.budget is not None:
@@ -320,11 +318,12 @@ def _by_ticket(members: Bits, at: At) -> tuple[tuple[int, Bits], ...]:
     return tuple(sorted(found.items()))
 
 
-def _by_end(slice_: Slice, members: Bits, at: At) -> list[tuple[bool, Bits]]:
+def _by_cause(slice_: Slice, members: Bits, at: At) -> list[tuple[KillCause, Bits]]:
     """Members by whether their config says that they are not run again."""
-    found: dict[bool, Bits] = {}
+    found: dict[KillCause, Bits] = {}
     groups = at.index.columns.groups("spec", members.raw) if members else ()
     for spec, raw in groups:
-        for_good = bool(slice_.specs[spec or 0].config.kill_on_preempt)
-        found[for_good] = found.get(for_good, Bits()) | Bits(raw)
+        for_good = slice_.specs[spec or 0].config.kill_on_preempt
+        cause = KillCause.PREEMPTED_FOR_GOOD if for_good else KillCause.PREEMPTED
+        found[cause] = found.get(cause, Bits()) | Bits(raw)
     return sorted(found.items())

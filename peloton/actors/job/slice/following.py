@@ -11,11 +11,10 @@ from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
-from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals
+from peloton.actors.task.messages import WANTED, Policy, SetTaskGoal, TaskGoals
 from peloton.actors.task.state import ENDED, Admission, Task
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Key, Send, counted
 
-WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
 HOST_LEFT = "its host left those that its job is for"
 NOT_FOLLOWED = "it does not follow hosts any more"
 FULL = "no number is left for %d hosts: a slice has a thousand"

@@ -27,13 +27,13 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.state import NO_MEMBERS, GangNotes, Slice, WishNotes
 from peloton.actors.task.messages import (
-    DropHold,
-    EndForGang,
+    GiveWay,
     JoinGang,
-    StartHeld,
+    KillCause,
+    Place,
     TaskGoals,
 )
-from peloton.actors.task.state import HOLDS, ON_HOST, Task, TaskStates, waits_for_gang
+from peloton.actors.task.state import HOLDS, ON_HOST, Task, TaskStates, is_held, waits_for_gang
 from peloton.pauses import Pauses
 from peloton.placement.messages import PLACER_ANY, GangPart, GangWish
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted
@@ -70,7 +70,7 @@ def states_of(index: Any, forming: Bits) -> GangStates:
     def some(test: Any) -> Bits:
         return Bits(index.where(test)) & forming
 
-    return GangStates(some(looks_for_host), some(_is_holding), some(_is_held))
+    return GangStates(some(looks_for_host), some(_is_holding), some(is_held))
 
 
 def gang_step(slice_: Slice, at: At) -> Decision | None:
@@ -87,7 +87,7 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
         return None if gang == NO_GANG else _decided(at, NO_GANG)
     seen = states_of(at.index, forming)
     if seen.held == forming:
-        go = Send(slice_.crowd, StartHeld(), forming)
+        go = Send(slice_.crowd, Place(), forming)
         because = counted(len(forming), "member is held", many="members are held")
         after = GangNotes(told=forming, held_at=at.now)
         return _decided(at, after, facts=(GangComplete(),), sends=(go,), because=because)
@@ -123,7 +123,7 @@ def _await_holds(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) ->
         rest_until=at.now + backoff_s(slice_.job, attempt),
         because=reason,
     )
-    give_back = Send(slice_.crowd, DropHold(reason), drop)
+    give_back = Send(slice_.crowd, GiveWay(KillCause.HOLD_DROPPED, reason), drop)
     return _decided(at, after, sends=(give_back,), because=reason)
 
 
@@ -182,9 +182,9 @@ def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
     holds = Bits(at.index.where(_holds)) & members_of_gang(slice_)
     late = at.now >= gang.held_at + HOLD_LIMIT_S
     told = NO_MEMBERS if late else gang.told & holds
-    left = Bits(at.index.where(_is_held)) & members_of_gang(slice_) - told
+    left = Bits(at.index.where(is_held)) & members_of_gang(slice_) - told
     if left:
-        go = Send(slice_.crowd, StartHeld(), left)
+        go = Send(slice_.crowd, Place(), left)
         after = GangNotes(told=told | left, held_at=at.now, ending=gang.ending)
         return _decided(at, after, sends=(go,))
     if gang.told and not told:
@@ -205,7 +205,7 @@ def _form_again(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
     there = Bits(at.index.where(_on_host)) & wanted
     running = Bits(at.index.where(_may_be_ended)) & wanted - gang.ending
     if running:
-        end = Send(slice_.crowd, EndForGang(RESTARTED), running)
+        end = Send(slice_.crowd, GiveWay(KillCause.GANG_RESTART, RESTARTED), running)
         after = replace(gang, ending=gang.ending | running)
         return _decided(at, after, sends=(end,), because=RESTARTED)
     if there:
@@ -246,11 +246,6 @@ def recall_at(gang: GangNotes | None) -> list[float]:
 
 def _is_holding(task: Task) -> bool:
     return task.state == TaskStates.HOLDING
-
-
-def _is_held(task: Task) -> bool:
-    # One that is to end cancels its room by itself.
-    return task.state == TaskStates.HELD and task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
 
 
 def _holds(task: Task) -> bool:

@@ -14,17 +14,12 @@ from peloton.actors.job.slice.looks import (
     PLACE_RETRY_S,
     by_shape,
     looks_for_host,
-    ready_for_host,
 )
 from peloton.actors.job.slice.messages import HostRefused, ProveGang
 from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
 from peloton.actors.respool.lot.messages import RegroupLot
-from peloton.actors.task.messages import (
-    AssignHosts,
-    JoinGang,
-    MarkUnschedulable,
-)
-from peloton.actors.task.state import PARKS, Task, TaskStates
+from peloton.actors.task.messages import JoinGang, MarkUnschedulable, Place
+from peloton.actors.task.state import PARKS, Task, TaskStates, ready_for_host
 from peloton.placement.messages import (
     PLACER_ANY,
     AskGangRoom,
@@ -68,7 +63,7 @@ def gang_placed(slice_: Slice, message: GangPlaced, at: At) -> Decision:
         return Decision(sends=sends, notes=replace(notes, gang=after), because="it fits now")
     after = replace(after, assigned=members, held_at=at.now)
     hold = tuple(
-        Send(slice_.crowd, AssignHosts(part.shares, hold=True), part.members, part.hosts)
+        Send(slice_.crowd, Place(part.shares, hold=True), part.members, part.hosts)
         for part in message.parts
     )
     because = f"hosts for a gang of {len(members)}: to be held first"

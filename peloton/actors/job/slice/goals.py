@@ -31,7 +31,7 @@ from peloton.actors.job.slice.renewing import rollout_step
 from peloton.actors.job.slice.sparing import ends_step, wish_step
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.volume_homes import wishes_by_home
-from peloton.actors.task.messages import Policy, SetTaskGoal, TaskGoals
+from peloton.actors.task.messages import WANTED, Policy, SetTaskGoal, TaskGoals
 from peloton.actors.task.state import ENDED, Admission, Task, waits_for_gang
 from peloton.placement.messages import PLACER_ANY, Shape, Wish
 from peloton.runtime.vocabulary import (
@@ -46,8 +46,6 @@ from peloton.runtime.vocabulary import (
     counted,
 )
 
-_WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
-
 
 class SliceStates(enum.StrEnum):
     """How far the instances are, as derived from the crowd."""
@@ -60,10 +58,7 @@ class SliceStates(enum.StrEnum):
 def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
     """The state of the slice."""
     under_way = slice_.rollout is not None and bool(slice_.rollout.current)
-    if (slice_.closed or slice_.held.raw or under_way) and slice_.goal in (
-        TaskGoals.SUCCEEDED,
-        TaskGoals.RUNNING,
-    ):
+    if (slice_.closed or slice_.held.raw or under_way) and slice_.goal in WANTED:
         return SliceStates.ACTIVE
     if crowd is None or not crowd.present:
         return SliceStates.EMPTY
@@ -203,7 +198,7 @@ def _add_stopped(slice_: Slice, at: At) -> Decision | None:
     if not slice_.closed or slice_.homes is not None:
         return None
     some = slice_.waiting - slice_.unadded
-    if slice_.goal in _WANTED:
+    if slice_.goal in WANTED:
         some = some & slice_.stopped
     if not some:
         return None

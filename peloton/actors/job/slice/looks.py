@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.state import Slice
-from peloton.actors.task.messages import TaskGoals
-from peloton.actors.task.state import Admission, Task, TaskStates
+from peloton.actors.task.messages import WANTED
+from peloton.actors.task.state import Task, TaskStates, ready_for_host
 from peloton.placement.messages import Shape
 from peloton.runtime.vocabulary import At, Bits
 
@@ -19,18 +19,10 @@ PLACE_RETRY_S = 1.0
 """A wish that no placer keeps, because there are too many, is repeated after this time."""
 
 
-def ready_for_host(task: Task) -> bool:
-    """Admitted by its pool, wanted, and not launched."""
-    wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-    return task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED and wanted
-
-
 def looks_for_host(task: Task) -> bool:
     """Ready for a host, or unschedulable: only a placer learns of new hosts that could run it."""
     unschedulable = task.unschedulable and task.state == TaskStates.WAITING
-    return ready_for_host(task) or (
-        unschedulable and task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-    )
+    return ready_for_host(task) or (unschedulable and task.goal in WANTED)
 
 
 def by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[SpecRow, Bits]]:

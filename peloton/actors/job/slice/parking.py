@@ -15,9 +15,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.job.slice import goals
-from peloton.actors.job.slice.looks import ready_for_host
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
 from peloton.actors.task.messages import ParkAdmission
+from peloton.actors.task.state import ready_for_host
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Rest, Send
 
 STEPS = 8

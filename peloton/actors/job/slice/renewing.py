@@ -26,6 +26,7 @@ from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
     SLICE_SIZE,
+    WANTED,
     Policy,
     Renew,
     Renewal,
@@ -37,7 +38,6 @@ from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Send,
 
 REMOVED_TEXT = "Task Count reduced via API"
 STEADY = "steady"
-_WANTED = frozenset((TaskGoals.SUCCEEDED, TaskGoals.RUNNING))
 
 
 def begun_rollout(
@@ -207,7 +207,7 @@ def woken(slice_: Slice, members: Bits) -> list[Send]:
     members = members - slice_.stopped
     if slice_.homes is not None:
         members = members & slice_.homes.staying  # a host may have left meanwhile
-    if not members or slice_.goal not in _WANTED:
+    if not members or slice_.goal not in WANTED:
         return []
     version = slice_.version
     goal = SetTaskGoal(version, slice_.goal, Policy(), 0, Key(""), "", version)
@@ -267,7 +267,7 @@ def _steady_at_once(rollout: Rollout, at: At) -> Decision | None:
     """Nothing is to be waited for where none of those that are done is to run."""
     if rollout.proves_until is None:
         return None
-    if rollout.watched & Bits(at.index.where(lambda task: task.goal in _WANTED)):
+    if rollout.watched & Bits(at.index.where(lambda task: task.goal in WANTED)):
         return None
     return Decision(facts=(_steady(at),), because="none of its members is to run")
 
@@ -275,7 +275,7 @@ def _steady_at_once(rollout: Rollout, at: At) -> Decision | None:
 def _is_done(task: Task) -> bool:
     if task.again or task.renewal is not None:
         return False
-    if task.goal in _WANTED:
+    if task.goal in WANTED:
         return is_well(task)
     return task.state in ENDED
 

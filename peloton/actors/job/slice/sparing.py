@@ -108,7 +108,7 @@ def _end(now: _Availability, host: Key, *, runs: MemberRuns) -> _Ended:
         taken = taken | may
         going = some - waits
         if going:
-            order = GiveWay(run, KillCause.MAINTENANCE, HOST_MAINTENANCE)
+            order = GiveWay(KillCause.MAINTENANCE, HOST_MAINTENANCE, run)
             sends.append(Send(now.crowd, order, going))
         if waits:
             left.append((run, waits))
@@ -140,7 +140,7 @@ def restart(slice_: Slice, message: b.RestartIfSpared, at: At) -> Decision:
     up = available_of(slice_, at.index)
     if member & up and not spare_of(slice_, at.index):
         return _refused(slice_)
-    order = GiveWay(task.run, KillCause.SPARED_RESTART, RESTART_TEXT)
+    order = GiveWay(KillCause.SPARED_RESTART, RESTART_TEXT, task.run)
     first = spared(slice_, member, by=b.SparedFor.RESTART, index=at.index)
     used = unwished(slice_, at)
     return Decision(

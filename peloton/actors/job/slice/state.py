@@ -19,7 +19,7 @@ from peloton.actors.job.slice.rollout_messages import RolloutStep
 from peloton.actors.job.slice.volume_homes import VolumeHomes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import GangTerms
-from peloton.actors.task.messages import TaskGoals, crowd_key
+from peloton.actors.task.messages import WANTED, TaskGoals, crowd_key
 from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Bits, Key, Value
 
@@ -104,8 +104,9 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     @property
     def forming(self) -> Bits:
         """The members that are to be admitted, held and started together."""
-        wanted = self.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-        return self.gang_base - self.stopped if self.gang_open and wanted else NO_MEMBERS
+        if self.gang_open and self.goal in WANTED:
+            return self.gang_base - self.stopped
+        return NO_MEMBERS
 
     def gang_terms(self, lot: Key) -> GangTerms | None:
         """What a lot has to know of the gang; None where it has no member of one."""

@@ -21,7 +21,7 @@ from peloton.actors.job.slice.volume_messages import (
     VolumeHomesListed,
     VolumeLeft,
 )
-from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.messages import WANTED
 from peloton.actors.task.state import ENDED, Task
 from peloton.placement.messages import Placed, Shape
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Value
@@ -137,5 +137,4 @@ def list_homes(slice_: Any, query: ListVolumeHomes, at: At) -> VolumeHomesListed
 
 
 def _is_to_run(task: Task) -> bool:
-    wanted = task.goal in (TaskGoals.SUCCEEDED, TaskGoals.RUNNING)
-    return wanted or task.again or task.state not in ENDED
+    return task.goal in WANTED or task.again or task.state not in ENDED

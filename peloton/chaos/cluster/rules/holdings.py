@@ -22,6 +22,7 @@ class SliceHoldings:
     def __init__(self) -> None:
         self.existing = 0
         self.intended = 0  # launched, and not ended
+        self.holding = 0  # those that were last launched to have their room held
         self.stopping = 0
         self.runs: dict[int, int] = {}
         self.charged: dict[Key, int] = {}  # by lot

@@ -153,10 +153,13 @@ class ShadowLedger:
         if fact.goal in STOPPING:
             tasks.stopping |= entry.members
 
-    def launching(self, entry: Entry, fact: Any) -> None:
-        """A run is intended from now on."""
+    def launching(self, entry: Entry, fact: tf.TaskLaunching) -> None:
+        """A run is intended from now on; one for which room is held is launched once more."""
         tasks = self.tasks[entry.key]
-        _none(entry, tasks.intended, rule="R8a", text="run already")
+        others = tasks.intended if fact.hold else tasks.intended & ~tasks.holding
+        _none(entry, others, rule="R8a", text="run already")
+        tasks.holding &= ~entry.members
+        tasks.holding |= entry.members if fact.hold else 0
         _all(entry, tasks.existing, rule="R8a", text="do not exist")
         tasks.intended |= entry.members
         tasks.launched |= entry.members
@@ -464,10 +467,7 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     tf.TaskCreated: ShadowLedger.created,
     tf.TaskGoalSet: ShadowLedger.goal,
     tf.TaskLaunching: ShadowLedger.launching,
-    tf.TaskHolding: ShadowLedger.launching,
     tf.RoomHeld: ShadowLedger.in_progress,
-    tf.HeldLaunching: ShadowLedger.in_progress,
-    tf.HoldDropped: ShadowLedger.in_progress,
     tf.LaunchAccepted: ShadowLedger.in_progress,
     tf.TaskStarted: ShadowLedger.in_progress,
     tf.TaskKilling: ShadowLedger.in_progress,

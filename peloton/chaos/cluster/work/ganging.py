@@ -63,8 +63,6 @@ class GangCheck:
             sf.GangFormed: self._forms,
             sf.SliceForgotten: self._vanishes,
             tf.TaskLaunching: self._launches,
-            tf.HeldLaunching: self._launches,
-            tf.TaskHolding: self._asks,
             tf.TaskGoalSet: self._aims,
             hf.RunsHeld: self._holds,
             hf.HeldReleased: self._gives_back,
@@ -110,9 +108,12 @@ class GangCheck:
     def _vanishes(self, entry: Entry, fact: sf.SliceForgotten) -> None:  # noqa: ARG002
         self._slices.pop(entry.key, None)
 
-    def _launches(self, entry: Entry, fact: tf.TaskLaunching | tf.HeldLaunching) -> None:
+    def _launches(self, entry: Entry, fact: tf.TaskLaunching) -> None:
         of = self._slices.get(slice_of_crowd(entry.key))
         if of is None:
+            return
+        if fact.hold:
+            of.told &= ~entry.members
             return
         ending = entry.members & of.ending
         if ending:
@@ -122,13 +123,7 @@ class GangCheck:
         if early:
             text = f"members {[*Bits(early)][:5]} launch before the gang is complete"
             raise Contradiction(f"R29 {entry.key}: {text}")
-        if isinstance(fact, tf.HeldLaunching):
-            of.told |= entry.members
-
-    def _asks(self, entry: Entry, fact: tf.TaskHolding) -> None:  # noqa: ARG002
-        of = self._slices.get(slice_of_crowd(entry.key))
-        if of is not None:
-            of.told &= ~entry.members
+        of.told |= entry.members
 
     def _aims(self, entry: Entry, fact: tf.TaskGoalSet) -> None:
         of = self._slices.get(slice_of_crowd(entry.key))
