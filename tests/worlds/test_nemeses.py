@@ -37,12 +37,11 @@ SHARE_OF_TIME = 1 / 10
 NOT_SENT = {
     ("job", "AddOverrides"): "a client's, which repeats it until it is answered",
     ("job", "DropPieces"): "to itself",
-    ("slice", "HostRefused"): "of its own tasks, in its own shard",
+    ("slice", "RunRefused"): "of its own tasks, in its own shard",
     ("task", "SetTaskGoal"): "of its slice, in its own shard",
     ("task", "Place"): "of its slice, in its own shard",
     ("task", "MarkUnschedulable"): "a slice's to its own tasks, in the shard they share",
     ("task", "SetRunLimit"): "of its slice, in its own shard",
-    ("task", "ParkAdmission"): "of its slice, in its own shard",
     ("slice", "RunNotStarted"): "of its own tasks, in its own shard",
     ("respool", "KeepHour"): "of the root, in the shard they share; a lost one is a gap",
     **dict.fromkeys(
@@ -109,10 +108,7 @@ NOT_SENT = {
         "a client's",
     ),
     **dict.fromkeys(
-        [
-            *(("slice", "DropInstanceEvents"), ("slice", "DropInstanceRunEvents")),
-            *(("task", "DropEvents"), ("task", "DropRunEvents")),
-        ],
+        [("slice", "DropInstanceEvents"), ("task", "DropEvents")],
         "a client's: both are committed in one frame",
     ),
     **dict.fromkeys(

@@ -10,7 +10,7 @@ from peloton.actors.respool.lot.messages import ParkTicket, ReleaseTicket
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import LOT
-from peloton.actors.task.state import PARKS, Admission, Task, TaskStates
+from peloton.actors.task.state import PARKS, Admission, Task, ready_for_host
 from peloton.runtime.vocabulary import SENDER, At, Decision, Send
 
 _HAD_IT = PARKS | {Admission.ADMITTED}
@@ -42,7 +42,7 @@ def released(task: Task, message: m.TicketReleased, at: At) -> Decision:
 
 
 def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
-    """Release the ticket of a task that no host can run, so that others are admitted.
+    """Release or park the ticket of a task for which there is no host, so that others are admitted.
 
     It requests admission again when its slice learns of a host that could run it.
     """
@@ -50,26 +50,16 @@ def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Deci
         return Decision()
     if not message.unschedulable:
         return Decision(facts=(f.TaskUnschedulable(False),), because="a host could run it now")
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
+    if not ready_for_host(task):
         return Decision(because="marked unschedulable when no host was awaited")
+    if message.parked:
+        park = Send(LOT, ParkTicket(task.ticket))
+        return Decision(facts=(f.AdmissionParking(),), sends=(park,), because=message.parked)
     return Decision(
         facts=(f.TaskUnschedulable(True), f.AdmissionReleasing()),
         sends=(Send(LOT, ReleaseTicket(task.ticket)),),
         because="unschedulable: no host could run it, so its ticket is released",
     )
-
-
-def park_admission(task: Task, message: m.ParkAdmission, at: At) -> Decision:
-    """Give the allocation back to the pool, and keep the place in its queue.
-
-    It requests admission again when its slice learns of a host.
-    """
-    wanted = task.goal in (m.TaskGoals.SUCCEEDED, m.TaskGoals.RUNNING)
-    if task.state != TaskStates.WAITING or task.admission != Admission.ADMITTED or not wanted:
-        return Decision(because="told to give back what it does not hold")
-    park = Send(LOT, ParkTicket(task.ticket))
-    return Decision(facts=(f.AdmissionParking(),), sends=(park,), because=message.reason)
 
 
 def parked(task: Task, message: m.TicketParked, at: At) -> Decision:

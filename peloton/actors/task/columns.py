@@ -66,8 +66,9 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskRestarted: lambda fact, now: {**_FRESH, "begun_at": now},
     f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
     f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
-    f.EventsDropped: lambda fact, now: {"dropped": (fact.run, now)},
-    f.RunEventsDropped: lambda fact, now: {"dropped_run": (fact.run, now)},
+    f.EventsDropped: lambda fact, now: {
+        "dropped_run" if fact.alone else "dropped": (fact.run, now)
+    },
     f.HealthTold: lambda fact, now: {"health": (fact.text, now)},
     f.TaskRenewed: _renewed,
 }
@@ -107,15 +108,17 @@ def _keep_containers(
     return {"containers": LiveContainers(task.run, fact.containers)}
 
 
-def _archive_dropped(task: Task, fact: Fact, *, read: Callable[[str], Any]) -> Mapping[str, Any]:
-    found = dropped_runs(read)
+def _archive_dropped(
+    task: Task, fact: f.EventsDropped, *, read: Callable[[str], Any]
+) -> Mapping[str, Any]:
+    found = dropped_runs(read) if fact.alone else ()
     return {"dropped_before": found} if found else {}
 
 
 ARCHIVE: Mapping[type, Callable[..., Mapping[str, Any]]] = {
     f.TaskRetried: _archive_run,
     f.TaskRestarted: _archive_run,
-    f.RunEventsDropped: _archive_dropped,
+    f.EventsDropped: _archive_dropped,
     f.TaskRenewed: _archive_version,
     f.ContainersTold: _keep_containers,
 }

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from peloton.actors.delays import HEALTHY_AFTER_S
 from peloton.actors.host.live.live_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
-from peloton.actors.job.slice.messages import HostRefused, RunNotStarted
+from peloton.actors.job.slice.messages import RunNotStarted
 from peloton.actors.respool.lot.messages import Enqueue, ParkTicket, ReleaseTicket
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.admitting import (
     admitted,
     mark_unschedulable,
-    park_admission,
     parked,
     queued,
     released,
@@ -84,15 +85,10 @@ def renew(task: Task, message: m.Renew, at: At) -> Decision:
 
 
 def drop_events(task: Task, message: m.DropEvents, at: At) -> Decision:
-    """Show nobody any more what happened to the runs up to this one."""
-    return Decision(facts=(f.EventsDropped(min(message.run, task.run)),))
-
-
-def drop_run_events(task: Task, message: m.DropRunEvents, at: At) -> Decision:
-    """Show nobody any more what happened to one run."""
-    if not 0 < message.run <= task.run:
+    """Show nobody any more what happened to the runs up to this one, or to it alone."""
+    if message.alone and not 0 < message.run <= task.run:
         return Decision(because="there was no such run")
-    return Decision(facts=(f.RunEventsDropped(message.run),))
+    return Decision(facts=(f.EventsDropped(min(message.run, task.run), message.alone),))
 
 
 def created(message: m.SetTaskGoal, at: At) -> Decision:
@@ -159,8 +155,7 @@ def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="refusal of another run")
     assert at.sender is not None
-    refusal = HostRefused(message.reason, message.summary, at.sender, message.volumes)
-    report = Send(PARENT, refusal)
+    report = Send(PARENT, replace(message, host=at.sender))
     fact = f.LaunchRefused(message.reason)
     return Decision(facts=(fact,), sends=(*seen, report), because=message.reason)
 
@@ -173,7 +168,8 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
     outcome = outcome_of(task, message.outcome)
     because = outcome.message or outcome.reason
     if task.state in HOLDS or _gives_back(task):
-        report = Send(PARENT, HostRefused(because))  # nothing was started: no attempt was made
+        # Nothing was started: no attempt was made.
+        report = Send(PARENT, m.RunRefused(task.run, because))
         return Decision(facts=(f.LaunchRefused(because),), sends=(*seen, report), because=because)
     sends = (*seen, *_not_started(task, outcome))
     facts: tuple[Fact, ...] = (*ended_for_limit(task, outcome), f.RunEnded(outcome, message.at))
@@ -255,10 +251,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.MarkUnschedulable: mark_unschedulable,
     m.SetRunLimit: limit_set,
     m.DropEvents: drop_events,
-    m.DropRunEvents: drop_run_events,
     m.Held: held,
     m.JoinGang: join_gang,
-    m.ParkAdmission: park_admission,
     m.TicketParked: parked,
     m.Renew: renew,
     RunChanged: run_changed,

@@ -130,15 +130,11 @@ class RunLimitSet(Fact, frozen=True, gc=False, array_like=True):
 
 
 class EventsDropped(Fact, frozen=True, gc=False, array_like=True):
-    """Nobody is shown any more what happened until now to the runs up to this one."""
+    """Nobody is shown any more what happened until now to the runs up to this one, or to it
+    `alone`."""
 
     run: int
-
-
-class RunEventsDropped(Fact, frozen=True, gc=False, array_like=True):
-    """Nobody is shown any more what happened until now to this run."""
-
-    run: int
+    alone: bool = False
 
 
 class RoomHeld(Fact, frozen=True, gc=False, array_like=True):
@@ -221,6 +217,5 @@ FACTS: dict[int, type] = {
     29: RenewalOrdered,
     30: TaskRenewed,
     51: HealthTold,
-    61: RunEventsDropped,
     141: ContainersTold,
 }

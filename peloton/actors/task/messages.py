@@ -210,15 +210,13 @@ class JoinGang(Message, frozen=True, gc=False, array_like=True):
 
 
 class MarkUnschedulable(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: no host could run you, so release your ticket; or one could now."""
+    """Slice to tasks: no host could run you, so release your ticket; or one could now.
+
+    `parked`: why there is no host, though one could; the place in the queue is kept.
+    """
 
     unschedulable: bool
-
-
-class ParkAdmission(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: give your allocation back, and wait without it until there is a host."""
-
-    reason: str
+    parked: str = ""
 
 
 class TicketParked(Message, frozen=True, gc=False, array_like=True):
@@ -234,15 +232,11 @@ class SetRunLimit(Message, frozen=True, gc=False, array_like=True):
 
 
 class DropEvents(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: what happened to runs up to this one is not to be shown any more."""
+    """Slice to tasks: what happened to runs up to this one, or to it `alone`, is not to be shown
+    any more."""
 
     run: int
-
-
-class DropRunEvents(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: what happened to this run is not to be shown any more."""
-
-    run: int
+    alone: bool = False
 
 
 class GiveWay(Message, frozen=True, gc=False, array_like=True):
@@ -273,7 +267,10 @@ class Held(Message, frozen=True, gc=False, array_like=True):
 
 
 class RunRefused(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run will never start here."""
+    """Host to tasks, and these to their slice: this run will never start here.
+
+    `host`: which one, for the slice.
+    """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
     of_sender: ClassVar[bool] = True
@@ -282,6 +279,7 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
     reason: str
     summary: HostSummary | None = None  # what the host has free as of the refusal
     volumes: Bits | None = None  # the tasks that have one on this host; None: it does not say
+    host: Key = Key("")
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):
@@ -327,11 +325,9 @@ MESSAGES: dict[int, type] = {
     13: DropEvents,
     17: Held,
     19: JoinGang,
-    20: ParkAdmission,
     21: TicketParked,
     22: Renew,
     23: GiveWay,
-    53: DropRunEvents,
 }
 
 

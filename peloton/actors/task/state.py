@@ -387,7 +387,6 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskForgotten: lambda task, fact: None,
     f.RunLimitSet: _limited,
     f.EventsDropped: lambda task, fact: task,
-    f.RunEventsDropped: lambda task, fact: task,
     f.RoomHeld: _state(TaskStates.HELD),
     f.GangJoined: _joined,
     f.RenewalOrdered: lambda task, fact: replace(task, renewal=fact.renewal),

@@ -16,7 +16,6 @@ from peloton.actors.job.messages import JobView, StartInstances, StopJob
 from peloton.actors.job.slice.budget_messages import RestartIfSpared
 from peloton.actors.job.slice.messages import (
     DropInstanceEvents,
-    DropInstanceRunEvents,
     InstanceView,
     slice_key,
 )
@@ -76,16 +75,13 @@ class Instances:
         """What happened to the newest runs of an instance, or to one, the newest event first."""
         return self._translator(job).events(view, runs_max=runs_max, only=only)
 
-    def drop_events(self, job: JobView, instance: int, *, run: int, context: Context) -> Any:
-        """Show nobody what happened until now to the runs 1 to `run`; the answer of the slice."""
-        member = instance % SLICE_SIZE
+    def drop_events(
+        self, job: JobView, instance: int, *, run: int, context: Context, alone: bool = False
+    ) -> Any:
+        """Show nobody what happened until now to the runs 1 to `run`, or to it alone; the answer of
+        the slice."""
         # An instance never has so many runs; what is beyond is all of them.
-        order = DropInstanceEvents(member, min(run, RUN_MAX))
-        return self._cluster_client.ask(_slice(job, instance), order, context=context)
-
-    def drop_run_events(self, job: JobView, instance: int, *, run: int, context: Context) -> Any:
-        """The same of one run alone."""
-        order = DropInstanceRunEvents(instance % SLICE_SIZE, run)
+        order = DropInstanceEvents(instance % SLICE_SIZE, min(run, RUN_MAX), alone)
         return self._cluster_client.ask(_slice(job, instance), order, context=context)
 
     def stop(self, job: Key, ranges: Ranges, *, ended: Bits, sent: Any, context: Context) -> Any:

@@ -143,7 +143,9 @@ class PodService:
         place = _placed(sent, context)
         run = _run(sent, place, context=context)
         pod = self._existing(place, context)
-        answer = self._instances.drop_run_events(pod.job, place.instance, run=run, context=context)
+        answer = self._instances.drop_events(
+            pod.job, place.instance, run=run, context=context, alone=True
+        )
         if isinstance(answer, Refused):
             end(context, Code.FAILED_PRECONDITION, text=answer.text)
         return svc.DeletePodEventsResponse()

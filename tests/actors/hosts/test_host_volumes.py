@@ -16,7 +16,6 @@ from peloton.actors.host.volume_messages import (
     VolumesRemoved,
 )
 from peloton.actors.job.slice import facts as sf
-from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.job.slice.volume_homes import VOLUME_EVOLVE, VolumeHomes, refused_at
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -49,9 +48,9 @@ def test_an_instance_leaves_its_home_only_if_that_says_that_it_has_no_volume() -
     for _ in range(2):  # the first launch was lost, the second is refused
         homes = VOLUME_EVOLVE[type(given)](homes, given)
     some, other = Bits.of(0, 1), Key("host/other")
-    assert refused_at(homes, HostRefused("full", None, HOST), members=some) == ()
-    assert refused_at(homes, HostRefused("full", None, other, Bits()), members=some) == ()
-    assert refused_at(homes, HostRefused("full", None, HOST, Bits.of(0)), members=some) == (
+    assert refused_at(homes, t.RunRefused(1, "full", host=HOST), members=some) == ()
+    assert refused_at(homes, t.RunRefused(1, "full", None, Bits(), other), members=some) == ()
+    assert refused_at(homes, t.RunRefused(1, "full", None, Bits.of(0), HOST), members=some) == (
         sf.VolumeHomesLeft(Bits.of(1)),
     )
 
@@ -122,7 +121,7 @@ def test_refusals_of_several_hosts_say_each_whose_it_is() -> None:
         at = At(now=1.0, key=Key("task/j/0"), sender=envelope.sender)
         task = Task(t.TaskGoals.RUNNING, TaskStates.LAUNCHING, t.Policy(), run=2)
         turn = take_turn(TASK, task, message=envelope.message, at=at)
-        (report,) = (s.message for s in turn.sends if isinstance(s.message, HostRefused))
+        (report,) = (s.message for s in turn.sends if isinstance(s.message, t.RunRefused))
         for fact in refused_at(homes, report, members=Bits(envelope.members)):
             homes = VOLUME_EVOLVE[type(fact)](homes, fact)
     assert not homes.hosts, "each has said that it has no volume"

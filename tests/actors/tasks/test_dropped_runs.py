@@ -17,7 +17,7 @@ class Cells:
 
     def drop(self, run: int, now: float) -> None:
         """The events of a run are dropped at a time."""
-        fact = f.RunEventsDropped(run)
+        fact = f.EventsDropped(run, alone=True)
         self.values |= ARCHIVE[type(fact)](None, fact, read=self.values.get)
         self.values |= WRITE[type(fact)](fact, now)
 

@@ -257,7 +257,7 @@ class Stage:
         if before is None or self.crowd.state_of(member) != turn.state:
             self.rebuild()
         for send in turn.sends:
-            if isinstance(send.message, m.HostRefused):
+            if isinstance(send.message, RunRefused):
                 self.hear(send.message, members=Bits.of(member))
 
     def rebuild(self) -> None:
@@ -382,7 +382,7 @@ def test_a_gang_that_is_refused_whole_pauses_as_well() -> None:
         turn = take_turn(
             KIND,
             stage.slice,
-            message=m.HostRefused("too early"),
+            message=RunRefused(attempt, "too early"),
             at=stage.at(members=Bits.of(0, 1, 2)),
         )
         stage.notes = turn.notes

@@ -95,8 +95,8 @@ def wished(crowd: Crowd, now: float, notes: WishNotes | None = None, **rest: Any
 def parks(step: Any) -> list[tuple[str, list[int]]]:
     if not isinstance(step, Decision):
         return []
-    told = [send for send in step.sends if isinstance(send.message, m.ParkAdmission)]
-    return [(send.message.reason, [*send.members]) for send in told]  # type: ignore[union-attr]
+    told = [send for send in step.sends if isinstance(send.message, m.MarkUnschedulable)]
+    return [(send.message.parked, [*send.members]) for send in told]  # type: ignore[union-attr]
 
 
 def test_who_waits_longer_than_a_cycle_gives_its_allocation_back() -> None:
@@ -194,7 +194,7 @@ def said(turn: TurnOutcome) -> list[Message]:
 
 
 def test_it_asks_for_nothing_until_there_is_a_host() -> None:
-    turn = receive(READY, m.ParkAdmission("no host"))
+    turn = receive(READY, m.MarkUnschedulable(True, "no host"))
     assert said(turn) == [ParkTicket(1)] and turn.state.admission == Admission.PARKING
     assert [send.message for send in owed(turn.state)] == [ParkTicket(1)]
     after = receive(turn.state, m.TicketParked(1))
@@ -232,7 +232,7 @@ def test_who_does_not_wait_for_a_host_keeps_what_it_has(
     state: TaskStates, admission: Admission
 ) -> None:
     task = Task(TaskGoals.SUCCEEDED, state, Policy(), 1, 1, admission)
-    assert not TASK.decide[m.ParkAdmission](task, m.ParkAdmission(""), TASK_AT).facts
+    assert not receive(task, m.MarkUnschedulable(True, "no host")).facts
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from peloton.actors.task.messages import (
     MarkUnschedulable,
     Place,
     Policy,
+    RunRefused,
     SetTaskGoal,
     TaskGoals,
 )
@@ -230,7 +231,7 @@ def test_a_spread_job_is_told_apart_by_its_id() -> None:
 def test_a_refusal_travels_with_the_next_wish() -> None:
     tasks = crowd(ready=Bits.of(1))
     summary = HostSummary(Key("host/a"), 7, Resources(1), Resources())
-    message = m.HostRefused("insufficient resources", summary)
+    message = RunRefused(1, "insufficient resources", summary)
     notes = WishNotes(Bits.of(1), 0.0, 1)
     turn = take_turn(KIND, SOME, message=message, at=at(tasks, 0.1, notes, Bits.of(1)))
     (wish,) = [send.message for send in turn.sends if isinstance(send.message, Wish)]
@@ -245,7 +246,7 @@ def test_who_refuses_again_without_news_is_not_asked_again_at_once() -> None:
     notes = WishNotes(Bits.of(1), 0.0, 1, refused=(summary,))
 
     def refused(by: HostSummary | None) -> TurnOutcome:
-        message = m.HostRefused("insufficient resources", by)
+        message = RunRefused(1, "insufficient resources", by)
         return take_turn(KIND, SOME, message=message, at=at(tasks, 0.1, notes, Bits.of(1)))
 
     again = msgspec.structs.replace(summary, position=8)

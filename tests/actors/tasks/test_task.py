@@ -14,7 +14,6 @@ import pytest
 from peloton.actors.delays import THROTTLE
 from peloton.actors.host.live.live_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
-from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
@@ -183,13 +182,14 @@ def test_a_start_that_takes_too_long_is_a_system_failure() -> None:
 def test_a_refused_launch_is_a_new_run_under_the_same_ask() -> None:
     task = Task(TaskGoals.SUCCEEDED, TaskStates.LAUNCHING, Policy(), 1, 1, Admission.ADMITTED)
     turn = receive(task, m.RunRefused(1, "insufficient resources"))
+    told = m.RunRefused(1, "insufficient resources", host=Key("host/h"))
     assert (turn.state.state, turn.state.run) == (TaskStates.WAITING, 2)
     assert (turn.state.ticket, turn.state.admission, turn.state.failures) == (
         1,
         Admission.ADMITTED,
         0,
     )
-    assert replies(turn) == [RunSeen(1), HostRefused("insufficient resources", None, Key("host/h"))]
+    assert replies(turn) == [RunSeen(1), told]
 
 
 @pytest.mark.parametrize("goal", [TaskGoals.KILLED, TaskGoals.DELETED])

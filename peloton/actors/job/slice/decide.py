@@ -51,8 +51,8 @@ from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.task.messages import (
     WANTED,
     DropEvents,
-    DropRunEvents,
     Policy,
+    RunRefused,
     SetRunLimit,
     SetTaskGoal,
     TaskGoals,
@@ -323,31 +323,26 @@ def _reason(goal: TaskGoals) -> str:
     return "deleted" if goal == TaskGoals.DELETED else ""
 
 
-def drop_events(
-    slice_: Slice, message: m.DropInstanceEvents | m.DropInstanceRunEvents, at: At
-) -> Decision:
+def drop_events(slice_: Slice, message: m.DropInstanceEvents, at: At) -> Decision:
     """Have a member forget its events up to a run, or those of one run."""
-    alone = isinstance(message, m.DropInstanceRunEvents)
     member = Bits.of(message.member)
     if not member.raw & at.index.present:
         return Decision(reply=m.InstanceEventsDropped(known=False), because="no such member")
-    run = message.run
-    order = Send(slice_.crowd, DropRunEvents(run) if alone else DropEvents(run), member)
+    order = Send(slice_.crowd, DropEvents(message.run, message.alone), member)
     return Decision(sends=(order,), reply=m.InstanceEventsDropped(known=True))
 
 
-def _no_events(message: m.DropInstanceEvents | m.DropInstanceRunEvents, at: At) -> Decision:
+def _no_events(message: m.DropInstanceEvents, at: At) -> Decision:
     return Decision(reply=m.InstanceEventsDropped(known=False), because="no such slice")
 
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetSliceGoal: goal_set,
-    m.HostRefused: host_refused,
+    RunRefused: host_refused,
     m.RunNotStarted: avoid_host,
     Placed: take_hosts,
     Unplaced: keep_wish,
     m.DropInstanceEvents: drop_events,
-    m.DropInstanceRunEvents: drop_events,
     m.Evict: evict,
     m.AskLeavers: say_leavers,
     m.ProveGang: prove_gang,
@@ -366,7 +361,6 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.SetSliceGoal: open_slice,
     Placed: decline_all,
     m.DropInstanceEvents: _no_events,
-    m.DropInstanceRunEvents: _no_events,
     m.Evict: evict_nobody,
     m.AskLeavers: no_leavers,
     GangPlaced: gang_unknown,

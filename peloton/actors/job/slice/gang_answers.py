@@ -15,10 +15,10 @@ from peloton.actors.job.slice.looks import (
     by_shape,
     looks_for_host,
 )
-from peloton.actors.job.slice.messages import HostRefused, ProveGang
+from peloton.actors.job.slice.messages import ProveGang
 from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
 from peloton.actors.respool.lot.messages import RegroupLot
-from peloton.actors.task.messages import JoinGang, MarkUnschedulable, Place
+from peloton.actors.task.messages import JoinGang, MarkUnschedulable, Place, RunRefused
 from peloton.actors.task.state import PARKS, Task, TaskStates, ready_for_host
 from peloton.placement.messages import (
     PLACER_ANY,
@@ -110,7 +110,7 @@ def gang_unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
     return Decision(sends=sends, because=message.text, notes=replace(notes, gang=after))
 
 
-def gang_refused(slice_: Slice, message: HostRefused, at: At) -> Decision:
+def gang_refused(slice_: Slice, message: RunRefused, at: At) -> Decision:
     """A host does not hold: the next wish says so. What others hold is given back in this turn."""
     notes, gang = _noted(at)
     members = at.members if at.members is not None else Bits()

@@ -54,7 +54,7 @@ ANSWERS: Mapping[int, type] = {
     585: VolumeHomesListed,
     586: VolumeLeft,
 }
-LOOKUP = frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.DropInstanceRunEvents, LeaveVolume))
+LOOKUP = frozenset((m.SetSliceGoal, m.DropInstanceEvents, LeaveVolume))
 
 
 def _partition(key: Key) -> str:

@@ -25,10 +25,16 @@ from peloton.actors.job.slice.task_config import effective as effective
 from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.resources import Resources
 from peloton.actors.task.health_messages import TaskHealth
-from peloton.actors.task.messages import SLICE_SIZE, ContainerEnd, PastRun, RunOutcome, TaskGoals
+from peloton.actors.task.messages import (
+    SLICE_SIZE,
+    ContainerEnd,
+    PastRun,
+    RunOutcome,
+    RunRefused,
+    TaskGoals,
+)
 from peloton.placement.messages import (
     GangPlaced,
-    HostSummary,
     Placed,
     RoomFound,
     Unplaced,
@@ -122,17 +128,6 @@ class ProveGang(Message, frozen=True, gc=False, array_like=True):
     number: int
     hosts: tuple[Key, ...]
     rooms: tuple[Resources, ...]
-
-
-class HostRefused(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to their slice: a host refused, why, and what it has free as of that refusal.
-
-    `host` says that of the tasks `volumes` have a volume there; None: it does not say."""
-
-    reason: str
-    summary: HostSummary | None = None
-    host: Key = Key("")
-    volumes: Bits | None = None
 
 
 class StartsUsed(Value, frozen=True, gc=False, array_like=True):
@@ -268,24 +263,19 @@ class InstanceView(Value, frozen=True, gc=False, array_like=True):
 
 
 class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):
-    """Gateway to slice: nobody is to be shown the events of these runs of an instance, 1 … run.
+    """Gateway to slice: nobody is to be shown the events of these runs of an instance, 1 … run, or
+    of `run` alone.
 
     Answered `InstanceEventsDropped`; what happens to the last of them later is shown.
     """
 
     member: int
     run: int
-
-
-class DropInstanceRunEvents(Message, frozen=True, gc=False, array_like=True):
-    """Gateway to slice: as `DropInstanceEvents`, of this run alone."""
-
-    member: int
-    run: int
+    alone: bool = False
 
 
 class InstanceEventsDropped(Value, frozen=True, gc=False, array_like=True):
-    """Answer to these two; an instance that has not begun had no events."""
+    """Answer to this; an instance that has not begun had no events."""
 
     known: bool
 
@@ -299,7 +289,7 @@ class InstancesFound(Value, frozen=True, gc=False, array_like=True):
 
 MESSAGES: dict[int, type] = {
     1: SetSliceGoal,
-    2: HostRefused,
+    2: RunRefused,
     3: Placed,
     4: Unplaced,
     5: DropInstanceEvents,
@@ -310,7 +300,6 @@ MESSAGES: dict[int, type] = {
     10: AskToEnd,
     11: RestartIfSpared,
     12: WishToSpare,
-    40: DropInstanceRunEvents,
     70: HostsTold,
     80: AskLeavers,
     81: ProveGang,

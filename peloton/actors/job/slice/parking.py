@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from peloton.actors.job.slice import goals
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
-from peloton.actors.task.messages import ParkAdmission
+from peloton.actors.task.messages import MarkUnschedulable
 from peloton.actors.task.state import ready_for_host
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Rest, Send
 
@@ -105,7 +105,7 @@ def _give_back(slice_: Slice, notes: WishNotes, *, at: At, hold_s: float) -> Dec
     if not members:
         return Decision(notes=after)
     reason = f"no host for {hold_s:g} s: the pool has its allocation back until there is one"
-    park = Send(slice_.crowd, ParkAdmission(reason), members)
+    park = Send(slice_.crowd, MarkUnschedulable(True, reason), members)
     return Decision(sends=(park,), because=reason, notes=after)
 
 

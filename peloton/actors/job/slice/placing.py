@@ -20,7 +20,7 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.volume_homes import launched_at, may_go_there, refused_at
-from peloton.actors.task.messages import MarkUnschedulable, Place
+from peloton.actors.task.messages import MarkUnschedulable, Place, RunRefused
 from peloton.actors.task.state import Task, ready_for_host
 from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
@@ -122,7 +122,7 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
     return Decision(sends=sends, because=because, notes=after)
 
 
-def host_refused(slice_: Slice, message: m.HostRefused, at: At) -> Decision:
+def host_refused(slice_: Slice, message: RunRefused, at: At) -> Decision:
     """A host refused members: they wish again at once, with the summary of what it has free.
 
     They rest if that could repeat without end: the host refuses again without having more free

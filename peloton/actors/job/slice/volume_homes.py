@@ -14,14 +14,13 @@ import immutables
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.configs import SpecRow
-from peloton.actors.job.slice.messages import HostRefused
 from peloton.actors.job.slice.volume_messages import (
     LeaveVolume,
     ListVolumeHomes,
     VolumeHomesListed,
     VolumeLeft,
 )
-from peloton.actors.task.messages import WANTED
+from peloton.actors.task.messages import WANTED, RunRefused
 from peloton.actors.task.state import ENDED, Task
 from peloton.placement.messages import Placed, Shape
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Value
@@ -84,7 +83,7 @@ def launched_at(
     return (f.VolumeHomesGiven(Bits.of(*some), tuple(some.values())),)
 
 
-def refused_at(homes: VolumeHomes, message: HostRefused, *, members: Bits) -> tuple[Fact, ...]:
+def refused_at(homes: VolumeHomes, message: RunRefused, *, members: Bits) -> tuple[Fact, ...]:
     """What is to be journaled when their home has refused these members and says that they have no
     volume there. A host that does not say it, or is not their home, changes nothing."""
     if message.volumes is None:

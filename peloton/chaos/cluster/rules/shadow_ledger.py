@@ -525,7 +525,7 @@ NOT_APPLIED = (
     tf.AdmissionGranted, tf.AdmissionQueued, tf.TaskThrottled, tf.EventsDropped, tf.RunLimitSet,
     tf.GangJoined, lf.LotGangSet, hf.SlackTaken, tf.AdmissionParking, tf.AdmissionParked,
     tf.RenewalOrdered, tf.TaskRenewed, tf.HealthTold, tf.ContainersTold,
-    tf.RunEventsDropped, hf.DaemonsEnding, jf.BudgetShared, jf.SpareHeard,
+    hf.DaemonsEnding, jf.BudgetShared, jf.SpareHeard,
     jf.WorkflowBegun, jf.WorkflowMoved, jf.WorkflowUndone, jf.LeavesRaised, jf.OpaqueChanged,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""
