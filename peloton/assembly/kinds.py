@@ -26,6 +26,7 @@ from peloton.actors.schedule import kind as schedule
 from peloton.actors.schedule.messages import RIGHTS_MESSAGES
 from peloton.actors.task import kind as task
 from peloton.placement.messages import PLACER_MESSAGES
+from peloton.runtime.adapters.time_zones import zone_of
 from peloton.runtime.kinds import Kind
 from peloton.settings.archive import byte_count
 from peloton.settings.daemon import DaemonSettings
@@ -74,7 +75,7 @@ def kinds(
         archive.kind(policy.forget_after_s),
         name.KIND,
         version.KIND,
-        schedule.KIND,
+        schedule.kind(zone_of),
         slice_.kind(holding),
         task.KIND,
         respool.kind(preemption),

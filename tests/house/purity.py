@@ -14,15 +14,18 @@ from tests.house.tree import Module, imports, read, under
 
 BANNED_IMPORTS = (
     "_thread", "aiohttp", "asyncio", "calendar", "cassandra", "concurrent",
-    "ctypes", "gc", "getpass", "grpc", "http", "kazoo", "logging",
-    "multiprocessing", "numpy.random", "os", "pathlib", "platform", "pykka", "queue", "random",
-    "sched", "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl",
-    "structlog", "subprocess", "tempfile", "threading", "time", "urllib", "uuid", "weakref",
+    "ctypes", "fcntl", "gc", "getpass", "gettext", "grp", "grpc", "http", "io", "kazoo", "locale",
+    "logging", "mmap", "multiprocessing", "numpy.random", "os", "pathlib", "platform", "pwd",
+    "pykka", "queue", "random", "resource", "sched", "secrets", "select", "selectors", "shutil",
+    "signal", "site", "socket", "sqlite3", "ssl", "structlog", "subprocess", "sys", "sysconfig",
+    "tempfile", "threading", "time", "urllib", "uuid", "weakref", "zoneinfo",
 )  # fmt: skip
 BANNED_CALLS = ("hash", "id", "open", "print", "input", "eval", "exec", "globals", "vars")
 # Reached through a module that is itself allowed.
 BANNED_ATTRIBUTES = ("now", "utcnow", "today")
 CLOCKS = ("datetime", "date", "dt")
+# Where these are given no zone, they take that of the machine.
+LOCAL_TIMES = {"fromtimestamp": 1, "astimezone": 0}
 
 UNORDERED = ("set", "frozenset", "Set", "AbstractSet", "MutableSet", "FrozenSet", "Map")
 SET_METHODS = ("union", "intersection", "difference", "symmetric_difference")
@@ -58,10 +61,13 @@ def banned_calls(module: Module) -> Iterator[str]:
         if isinstance(node.func, ast.Name) and node.func.id in BANNED_CALLS:
             words = f"calls {node.func.id}() in a pure module: take its result as an argument"
             yield module.at(node, words)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in BANNED_ATTRIBUTES:
+        if isinstance(node.func, ast.Attribute):
+            said, attribute = ast.unparse(node.func), node.func.attr
             owner = ast.unparse(node.func.value).rpartition(".")[2]
-            if owner in CLOCKS:
-                yield module.at(node, f"reads a clock ({ast.unparse(node.func)}): take `now`")
+            if attribute in BANNED_ATTRIBUTES and owner in CLOCKS:
+                yield module.at(node, f"reads a clock ({said}): take `now`")
+            if LOCAL_TIMES.get(attribute) == len([*node.args, *node.keywords]):
+                yield module.at(node, f"takes the zone of the machine ({said}): name one")
         if "np.random" in ast.unparse(node.func) or "numpy.random" in ast.unparse(node.func):
             yield module.at(node, "draws a number in a pure module: take it as an argument")
 

@@ -1,6 +1,7 @@
 """The moments of a cron expression of five fields, in a time zone.
 
-Turns text into the first moment after another, or the last up to it. Must not ask what time it is.
+Turns text and a zone into the first moment after another, or the last up to it. Must not ask what
+time it is, nor the machine for a zone.
 Where clocks are set forward, a time of the day that is left out comes so much later; where they are
 set back, one that comes twice counts once; unless the hour begins with `*`: then real time counts.
 """
@@ -8,9 +9,9 @@ set back, one that comes twice counts once; unless the hour begins with `*`: the
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, tzinfo
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 DAYS_MAX = 9 * 366
 """How far to look: 29 February may be eight years away."""
@@ -25,10 +26,11 @@ MACROS = {
 }
 MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 WEEKDAYS = "sun mon tue wed thu fri sat".split()
-OF_A_MACHINE = frozenset(("Factory", "localtime", "posixrules"))
-"""Files beside the zones that mean another one on each machine."""
 _PART = re.compile(r"(?:(\*)|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
-_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*")
+
+
+Zones = Callable[[str], tzinfo]
+"""The zone of a name; raises ValueError. A machine may know more of them than another."""
 
 
 class CronField(NamedTuple):
@@ -112,24 +114,12 @@ def _number(text: str, field: CronField) -> int:
     return int(text)
 
 
-def zone_of(name: str) -> tzinfo:
-    """The time zone of a name such as Europe/Berlin. Raises ValueError."""
-    if name in ("", "UTC"):
-        return UTC
-    try:
-        if _ZONE.fullmatch(name) is None or name in OF_A_MACHINE:
-            raise ValueError
-        return ZoneInfo(name)
-    except (ValueError, LookupError, OSError):
-        raise ValueError(f"{name!r} is not a time zone, such as UTC or Europe/Berlin") from None
-
-
 class Moments:
     """The moments of an expression in a zone, in seconds since the epoch."""
 
-    def __init__(self, text: str, zone: str) -> None:
+    def __init__(self, text: str, zone: tzinfo) -> None:
         self._cron = parse_cron(text)
-        self._zone = zone_of(zone)
+        self._zone = zone
 
     def after(self, at: float) -> float | None:
         """The first one after this; None if there is none for years."""

@@ -3,7 +3,8 @@
 Each moment makes one job: its id follows from schedule and moment, so a repeat finds it there.
 After a time without an owner only the last moment counts. Before anything of a moment is journaled,
 the daemon says whether the creator of the schedule may still create such a job: an answer that is
-lost leaves nothing behind . Must not know more of a job than its answers say.
+lost leaves nothing behind. Moments are those of the zones that `kind.py` is given. Must not know
+more of a job than its answers say.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from peloton.actors.job.messages import (
 from peloton.actors.mentions import job_mention
 from peloton.actors.schedule import facts as f
 from peloton.actors.schedule import messages as m
-from peloton.actors.schedule.cron import Moments
+from peloton.actors.schedule.cron import Moments, Zones
 from peloton.actors.schedule.goals import ask, question
 from peloton.actors.schedule.state import EVOLVE, NO_JOB_YET, RightsPending, Schedule
 from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Fact, Key, Refused, Send
@@ -39,16 +40,13 @@ SCHEDULED_TIME = "PELOTON_SCHEDULED_TIME"
 """The variable that says to a job's tasks which moment it was made for, however late it runs."""
 
 
-def create_first(message: m.CreateSchedule, at: At) -> Decision:
+def create_first(message: m.CreateSchedule, at: At, *, zones: Zones) -> Decision:
     """Create it, if it has a moment at all."""
     spec = message.spec
     try:
-        next_at = Moments(spec.cron, spec.zone).after(at.wall)
-    except ValueError as error:  # the owner may have other time zones than who checked it
-        return Decision(reply=Refused(INVALID, str(error), "cron"), because=str(error))
-    if next_at is None:
-        text = f"{spec.cron!r} never comes"
-        return Decision(reply=Refused(INVALID, text, "cron"), because=text)
+        next_at = _next(spec, at.wall, zones=zones)
+    except ValueError as error:
+        return _invalid(error)
     made = f.ScheduleMade(at.key, spec, message.paused, at.now, at.who, next_at)
     return Decision(facts=(made,), reply=m.ScheduleChanged())
 
@@ -59,16 +57,31 @@ def create(schedule: Schedule, message: m.CreateSchedule, at: At) -> Decision:
     return Decision(reply=Refused(EXISTS, text, "name"), because=text)
 
 
-def pause(schedule: Schedule, message: m.PauseSchedule, at: At) -> Decision:
+def _next(spec: m.ScheduleSpec, last: float, *, zones: Zones) -> float:
+    """The first moment after this. Raises ValueError where there is none, or no such zone: the
+    owner may have other time zones than who checked the spec, or had them before."""
+    found = Moments(spec.cron, zones(spec.zone)).after(last)
+    if found is None:
+        raise ValueError(f"{spec.cron!r} never comes")
+    return found
+
+
+def _invalid(error: ValueError) -> Decision:
+    return Decision(reply=Refused(INVALID, str(error), "cron"), because=str(error))
+
+
+def pause(schedule: Schedule, message: m.PauseSchedule, at: At, *, zones: Zones) -> Decision:
     """Make no more jobs, or go on with the next moment from now."""
     if schedule.paused == message.paused:
         return Decision(reply=m.ScheduleChanged(), because="it is so already")
-    spec = schedule.spec
     # A clock that was set back must not bring a moment again that has come.
     skipped = schedule.skip.moment if schedule.skip is not None else 0.0
     made = schedule.runs[-1].moment if schedule.runs else 0.0
     last = max(at.wall, schedule.moment, made, skipped)
-    next_at = Moments(spec.cron, spec.zone).after(last) or 0.0
+    try:
+        next_at = 0.0 if message.paused else _next(schedule.spec, last, zones=zones)
+    except ValueError as error:
+        return _invalid(error)
     return Decision(
         facts=(f.SchedulePaused(message.paused, at.now, next_at),),
         reply=m.ScheduleChanged(),
@@ -81,33 +94,36 @@ def delete(schedule: Schedule, message: m.DeleteSchedule, at: At) -> Decision:
     return Decision(facts=(f.ScheduleDeleted(),), reply=m.ScheduleChanged())
 
 
-def due(schedule: Schedule, message: Due, at: At) -> Decision:
+def due(schedule: Schedule, message: Due, at: At, *, zones: Zones) -> Decision:
     """A moment has come, perhaps long ago: the last one makes a job, if it and its owner may."""
-    why = _why_not(schedule, at.wall - _last_moment(schedule, at))
-    return _come(schedule, why, at) if why else ask(schedule, at)
+    come = _come(schedule, "", at=at, zones=zones)
+    return ask(schedule, at) if come.job else _decided(schedule, (come,), because=come.why)
 
 
-def told_rights(schedule: Schedule, message: m.RightsTold, at: At) -> Decision:
+def told_rights(schedule: Schedule, message: m.RightsTold, at: At, *, zones: Zones) -> Decision:
     """The moment makes its job, or none if its owner may not."""
     if schedule.paused or message.asked != question(schedule):
         return Decision()
-    why = message.why or _why_not(schedule, at.wall - _last_moment(schedule, at))
-    return replace(_come(schedule, why, at), notes=RightsPending())
+    come = _come(schedule, message.why, at=at, zones=zones)
+    return replace(_decided(schedule, (come,), because=come.why), notes=RightsPending())
 
 
-def _come(schedule: Schedule, why: str, at: At) -> Decision:
-    """The last moment makes its job, or none where it says why."""
-    moment = _last_moment(schedule, at)
-    moments = Moments(schedule.spec.cron, schedule.spec.zone)
-    next_at = moments.after(max(moment, at.wall)) or 0.0
+def _come(schedule: Schedule, why: str, *, at: At, zones: Zones) -> f.MomentCome:
+    """The last of the moments that have come; it makes its job, or none where it says why.
+
+    It is at least the next one, though the clock be set back meanwhile. Where the zone is not known
+    any more there is no job, and no further moment before somebody resumes the schedule."""
+    spec = schedule.spec
+    moment, next_at = schedule.next_at, 0.0
+    try:
+        moments = Moments(spec.cron, zones(spec.zone))
+        moment = max(moments.last(at.wall) or 0.0, moment)
+        next_at = moments.after(max(moment, at.wall)) or 0.0
+    except ValueError as error:
+        why = why or str(error)
+    why = why or _why_not(schedule, at.wall - moment)
     job = NO_JOB_YET if why else _job_of(schedule, moment)
-    return _decided(schedule, (f.MomentCome(moment, job, why, at.now, next_at),), because=why)
-
-
-def _last_moment(schedule: Schedule, at: At) -> float:
-    """Of those that have come; at least the next one, though the clock be set back meanwhile."""
-    moments = Moments(schedule.spec.cron, schedule.spec.zone)
-    return max(moments.last(at.wall) or 0.0, schedule.next_at)
+    return f.MomentCome(moment, job, why, at.now, next_at)
 
 
 def _why_not(schedule: Schedule, late_s: float) -> str:
@@ -253,18 +269,15 @@ def _missing(message: Any, at: At) -> Decision:
 
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.CreateSchedule: create,
-    m.PauseSchedule: pause,
     m.DeleteSchedule: delete,
     JobIsMade: made,
     JobNotMade: not_made,
     AwaitNoted: noted,
     EndTold: told,
-    m.RightsTold: told_rights,
-    Due: due,
 }
+"""But for what needs a time zone, which `kind.py` adds."""
 
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
-    m.CreateSchedule: create_first,
     m.PauseSchedule: _missing,
     m.DeleteSchedule: _missing,
     EndTold: told_absent,

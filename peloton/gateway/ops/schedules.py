@@ -23,6 +23,7 @@ from peloton.gateway.translate.job_labels import AFTER, UNIQUE
 from peloton.gateway.translate.texts import client_name
 from peloton.gateway.v0.job_create import Creation
 from peloton.ops.v1 import schedules_pb2 as wire
+from peloton.runtime.adapters.time_zones import zone_of
 from peloton.runtime.core.reading.listing import ListViews
 from peloton.runtime.vocabulary import Key, Message, Refused
 from peloton.settings.permissions_file import Permission
@@ -69,7 +70,7 @@ class Schedules:
     def CheckSchedule(self, sent: wire.CheckScheduleRequest, context: Context) -> Any:
         """When a schedule would make jobs, if it can be made."""
         spec = self._spec(sent.schedule, context)
-        moments, found = Moments(spec.cron, spec.zone), wire.CheckScheduleResponse()
+        moments, found = Moments(spec.cron, zone_of(spec.zone)), wire.CheckScheduleResponse()
         moment = moments.after(time.time())
         while moment is not None and len(found.moments) < MOMENTS_TOLD:
             found.moments.append(moment)
@@ -138,7 +139,7 @@ class Schedules:
             _invalid(context, text, field="schedule.name")
         for check, field in (
             (lambda: parse_cron(given.cron), "schedule.cron"),
-            (lambda: Moments(given.cron, given.time_zone), "schedule.time_zone"),
+            (lambda: zone_of(given.time_zone), "schedule.time_zone"),
         ):
             try:
                 check()

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton.actors.schedule.cron import Moments, _is_steady, parse_cron, zone_of
+from peloton.actors.schedule.cron import Moments, _is_steady, parse_cron
+from peloton.runtime.adapters.time_zones import zone_of
 
 BERLIN = "Europe/Berlin"
 FORWARD, BACK = "2027-03-28", "2027-10-31"
@@ -23,7 +24,7 @@ def at(text: str, zone: str = "UTC") -> float:
 
 
 def upcoming(cron: str, since: str, *, zone: str = "UTC", count: int = 3) -> list[str]:
-    moments, found, now = Moments(cron, zone), [], at(since, zone)
+    moments, found, now = Moments(cron, zone_of(zone)), [], at(since, zone)
     for _ in range(count):
         moment = moments.after(now)
         assert moment is not None
@@ -106,7 +107,7 @@ def test_a_bad_zone_is_refused(zone: str) -> None:
 
 
 def test_what_never_comes() -> None:
-    moments = Moments("0 0 30 2 *", "UTC")
+    moments = Moments("0 0 30 2 *", UTC)
     assert moments.after(at("2027-01-01")) is None and moments.last(at("2027-01-01")) is None
 
 
@@ -124,7 +125,7 @@ def test_moments_are_those_that_a_clock_shows(
     minute: str, hour: str, week: str, zone: str, now: int
 ) -> None:
     """Minute by minute over two days, on days on which no clock is set: the same moments."""
-    moments = Moments(f"{minute} {hour} * * {week}", zone)
+    moments = Moments(f"{minute} {hour} * * {week}", ZoneInfo(zone))
     cron = parse_cron(f"{minute} {hour} * * {week}")
     first = datetime.fromtimestamp(now, UTC).replace(second=0)
     shown = []
@@ -160,7 +161,7 @@ def test_each_minute_of_a_night_in_which_clocks_are_set_comes_once(
 ) -> None:
     """The five hours from midnight on, as a clock shows them."""
     begin = at(f"{day}T00:00", zone)
-    moments, found, now = Moments("* * * * *", zone), 0, begin - 1
+    moments, found, now = Moments("* * * * *", zone_of(zone)), 0, begin - 1
     while (moment := moments.after(now)) is not None and moment < begin + count * 60:
         assert moment == begin + found * 60
         found, now = found + 1, moment

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host.containers import Container
 from peloton.actors.job.messages import MakeJob
 from peloton.actors.job.slice.task_config import Override, TaskConfig
-from peloton.actors.schedule.decide import due, next_moment, owed, told_rights
+from peloton.actors.schedule import decide
+from peloton.actors.schedule.decide import next_moment, owed
 from peloton.actors.schedule.facts import MomentCome
 from peloton.actors.schedule.goals import ASK_AGAIN_S, pursue
 from peloton.actors.schedule.messages import (
     RIGHTS,
     AskRights,
+    PauseSchedule,
     RightsTold,
     ScheduleSpec,
     schedule_key,
 )
-from peloton.actors.schedule.state import EVOLVE, RightsPending, Schedule
+from peloton.actors.schedule.state import EVOLVE, NO_JOB_YET, RightsPending, Schedule
 from peloton.chaos.cluster.world.cluster import job_spec
-from peloton.runtime.vocabulary import At, Decision, Due
+from peloton.runtime.adapters.time_zones import zone_of
+from peloton.runtime.vocabulary import At, Decision, Due, Refused
 
 KEY = schedule_key("s")
+due, told_rights = (partial(each, zones=zone_of) for each in (decide.due, decide.told_rights))
 HOUR = 3600.0
 FIRST = 500_000 * HOUR
 
@@ -134,6 +141,22 @@ def test_a_moment_whose_owner_may_not_makes_no_job() -> None:
 def test_an_answer_serves_no_other_question(other: Schedule) -> None:
     asked = asks(due(schedule(), Due("x"), at(FIRST)))
     assert told_rights(other, RightsTold(asked, ""), at(FIRST)) == Decision()
+
+
+def test_a_moment_of_a_zone_that_is_not_known_any_more_makes_no_job_and_says_why() -> None:
+    def unknown(name: str) -> tzinfo:
+        raise ValueError(f"{name} is not a time zone")
+
+    fact = decide.due(schedule(), Due("x"), at(FIRST + 1.5 * HOUR), zones=unknown).facts[0]
+    assert fact == MomentCome(FIRST, NO_JOB_YET, "UTC is not a time zone", FIRST + 1.5 * HOUR, 0.0)
+    folded = EVOLVE[MomentCome](schedule(), fact)
+    assert folded is not None and next_moment(folded) is None, "nothing comes before it is resumed"
+    paused = replace(folded, paused=True)
+    resumed = decide.pause(paused, PauseSchedule(False), at(FIRST + 2 * HOUR), zones=unknown)
+    assert isinstance(resumed.reply, Refused) and "is not a time zone" in resumed.reply.text
+    assert decide.pause(folded, PauseSchedule(True), at(FIRST), zones=unknown).facts
+    resumed = decide.pause(paused, PauseSchedule(False), at(FIRST + 2 * HOUR), zones=zone_of)
+    assert [fact.next_at for fact in resumed.facts] == [FIRST + 3 * HOUR]
 
 
 def test_what_need_not_be_asked_is_not() -> None:
