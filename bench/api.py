@@ -120,7 +120,7 @@ class Cluster(Server):
     def __init__(self, tree: Path, *, name: str, folder: Path, hosts: int) -> None:
         options = {
             "--backend": "simulated", "--data-dir": folder / "data", "--grpc": "127.0.0.1:0",
-            "--http": "127.0.0.1:0", "--simulated-duration-s": 0.1, "--hosts": hosts,
+            "--http": "127.0.0.1:0", "--hosts": hosts,
             "--host-cpus": HOST["cpu"], "--host-memory-mb": HOST["memory"],
             "--host-disk-mb": HOST["disk"],
         }  # fmt: skip

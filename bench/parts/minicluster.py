@@ -6,6 +6,7 @@ It must not load it, nor leave a process behind.
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -70,11 +71,13 @@ class Minicluster:
         self.hosts = hosts
         self._folder = folder
         self._data = folder / "data"
+        how = {"duration_s": duration_s} if backend == "simulated" else {}
+        file = folder / "cluster.yaml"
+        file.write_text(json.dumps({"backend": {backend: how}}))
         options = {
-            "--backend": backend, "--data-dir": self._data, "--grpc": "127.0.0.1:0",
-            "--http": "127.0.0.1:0", "--simulated-duration-s": duration_s, "--hosts": hosts.count,
-            "--host-cpus": hosts.slots, "--host-memory-mb": hosts.memory_mb,
-            "--host-disk-mb": hosts.disk_mb,
+            "--cluster": file, "--data-dir": self._data, "--grpc": "127.0.0.1:0",
+            "--http": "127.0.0.1:0", "--hosts": hosts.count, "--host-cpus": hosts.slots,
+            "--host-memory-mb": hosts.memory_mb, "--host-disk-mb": hosts.disk_mb,
         }  # fmt: skip
         words = ["-m", "peloton", "minicluster", "--no-classic-ports", "--open-loopback"]
         self._words = words + [str(word) for pair in options.items() for word in pair]

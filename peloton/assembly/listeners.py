@@ -87,8 +87,8 @@ class ClientListeners:
         """Which cluster this is; set before anything listens."""
         self._access: ClientAccess | None = None
         self._tasks = (
-            *task_accounts.health_notes(settings, options.names),
-            *task_limits.health_notes(settings, options.names),
+            *task_accounts.health_notes(settings),
+            *task_limits.health_notes(settings),
         )
 
     def read_permissions(self) -> None:

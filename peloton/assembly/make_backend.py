@@ -7,12 +7,12 @@ from typing import Any
 
 from peloton import INSTALL_MESOS
 from peloton.assembly.folders import keeper_owner
-from peloton.assembly.kept_sandboxes import keeper_settings
 from peloton.assembly.mesos_access import framework_id, secret_of, tls_of
 from peloton.assembly.task_accounts import task_accounts
 from peloton.assembly.task_limits import task_limits
 from peloton.backends.port import Backend
 from peloton.backends.process import EVERY_S, ProcessBackend
+from peloton.backends.process_runs import KeeperSettings
 from peloton.backends.simulated import RunScript, SimulatedBackend
 from peloton.failures import CannotStart
 from peloton.runtime.ports import ClusterRecord
@@ -39,7 +39,12 @@ def make_backends(
     names = [host.name for host in setting.hosts]
     if setting.process is not None:
         owner = keeper_owner(record)
-        keeper = keeper_settings(setting.process)
+        keeper = KeeperSettings(
+            sandboxes_kept_max=setting.process.keep_sandboxes,
+            sandboxes_kept_s=setting.process.keep_sandboxes_s,
+            sandboxes_kept_mb=setting.process.keep_sandboxes_mb,
+            disk_free_mb=setting.process.keep_sandboxes_free_mb,
+        )
         backend = ProcessBackend(setting.process.folder, names, owner=owner, keeper=keeper)
         backend.accounts = task_accounts(settings)
         backend.limits = task_limits(settings, engine=engine)

@@ -6,6 +6,8 @@ keys there is none. What it takes is imported only where it is wanted. It must n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from peloton.assembly.servers import cassandra_settings
 from peloton.failures import CannotStart
 from peloton.runtime.adapters.claimed_folder import SECRETS_FILE
@@ -16,17 +18,23 @@ from peloton.settings.config import BadSetting
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.secrets import read_keys
 
-_SETTING = "secrets.key_file"
-
 
 def keys_of(settings: DaemonSettings) -> list[bytes]:
     """The keys; none where there are no secrets. Raises CannotStart."""
     if settings.secrets.key_file is None:
         return []
     try:
-        return read_keys(settings.secrets.key_file, _SETTING)
+        return read_keys(settings.secrets.key_file)
     except BadSetting as error:
         raise CannotStart(str(error)) from error
+
+
+def key_problems(settings: DaemonSettings) -> Iterator[str]:
+    """What is wrong with the keys."""
+    try:
+        keys_of(settings)
+    except CannotStart as error:
+        yield str(error)
 
 
 def open_vault(settings: DaemonSettings, keys: list[bytes]) -> SecretVault | None:

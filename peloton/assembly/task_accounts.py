@@ -17,6 +17,7 @@ from peloton.settings.daemon import DaemonSettings
 from peloton.settings.start_options import SettingNames
 
 TASKS = "tasks"
+SETTING = "backend.process.task_user"
 
 
 def problem(settings: DaemonSettings, names: SettingNames) -> str:
@@ -26,11 +27,11 @@ def problem(settings: DaemonSettings, names: SettingNames) -> str:
         return ""
     found = look_up(name)
     if found is None:
-        return f"{names.task_user}: this machine has no account {name!r}"
+        return f"{SETTING}: this machine has no account {name!r}"
     if os.geteuid() == found.uid:
         return ""
     if os.geteuid() != 0:
-        return f"{names.task_user}: only root can run tasks as another user, here {name}"
+        return f"{SETTING}: only root can run tasks as another user, here {name}"
     return _closed(settings, names, account=found)
 
 
@@ -55,25 +56,25 @@ def check_accounts(
     text = problem(settings, names)
     if text:
         raise CannotStart(text)
-    note = root_note(settings, names)
+    note = root_note(settings)
     if note:
         report(f"warning: {note}")
 
 
-def root_note(settings: DaemonSettings, names: SettingNames) -> str:
+def root_note(settings: DaemonSettings) -> str:
     """What to say where tasks run as root though nobody has asked for it; else empty."""
     ours = settings.backend.process is not None and "hostmgr" in settings.roles
     if not ours or os.geteuid() != 0 or _task_user(settings):
         return ""
     return (
         "tasks run as root, where neither a user of their spec nor a proven caller is known: "
-        f"{names.task_user} names another account for them"
+        f"{SETTING} names another account for them"
     )
 
 
-def health_notes(settings: DaemonSettings, names: SettingNames) -> tuple[NotReadyReason, ...]:
+def health_notes(settings: DaemonSettings) -> tuple[NotReadyReason, ...]:
     """The same for health; no reason against being ready."""
-    text = root_note(settings, names)
+    text = root_note(settings)
     return (NotReadyReason(TASKS, text.removeprefix("tasks ")),) if text else ()
 
 

@@ -16,7 +16,6 @@ from peloton.backends.keeper.engine import ENGINES
 from peloton.backends.process import RUN
 from peloton.failures import CannotStart
 from peloton.settings.daemon import DaemonSettings
-from peloton.settings.start_options import SettingNames
 
 ANSWER_S_MAX = 30.0
 """An engine that is a server may just be starting."""
@@ -46,10 +45,7 @@ def find_engine(which: Callable[[str], str | None] = shutil.which) -> FoundEngin
 
 
 def check_task_images(
-    settings: DaemonSettings,
-    names: SettingNames,
-    *,
-    find: Callable[[], FoundEngine] = find_engine,
+    settings: DaemonSettings, find: Callable[[], FoundEngine] = find_engine
 ) -> str:
     """The engine that the tasks of these settings need; empty if none. Raises CannotStart where
     none answers."""
@@ -57,19 +53,14 @@ def check_task_images(
         return ""
     found = find()
     if not found.path:
-        raise CannotStart(f"{names.images}: {RUN} needs podman or docker: {found.why}")
+        raise CannotStart(f"backend.process.images: {RUN} needs podman or docker: {found.why}")
     return found.path
 
 
-def problem(
-    settings: DaemonSettings,
-    names: SettingNames,
-    *,
-    find: Callable[[], FoundEngine] = find_engine,
-) -> str:
+def problem(settings: DaemonSettings, find: Callable[[], FoundEngine] = find_engine) -> str:
     """Why images that must be run cannot be; empty if they can."""
     try:
-        check_task_images(settings, names, find=find)
+        check_task_images(settings, find)
     except CannotStart as error:
         return str(error)
     return ""

@@ -15,32 +15,27 @@ from peloton.backends.process import TaskLimits
 from peloton.failures import CannotStart
 from peloton.runtime.core.health import NotReadyReason
 from peloton.settings.daemon import DaemonSettings
-from peloton.settings.start_options import SettingNames
 
 COMPONENT = "limits"
 _ANY = "peloton"
 """The name does not matter where nothing is made."""
 
 
-def problem(
-    settings: DaemonSettings, names: SettingNames, *, find: Callable[[str], FoundPlace] = find_place
-) -> str:
+def problem(settings: DaemonSettings, *, find: Callable[[str], FoundPlace] = find_place) -> str:
     """Why limits that must be held cannot be; empty if they can."""
     mode = _mode(settings)
-    note = limits_note(settings, names, find=find) if mode == ENFORCE else ""
-    return f"{names.limits}: {note}" if note else ""
+    note = limits_note(settings, find=find) if mode == ENFORCE else ""
+    return f"backend.process.limits: {note}" if note else ""
 
 
-def check_task_limits(settings: DaemonSettings, names: SettingNames) -> None:
+def check_task_limits(settings: DaemonSettings) -> None:
     """Raise CannotStart for a problem."""
-    text = problem(settings, names)
+    text = problem(settings)
     if text:
         raise CannotStart(text)
 
 
-def limits_note(
-    settings: DaemonSettings, names: SettingNames, *, find: Callable[[str], FoundPlace] = find_place
-) -> str:
+def limits_note(settings: DaemonSettings, *, find: Callable[[str], FoundPlace] = find_place) -> str:
     """What does not hold on this machine though it is wanted; empty if all does."""
     if _mode(settings) == OFF:
         return ""
@@ -56,9 +51,9 @@ def limits_note(
     return f"of control groups this machine gives {found.why}" if found.why else ""
 
 
-def health_notes(settings: DaemonSettings, names: SettingNames) -> tuple[NotReadyReason, ...]:
+def health_notes(settings: DaemonSettings) -> tuple[NotReadyReason, ...]:
     """The same for health; no reason against being ready."""
-    text = limits_note(settings, names)
+    text = limits_note(settings)
     return (NotReadyReason(COMPONENT, text),) if text else ()
 
 

@@ -58,7 +58,7 @@ RESTORED_NOTE = (
 )
 SECRETS_NOTE = (
     "It has the secrets of jobs, encrypted, and no key: keep the file with the keys elsewhere "
-    "(secrets.key_file, --secrets-key); without it the secrets are lost."
+    "(secrets.key_file); without it the secrets are lost."
 )
 _CHUNK_BYTES = 1024 * 1024
 

@@ -19,6 +19,7 @@ from peloton.assembly import access, exchange, mesos_access, task_images, task_l
 from peloton.assembly.folders import behind_text, witness_options
 from peloton.assembly.listeners import why_not
 from peloton.assembly.port_holder import command_of, port_holder
+from peloton.assembly.secrets import key_problems
 from peloton.assembly.servers import open_cassandra
 from peloton.assembly.strategies import strategy_problems
 from peloton.assembly.task_accounts import problem
@@ -79,6 +80,7 @@ def _daemon(settings: DaemonSettings, options: StartOptions, *, running: int) ->
     if settings.tls is not None:
         yield from exchange.problems(settings.tls)
     yield from access.problems(settings)
+    yield from key_problems(settings)
     yield from texts_now(dates_of(certificate_files(settings)), good=False)
     yield from strategy_problems(settings)
     yield from mesos_access.problems(settings.backend)
@@ -99,15 +101,8 @@ def _daemon(settings: DaemonSettings, options: StartOptions, *, running: int) ->
         yield from _folder(names.keeper_folder, folder)
         if not options.fresh:
             yield from _origin(names.keeper_folder, folder, options=options)
-        account = problem(settings, names)
-        if account:
-            yield account
-        limits = task_limits.problem(settings, names)
-        if limits:
-            yield limits
-        images = task_images.problem(settings, names)
-        if images:
-            yield images
+        checks = (task_limits.problem(settings), task_images.problem(settings))
+        yield from filter(None, (problem(settings, names), *checks))
     servers = ServersRead()
     if settings.journal.cassandra is not None:
         journal = yield from _cassandra(settings.journal.cassandra)

@@ -1,4 +1,4 @@
-"""How long ended jobs are kept: `archive` of a daemon's file, options of a minicluster.
+"""How long ended jobs are kept: `archive` of a daemon's file.
 
 Turns texts with units into seconds and bytes. It must not know what is done with them.
 """
@@ -67,17 +67,15 @@ def seconds(text: str) -> float:
     return found
 
 
-def archive_problems(
-    found: ArchiveSetting, *, after: str, forget_after: str, keep_bytes: str
-) -> Iterator[str]:
-    """What is wrong; the fields by the names that a person typed."""
+def archive_problems(found: ArchiveSetting) -> Iterator[str]:
+    """What is wrong."""
     forgets = found.forget_after != NEVER
     for name, text, read in (
-        (after, found.after, seconds),
-        *([(forget_after, found.forget_after, seconds)] if forgets else []),
-        (keep_bytes, found.keep_bytes, byte_count),
+        ("after", found.after, seconds),
+        *([("forget_after", found.forget_after, seconds)] if forgets else []),
+        ("keep_bytes", found.keep_bytes, byte_count),
     ):
         try:
             read(text)
         except ValueError as error:
-            yield f"{name}: {error}"
+            yield f"archive.{name}: {error}"

@@ -12,14 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from peloton.settings.archive import NEVER, seconds
 from peloton.settings.config import HostSetting
 from peloton.settings.mesos_master import printable
-from peloton.settings.sandboxes import (
-    DISK_FREE_MB,
-    SANDBOXES_KEPT,
-    SANDBOXES_KEPT_FOR,
-    SANDBOXES_KEPT_MB,
-)
 
 LIMITS_MODES, IMAGES_MODES = ("enforce", "try", "off"), ("ignore", "run", "refuse")
 _MASTER = re.compile(r"zk://[^\s/]+/\S+|[^\s:/@]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
@@ -28,6 +23,11 @@ BATCH_EXECUTORS = ("keeper", "command")
 EXECUTOR_IDLE_S_MIN, EXECUTOR_IDLE_S_MAX = 1.0, 7 * 86_400.0
 TASK_PIDS, TASK_PIDS_MAX = 4096, 4_194_304
 """Processes and threads of a task: how many, and the most that may be asked for."""
+SANDBOXES_KEPT, SANDBOXES_KEPT_MAX = 100_000, 1_000_000
+"""Ended runs whose files are kept: how many, and the most that may be asked for. It bounds the
+memory of the keeper and the files on the disk; time and bytes are meant to decide."""
+SANDBOXES_KEPT_MB, SANDBOXES_KEPT_MB_MAX = 10_240, 1_000_000_000
+"""What they may take in all, and the most that may be asked for; 0 for no limit."""
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -54,15 +54,20 @@ class ProcessBackendSettings(_Record, frozen=True):
     folder: Path
     hosts: list[HostSetting]
     keep_sandboxes: int = SANDBOXES_KEPT
-    keep_sandboxes_for: str = SANDBOXES_KEPT_FOR
+    keep_sandboxes_for: str = "7d"
     keep_sandboxes_mb: int = SANDBOXES_KEPT_MB
-    keep_sandboxes_free_mb: int = DISK_FREE_MB
+    keep_sandboxes_free_mb: int = 256
     task_user: str = ""
     limits: str = "try"
     cpu_quota: bool = False
     task_pids: int = TASK_PIDS
     images: str = "ignore"
     measured_slack: bool = False
+
+    @property
+    def keep_sandboxes_s(self) -> float:
+        """Seconds; 0 where there is no limit. Raises ValueError."""
+        return 0.0 if self.keep_sandboxes_for == NEVER else seconds(self.keep_sandboxes_for)
 
 
 class SimulatedBackendSettings(

@@ -7,7 +7,7 @@ names the option or the path in the file that is wrong.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 import platformdirs
 import yaml
 
-from peloton.settings import mistyped, yaml_limits, yaml_places
+from peloton.settings import yaml_limits, yaml_places
 
 GRPC_DEFAULT = "127.0.0.1:5397"
 HTTP_DEFAULT = "127.0.0.1:5297"
@@ -65,19 +65,6 @@ class HostSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpus: float = 0.0
     attributes: dict[str, str] = {}
     revocable_cpus: float = 0.0
-
-
-class HostReserved(msgspec.Struct, frozen=True):
-    """What of each host no task gets."""
-
-    cpus: float = 0.0
-    memory_mb: float = 0.0
-
-
-class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cluster as a file describes it."""
-
-    hosts: list[HostSetting]
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -139,47 +126,10 @@ def loopback(text: str, option: str) -> Address:
     return address
 
 
-def sized(size: HostSetting, given: Mapping[str, float]) -> HostSetting:
-    """The same host with other amounts."""
-    return msgspec.structs.replace(size, **given)
-
-
-def labelled(size: HostSetting, attributes: Mapping[str, str]) -> HostSetting:
-    """The same host with other attributes."""
-    return msgspec.structs.replace(size, attributes={**attributes})
-
-
 def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
     """`count` hosts of one size, with the customary names."""
-    if not 1 <= count <= HOSTS_MAX:
-        raise BadSetting(f"--hosts: {count} is not between 1 and {HOSTS_MAX}")
     names = (f"{HOST_NAME_PREFIX}{number}" for number in range(count))
     return [msgspec.structs.replace(size, name=name) for name in names]
-
-
-def less_reserved(hosts: Sequence[HostSetting], reserved: HostReserved) -> list[HostSetting]:
-    """The hosts as tasks see them. Raises BadSetting where nothing would be left of one."""
-    texts = []
-    for option, field in (
-        ("--host-reserved-cpus", "cpus"),
-        ("--host-reserved-memory-mb", "memory_mb"),
-    ):
-        kept = getattr(reserved, field)
-        if not 0 <= kept < 1e12:
-            texts.append(f"{option}: must be ≥ 0 and finite, got {kept}")
-            continue
-        least = min(hosts, key=lambda host, field=field: getattr(host, field))
-        if kept and kept >= getattr(least, field):
-            left = f"{getattr(least, field):g} of host {least.name}"
-            texts.append(f"{option}: {kept:g} leaves nothing of the {left}")
-    if texts:
-        raise BadSetting(*texts)
-    return [
-        msgspec.structs.replace(
-            host, cpus=host.cpus - reserved.cpus, memory_mb=host.memory_mb - reserved.memory_mb
-        )
-        for host in hosts
-    ]
 
 
 def read_yaml(path: Path, option: str, *, secret: bool = False) -> Any:
@@ -203,26 +153,6 @@ def with_places(path: Path, texts: Sequence[str]) -> list[str]:
         return [yaml_places.with_line(text, written, loader=SAFE) for text in texts]
     except (OSError, yaml_limits.BadYaml, yaml.YAMLError):
         return [*texts]  # it cannot be read twice, such as a pipe
-
-
-def read_cluster(path: Path) -> list[HostSetting]:
-    """The hosts of a cluster file."""
-    raw = read_yaml(path, "--cluster")
-    found, texts, guessed = mistyped.converted(raw, ClusterFile)
-    if found is not None:
-        texts += [
-            one for one in host_problems(found.hosts) if not mistyped.is_guessed(one, guessed)
-        ]
-    if found is None or texts:
-        raise BadSetting(*(f"--cluster: {path}: {text}" for text in with_places(path, texts)))
-    return found.hosts
-
-
-def check_hosts(hosts: Sequence[HostSetting]) -> None:
-    """Raise BadSetting with all that is wrong with them."""
-    texts = [*host_problems(hosts)]
-    if texts:
-        raise BadSetting(*texts)
 
 
 def host_problems(hosts: Sequence[HostSetting]) -> Iterator[str]:

@@ -28,6 +28,8 @@ from peloton.settings.archive import ArchiveSetting, archive_problems
 from peloton.settings.backend import (
     IMAGES_MODES,
     LIMITS_MODES,
+    SANDBOXES_KEPT_MAX,
+    SANDBOXES_KEPT_MB_MAX,
     TASK_PIDS_MAX,
     BackendSetting,
     ProcessBackendSettings,
@@ -51,7 +53,6 @@ from peloton.settings.limits import LimitSettings, limit_problems
 from peloton.settings.notify import NotifySetting, notify_problems
 from peloton.settings.placement import PlacementSetting, placement_problems
 from peloton.settings.preemption import PreemptionSetting, preemption_problems
-from peloton.settings.sandboxes import sandbox_problems
 from peloton.settings.secrets import SecretsSetting
 
 GROUP_NAMES = ("jobmgr", "resmgr", "hostmgr")
@@ -189,7 +190,7 @@ def read_settings(path: Path, roles: str | None = None) -> DaemonSettings:
 
 
 def parse(raw: Any, folder: Path) -> DaemonSettings:
-    """The settings of a parsed file. Raises BadSetting with all problems."""
+    """The settings of a parsed file. Raises BadSetting with all problems, of its form the first."""
 
     def path(kind: type, value: Any) -> Any:
         if kind is Path and isinstance(value, str) and value:
@@ -199,11 +200,10 @@ def parse(raw: Any, folder: Path) -> DaemonSettings:
                 raise ValueError(f"Expected a path, got {value!r}: {error}") from None
         raise ValueError(f"Expected a path, got {value!r}")
 
-    found, texts, guessed = mistyped.converted(raw, DaemonSettings, dec_hook=path)
-    if found is not None:
-        for check in (_names, _stores, _servers, _addresses, _backend, _folders, _numbers):
-            texts += [text for text in check(found) if not mistyped.is_guessed(text, guessed)]
-    if found is None or texts:
+    found = mistyped.converted(raw, DaemonSettings, dec_hook=path)
+    checks = (_names, _stores, _servers, _addresses, _backend, _folders, _numbers)
+    texts = [text for check in checks for text in check(found)]
+    if texts:
         raise BadSetting(*texts)
     if found.access.audit_folder is None and found.journal.sqlite is None:
         access = msgspec.structs.replace(found.access, audit_folder=folder / "audit")
@@ -356,16 +356,11 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
             yield f"shards.{group}: there are {', '.join(GROUP_NAMES)}"
         else:
             yield from _between(count, f"shards.{group}", least=1, most=SHARDS_MAX)
-    yield from limit_problems(found.limits, "limits")
-    yield from archive_problems(
-        found.archive,
-        after="archive.after",
-        forget_after="archive.forget_after",
-        keep_bytes="archive.keep_bytes",
-    )
-    yield from preemption_problems(found.preemption, "preemption")
-    yield from placement_problems(found.placement, "placement")
-    yield from notify_problems(found.notify, "notify.allow")
+    yield from limit_problems(found.limits)
+    yield from archive_problems(found.archive)
+    yield from preemption_problems(found.preemption)
+    yield from placement_problems(found.placement)
+    yield from notify_problems(found.notify)
     if found.backend.process is not None:
         yield from _process(found.backend.process)
     if found.zookeeper is not None:
@@ -378,8 +373,17 @@ def _numbers(found: DaemonSettings) -> Iterator[str]:
 
 def _process(found: ProcessBackendSettings) -> Iterator[str]:
     field = "backend.process"
-    yield from sandbox_problems(found, name=f"{field}.keep_sandboxes")
-    yield from _between(found.task_pids, f"{field}.task_pids", least=0, most=TASK_PIDS_MAX)
+    for name, most in (
+        ("keep_sandboxes", SANDBOXES_KEPT_MAX),
+        ("keep_sandboxes_mb", SANDBOXES_KEPT_MB_MAX),
+        ("keep_sandboxes_free_mb", SANDBOXES_KEPT_MB_MAX),
+        ("task_pids", TASK_PIDS_MAX),
+    ):
+        yield from _between(getattr(found, name), f"{field}.{name}", least=0, most=most)
+    try:
+        _ = found.keep_sandboxes_s
+    except ValueError as error:
+        yield f"{field}.keep_sandboxes_for: {error}"
     for name, known in (("limits", LIMITS_MODES), ("images", IMAGES_MODES)):
         value = getattr(found, name)
         if value not in known:

@@ -28,8 +28,8 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     watches: int = WATCHES
 
 
-def limit_problems(found: LimitSettings, field: str) -> Iterator[str]:
-    """What is wrong; `field` is the name of the mapping."""
+def limit_problems(found: LimitSettings) -> Iterator[str]:
+    """What is wrong."""
     ranges = {
         "receive_max_bytes": (1024, 2**31 - 1),
         "checkpoint_bytes_min": (1, 2**40),
@@ -39,7 +39,7 @@ def limit_problems(found: LimitSettings, field: str) -> Iterator[str]:
     for name, (least, most) in ranges.items():
         number = getattr(found, name)
         if not least <= number <= most:
-            yield f"{field}.{name}: {number} is not between {least:g} and {most:g}"
+            yield f"limits.{name}: {number} is not between {least:g} and {most:g}"
     for at, kind in enumerate(found.scarce_resource_types):
         if kind not in SCARCE_TYPES:
-            yield f"{field}.scarce_resource_types[{at}]: {kind!r} must be one of GPU"
+            yield f"limits.scarce_resource_types[{at}]: {kind!r} must be one of GPU"

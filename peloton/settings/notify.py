@@ -1,4 +1,4 @@
-"""Where ends of jobs may be told: `notify` of a daemon's file, `--notify-allow` of a minicluster.
+"""Where ends of jobs may be told: `notify` of a daemon's file.
 
 Turns prefixes into a test of URLs, and a URL into what a connection needs. A client names the URL
 and the daemon calls it, so whatever is not allowed by name is refused. It must not look names up.
@@ -123,8 +123,8 @@ def _is_below(wanted: UrlParts, prefix: UrlParts) -> bool:
     return wanted.path == prefix.path or wanted.path.startswith(f"{folder}/")
 
 
-def notify_problems(found: NotifySetting, field: str) -> Iterator[str]:
-    """What is wrong; the field by the name that a person typed."""
+def notify_problems(found: NotifySetting) -> Iterator[str]:
+    """What is wrong."""
     for number, prefix in enumerate(found.allow):
         if prefix == LOOPBACK:
             continue
@@ -133,4 +133,4 @@ def notify_problems(found: NotifySetting, field: str) -> Iterator[str]:
                 raise ValueError(f"{prefix!r}: a prefix has no query")
             url_parts(prefix)
         except ValueError as error:
-            yield f"{field}[{number}]: {error}; or say {LOOPBACK}"
+            yield f"notify.allow[{number}]: {error}; or say {LOOPBACK}"

@@ -52,21 +52,22 @@ class Permission(enum.StrEnum):
 
 
 PERMISSIONS = (*(each.value for each in Permission),)
+FILE_OPTION = "access.file"
 PoolRules = Mapping[str, Mapping[Permission, frozenset[str]]]
 """By the path of a pool: the names, roles or `*` of each permission that is named there."""
 
 
-def read_access(path: Path, option: str = "access.file") -> PoolRules:
+def read_access(path: Path) -> PoolRules:
     """The rules of a file. Raises BadSetting with all that is wrong."""
-    return parse_access(access_text(path, option), f"{option}: {path}")
+    return parse_access(access_text(path), f"{FILE_OPTION}: {path}")
 
 
-def access_text(path: Path, option: str = "access.file") -> str:
+def access_text(path: Path) -> str:
     """The text of a file that nobody but its owner can change, which is us or root.
 
     Raises BadSetting.
     """
-    where = f"{option}: {path}"
+    where = f"{FILE_OPTION}: {path}"
     try:
         found = path.stat()
         if found.st_uid not in (0, os.geteuid()):

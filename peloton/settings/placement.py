@@ -48,20 +48,20 @@ class PlacementSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     retry: RetrySetting = RetrySetting()
 
 
-def placement_problems(found: PlacementSetting, name: str) -> Iterator[str]:
-    """What is wrong; `name` is the section's, as a person typed it."""
+def placement_problems(found: PlacementSetting) -> Iterator[str]:
+    """What is wrong."""
     for kind in sorted(found.strategies):
         if kind not in JOB_TYPES:
-            yield f"{name}.strategies.{kind}: there are {', '.join(JOB_TYPES)}"
+            yield f"placement.strategies.{kind}: there are {', '.join(JOB_TYPES)}"
     retry = found.retry
     for field, text in (("timeout", retry.timeout), ("backoff", retry.backoff)):
         try:
             length_s = seconds(text)
         except ValueError as error:
-            yield f"{name}.retry.{field}: {error}"
+            yield f"placement.retry.{field}: {error}"
         else:
             if field == "timeout" and not length_s:
-                yield f"{name}.retry.timeout: must be longer than {text}; enabled: false is off"
+                yield f"placement.retry.timeout: must be longer than {text}; enabled: false is off"
     if not 1 <= retry.attempts_per_cycle <= ATTEMPTS_MAX:
         text = f"{retry.attempts_per_cycle} is not between 1 and {ATTEMPTS_MAX}"
-        yield f"{name}.retry.attempts_per_cycle: {text}"
+        yield f"placement.retry.attempts_per_cycle: {text}"

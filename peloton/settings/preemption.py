@@ -59,20 +59,20 @@ class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         return seconds(self.within)
 
 
-def preemption_problems(found: PreemptionSetting, name: str) -> Iterator[str]:
-    """What is wrong; `name` is the section's, as a person typed it."""
+def preemption_problems(found: PreemptionSetting) -> Iterator[str]:
+    """What is wrong."""
     for field, text in (("after", found.after), ("within", found.within)):
         try:
             seconds(text)
         except ValueError as error:
-            yield f"{name}.{field}: {error}"
+            yield f"preemption.{field}: {error}"
     for path, text in sorted(found.inside.items()):
         if not path.startswith("/") or path.endswith("/") or "//" in path:
-            yield f"{name}.inside: {path!r} is no path of a pool, such as /batch/etl"
+            yield f"preemption.inside: {path!r} is no path of a pool, such as /batch/etl"
         try:
             seconds(text)
         except ValueError as error:
-            yield f"{name}.inside.{path}: {error}"
+            yield f"preemption.inside.{path}: {error}"
     for field, count in (("at_once", found.at_once), ("most", found.most)):
         if not 1 <= count <= TASKS_MAX:
-            yield f"{name}.{field}: {count} is not between 1 and {TASKS_MAX}"
+            yield f"preemption.{field}: {count} is not between 1 and {TASKS_MAX}"

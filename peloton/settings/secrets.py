@@ -1,4 +1,4 @@
-"""Secrets of jobs: `secrets` of a daemon's file, `--secrets-key` of a minicluster.
+"""Secrets of jobs: `secrets` of a daemon's file.
 
 Turns a file with keys into keys, and what is wrong with it into BadSetting. It must not quote it.
 """
@@ -14,6 +14,7 @@ import msgspec
 from peloton.settings.access_files import BadSecretFile, read_secret_file
 from peloton.settings.config import BadSetting
 
+SETTING = "secrets.key_file"
 KEY_BYTES = 32
 KEYS_MAX = 16
 
@@ -24,19 +25,19 @@ class SecretsSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     key_file: Path | None = None
 
 
-def read_keys(path: Path, name: str) -> list[bytes]:
+def read_keys(path: Path) -> list[bytes]:
     """The keys of a file, one a line, in base64: the first encrypts, all decrypt.
 
-    `name` is that of the setting. Raises BadSetting.
+    Raises BadSetting.
     """
     try:
         text = read_secret_file(path)
     except BadSecretFile as error:
-        raise BadSetting(f"{name}: {error}") from None
+        raise BadSetting(f"{SETTING}: {error}") from None
     lines = [(at, line.strip()) for at, line in enumerate(text.splitlines(), 1)]
     given = [(at, line) for at, line in lines if line and not line.startswith("#")]
     if not 1 <= len(given) <= KEYS_MAX:
-        raise BadSetting(f"{name}: {path}: {len(given)} keys, there have to be 1 to {KEYS_MAX}")
+        raise BadSetting(f"{SETTING}: {path}: {len(given)} keys, there have to be 1 to {KEYS_MAX}")
     keys: list[bytes] = []
     for at, line in given:
         try:
@@ -44,8 +45,8 @@ def read_keys(path: Path, name: str) -> list[bytes]:
         except (binascii.Error, ValueError):
             key = b""
         if len(key) != KEY_BYTES:
-            raise BadSetting(f"{name}: {path}, line {at}: not {KEY_BYTES} bytes in base64")
+            raise BadSetting(f"{SETTING}: {path}, line {at}: not {KEY_BYTES} bytes in base64")
         if key in keys:
-            raise BadSetting(f"{name}: {path}, line {at}: a key is given twice")
+            raise BadSetting(f"{SETTING}: {path}, line {at}: a key is given twice")
         keys.append(key)
     return keys

@@ -24,9 +24,6 @@ class SettingNames(NamedTuple):
     http: str = "listen.http"
     data_folder: str = "journal.sqlite.folder"
     keeper_folder: str = "backend.process.folder"
-    task_user: str = "backend.process.task_user"
-    limits: str = "backend.process.limits"
-    images: str = "backend.process.images"
     backend: str = "backend"
     other_backend: str = "Start it with backend.{known}, or name another journal.sqlite.folder"
     other_keeper: str = (

@@ -15,10 +15,8 @@ from peloton.assembly.task_images import (
 )
 from peloton.failures import CannotStart
 from peloton.settings.daemon import DaemonSettings, parse
-from peloton.settings.start_options import STANDARD_START
 from tests.cli.terminal import typed
 
-NAMES = STANDARD_START.names
 HERE, NOWHERE = FoundEngine("/usr/bin/podman"), FoundEngine("", "no podman in PATH")
 
 
@@ -41,13 +39,13 @@ def program(folder: Path, name: str, text: str) -> Path:
 
 def test_an_engine_is_needed_only_to_run_images(tmp_path):
     for images in ("ignore", "refuse"):
-        assert problem(settings(tmp_path, images), NAMES, find=lambda: NOWHERE) == ""
-        assert check_task_images(settings(tmp_path, images), NAMES, find=lambda: HERE) == ""
+        assert problem(settings(tmp_path, images), find=lambda: NOWHERE) == ""
+        assert check_task_images(settings(tmp_path, images), find=lambda: HERE) == ""
     runs = settings(tmp_path, "run")
-    assert problem(runs, NAMES, find=lambda: HERE) == ""
-    assert check_task_images(runs, NAMES, find=lambda: HERE) == "/usr/bin/podman"
+    assert problem(runs, find=lambda: HERE) == ""
+    assert check_task_images(runs, find=lambda: HERE) == "/usr/bin/podman"
     said = "backend.process.images: run needs podman or docker: no podman in PATH"
-    assert problem(runs, NAMES, find=lambda: NOWHERE) == said
+    assert problem(runs, find=lambda: NOWHERE) == said
 
 
 def test_the_first_engine_that_answers_is_taken(tmp_path):
@@ -68,12 +66,14 @@ def test_the_first_engine_that_answers_is_taken(tmp_path):
 def test_a_daemon_that_must_run_images_does_not_start_without_an_engine(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(CannotStart, match="no podman in PATH; no docker in PATH"):
-        check_task_images(settings(tmp_path, "run"), NAMES)
+        check_task_images(settings(tmp_path, "run"))
     base = ["minicluster", "--check", "--no-classic-ports", "--data-dir", str(tmp_path / "data")]
-    base += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--hosts", "1", "--images", "run"]
+    file = tmp_path / "cluster.yaml"
+    file.write_text("backend: {process: {images: run}}")
+    base += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--cluster", str(file)]
     printed = typed(*base)
     assert printed.code != 0
-    assert "--images: run needs podman or docker: no podman in PATH" in printed.err
+    assert "backend.process.images: run needs podman or docker: no podman in PATH" in printed.err
     program(tmp_path / "bin", "podman", "exit 0")
     printed = typed(*base)
     assert printed.code == 0, printed.err

@@ -6,6 +6,7 @@ Must not test commands; `respool dump` stands for all.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,10 @@ from peloton.__main__ import PROCESSES
 from peloton.cli.main import root, run_cli
 from peloton.cli.shared.options import program
 from peloton.cli.shared.values import INSTANCE_MAX, duration, from_to, labels, words
-from peloton.settings.config import loopback
+from peloton.processes.minicluster import _settings as minicluster_settings
+from peloton.settings import config
+from peloton.settings.config import BadSetting, loopback
+from peloton.settings.notify import LOOPBACK
 from tests.cli.terminal import Terminal, typed
 
 NOBODY = "127.0.0.1:1"
@@ -83,10 +87,42 @@ def test_a_server_that_answers_is_not_asked_whether_it_runs(peloton: Terminal) -
 
 
 def test_the_hosts_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for flag in ("--hosts", "--host-cpus"):
-        words = ["minicluster", "--cluster", str(tmp_path / "none.yaml"), flag, "3"]
-        assert left_with(words) == 64
-        assert f"{flag}: not together with --cluster" in capsys.readouterr().err
+    file = tmp_path / "cluster.yaml"
+    for flag, text in (
+        ("--hosts", "hosts: [{name: a}]"),
+        ("--host-cpus", "backend: {process: {hosts: [{name: a}]}}"),
+    ):
+        file.write_text(text)
+        assert left_with(["minicluster", "--cluster", str(file), flag, "3"]) == 64
+        assert f"hosts: not together with {flag}" in capsys.readouterr().err
+
+
+def test_a_minicluster_keeps_what_its_file_does_not_say(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("backend: {simulated: {seed: 3}}\npreemption: {enabled: false}\n")
+    options = {"cluster": file, "data_dir": tmp_path / "data", "backend": None, "hosts": 2}
+    options |= {"host_cpus": 8.0, "host_memory_mb": None, "host_disk_mb": None}
+    options |= {"grpc": None, "http": "127.0.0.1:0", "open_loopback": False}
+    made = minicluster_settings(options)
+    assert (made.backend.name, made.preemption.after, made.preemption.enabled) == (
+        "simulated", "30s", False,
+    )  # fmt: skip
+    assert [(host.cpus, host.memory_mb) for host in made.backend.hosts] == [(8.0, 2048.0)] * 2
+    assert (made.listen.grpc, made.listen.http) == (config.GRPC_DEFAULT, "127.0.0.1:0")
+    assert made.notify.allow == [LOOPBACK], "a daemon allows none by default"
+    file.write_text("notify: {allow: []}\nlisten: {grpc: '127.0.0.1:7', http: '127.0.0.1:8'}")
+    made = minicluster_settings(options)
+    assert (made.backend.name, made.notify.allow) == ("process", [])
+    assert (made.listen.grpc, made.listen.http) == ("127.0.0.1:7", "127.0.0.1:0")
+    for text, why in (
+        ("listen: {grpc: '0.0.0.0:7'}", "line 1: listen.grpc: "),
+        ("journal: {sqlite: {folder: x}}", "line 1: journal: a minicluster keeps it in --data-dir"),
+        ("zookeeper: {hosts: [a]}", "journal.sqlite: other daemons cannot read it"),
+        ("backend: {mesos: {master: 'a:1'}}", "backend: give one of process and mesos"),
+    ):
+        file.write_text(text)
+        with pytest.raises(BadSetting, match=re.escape(why)):
+            minicluster_settings(options)
 
 
 def left_with(line: list[str]) -> object:

@@ -14,7 +14,7 @@ from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.sdk import specs
 from peloton.sdk.errors import BadSpec
-from peloton.settings.config import BadSetting, read_cluster
+from peloton.settings.config import BadSetting
 from peloton.settings.daemon import read_settings
 from tests.cli.terminal import terminal
 from tests.conftest import ROOT
@@ -76,11 +76,10 @@ def test_a_spoilt_spec_is_a_bad_spec(kind: Any, text: str) -> None:
 def test_a_spoilt_config_file_is_a_bad_setting(tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(text, encoding="utf-8", newline="")
-    for read in (read_cluster, lambda path: read_settings(path, None)):
-        try:
-            read(file)
-        except BadSetting as error:
-            assert "x.yaml" in str(error), str(error)
+    try:
+        read_settings(file)
+    except BadSetting as error:
+        assert "x.yaml" in str(error), str(error)
 
 
 def test_the_command_prints_a_line_for_each_mistake_that_names_the_file(tmp_path: Path) -> None:

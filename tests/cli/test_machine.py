@@ -11,7 +11,6 @@ from peloton.assembly import machine
 from peloton.assembly.first_messages import apart, configured
 from peloton.assembly.gpus import gpu_count
 from peloton.placement.messages import Label
-from peloton.processes.gpu_option import with_model
 from peloton.runtime.vocabulary import Key
 
 
@@ -84,13 +83,6 @@ def test_what_is_not_the_same_for_all_is_no_label(kernel: Path, texts: tuple[str
     """A task with a condition on it would get any of them."""
     driver_lists(kernel, *texts)
     assert machine.this_machine(kernel, root=kernel).attributes == {}
-
-
-def test_a_number_of_gpus_that_was_given_is_of_no_model(kernel: Path) -> None:
-    driver_lists(kernel, T4)
-    host = machine.this_machine(kernel, root=kernel)
-    assert with_model(host, {"host_gpus": None}) == host
-    assert with_model(host, {"host_gpus": 3.0}).attributes == {}
 
 
 @pytest.mark.parametrize(("count", "width"), [(1, 1000), (3, 333), (1000, 1), (1001, 1000)])

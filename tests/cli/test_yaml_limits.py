@@ -16,7 +16,7 @@ import pytest
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.yaml_text import Loader, load_yaml
 from peloton.settings import yaml_limits
-from peloton.settings.config import SAFE, BadSetting, read_cluster
+from peloton.settings.config import SAFE, BadSetting
 from peloton.settings.daemon import read_settings
 
 EVENTS_MAX = 1000
@@ -97,9 +97,8 @@ def test_it_is_refused_early_and_no_tree_is_made(loader: Any, name: str) -> None
 def test_settings_refuse_it_too(text: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(text)
-    for reading in (read_settings, read_cluster):
-        with pytest.raises(BadSetting, match=why):
-            reading(file)
+    with pytest.raises(BadSetting, match=why):
+        read_settings(file)
 
 
 @pytest.mark.parametrize(
@@ -154,9 +153,8 @@ def test_a_value_that_only_looks_like_one_is_refused(text: str) -> None:
 def test_what_is_no_text_is_refused(data: bytes, why: str, tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_bytes(data)
-    for reading in (read_settings, read_cluster):
-        with pytest.raises(BadSetting, match=why):
-            reading(file)
+    with pytest.raises(BadSetting, match=why):
+        read_settings(file)
 
 
 def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

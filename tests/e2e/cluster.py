@@ -7,6 +7,7 @@ that it started, whatever the test did.
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -33,9 +34,15 @@ ENDED = ("SUCCEEDED", "FAILED", "KILLED")
 class Cluster:
     """One minicluster; it may be killed and started again on the same folder."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, **settings: Any) -> None:
+        """`settings` are written to its file, beside the options."""
         self.folder = folder
         self.options = options
+        if settings:
+            file = folder / "cluster.yaml"
+            file.write_text(json.dumps(settings))
+            self.options = (*options, "--cluster", str(file))
+        self._hosts = "hosts" in settings or bool({"--hosts", "--cluster"} & {*options})
         self.process: subprocess.Popen[str] | None = None
         self.address = ""
         self.warnings: list[str] = []
@@ -46,7 +53,7 @@ class Cluster:
             *("minicluster", "--data-dir", str(self.folder / "data")),
             *("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--no-classic-ports"),
             # What a test expects must not depend on the machine.
-            *(() if {"--hosts", "--cluster"} & {*self.options} else ("--hosts", "3")),
+            *(() if self._hosts else ("--hosts", "3")),
             *self.options,
         ]
 
@@ -94,9 +101,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *options: str) -> Iterator[Cluster]:
+def running(folder: Path, *options: str, **settings: Any) -> Iterator[Cluster]:
     """A minicluster that is gone afterwards, with its tasks."""
-    with started(Cluster(folder, *options)) as cluster:
+    with started(Cluster(folder, *options, **settings)) as cluster:
         yield cluster
 
 

@@ -38,7 +38,7 @@ def test_each_task_sees_its_own_gpus_over_the_death_of_the_daemon(tmp_path: Path
     out, go = tmp_path / "out", tmp_path / "go"
     out.mkdir()
     command = f"{TELL.format(folder=out)}; {c.until_there(go)}"
-    with c.running(tmp_path, "--hosts", "1", "--host-gpus", "2") as cluster:
+    with c.running(tmp_path, hosts=[{"name": "one", "gpus": 2}]) as cluster:
         with cluster.client() as client:
             pool(client, gpus=2.0)
             with pytest.raises(PelotonError, match=r"gpuLimit: 0.5 is no whole number"):
@@ -69,11 +69,12 @@ def test_each_task_sees_its_own_gpus_over_the_death_of_the_daemon(tmp_path: Path
 
 
 def test_hosts_with_gpus_are_kept_for_those_who_ask(tmp_path: Path) -> None:
-    file = tmp_path / "cluster.yaml"
-    file.write_text("hosts: [{name: plain, cpus: 0.01}, {name: rich, gpus: 1}]")
-    options = ("--cluster", str(file), "--scarce-gpus")
+    settings = {
+        "hosts": [{"name": "plain", "cpus": 0.01}, {"name": "rich", "gpus": 1}],
+        "limits": {"scarce_resource_types": ["GPU"]},
+    }
     go = tmp_path / "go"
-    with c.running(tmp_path, *options) as cluster, cluster.client() as client:
+    with c.running(tmp_path, **settings) as cluster, cluster.client() as client:
         pool(client, gpus=1.0)
         job = str(client.jobs.create("/tests", spec(2, c.until_there(go), 0)).jobId.value)
         c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 1, "1 to run")

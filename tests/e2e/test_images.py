@@ -43,7 +43,7 @@ def names(engine: Path) -> list[str]:
 
 
 def test_images_are_run_and_their_tasks_survive_a_crash(tmp_path: Path, engine: Path) -> None:
-    with c.running(tmp_path, "--images", "run") as cluster:
+    with c.running(tmp_path, backend={"process": {"images": "run"}}) as cluster:
         with cluster.client() as client:
             c.pool(client)
             good = str(client.jobs.create("/tests", contained("echo in $PWD")).jobId.value)

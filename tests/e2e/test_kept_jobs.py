@@ -18,9 +18,8 @@ JOB_BYTES = 2_000
 
 @pytest.mark.timeout(240)
 def test_the_bytes_of_ended_jobs_in_memory_are_bounded_over_lives(tmp_path: Path) -> None:
-    words = ("--backend", "simulated", "--simulated-duration-s", "0.1")
-    kept = ("--keep-ended-bytes", f"{KEEP_BYTES}B")
-    with c.running(tmp_path, *words, *kept) as cluster:
+    quick, kept = {"simulated": {"duration_s": 0.1}}, {"keep_bytes": f"{KEEP_BYTES}B"}
+    with c.running(tmp_path, backend=quick, archive=kept) as cluster:
         with cluster.client() as client:
             c.pool(client)
             spec = c.job(1, "#" * JOB_BYTES)

@@ -18,7 +18,8 @@ RULE = "kept for 1 s (keep_sandboxes_for)"
 
 def test_files_of_old_runs_are_removed_and_the_rule_is_named(tmp_path: Path) -> None:
     """By one rule; each is in `tests/backends/keeper/test_kept.py`."""
-    with c.running(tmp_path, "--keep-sandboxes-for", "1s") as cluster, cluster.client() as client:
+    kept = {"process": {"keep_sandboxes_for": "1s"}}
+    with c.running(tmp_path, backend=kept) as cluster, cluster.client() as client:
         c.pool(client)
         job = str(client.jobs.create("/tests", c.job(2, "echo here")).jobId.value)
         assert c.ended(client, job)[0] == "SUCCEEDED"
@@ -44,6 +45,7 @@ def test_files_of_old_runs_are_removed_and_the_rule_is_named(tmp_path: Path) -> 
 
 
 SMALL = ("--cpus", "0.05", "--mem", "10m")
+THREE_KEPT = {"process": {"keep_sandboxes": 3}}
 COUNT_RULE = "of ended runs those of 3 are kept (keep_sandboxes)"
 
 
@@ -58,7 +60,7 @@ def test_a_map_has_all_outputs_however_few_are_kept(tmp_path: Path) -> None:
         typed = [*command, *SMALL, *words, template, ":::", *values]
         return subprocess.run(typed, capture_output=True, text=True, timeout=c.WAIT_MAX_S)
 
-    with c.running(tmp_path, "--keep-sandboxes", "3") as cluster:
+    with c.running(tmp_path, backend=THREE_KEPT) as cluster:
         with ThreadPoolExecutor(2) as threads:
             printing = threads.submit(mapped)
             writing = threads.submit(mapped, "--results", str(results))
@@ -79,7 +81,7 @@ def test_a_map_has_all_outputs_however_few_are_kept(tmp_path: Path) -> None:
 
 
 def test_output_that_is_gone_is_counted_and_no_success(tmp_path: Path) -> None:
-    with c.running(tmp_path, "--keep-sandboxes", "3") as cluster, cluster.client() as client:
+    with c.running(tmp_path, backend=THREE_KEPT) as cluster, cluster.client() as client:
         words = ("map", *SMALL, "--detach", "echo", ":::", *map(str, range(20)))
         job = cluster.cli(*words).stdout.strip()
         assert c.ended(client, job)[0] == "SUCCEEDED"

@@ -19,8 +19,11 @@ CLOSED = "pools:\n  /: {administer: [], see: ['*']}\n"
 def test_permissions_of_a_real_cluster(tmp_path: Path) -> None:
     rules = tmp_path / "access.yaml"
     rules.write_text(OPEN)
-    options = ("--backend", "simulated", "--access", str(rules))
-    with c.running(tmp_path, *options) as cluster, cluster.client() as client:
+    options = ("--backend", "simulated")
+    with (
+        c.running(tmp_path, *options, access={"file": str(rules)}) as cluster,
+        cluster.client() as client,
+    ):
         c.pool(client)
         job = str(client.jobs.create("/tests", c.job(1, "true")).jobId.value)
         rules.write_text(CLOSED)
@@ -48,9 +51,12 @@ def test_permissions_of_a_real_cluster(tmp_path: Path) -> None:
 def test_a_bad_file_is_refused_by_line(tmp_path: Path, check: tuple[str, ...]) -> None:
     rules = tmp_path / "access.yaml"
     rules.write_text("pools:\n  /: {adminster: []}\n")
-    line = [sys.executable, "-m", "peloton", "minicluster", "--access", str(rules), *check]
+    file = tmp_path / "cluster.yaml"
+    file.write_text("access: {file: access.yaml}")
+    line = [sys.executable, "-m", "peloton", "minicluster", "--cluster", str(file), *check]
     found = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert found.returncode == 64
     assert found.stderr.startswith(
-        f"peloton minicluster: --access: {rules}: line 2: pools./: unknown permission `adminster`"
+        f"peloton minicluster: --cluster: {file}: line 1: access.file: {rules}: line 2: pools./: "
+        "unknown permission `adminster`"
     )

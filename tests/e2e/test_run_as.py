@@ -60,7 +60,7 @@ def test_tasks_run_as_the_account_for_them_and_go_on_with_the_cluster_killed(
 ) -> None:
     go = passable / "go"
     # Without limits health has nothing to say of a machine that cannot hold tasks to them.
-    with c.running(passable, "--task-user", NAME, "--limits", "off") as cluster:
+    with c.running(passable, backend={"process": {"task_user": NAME, "limits": "off"}}) as cluster:
         data = passable / "data"
         told = [NAME] if ROOT else []  # a task of our own account inherits no such variable
         with cluster.client() as client:
@@ -93,6 +93,6 @@ def test_without_such_an_account_root_says_as_whom_tasks_run(passable: Path) -> 
             assert c.ended(client, job)[0] == "SUCCEEDED"
         assert cluster.cli("task", "logs", job, "0").stdout.split() == [str(os.geteuid())]
         assert (f"warning: {SAID}" in cluster.errors()) is ROOT
-        assert ("--task-user names another account" in cluster.errors()) is ROOT
+        assert ("backend.process.task_user names another account" in cluster.errors()) is ROOT
         assert ("tasks: run as root, where neither" in health(cluster)) is ROOT
         assert open_to_others(passable / "data") == {}

@@ -140,7 +140,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("secrets")
     keys = key_file(tmp_path_factory.mktemp("keys"))
-    with c.running(folder, "--secrets-key", str(keys)) as cluster:
+    with c.running(folder, secrets={"key_file": str(keys)}) as cluster:
         yield World(cluster, folder)
 
 
@@ -389,8 +389,10 @@ def test_without_a_key_there_are_no_secrets(tmp_path):
 def test_a_key_file_that_others_can_read_is_refused(tmp_path):
     keys = key_file(tmp_path)
     keys.chmod(0o644)
-    command = [sys.executable, "-m", "peloton", "minicluster", "--secrets-key", str(keys)]
+    file = tmp_path / "cluster.yaml"
+    file.write_text(f"secrets: {{key_file: {keys}}}")
+    command = [sys.executable, "-m", "peloton", "minicluster", "--cluster", str(file)]
     command += ["--data-dir", str(tmp_path / "data"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
-    assert "--secrets-key" in done.stderr and "chmod 600" in done.stderr
+    assert "secrets.key_file" in done.stderr and "chmod 600" in done.stderr

@@ -30,8 +30,11 @@ def states(client: Client, job: str) -> dict[str, int]:
 def test_a_job_runs_on_slack_of_a_full_host_until_that_is_used(tmp_path: Path) -> None:
     begin = tmp_path / "begin"
     size = ("--host-cpus", "1", "--host-memory-mb", "8000", "--host-disk-mb", "60000")
-    options = ("--hosts", "1", *size, "--measured-slack")
-    with c.running(tmp_path, *options) as cluster, cluster.client() as client:
+    slack = {"process": {"measured_slack": True}}
+    with (
+        c.running(tmp_path, "--hosts", "1", *size, backend=slack) as cluster,
+        cluster.client() as client,
+    ):
         c.pool(client, cpus=1.0)
         wait = f"until [ -e {begin} ]; do sleep 0.1; done"
         full = create(client, 1.0 / INSTANCES, f"{wait}; {BUSY}", instances=INSTANCES)

@@ -45,7 +45,7 @@ INCLUDED_IN = {
     Permission.SUBMIT: (Permission.SUBMIT, Permission.ADMINISTER),
     Permission.ADMINISTER: (Permission.ADMINISTER,),
 }
-ACCESS, FILE_OPTION = "access", "access.file"
+ACCESS = "access"
 
 log = structlog.get_logger("gateway")
 
@@ -197,7 +197,7 @@ class Permissions:
 
     def _read(self, file: Path, state: _FileState | None) -> None:
         try:
-            rules = read_access(file, FILE_OPTION)
+            rules = read_access(file)
             if _state_of(file) != state:
                 return  # it was changed meanwhile: the next call looks again
             self._loaded, self._bad = _Loaded(rules, {}), ""

@@ -18,7 +18,6 @@ from peloton.backends.process import ProcessBackend, TaskAccounts
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key
 from peloton.settings.daemon import DaemonSettings, parse
-from peloton.settings.start_options import STANDARD_START
 
 ROOT = os.geteuid() == 0
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -101,11 +100,10 @@ def test_the_data_folder_above_the_keepers_is_ours(tmp_path: Path) -> None:
 
 
 def test_root_without_an_account_for_tasks_says_so(tmp_path: Path) -> None:
-    names = STANDARD_START.names
-    text = root_note(settings(tmp_path), names)
+    text = root_note(settings(tmp_path))
     assert text.startswith("tasks run as root, where") is ROOT
     assert ("backend.process.task_user names another account" in text) is ROOT
-    assert len(health_notes(settings(tmp_path), names)) == ROOT
+    assert len(health_notes(settings(tmp_path))) == ROOT
     for process in ({"task_user": "nobody"}, {"task_user": "root"}):
-        assert root_note(settings(tmp_path, **process), names) == ""
-        assert health_notes(settings(tmp_path, **process), names) == ()
+        assert root_note(settings(tmp_path, **process)) == ""
+        assert health_notes(settings(tmp_path, **process)) == ()

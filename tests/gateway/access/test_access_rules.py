@@ -231,8 +231,8 @@ def test_an_entry_may_mean_a_name_with_one_proof_only(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadSetting, match="--access: .*: No such file or directory"):
-        read_access(tmp_path / "none.yaml", "--access")
+    with pytest.raises(BadSetting, match="access.file: .*: No such file or directory"):
+        read_access(tmp_path / "none.yaml")
     large = tmp_path / "large.yaml"
     large.write_text("#" * (1024 * 1024 + 1))
     with pytest.raises(BadSetting, match="larger than 1024 KiB"):

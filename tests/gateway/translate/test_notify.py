@@ -10,7 +10,6 @@ from peloton.actors.job.spec import Notify
 from peloton.api.v0 import peloton_pb2
 from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.job_labels import fields_of
-from peloton.processes.notify_options import notify_of
 from peloton.settings.config import BadSetting
 from peloton.settings.daemon import ROLES, parse
 from peloton.settings.notify import LOOPBACK, AllowedUrls, NotifySetting, notify_problems, url_parts
@@ -101,16 +100,8 @@ def test_a_request_names_its_host_as_it_has_to() -> None:
 
 def test_prefixes_of_an_operator_are_checked() -> None:
     setting = NotifySetting(allow=["https://a.b/c", LOOPBACK, "ftp://a", "http://a?b"])
-    found = [*notify_problems(setting, "notify.allow")]
+    found = [*notify_problems(setting)]
     assert [text.partition(":")[0] for text in found] == ["notify.allow[2]", "notify.allow[3]"]
-
-
-def test_a_minicluster_allows_loopback_unless_it_is_told() -> None:
-    texts: list[str] = []
-    assert notify_of({"notify_allow": ()}, texts).allow == [LOOPBACK]
-    assert notify_of({"notify_allow": (HOOK,)}, texts).allow == [HOOK] and not texts
-    notify_of({"notify_allow": ("x",)}, texts)
-    assert texts == [f"--notify-allow[0]: 'x' is not a URL of http or https; or say {LOOPBACK}"]
 
 
 def test_a_daemon_allows_what_its_file_says() -> None:
