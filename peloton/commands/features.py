@@ -19,8 +19,8 @@ from peloton.commands.schema import CANNOT_REACH, USAGE, WRONG, fail
 from peloton.settings.config import BadSetting
 
 if TYPE_CHECKING:
-    from peloton.runtime.adapters.fenced_rows import ReadableRows
     from peloton.runtime.adapters.zookeeper_nodes import ClusterNodes
+    from peloton.runtime.core.journal.statements import Rows
     from peloton.runtime.ports import ClusterRecord, Journal, MemberNode
     from peloton.settings.daemon import DaemonSettings
 
@@ -146,7 +146,7 @@ def check_cluster(
 
 
 def read_cluster(
-    settings: DaemonSettings, rows: ReadableRows
+    settings: DaemonSettings, rows: Rows
 ) -> tuple[ClusterRecord, dict[str, MemberNode | None]]:
     """Record and members of the cluster. Raises JournalRefused as above, Unreachable."""
     from peloton.runtime.adapters.fenced_rows import read_record

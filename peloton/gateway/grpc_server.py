@@ -39,7 +39,6 @@ from peloton.gateway.access.authentication import Authentication
 from peloton.gateway.access.lockdowns import FollowedLocks, NoLocks, refusing
 from peloton.gateway.access.permissions import Permissions
 from peloton.gateway.cluster.cluster_client import ClusterClient
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.gateway.cluster.feed import ClusterFeed
 from peloton.gateway.cluster.files_anywhere import FilesAnywhere
 from peloton.gateway.cluster.gates import Gates
@@ -75,6 +74,7 @@ from peloton.gateway.v1alpha.stateless import StatelessJobs
 from peloton.ops.v1 import endpoints_pb2, ops_pb2, outputs_pb2, plans_pb2, schedules_pb2
 from peloton.runtime.far_files import FarFiles
 from peloton.runtime.job_files import JobFileStore
+from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.config import RECEIVE_MAX_BYTES
 from peloton.settings.notify import NO_URLS, AllowedUrls
@@ -122,7 +122,7 @@ STANDARD_OPTIONS = ServerOptions()
 
 
 def build_server(
-    cluster: ClusterPort,
+    cluster: Region,
     addresses: Sequence[str],
     *,
     authentication: Authentication,

@@ -26,7 +26,6 @@ from peloton import __version__
 from peloton.gateway.access.file_links import FileLinks
 from peloton.gateway.access.guard import Guard
 from peloton.gateway.access.principals import Places
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.gateway.cluster.files_anywhere import FilePlaces, FilesAnywhere
 from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.gateway.ops.archive_notes import archive_notes
@@ -43,6 +42,7 @@ from peloton.printable import escaped
 from peloton.runtime.core.health import DaemonHealth, NotReadyReason
 from peloton.runtime.core.principal import NONE, TOKEN, Principal
 from peloton.runtime.far_files import FilesAway, FilesRemoved, NoFile
+from peloton.runtime.shells.region import Region
 from peloton.settings.config import Address, is_loopback
 
 CLOSE_POLL_S = 0.05
@@ -80,7 +80,7 @@ class HttpServer:
     def __init__(
         self,
         address: Address,
-        cluster: ClusterPort,
+        cluster: Region,
         *,
         sandboxes: FilePlaces,
         access: HttpAccess,
@@ -121,7 +121,7 @@ class HttpServer:
 class HttpHandler(LimitedHandler):
     """One request."""
 
-    cluster: ClusterPort
+    cluster: Region
     boxes: FilesAnywhere
     access: HttpAccess
     places: Places

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.copies import PoolsCopy, fork
 from peloton.actors.respool.division import DivisionSteps
 from peloton.actors.respool.lanes import lanes_of
@@ -86,7 +87,7 @@ def _views(tree: Tree, pools: list[Key]) -> list[PoolView]:
     return [view(tree, each, children=False) for each in found[:POOLS_SHOWN_MAX]]
 
 
-def _waiting(tree: Tree, pool: Key, *, now: float) -> tuple[list[LotInLine], int]:
+def _waiting(tree: ExplainedTree, pool: Key, *, now: float) -> tuple[list[LotInLine], int]:
     found: list[LotInLine] = []
     in_all = 0
     for lane in lanes_of(pool):

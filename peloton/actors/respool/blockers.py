@@ -8,7 +8,7 @@ first entries of the queue. Must not admit or change anything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,21 +20,13 @@ from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, 
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS
 from peloton.actors.respool.rations import Ration
-from peloton.actors.respool.releases import Releases
+from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
 
 QUEUE, SLACK = "queue", "slack"
 RATION_RULES = {Ration.CONTROLLERS: "controllers", Ration.NON_PREEMPTIBLE: "reservation"}
 LOOKED_AT_MAX = 64
 """Entries of a queue that are looked at for one answer."""
-
-
-class PoolsAndReleases(s.PoolLimits, Protocol):
-    """What this module needs of the tree."""
-
-    @property
-    def releases(self) -> Releases:
-        """What tasks released lately."""
 
 
 class QueueAhead(NamedTuple):
@@ -54,7 +46,21 @@ class MissingRoom(NamedTuple):
     missing: int
 
 
-def explained(tree: PoolsAndReleases, key: Key, *, found: LotWaits, now: float) -> LotWaits:
+class ExplainedTree(Tree):
+    """The tree as the index of pools and lots, with the answers that a lot asks it for."""
+
+    def waits(self, key: Key, now: float = 0.0) -> LotWaits:
+        """Why the waiting members of a lot wait, and how many tickets are before them."""
+        return explained(self, key, found=s.why_lot_waits(self, key), now=now)
+
+    def lot_verdict(self, key: Key) -> str:
+        """`verdict` of the lane in which a lot waits; nobody gives back for one that never runs."""
+        if key not in self.lots or s.why_lot_waits(self, key).never:
+            return ""
+        return self.verdict(lane_of(self.lots[key].shape))
+
+
+def explained(tree: Tree, key: Key, *, found: LotWaits, now: float) -> LotWaits:
     """The answer with all blockers, the place in the queue and the outlook."""
     if not found.waiting or found.rule == s.DELETED:
         return found
@@ -71,7 +77,7 @@ def explained(tree: PoolsAndReleases, key: Key, *, found: LotWaits, now: float) 
     return msgspec.structs.replace(found, blockers=blockers, place=place, outlook=outlook)
 
 
-def _blockers(tree: PoolsAndReleases, key: Key) -> Iterator[PoolBlocker]:
+def _blockers(tree: Tree, key: Key) -> Iterator[PoolBlocker]:
     """In the order of `shortage`: what is too low for ever comes first."""
     lot, unit, gang = tree.lots[key], tree.unit(key), tree.gang(key)
     pool = lot.shape.pool
@@ -96,7 +102,7 @@ def _blockers(tree: PoolsAndReleases, key: Key) -> Iterator[PoolBlocker]:
 
 
 def _of_entitlement(
-    tree: PoolsAndReleases, pool: Key, *, need: Resources, in_all: Resources
+    tree: Tree, pool: Key, *, need: Resources, in_all: Resources
 ) -> Iterator[PoolBlocker]:
     """Where a pool is entitled to all that a limit above allows, that alone is in the way."""
     entitled, used = tree.entitlement(pool), tree.use(pool)
@@ -109,7 +115,7 @@ def _of_entitlement(
 
 
 def _of_limit(
-    tree: PoolsAndReleases, pool: Key, *, need: Resources, in_all: Resources
+    tree: Tree, pool: Key, *, need: Resources, in_all: Resources
 ) -> Iterator[PoolBlocker]:
     most, used = tree.limit(pool), tree.use(pool)
     rule = s.CAPACITY if pool == ROOT else s.LIMIT
@@ -124,7 +130,7 @@ def _of_limit(
 
 
 def _of_ration(
-    tree: PoolsAndReleases, pool: Key, *, of: Ration, need: Resources, in_all: Resources
+    tree: Tree, pool: Key, *, of: Ration, need: Resources, in_all: Resources
 ) -> Iterator[PoolBlocker]:
     most, free = tree.ration(pool, of), tree.ration_left(pool, of)
     if most is not None and free is not None:
@@ -133,7 +139,7 @@ def _of_ration(
 
 
 def _of_slack(
-    tree: PoolsAndReleases, pool: Key, *, need: Resources, in_all: Resources
+    tree: Tree, pool: Key, *, need: Resources, in_all: Resources
 ) -> Iterator[PoolBlocker]:
     most, free = tree.slack_limit(pool), tree.slack_room(pool)
     where = SLACK, tree.path(pool)
@@ -176,7 +182,7 @@ def _short(need: Resources, available: Resources, *, kind: int) -> bool:
 # ---- the queue ----
 
 
-def _ahead(tree: PoolsAndReleases, key: Key) -> QueueAhead:
+def _ahead(tree: Tree, key: Key) -> QueueAhead:
     queue, head = tree.queues[lane_of(tree.lots[key].shape)], _head_of(tree, key)
     need, tasks, gangs, entries = Resources(), 0, 0, 0
     for each in queue.ahead(head, LOOKED_AT_MAX):
@@ -190,15 +196,13 @@ def _ahead(tree: PoolsAndReleases, key: Key) -> QueueAhead:
     return QueueAhead(need, tasks, gangs, entries)
 
 
-def _head_of(tree: PoolsAndReleases, key: Key) -> Key:
+def _head_of(tree: Tree, key: Key) -> Key:
     """What stands for a lot in the queue: itself, or the first lot of its gang."""
     gang = tree.gang(key)
     return gang.head.key if gang is not None and gang.head is not None else key
 
 
-def _place(
-    tree: PoolsAndReleases, key: Key, *, ahead: QueueAhead, found: LotWaits
-) -> QueuePlace | None:
+def _place(tree: Tree, key: Key, *, ahead: QueueAhead, found: LotWaits) -> QueuePlace | None:
     queue = tree.queues[lane_of(tree.lots[key].shape)]
     first = next(queue.eligible(), None)
     if first is None:
@@ -216,9 +220,7 @@ def _place(
 # ---- the estimate ----
 
 
-def _outlook(
-    tree: PoolsAndReleases, key: Key, *, ahead: QueueAhead, found: LotWaits, now: float
-) -> Outlook:
+def _outlook(tree: Tree, key: Key, *, ahead: QueueAhead, found: LotWaits, now: float) -> Outlook:
     need = tree.unit(key).need + _scaled(ahead, found.position)
     after_s, basis = 0.0, ""
     for short in _shortfalls(tree, found.pool, need=need):
@@ -242,7 +244,7 @@ def _outlook(
     return Outlook(after_s, basis or "nothing is missing: it is its turn")
 
 
-def _whole(tree: PoolsAndReleases, short: MissingRoom) -> int:
+def _whole(tree: Tree, short: MissingRoom) -> int:
     """What the pool may have of that kind, in use or not."""
     return tree.limit(short.pool).amounts()[short.kind]
 
@@ -254,7 +256,7 @@ def _scaled(ahead: QueueAhead, position: int) -> Resources:
     return Resources(*(each * position // ahead.tasks for each in ahead.need.amounts()))
 
 
-def _shortfalls(tree: PoolsAndReleases, pool: Key, *, need: Resources) -> Iterator[MissingRoom]:
+def _shortfalls(tree: Tree, pool: Key, *, need: Resources) -> Iterator[MissingRoom]:
     rooms = [(above, tree.limit(above) - tree.use(above)) for above in tree.up(pool)]
     rooms.append((pool, tree.entitlement(pool) - tree.use(pool)))
     for above, room in rooms:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from itertools import islice
 
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import Within
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.releases import ReleaseSum
 from peloton.actors.respool.state import Pool
-from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import At, Key, Query, Value
 
 
@@ -56,7 +56,7 @@ class PoolsCopy(Value, frozen=True, gc=False, array_like=True):
 
 def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
     """The tree as it is."""
-    tree: Tree = at.index
+    tree: ExplainedTree = at.index
     policy, noted = tree.policy, tree.releases.noted
     return PoolsCopy(
         pools=tuple(tree.pools.items()),
@@ -75,7 +75,7 @@ def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
     )
 
 
-def fork(of: PoolsCopy) -> Tree:
+def fork(of: PoolsCopy) -> ExplainedTree:
     """A tree of its own, with queues, needs and entitlements derived as by a recovery.
 
     Pools begin to wait in the order in which the first of each came.
@@ -89,7 +89,7 @@ def fork(of: PoolsCopy) -> Tree:
         within_reservation=Within.ALWAYS if of.always_within else of.within,
         inside=of.inside,
     )
-    tree = Tree(policy)
+    tree = ExplainedTree(policy)
     for key, pool in of.pools:
         tree.put(key, old=None, new=pool)
     for key, lot in sorted(of.lots, key=lambda pair: (pair[1].arrived, pair[0])):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from peloton.actors.respool import messages as m
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.copies import CopyPools, PoolsCopy, copy_pools
 from peloton.actors.respool.decide import ABSENT, DECIDE
 from peloton.actors.respool.facts import FACTS
@@ -15,7 +16,6 @@ from peloton.actors.respool.goals import keep, pursue
 from peloton.actors.respool.queries import get_pool, list_pools, list_queue, pool_history
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import EVOLVE, Pool
-from peloton.actors.respool.tree import Tree
 from peloton.runtime.kinds import Kind
 from peloton.runtime.vocabulary import KIND_STATES, Query
 
@@ -47,7 +47,7 @@ def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
         },
         partition=lambda key: m.TREE_PARTITION,
         parent=lambda key, state: m.ROOT,
-        index=partial(Tree, policy),
+        index=partial(ExplainedTree, policy),
         inspect={
             m.ListPools: list_pools,
             m.GetPool: get_pool,

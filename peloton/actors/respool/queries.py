@@ -12,6 +12,7 @@ from itertools import chain, islice
 from peloton.actors.resources import Resources
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.lanes import lanes_of
+from peloton.actors.respool.shortage import why_head_waits
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.walks import find_pool, walk_pools
@@ -71,7 +72,7 @@ def pool_history(pool: Pool, query: m.GetPoolHistory, at: At) -> m.PoolHistory |
 def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:
     """A pool as clients see it; the root shows the cluster's capacity as its own."""
     below = tuple(sorted(tree.below(pool))) if children else ()
-    texts = [text for at in lanes_of(pool) for text in (tree.head_waits(at), tree.verdict(at))]
+    texts = [text for at in lanes_of(pool) for text in (why_head_waits(tree, at), tree.verdict(at))]
     return _view(tree, pool, children=below, because="; ".join(filter(None, texts)))
 
 

@@ -1,23 +1,20 @@
 """Which limit keeps a ticket waiting, and what is missing.
 
-Turns a tree and the shape of a lot into the rule that blocks it and a text for people. Reads the
-tree by `PoolLimits`, and must not admit or change anything.
+Turns a tree and the shape of a lot into the rule that blocks it and a text for people. Must not
+admit or change anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from peloton.actors.mentions import job_mention, pool_mention
 from peloton.actors.resources import Resources, amount
-from peloton.actors.respool.gangs import Gang, QueuedUnit
 from peloton.actors.respool.lanes import lane_of, pool_of_lane
 from peloton.actors.respool.lot.messages import LotWaits
-from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.rations import Ration
+from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
 
 TURN, LIMIT, CAPACITY, DELETED = "turn", "limit", "capacity", "deleted"
@@ -40,62 +37,7 @@ class Shortage(NamedTuple):
     never: bool = False
 
 
-class PoolLimits(Protocol):
-    """What this module needs of the tree."""
-
-    @property
-    def pools(self) -> Mapping[Key, Any]:
-        """All pools."""
-
-    @property
-    def lots(self) -> Mapping[Key, Lot]:
-        """All lots."""
-
-    @property
-    def queues(self) -> Mapping[Key, Queue]:
-        """The queues of pools that have lots."""
-
-    def slack_limit(self, pool: Key) -> Resources:
-        """The most that the tasks of a pool that run on slack may hold."""
-
-    def slack_room(self, pool: Key) -> Resources:
-        """What they may still take."""
-
-    def set_aside(self, lane: Key) -> Resources:
-        """What those on slack leave to others of their pool."""
-
-    def up(self, pool: Key) -> list[Key]:
-        """A pool and its ancestors."""
-
-    def limit(self, pool: Key) -> Resources:
-        """The most a pool may ever use."""
-
-    def entitlement(self, pool: Key) -> Resources:
-        """What it may use as long as others need what they need."""
-
-    def use(self, pool: Key) -> Resources:
-        """What it and all pools below it use."""
-
-    def ration(self, pool: Key, of: Ration) -> Resources | None:
-        """The most that tasks of a ration may hold in the pool, if they have a limit."""
-
-    def ration_left(self, pool: Key, of: Ration) -> Resources | None:
-        """What they may still take."""
-
-    def unit(self, key: Key) -> QueuedUnit:
-        """What is admitted at once of a lot."""
-
-    def gang(self, key: Key) -> Gang | None:
-        """The gang of a lot that is to be admitted together."""
-
-    def path(self, pool: Key) -> str:
-        """The path of a pool."""
-
-    def holder(self, pool: Key, kind: int) -> tuple[str, int]:
-        """The job that holds most of a resource in it and below, and how much."""
-
-
-def shortage(tree: PoolLimits, key: Key) -> Shortage:
+def shortage(tree: Tree, key: Key) -> Shortage:
     """What one more member of a lot, or its gang, would exceed. A limit below what it needs itself
     comes first."""
     pool, unit = tree.lots[key].shape.pool, tree.unit(key)
@@ -120,7 +62,7 @@ def shortage(tree: PoolLimits, key: Key) -> Shortage:
     return found._replace(text=f"a gang of {gang.head.waiting}: {found.text}")
 
 
-def _of_limits(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
+def _of_limits(tree: Tree, pool: Key, *, need: Resources) -> Shortage | None:
     for above in tree.up(pool):
         short = need.short_of(tree.limit(above))
         if short:
@@ -138,7 +80,7 @@ def _of_limits(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | No
 
 
 def _of_rations(
-    tree: PoolLimits, pool: Key, *, rationed: tuple[tuple[Ration, Resources], ...]
+    tree: Tree, pool: Key, *, rationed: tuple[tuple[Ration, Resources], ...]
 ) -> Shortage | None:
     for of, need in rationed:
         most, free = tree.ration(pool, of), tree.ration_left(pool, of)
@@ -151,7 +93,7 @@ def _of_rations(
     return None
 
 
-def _of_slack(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
+def _of_slack(tree: Tree, pool: Key, *, need: Resources) -> Shortage | None:
     most, free = tree.slack_limit(pool), tree.slack_room(pool)
     name = f"limit of {pool_mention(tree.path(pool))} for tasks on slack"
     return _of_part(name, most=most, free=free, need=need)
@@ -168,7 +110,7 @@ def _of_part(name: str, *, most: Resources, free: Resources, need: Resources) ->
     return None
 
 
-def _of_use(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
+def _of_use(tree: Tree, pool: Key, *, need: Resources) -> Shortage | None:
     for above in tree.up(pool):
         most_now, used = tree.limit(above), tree.use(above)
         free = most_now - used
@@ -184,7 +126,7 @@ def _of_use(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
     return None
 
 
-def _of_entitlement(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage | None:
+def _of_entitlement(tree: Tree, pool: Key, *, need: Resources) -> Shortage | None:
     entitled, used = tree.entitlement(pool), tree.use(pool)
     for kind in need.short_of(entitled - used):
         text = (
@@ -196,7 +138,7 @@ def _of_entitlement(tree: PoolLimits, pool: Key, *, need: Resources) -> Shortage
     return None
 
 
-def _of_aside(tree: PoolLimits, lane: Key, *, need: Resources) -> Shortage | None:
+def _of_aside(tree: Tree, lane: Key, *, need: Resources) -> Shortage | None:
     aside, pool = tree.set_aside(lane), pool_of_lane(lane)
     rooms = [tree.limit(above) - tree.use(above) for above in tree.up(pool)]
     rooms.append(tree.entitlement(pool) - tree.use(pool))
@@ -208,13 +150,13 @@ def _of_aside(tree: PoolLimits, lane: Key, *, need: Resources) -> Shortage | Non
     return None
 
 
-def _holder(tree: PoolLimits, pool: Key, *, kind: str) -> str:
+def _holder(tree: Tree, pool: Key, *, kind: str) -> str:
     """The job that holds most of what is missing."""
     job, held = tree.holder(pool, Resources.KINDS.index(kind))
     return f"; {job_mention(job)} holds {_number(held)}{UNITS[kind]}" if held else ""
 
 
-def _name(tree: PoolLimits, pool: Key) -> str:
+def _name(tree: Tree, pool: Key) -> str:
     return "cluster capacity" if pool == ROOT else f"limit of {pool_mention(tree.path(pool))}"
 
 
@@ -226,7 +168,7 @@ def _number(millionths: int) -> str:
     return f"{amount(millionths):.10g}"
 
 
-def why_head_waits(tree: PoolLimits, lane: Key) -> str:
+def why_head_waits(tree: Tree, lane: Key) -> str:
     """Why the first ticket of a lane of a pool waits; "" if none does."""
     queue = tree.queues.get(lane)
     head = queue.first() if queue is not None else None
@@ -235,7 +177,7 @@ def why_head_waits(tree: PoolLimits, lane: Key) -> str:
     return shortage(tree, head).text
 
 
-def why_lot_waits(tree: PoolLimits, key: Key) -> LotWaits:
+def why_lot_waits(tree: Tree, key: Key) -> LotWaits:
     """Why the waiting members of a lot wait, and how many tickets are before them."""
     lot = tree.lots[key]
     pool, lane = lot.shape.pool, lane_of(lot.shape)

@@ -14,13 +14,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from peloton.actors.resources import EPSILON, Resources
-from peloton.actors.respool.blockers import explained
 from peloton.actors.respool.displacements import Displacements
 from peloton.actors.respool.division import DivisionSteps
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
 from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_lane, slack_lane
 from peloton.actors.respool.ledger import LendingLedger
-from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.respool.lot.state import Lot, held_and_wanted
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import (
@@ -41,7 +39,6 @@ from peloton.actors.respool.rations import RATIONS, Ration, ration, rations_of
 from peloton.actors.respool.reclaims import PreemptionPolicy, Reclaims
 from peloton.actors.respool.releases import Releases
 from peloton.actors.respool.sharing import Sharing
-from peloton.actors.respool.shortage import why_head_waits, why_lot_waits
 from peloton.actors.respool.skipped import SkippedLots
 from peloton.actors.respool.state import Pool
 from peloton.actors.respool.waiting import PoolResource, Waiting
@@ -228,26 +225,12 @@ class Tree:
 
     # ---- who waits, and why ----
 
-    def head_waits(self, pool: Key) -> str:
-        """Why the first ticket of a pool waits; "" if none does."""
-        return why_head_waits(self, pool)
-
     def verdict(self, lane: Key) -> str:
         """What others do for a lane that waits, or why they do nothing; "" if that is unknown."""
         found = self.reclaims.verdict(lane, self.waiting)
         inside = "" if self.waiting.head(lane) is None else self.displacements.verdicts.get(lane)
         after = f"{self.policy.sustained_s:g} s"
         return "; ".join(filter(None, (found, inside))).replace("{after}", after)
-
-    def lot_verdict(self, key: Key) -> str:
-        """The same of the lane in which a lot waits; nobody gives back for one that never runs."""
-        if key not in self.lots or why_lot_waits(self, key).never:
-            return ""
-        return self.verdict(lane_of(self.lots[key].shape))
-
-    def waits(self, key: Key, now: float = 0.0) -> LotWaits:
-        """Why the waiting members of a lot wait, and how many tickets are before them."""
-        return explained(self, key, found=why_lot_waits(self, key), now=now)
 
     def gang(self, key: Key) -> Gang | None:
         """The gang of a lot that is to be admitted with others, or all at once."""

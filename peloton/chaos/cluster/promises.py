@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.messages import pool_key
-from peloton.actors.respool.tree import Tree
 from peloton.chaos.cluster.rules.conserving import ConservationCheck
 from peloton.chaos.cluster.rules.explaining import ExplanationCheck
 from peloton.chaos.cluster.rules.job_ends import JobEnds
@@ -88,7 +88,7 @@ class PromiseChecks:
             return
         core = shell.core
         for index in core.population.indexes.values():
-            if not isinstance(index, Tree):
+            if not isinstance(index, ExplainedTree):
                 continue
             self.reasons.changed |= self.sums.follow(index)
             if self.reasons.changed and not core.has_mail:

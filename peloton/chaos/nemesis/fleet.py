@@ -19,7 +19,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -41,30 +41,11 @@ EXIT_CANNOT_START = 69
 """The exit code of a daemon that finds no ZooKeeper or no Cassandra when it starts."""
 
 
-class ProxiedLink(Protocol):
-    """A proxy in front of a port."""
-
-    port: int
-
-    def cut(self) -> None:
-        """Connections are closed, and new ones, too."""
-
-    def silence(self) -> None:
-        """Connections stay open, and nothing passes."""
-
-    def mend(self) -> None:
-        """Forward everything again."""
-
-    def close(self) -> None:
-        """For good."""
-
-
 class NemesisServers(NamedTuple):
     """The two servers, both running, and how to reach them."""
 
     zookeeper: ServerProcess
     cassandra: ServerProcess
-    link: Callable[[int], ProxiedLink]
     ports: Callable[[int], list[int]]
     owners: Callable[[str], Mapping[str, bytes]]
     """Nodes below a path of ZooKeeper, with their data. Raises OSError."""
@@ -102,8 +83,8 @@ class DaemonProcess:
         self.address = f"127.0.0.1:{grpc}"
         self.door = Door(exchange)
         servers = (outside.zookeeper.port, outside.cassandra.port)
-        self.links: dict[str, ProxiedLink] = dict(
-            zip(LINKS, (*map(outside.link, servers), self.door), strict=True)
+        self.links: dict[str, Door] = dict(
+            zip(LINKS, (*map(Door, servers), self.door), strict=True)
         )
         listen = {"exchange": exchange, "grpc": grpc, "http": http}
         settings = self._settings(listen, session_s)

@@ -99,7 +99,7 @@ class NemesisRun:
         self._probe = Probe(fleet, timeline)
         self._table = ProcessTable(fleet.ground.run_of)
         self._storm = NemesisStorm(
-            fleet, timeline, chance=chance, watcher=self._takeovers, menu=plan.menu
+            fleet, timeline, chance=chance, takeovers=self._takeovers, menu=plan.menu
         )
         self._storm.clocks_moved = lambda: setattr(watch, "clocks_differ", True)
         self._takeovers.others = lambda: self._storm.troubled

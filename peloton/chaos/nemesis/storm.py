@@ -14,7 +14,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from peloton.chaos.nemesis.fleet import (
     EXIT_CANNOT_START,
@@ -24,7 +24,7 @@ from peloton.chaos.nemesis.fleet import (
 )
 from peloton.chaos.nemesis.ground import MESOS_ENGINE, OnKeeper, OnMesos
 from peloton.chaos.nemesis.servers import ServerStrikes
-from peloton.chaos.nemesis.takeovers import HAND_OVER
+from peloton.chaos.nemesis.takeovers import HAND_OVER, Takeovers
 from peloton.chaos.nemesis.timeline import Timeline
 from peloton.runtime.vocabulary import Key
 
@@ -76,20 +76,6 @@ class Menu(NamedTuple):
     times: int = 0
 
 
-class Watcher(Protocol):
-    """Is notified when a daemon is lost."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether some shard of a lost daemon has no new owner yet."""
-
-    def lost(self, daemon: DaemonProcess, why: str) -> None:
-        """The shards of this daemon need a new owner."""
-
-    def owner_of(self, key: Key) -> DaemonProcess | None:
-        """The daemon that owns the shard of this key."""
-
-
 class NemesisStorm:
     """Actions and their ends, in the order of their times."""
 
@@ -99,13 +85,13 @@ class NemesisStorm:
         timeline: Timeline,
         *,
         chance: random.Random,
-        watcher: Watcher,
+        takeovers: Takeovers,
         menu: Menu = Menu(),  # noqa: B008
     ) -> None:
         self._fleet = fleet
         self._timeline = timeline
         self._chance = chance
-        self._watcher = watcher
+        self._takeovers = takeovers
         self._menu = menu
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
@@ -126,7 +112,7 @@ class NemesisStorm:
         left = self._menu.times * len(self._menu.actions)
         while self._timeline.now_s < until_s:
             self.tick()
-            if self._menu.alone and (self._busy or self._watcher.waiting):
+            if self._menu.alone and (self._busy or self._takeovers.waiting):
                 next_s = self._timeline.now_s + ALONE_S
             elif self._timeline.now_s < next_s:
                 continue
@@ -174,7 +160,7 @@ class NemesisStorm:
     def _act(self, what: str) -> None:
         daemon = self._chance.choice(self._fleet.wanted())
         if what == "engine kill":
-            what, daemon = "kill", self._watcher.owner_of(Key(MESOS_ENGINE)) or daemon
+            what, daemon = "kill", self._takeovers.owner_of(Key(MESOS_ENGINE)) or daemon
         seconds = self._chance.random()
         link = self._chance.choice(LINKS)
         target = what.split()[0] if " " in what else daemon.name
@@ -209,7 +195,7 @@ class NemesisStorm:
 
     def _kill(self, daemon: DaemonProcess, down_s: float) -> None:
         daemon.kill()
-        self._watcher.lost(daemon, "kill")  # not before: it would still answer itself
+        self._takeovers.lost(daemon, "kill")  # not before: it would still answer itself
         text = f"kill -9 {daemon.name} (pid {daemon.pid}), down {down_s:.1f} s"
         self._timeline.count("kills", text)
         self._until(down_s, daemon.name, end=lambda: self._start(daemon))
@@ -217,7 +203,7 @@ class NemesisStorm:
     def _pause(self, daemon: DaemonProcess, seconds: float, *, what: str) -> None:
         daemon.freeze()
         if seconds > self._fleet.session_s:
-            self._watcher.lost(daemon, "pause")
+            self._takeovers.lost(daemon, "pause")
         self._timeline.count(f"{what}s", f"{what}: {daemon.name} is frozen for {seconds:.1f} s")
 
         def end() -> None:
@@ -240,7 +226,7 @@ class NemesisStorm:
         self._leave(daemon, "restarts", end=end)
 
     def _leave(self, daemon: DaemonProcess, what: str, *, end: Callable[[], None]) -> None:
-        self._watcher.lost(daemon, HAND_OVER)
+        self._takeovers.lost(daemon, HAND_OVER)
         daemon.leave()
         self._timeline.count(what, f"SIGTERM to {daemon.name} (pid {daemon.pid})")
         begun_s = self._timeline.now_s

@@ -36,13 +36,13 @@ from peloton.gateway.access import details
 from peloton.gateway.access.hidden import answer_of_nothing
 from peloton.gateway.access.permissions import Permissions, Rights
 from peloton.gateway.access.principals import Places
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.gateway.cluster.listing import gather
 from peloton.gateway.server.calls import CallContext, Later, is_hidden
 from peloton.gateway.translate.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.translate.texts import client_name
 from peloton.runtime.core.reading.listing import Best, Listed, ListViews
 from peloton.runtime.job_files import JobFileStore
+from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.runtime.vocabulary import (
     DeadLettered,
@@ -97,7 +97,7 @@ class ClusterClient:
 
     def __init__(
         self,
-        cluster: ClusterPort,
+        cluster: Region,
         permissions: Permissions | None = None,
         *,
         notify: AllowedUrls = NO_URLS,

@@ -16,11 +16,11 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from peloton.gateway.access.guard import CallCode, CallEnded
 from peloton.gateway.cluster.cluster_client import Code, end
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.gateway.server.long_calls import LongCall
 from peloton.pauses import Pauses
 from peloton.runtime.core.reading.changes import ALL, Change
 from peloton.runtime.core.reading.inspection import ChangesPage, FollowChanges
+from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key, ShardDamaged, Unavailable
 
 BEGIN_PATIENCE_S = 5.0
@@ -45,7 +45,7 @@ class BadResumeToken(ValueError):
 class ClusterFeed:
     """The feeds of one cluster."""
 
-    def __init__(self, cluster: ClusterPort) -> None:
+    def __init__(self, cluster: Region) -> None:
         self.cluster = cluster
 
     async def page(

@@ -12,17 +12,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.runtime.core.reading.listing import Best, Listed, ListViews, onwards
+from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key
 
 SHARDS_IN_FLIGHT_MAX = 16
 """Shards queried at once: their pages together must fit into one link between daemons."""
 
 
-def gather(
-    cluster: ClusterPort, query: ListViews, *, wait: Callable[[Future[Any]], Listed]
-) -> Listed:
+def gather(cluster: Region, query: ListViews, *, wait: Callable[[Future[Any]], Listed]) -> Listed:
     """What all shards together list; `wait` has the answer of one, or raises.
 
     A shard of this process is read on this thread, so that it is not held up; what cannot be read
@@ -56,7 +54,7 @@ def gather(
     return best.listed()
 
 
-def _read(cluster: ClusterPort, shard: Key, *, query: ListViews, best: Best) -> ListViews | None:
+def _read(cluster: Region, shard: Key, *, query: ListViews, best: Best) -> ListViews | None:
     """Add the pages that need no asking; returns what is left to ask, None if nothing is."""
     rest = query
     while True:

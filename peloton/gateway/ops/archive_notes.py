@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peloton.actors.archive.messages import GetPeriods, PeriodsListed, archive_key
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.runtime.core.health import NotReadyReason
+from peloton.runtime.shells.region import Region
 
 ARCHIVE = "archive"
 LEAVES_LATE_S = 900.0
@@ -21,18 +21,18 @@ FORGOTTEN_LATE_S = 3600.0
 COUNTS = GetPeriods(limit=0)
 
 
-def leaves_late_s(cluster: ClusterPort, now: float) -> float:
+def leaves_late_s(cluster: Region, now: float) -> float:
     """For how long the first ended job of a local shard should have left memory by now."""
     due = (held.due_s for held in cluster.ended_held("job"))
     return max((now - since for since in due if since is not None and since < now), default=0.0)
 
 
-def archive_notes(cluster: ClusterPort, now: float) -> tuple[NotReadyReason, ...]:
+def archive_notes(cluster: Region, now: float) -> tuple[NotReadyReason, ...]:
     """What lags, of the shards of this daemon; it is no reason against being ready."""
     return tuple(NotReadyReason(ARCHIVE, text) for text in _texts(cluster, now))
 
 
-def _texts(cluster: ClusterPort, now: float) -> Iterator[str]:
+def _texts(cluster: Region, now: float) -> Iterator[str]:
     late_s = leaves_late_s(cluster, now)
     if late_s > LEAVES_LATE_S:
         yield f"ended jobs should have left memory {late_s:.0f} s ago"

@@ -20,12 +20,12 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.access.guard import CallCode, CallEnded
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.gateway.server.calls import CallContext
 from peloton.gateway.translate.health_checks import does_its_work
 from peloton.gateway.translate.texts import client_name, known_job, pod_name
 from peloton.gateway.translate.translate_run import Translator
 from peloton.ops.v1 import endpoints_pb2 as wire
+from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key
 
 STATUSES = {CallCode.NOT_FOUND: HTTPStatus.NOT_FOUND}
@@ -73,7 +73,7 @@ class Endpoints:
         return {host: answer for host, answer in pairs if isinstance(answer, HostAnswer)}
 
 
-def endpoints_json(cluster: ClusterPort, job: str) -> tuple[bytes, HTTPStatus]:
+def endpoints_json(cluster: Region, job: str) -> tuple[bytes, HTTPStatus]:
     """The same as JSON, and the status of HTTP; refusals have an `error`."""
     sent = wire.ListEndpointsRequest(job_id=job)
     try:

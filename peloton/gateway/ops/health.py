@@ -14,8 +14,8 @@ from typing import Any
 from grpc_health.v1 import health_pb2
 
 from peloton.gateway.cluster.cluster_client import Code, Context, end
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.gateway.server.long_calls import LongCall
+from peloton.runtime.shells.region import Region
 
 LIVENESS, READINESS = "liveness", "readiness"
 
@@ -23,7 +23,7 @@ LIVENESS, READINESS = "liveness", "readiness"
 class Health:
     """The calls; one method for each, named as on the wire."""
 
-    def __init__(self, cluster: ClusterPort, services: frozenset[str]) -> None:
+    def __init__(self, cluster: Region, services: frozenset[str]) -> None:
         self._cluster = cluster
         self._services = services
 

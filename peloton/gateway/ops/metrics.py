@@ -18,11 +18,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from peloton.actors.archive.messages import GetPeriods, PeriodsListed, archive_key
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.gateway.cluster.listing import gather
 from peloton.gateway.ops.archive_notes import forgotten_late_s, leaves_late_s
 from peloton.runtime.core.disk_room import DiskRoom
 from peloton.runtime.core.reading.listing import FieldCounts, Listed, ListViews
+from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Absent
 
 SCRAPE_S_MAX = 5.0
@@ -33,7 +33,7 @@ JOB_COUNTS = ListViews("job", limit=0, tally=("state", "counts"), ranked=True)
 class ClusterCollector(Collector):
     """One cluster's figures."""
 
-    def __init__(self, cluster: ClusterPort) -> None:
+    def __init__(self, cluster: Region) -> None:
         self._cluster = cluster
 
     def collect(self) -> Iterator[Metric]:
@@ -126,7 +126,7 @@ def _rooms(rooms: Iterable[DiskRoom]) -> Iterator[Metric]:
     yield size
 
 
-def metrics_text(cluster: ClusterPort) -> bytes:
+def metrics_text(cluster: Region) -> bytes:
     """The text of one scrape."""
     registry = CollectorRegistry()
     registry.register(ClusterCollector(cluster))

@@ -6,17 +6,17 @@ at hosts that are well: shards list only those that wait.
 
 from __future__ import annotations
 
-from peloton.gateway.cluster.cluster_port import ClusterPort
 from peloton.gateway.translate.texts import client_name
 from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.core.reading.listing import Listed, ListViews
+from peloton.runtime.shells.region import Region
 
 HOSTS = "hosts"
 SHOWN_MAX = 5
 QUERY = ListViews("host", limit=SHOWN_MAX)
 
 
-def waiting_hosts(cluster: ClusterPort) -> tuple[NotReadyReason, ...]:
+def waiting_hosts(cluster: Region) -> tuple[NotReadyReason, ...]:
     """One reason for all of them, of the shards of this daemon; none where no host waits.
 
     A daemon with such hosts is ready all the same: it serves everything else.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -49,38 +49,32 @@ class _Loop:
 LOOP = _Loop()
 
 
-class ThreadPool(Protocol):
-    """Where work that blocks is done."""
-
-    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Call it on a thread of the pool."""
-
-
 class LongCall(CallContext):
     """What a coroutine sees of its call."""
 
     def __init__(
         self,
         call: ServedCall,
-        server: ThreadPool,
         *,
+        run: Callable[..., Awaitable[Any]],
         name: str,
         answers: AnswerGate,
         kind: Any,
     ) -> None:
-        """`answers`: what its messages, which are of this kind, pass."""
+        """`run`: what calls work that blocks on a thread of the pool; `answers`: what its
+        messages, which are of this kind, pass."""
         super().__init__(call)
         self.name, self._answers, self._kind = name, answers, kind
         self._core = call
-        self._server = server
+        self._run = run
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call something that blocks on a thread of the pool; its last argument is a context."""
-        return await self._server.run(work, *args, CallContext(self._core))
+        return await self._run(work, *args, CallContext(self._core))
 
     async def share(self, work: Callable[..., Any], *args: Any) -> Any:
         """As `run`, for more calls than this one, which may end first."""
-        return await self._server.run(work, *args, CallContext())
+        return await self._run(work, *args, CallContext())
 
     async def shown(self, message: Any) -> bytes:
         """A message as the caller may see it."""

@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import grpc
 
@@ -28,12 +28,9 @@ OK, RESOURCE_EXHAUSTED = 0, 8
 LOOK_LATE_S_MAX = 0.2
 """How long events may put off the look for reads that find no room."""
 
-
-class EndNote(Protocol):
-    """Is told how a call ends."""
-
-    def __call__(self, code: int, details: str, message: bytes | None) -> object:
-        """With this status, and the answer of a unary call; quick, on any thread."""
+EndNote: TypeAlias = Callable[[int, str, bytes | None], object]
+"""Is told with which status and details a call ends, and the answer of a unary call; quick, on any
+thread."""
 
 
 class ServedCall(ABC):

@@ -334,7 +334,7 @@ class Server:
     ) -> Begin:
         async def answer(call: ServedCall, data: bytes) -> None:
             with Guard(call.end, name):
-                long = LongCall(call, self, name=name, answers=self._answers, kind=answered)
+                long = LongCall(call, run=self.run, name=name, answers=self._answers, kind=answered)
                 found = await method(parsed(sent, data), long)
                 call.end(message=None if found is None else await long.shown(found))
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -67,13 +67,6 @@ from peloton.runtime.ports import (
 )
 
 CommitCoroutine = ProtocolCoroutine[Committed | Fenced]
-
-
-class ReadableRows(Protocol):
-    """The part of the port `Rows` that readers need."""
-
-    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
-        """As `Rows` has it."""
 
 
 class FrameRound:
@@ -322,7 +315,7 @@ class FencedRows:
         return _run(self.rows, statement)
 
 
-def read_record(rows: ReadableRows) -> ClusterRecord | None:
+def read_record(rows: Rows) -> ClusterRecord | None:
     """The cluster record with its name and level; None if no daemon has ever used the journal.
 
     Writes nothing. Raises Unreachable, or JournalRefused if it has another format.
@@ -334,17 +327,17 @@ def read_record(rows: ReadableRows) -> ClusterRecord | None:
     return replace(record, name=str(_one(rows, ReadName()) or ""), level=_read_level(rows))
 
 
-def _read_level(rows: ReadableRows) -> int:
+def _read_level(rows: Rows) -> int:
     row = _one(rows, ReadRegister(FEATURES))
     return row.epoch if isinstance(row, RegisterRow) else 0
 
 
-def _one(rows: ReadableRows, read: Statement) -> object:
+def _one(rows: Rows, read: Statement) -> object:
     found = _run(rows, read)
     return found.rows[0] if isinstance(found, RowsFound) and found.rows else None
 
 
-def _run(rows: ReadableRows, statement: Statement) -> StatementReply:
+def _run(rows: Rows, statement: Statement) -> StatementReply:
     (reply,) = rows.run([statement])
     return _not_failed(reply)
 

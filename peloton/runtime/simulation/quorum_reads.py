@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from peloton.runtime.core.journal.statements import (
+    ConditionalWrite,
     FrameRow,
     PartRow,
     PlainWrite,
@@ -22,7 +23,6 @@ from peloton.runtime.core.journal.statements import (
     ReadEnded,
     ReadSegment,
     RegisterRow,
-    Statement,
 )
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.cells import Cells, Partition, PlainRow, RowKey, partition, row_key
@@ -102,19 +102,17 @@ def _spoiled(row: PlainRow, way: str, *, at: int) -> PlainRow | None:
     return replace(row, body=body[:at] + bytes([body[at] ^ 1 << at % 8]) + body[at + 1 :])
 
 
-class OnItsWay(Protocol):
-    """A write that is stored later."""
+class Late(NamedTuple):
+    """A statement on its way, whatever its sender was answered: applied at its time, or once the
+    store has received so many statements in all."""
 
-    @property
-    def statement(self) -> Statement:
-        """What is written."""
-
-    @property
-    def stamp_us(self) -> int:
-        """The time of the write by its writer's clock."""
+    at_s: float
+    received: int
+    statement: ConditionalWrite | PlainWrite
+    stamp_us: int
 
 
-def with_some(cells: Cells, late: Iterable[OnItsWay], *, where: Partition) -> Cells:
+def with_some(cells: Cells, late: Iterable[Late], *, where: Partition) -> Cells:
     """A partition as it is where these writes have arrived already."""
     shown = Cells()
     shown.rows = {where: dict(cells.at(where))}

@@ -67,7 +67,7 @@ from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
 from peloton.runtime.simulation.draws import FaultDraws
 from peloton.runtime.simulation.memory_rows import MemoryRows
-from peloton.runtime.simulation.quorum_reads import PlainRead, QuorumReads, with_some
+from peloton.runtime.simulation.quorum_reads import Late, PlainRead, QuorumReads, with_some
 
 CLUSTER_WRITES = (CreateCluster, GrowCluster, NameCluster)
 COMPLETED = 0.5
@@ -113,16 +113,6 @@ FAULT_KINDS = (
     "unavailable", "reorder_plain", "plain_after_delete", "power_cut", "cut",
     "flicker",
 )  # fmt: skip
-
-
-class Late(NamedTuple):
-    """A statement on its way, whatever its sender was answered: applied at its time, or once the
-    store has received so many statements in all."""
-
-    at_s: float
-    received: int
-    statement: ConditionalWrite | PlainWrite
-    stamp_us: int
 
 
 class Flushed(NamedTuple):

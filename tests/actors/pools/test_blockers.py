@@ -11,16 +11,16 @@ import msgspec
 import pytest
 
 from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lot.messages import GangTerms, LotShape, LotWaits, PoolBlocker
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.releases import MEMORY_S, Releases
 from peloton.actors.respool.state import Pool
-from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Bits, Key
 from tests.actors.pools.test_pool import A1, A, admit, config, cpus, lot, put, root, too_big, tree
 
 
-def waits(of: Tree, name: str, now: float = 0.0) -> LotWaits:
+def waits(of: ExplainedTree, name: str, now: float = 0.0) -> LotWaits:
     return of.waits(Key(f"lot/{name}"), now)
 
 

@@ -9,12 +9,12 @@ import immutables
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lanes import is_slack, lanes_of, pool_of_lane
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.state import InventorySum, Pool
-from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Bits, Key
 
 A, B = Key("respool/a"), Key("respool/b")
@@ -28,7 +28,7 @@ class Town:
     """A tree of one pool, which has reserved ten of each."""
 
     def __init__(self, capacity: Resources) -> None:
-        self.tree = Tree()
+        self.tree = ExplainedTree()
         self.root = Pool(PoolConfig("root", ROOT, Resources(), Resources()))
         self.tree.put(ROOT, old=None, new=self.root)
         self.grow(capacity)

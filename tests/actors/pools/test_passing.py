@@ -8,12 +8,12 @@ import pytest
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import HEAD_KEPT_AFTER_S, PASSING_MAX, admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, Queueing
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import InventorySum, Pool
-from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key
 from tests.actors.pools.test_pool import A, B, admit, config, lot, put, root, tree
 from tests.actors.pools.test_pool_costs import counted
@@ -26,7 +26,7 @@ def needing(need: Resources, arrived: float, *, admitted: bool = False) -> Lot:
     return msgspec.structs.replace(one, shape=LotShape(A, need, preemptible=True))
 
 
-def admitted_at(found: Tree, now: float) -> list[str]:
+def admitted_at(found: ExplainedTree, now: float) -> list[str]:
     batches = admissions(found, now=now)
     for key, members in batches:
         old = found.lots[key]

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.copies import CopyPools, PoolsCopy, copy_pools, fork
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT, Within
 from peloton.actors.respool.planning import NewLot, PoolPlan, plan_lots, plan_pool
 from peloton.actors.respool.state import Pool
-from peloton.actors.respool.tree import Tree
 from peloton.runtime.core.entities.codec import encode
 from peloton.runtime.vocabulary import At, Bits, Key, Refused
 from tests.actors.pools.test_pool import A1, A, B, admit, config, cpus, lot, put, root, tree
@@ -24,7 +24,7 @@ from tests.actors.pools.test_pool import A1, A, B, admit, config, cpus, lot, put
 PLAN = Key("lot/plan/0/0")
 
 
-def copied(of: Tree, most: int = 1000) -> PoolsCopy:
+def copied(of: ExplainedTree, most: int = 1000) -> PoolsCopy:
     at = At(now=0.0, key=ROOT, index=of)
     return copy_pools(of.pools[ROOT], CopyPools(most), at)
 
@@ -34,7 +34,7 @@ def new(pool: Key, count: int, size: float = 1, *, gang: int = 0) -> NewLot:
     return NewLot(PLAN, shape, Key("task/plan/0"), Bits.span(0, count), gang)
 
 
-def drawn(seed: int) -> Tree:
+def drawn(seed: int) -> ExplainedTree:
     """Pools of several depths with work that runs and waits."""
     chance = random.Random(seed)
     found = tree(

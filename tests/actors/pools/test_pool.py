@@ -13,6 +13,7 @@ import pytest
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.admission import LOTS_PER_PASS_MAX, admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.kind import kind as pool_kind
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
@@ -20,8 +21,8 @@ from peloton.actors.respool.messages import ROOT, PoolConfig, Queueing
 from peloton.actors.respool.queue import Queue
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.rules import check, check_delete, check_forced
+from peloton.actors.respool.shortage import why_head_waits
 from peloton.actors.respool.state import InventorySum, Pool
-from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.walks import find_pool
 from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Refused, Unavailable
@@ -46,9 +47,9 @@ def root(capacity: float = 100) -> Pool:
     return Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums)
 
 
-def tree(policy: PreemptionPolicy = PreemptionPolicy(), **pools: PoolConfig) -> Tree:  # noqa: B008
+def tree(policy: PreemptionPolicy = PreemptionPolicy(), **pools: PoolConfig) -> ExplainedTree:  # noqa: B008
     """The root with 100 cpus, and these."""
-    found = Tree(policy)
+    found = ExplainedTree(policy)
     found.put(ROOT, old=None, new=root())
     for name, each in pools.items():
         found.put(Key(f"respool/{name}"), old=None, new=Pool(each))
@@ -84,12 +85,12 @@ def too_big(pool: Key = A, size: float = 9, arrived: float = 2.0) -> Lot:
     return Lot(shape, Key("task/k/0"), arrived, immutables.Map(), Bits.of(0))
 
 
-def put(into: Tree, name: str, new: Lot | None) -> None:
+def put(into: ExplainedTree, name: str, new: Lot | None) -> None:
     key = Key(f"lot/{name}")
     into.put(key, old=into.lots.get(key), new=new)
 
 
-def admit(into: Tree) -> list[tuple[str, int]]:
+def admit(into: ExplainedTree) -> list[tuple[str, int]]:
     """Admit as the root does, and say whom."""
     found = admissions(into)
     for key, members in found:
@@ -123,7 +124,7 @@ BROKEN = [
 ]  # fmt: skip
 
 
-def standing() -> Tree:
+def standing() -> ExplainedTree:
     return tree(
         a=config("a", reserved=30, limit=50),
         b=config("b", limit=50),
@@ -153,7 +154,7 @@ def test_a_cluster_that_has_shrunk_takes_what_reserves_no_more() -> None:
 
 
 def test_before_a_host_is_up_no_limit_can_be_checked() -> None:
-    young = Tree()
+    young = ExplainedTree()
     young.put(ROOT, old=None, new=root(capacity=0))
     early = check(young, NEW, config=config("a", limit=1))
     assert isinstance(early, Unavailable) and "no host is up yet" in early.text
@@ -236,7 +237,7 @@ def test_a_head_that_does_not_fit_blocks_those_behind() -> None:
     assert admit(found) == [("first", 1)]
     assert found.waits(Key("lot/small")).position == 1
     full = "limit of <pool /a> reached: cpu requested 5, 4 of 5 free; <job first> holds 1"
-    assert found.head_waits(A) == full
+    assert why_head_waits(found, A) == full
     big_waits, small_waits = found.waits(Key("lot/big")), found.waits(Key("lot/small"))
     assert (big_waits.because, big_waits.rule, big_waits.never) == (full, "limit", False)
     assert small_waits.because == (
@@ -339,12 +340,12 @@ def test_pools_are_listed_parents_first() -> None:
     assert find_pool(found, "/a/a1") == A1 and find_pool(found, "/a/x") is None
 
 
-def paths(tree_: Tree, query: Any) -> list[str]:
+def paths(tree_: ExplainedTree, query: Any) -> list[str]:
     at = At(now=0.0, key=ROOT, index=tree_)
     return [view.path for view in KIND.inspect[type(query)](root(), query, at)]
 
 
-def wide() -> Tree:
+def wide() -> ExplainedTree:
     """Three pools with two children each."""
     found = tree()
     for name in "abc":
@@ -435,7 +436,7 @@ def test_a_head_that_can_never_fit_blocks_nobody_and_keeps_its_reason() -> None:
     assert admit(found) == []
     waits = found.waits(Key("lot/big"))
     assert waits.never and "requested 9 cpu, but the limit of <pool /a> is 5: " in waits.because
-    assert "requested 9 cpu" in found.head_waits(A), "no other lot waits there"
+    assert "requested 9 cpu" in why_head_waits(found, A), "no other lot waits there"
     assert len(found.queues[A]) == 1 and A in found.pending
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from peloton.actors.resources import COUNT_MAX, UNIT, Resources
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.goals import HEADS_PER_TURN_MAX, pursue
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot, with_admitted
@@ -25,7 +26,6 @@ from peloton.actors.respool.messages import ROOT, GetPool, ListPools, OpenRoot, 
 from peloton.actors.respool.queries import get_pool, list_pools
 from peloton.actors.respool.rules import check, check_delete
 from peloton.actors.respool.state import InventorySum, Pool
-from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Send
 
 SMALL, LARGE = 10, 2000
@@ -58,18 +58,20 @@ def counted() -> Iterator[Counter]:
         sys.settrace(before)
 
 
-def put_pool(tree: Tree, key: Key, *, parent: Key, limit: Resources) -> None:
+def put_pool(tree: ExplainedTree, key: Key, *, parent: Key, limit: Resources) -> None:
     config = PoolConfig(key.partition("/")[2], parent, Resources(), limit)
     tree.put(key, old=tree.pools.get(key), new=Pool(config))
 
 
-def put_root(tree: Tree, capacity: Resources) -> None:
+def put_root(tree: ExplainedTree, capacity: Resources) -> None:
     sums = immutables.Map({Key("inventory/0"): InventorySum(1, capacity)})
     config = PoolConfig("root", ROOT, Resources(), Resources())
     tree.put(ROOT, old=tree.pools.get(ROOT), new=Pool(config, sums))
 
 
-def put_lot(tree: Tree, name: str, *, pool: Key, waiting: int = 0, admitted: int = 0) -> None:
+def put_lot(
+    tree: ExplainedTree, name: str, *, pool: Key, waiting: int = 0, admitted: int = 0
+) -> None:
     key = Key(f"lot/{name}/0/0")
     new = None
     if waiting or admitted:
@@ -78,7 +80,7 @@ def put_lot(tree: Tree, name: str, *, pool: Key, waiting: int = 0, admitted: int
     tree.put(key, old=tree.lots.get(key), new=new)
 
 
-def serve(tree: Tree) -> list[Key]:
+def serve(tree: ExplainedTree) -> list[Key]:
     """Admit what fits, as the root does."""
     served: list[Key] = []
     while found := admissions(tree):
@@ -96,9 +98,9 @@ def leaf(number: int) -> Key:
     return pool_key(f"leaf{number}")
 
 
-def deployment(leaves: int, *, full: str) -> Tree:
+def deployment(leaves: int, *, full: str) -> ExplainedTree:
     """Leaves below one pool; each holds a task, and one more waits for `full`."""
-    tree = Tree()
+    tree = ExplainedTree()
     put_root(tree, WIDE)
     put_pool(tree, PARENT, parent=ROOT, limit=WIDE)
     for number in range(leaves):
@@ -119,14 +121,14 @@ def deployment(leaves: int, *, full: str) -> Tree:
 # ---- what is done, and whom it may reach ----
 
 
-def create(tree: Tree) -> None:
+def create(tree: ExplainedTree) -> None:
     config = PoolConfig("new", PARENT, Resources(), ONE)
     assert check(tree, pool_key("new"), config=config) is None
     put_pool(tree, pool_key("new"), parent=PARENT, limit=ONE)
     assert serve(tree) == []
 
 
-def update(tree: Tree) -> None:
+def update(tree: ExplainedTree) -> None:
     config = tree.pools[leaf(1)].config
     assert check(tree, leaf(1), config=config) is None
     for limit in (Resources(), config.limit):
@@ -134,30 +136,30 @@ def update(tree: Tree) -> None:
         assert serve(tree) == []
 
 
-def delete(tree: Tree) -> None:
+def delete(tree: ExplainedTree) -> None:
     assert check_delete(tree, FREE) is None
     tree.put(FREE, old=tree.pools[FREE], new=None)
     assert serve(tree) == []
 
 
-def release(tree: Tree) -> None:
+def release(tree: ExplainedTree) -> None:
     """The leaf's own head is served where the leaf was full, else that of the first that waits."""
     put_lot(tree, "held3", pool=leaf(3))
     assert len(serve(tree)) == 1
 
 
-def ticket(tree: Tree) -> None:
+def ticket(tree: ExplainedTree) -> None:
     put_lot(tree, "more", pool=leaf(2), waiting=5)
     assert serve(tree) == []
 
 
-def leave(tree: Tree) -> None:
+def leave(tree: ExplainedTree) -> None:
     """A waiting lot leaves, which makes nothing available to others."""
     put_lot(tree, "waits4", pool=leaf(4))
     assert serve(tree) == []
 
 
-def host_comes_and_goes(tree: Tree) -> None:
+def host_comes_and_goes(tree: ExplainedTree) -> None:
     """More and less capacity than there was, by less than anybody waits for."""
     was = tree.limit(ROOT)
     put_root(tree, was + Resources(1000))
@@ -166,25 +168,25 @@ def host_comes_and_goes(tree: Tree) -> None:
     assert serve(tree) == []
 
 
-def explain(tree: Tree) -> None:
+def explain(tree: ExplainedTree) -> None:
     at = At(now=0.0, key=ROOT, index=tree)
     found = get_pool(tree.pools[ROOT], GetPool(leaf(5)), at)
     assert [view.pool for view in found] == [leaf(5), PARENT, ROOT] and found[0].because
     assert get_pool(tree.pools[ROOT], GetPool(path="/parent/leaf5"), at) == found
 
 
-def why(tree: Tree) -> None:
+def why(tree: ExplainedTree) -> None:
     assert tree.waits(Key("lot/waits5/0/0")).because
 
 
-def page(tree: Tree) -> None:
+def page(tree: ExplainedTree) -> None:
     at = At(now=0.0, key=ROOT, index=tree)
     after = (("parent", PARENT), ("leaf1", leaf(1)))
     views = list_pools(tree.pools[ROOT], ListPools(5, after), at)
     assert len(views) == 5
 
 
-def edit_near_the_root(tree: Tree) -> None:
+def edit_near_the_root(tree: ExplainedTree) -> None:
     """Less and more of what most pools share, by less than anybody waits for."""
     was = tree.pools[PARENT].config.limit
     for limit in (was - Resources(1000), was):
@@ -220,7 +222,7 @@ def costs() -> Callable[[int, str], dict[str, int]]:
 @pytest.mark.parametrize("full", ["leaf", "parent", "cluster"])
 @pytest.mark.parametrize("act", DONE, ids=lambda act: act.__name__)
 def test_one_pool_costs_the_same_in_a_large_tree(
-    costs: Callable[[int, str], dict[str, int]], full: str, act: Callable[[Tree], None]
+    costs: Callable[[int, str], dict[str, int]], full: str, act: Callable[[ExplainedTree], None]
 ) -> None:
     small, large = (costs(leaves, full)[act.__name__] for leaves in (SMALL, LARGE))
     assert large <= small * SLACK, f"{act.__name__}: {small} instructions, then {large}"
@@ -231,7 +233,7 @@ def test_an_index_is_derived_in_time_that_grows_with_what_there_is() -> None:
     for leaves in (50, 1000):
         tree = deployment(leaves, full="leaf")
         cells = [*tree.lots.items(), *tree.pools.items()]
-        again = Tree()
+        again = ExplainedTree()
         with counted() as counter:
             for key, state in cells:
                 again.put(key, old=None, new=state)
@@ -245,7 +247,7 @@ def test_a_turn_after_a_recovery_costs_the_same_in_a_large_tree(full: str) -> No
     costs = []
     for leaves in (100, 1000):
         tree = deployment(leaves, full=full)
-        again = Tree()
+        again = ExplainedTree()
         for key, state in [*tree.lots.items(), *tree.pools.items()]:
             again.put(key, old=None, new=state)
         again.rebuilt()
@@ -264,7 +266,7 @@ def test_a_turn_after_a_recovery_costs_the_same_in_a_large_tree(full: str) -> No
 
 def test_the_root_asks_itself_for_the_next_turn_until_all_heads_were_looked_at() -> None:
     tree = deployment(100, full="leaf")
-    again = Tree()
+    again = ExplainedTree()
     for key, state in [*tree.lots.items(), *tree.pools.items()]:
         again.put(key, old=None, new=state)
     root = again.pools[ROOT]
@@ -298,7 +300,7 @@ def test_a_turn_that_admits_nobody_does_not_ask_all_who_wait_for_what_others_hol
     """They are entitled to room below their parent, or in the cluster."""
     costs = []
     for leaves in (SMALL, 500):
-        tree = Tree()
+        tree = ExplainedTree()
         put_root(tree, WIDE)
         put_pool(tree, PARENT, parent=ROOT, limit=ONE.times(leaves))
         put_pool(tree, FREE, parent=PARENT, limit=WIDE)

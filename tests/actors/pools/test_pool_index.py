@@ -17,14 +17,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lanes import lanes_of
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig, Queueing, Within, pool_key
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.rules import check, check_delete
+from peloton.actors.respool.shortage import why_head_waits
 from peloton.actors.respool.state import InventorySum, Pool
-from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.walks import walk_pools
 from peloton.chaos.cluster.checks import contents
 from peloton.chaos.cluster.rules.conserving import ConservationCheck
@@ -70,7 +71,7 @@ class Pools(RuleBasedStateMachine):
     @initialize(capacity=capacities, within=rules)
     def begin(self, capacity: Resources, within: Within) -> None:
         self.policy = PreemptionPolicy(within_reservation=within)
-        self.tree, self.reference = Tree(self.policy), Reference(within)
+        self.tree, self.reference = ExplainedTree(self.policy), Reference(within)
         self.sums, self.reasons = ConservationCheck(), ExplanationCheck()
         self.clock = itertools.count(1)
         self.names = itertools.count()
@@ -256,7 +257,7 @@ class Pools(RuleBasedStateMachine):
                 order = reference.order(lane)
                 queue = tree.queues.get(lane)
                 assert (list(queue.in_order()) if queue else []) == order
-                assert bool(tree.head_waits(lane)) <= bool(order)
+                assert bool(why_head_waits(tree, lane)) <= bool(order)
                 self.positions_count_those_before(lane)
 
     def skipped(self) -> set[Key]:
@@ -287,7 +288,7 @@ class Pools(RuleBasedStateMachine):
 
     @invariant()
     def the_index_is_its_rebuild(self) -> None:
-        again = Tree(self.policy)
+        again = ExplainedTree(self.policy)
         cells = [*self.tree.lots.items(), *self.tree.pools.items()]
         for key, state in sorted(cells, key=lambda cell: cell[0][::-1]):
             again.put(key, old=None, new=state)

@@ -10,14 +10,13 @@ import msgspec
 import pytest
 
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.respool.blockers import explained
+from peloton.actors.respool.blockers import ExplainedTree, explained
 from peloton.actors.respool.copies import CopyPools, copy_pools
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT, PoolConfig, Within
 from peloton.actors.respool.planning import NewLot, plan_lots
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import InventorySum, Pool
-from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import At, Bits, Key
 from tests.actors.pools.test_pool import A, B, admit, config, lot, put, root, tree
 
@@ -115,7 +114,7 @@ def with_memory(amount: int) -> Pool:
     return Pool(root().config, immutables.Map({Key("inventory/0"): InventorySum(1, capacity)}))
 
 
-def lending(policy: PreemptionPolicy = WITHIN) -> Tree:
+def lending(policy: PreemptionPolicy = WITHIN) -> ExplainedTree:
     """A pool with 10 cpus reserved, which may use 50."""
     return tree(policy, a=config("a", reserved=10, limit=50))
 

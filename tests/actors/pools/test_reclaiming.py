@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from peloton.actors.resources import EPSILON, UNIT, Resources
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lot.decide import owed
 from peloton.actors.respool.lot.kind import KIND as LOT
 from peloton.actors.respool.lot.messages import (
@@ -30,7 +31,6 @@ from peloton.actors.respool.node import KINDS
 from peloton.actors.respool.reclaiming import NO_GAIN, NONE_OVER, NOT_PREEMPTIBLE, reclaims
 from peloton.actors.respool.reclaims import ON_THE_WAY, PreemptionPolicy
 from peloton.actors.respool.state import InventorySum, Pool
-from peloton.actors.respool.tree import Tree
 from peloton.chaos.cluster.rules.conserving import ConservationCheck
 from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message
@@ -49,7 +49,7 @@ class World:
     """A tree, its lots, and slices that carry out what they are told."""
 
     def __init__(self, capacity: Resources, policy: PreemptionPolicy = POLICY) -> None:
-        self.tree, self.now = Tree(policy), 0.0
+        self.tree, self.now = ExplainedTree(policy), 0.0
         sums = immutables.Map({Key("inventory/0"): InventorySum(1, capacity)})
         root = Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums)
         self.tree.put(ROOT, old=None, new=root)
@@ -140,7 +140,7 @@ class World:
         self.sums.follow(self.tree)
 
 
-def check(tree: Tree, key: Key, order: Reclaim) -> None:
+def check(tree: ExplainedTree, key: Key, order: Reclaim) -> None:
     """Nobody is told in vain: the last task of an order still is beyond the entitlement."""
     lot = tree.lots[key]
     pool, size = lot.shape.pool, lot.shape.resources

@@ -25,6 +25,7 @@ from peloton.actors.job.slice.tally import gang_why
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig, check_spec, updated
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.admission import AdmissionBatch, admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lot.kind import KIND as LOT
 from peloton.actors.respool.lot.messages import (
     Admit,
@@ -37,7 +38,6 @@ from peloton.actors.respool.lot.messages import (
 )
 from peloton.actors.respool.messages import ROOT, PoolConfig, Queueing
 from peloton.actors.respool.state import InventorySum, Pool
-from peloton.actors.respool.tree import Tree
 from peloton.actors.task.kind import KIND as TASK
 from peloton.actors.task.messages import (
     End,
@@ -71,7 +71,7 @@ class Town:
     """A tree with one pool, and the lots of jobs in it."""
 
     def __init__(self, cpus: int, queueing: Queueing = Queueing.BEST_EFFORT) -> None:
-        self.tree = Tree()
+        self.tree = ExplainedTree()
         sums = immutables.Map({Key("inventory/0"): InventorySum(1, Resources(100 * UNIT))})
         root = Pool(PoolConfig("root", ROOT, Resources(), Resources()), sums)
         self.tree.put(ROOT, old=None, new=root)

@@ -13,11 +13,11 @@ import pytest
 
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import UNIT, Resources
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import GangTerms, LotShape, LotWaits
 from peloton.actors.respool.lot.state import LotOrder
 from peloton.actors.respool.reclaims import EarmarkedRoom
-from peloton.actors.respool.tree import Tree
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.rules.conserving import ConservationCheck, root_has_what_hosts_have
 from peloton.chaos.cluster.rules.explaining import ExplanationCheck
@@ -30,7 +30,7 @@ from tests.actors.pools.test_pool import A1, A, B, admit, config, cpus, lot, put
 ROOM = EarmarkedRoom(cpus(1), [A])
 
 
-def standing() -> Tree:
+def standing() -> ExplainedTree:
     """Two pools, one with another below it; some of the tasks wait."""
     found = tree(
         a=config("a", reserved=30, limit=50),
@@ -45,7 +45,7 @@ def standing() -> Tree:
     return found
 
 
-def give(found: Tree, members: int) -> None:
+def give(found: ExplainedTree, members: int) -> None:
     """Some members of a lot are ordered to give back what they hold."""
     order = LotOrder(1, members, Resources(), "planted")
     put(found, "j/0", msgspec.structs.replace(found.lots[Key("lot/j/0")], order=order))
@@ -64,24 +64,24 @@ def test_a_tree_that_changes_adds_up_at_each_step() -> None:
     assert check.follow(found) and check.divided
 
 
-def _node(**change: Any) -> Callable[[Tree], None]:
-    def plant(found: Tree) -> None:
+def _node(**change: Any) -> Callable[[ExplainedTree], None]:
+    def plant(found: ExplainedTree) -> None:
         for name, do in change.items():
             setattr(found._nodes[A], name, do(getattr(found._nodes[A], name)))
 
     return plant
 
 
-def _forgets_what_comes(found: Tree) -> None:
+def _forgets_what_comes(found: ExplainedTree) -> None:
     give(found, 2)
     found.reclaims.coming.clear()
 
 
-def _entitled_to_all(found: Tree) -> None:
+def _entitled_to_all(found: ExplainedTree) -> None:
     found.entitlement = lambda pool: cpus(100 if pool in (A, B) else 1)  # type: ignore[method-assign]
 
 
-DRIFTS: dict[str, Callable[[Tree], None]] = {
+DRIFTS: dict[str, Callable[[ExplainedTree], None]] = {
     "its use is": _node(use=lambda was: was + Resources(1)),
     "its demand is": _node(demand=lambda was: was - Resources(1)),
     "its number of members is": _node(members=lambda was: was + 1),
@@ -188,7 +188,7 @@ def test_gangs_are_not_compared() -> None:
 # ---- why ----
 
 
-def explained(found: Tree, said: LotWaits | None = None) -> ExplanationCheck:
+def explained(found: ExplainedTree, said: LotWaits | None = None) -> ExplanationCheck:
     """The reasons of a tree at rest, or one that is said in their place."""
     check = ExplanationCheck()
     if said is not None:

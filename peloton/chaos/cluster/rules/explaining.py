@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from peloton.actors.resources import AMOUNT_MAX, UNIT, Resources
 from peloton.actors.respool.admission import admissions
+from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.facts import CapacityChanged
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
@@ -31,7 +32,7 @@ class ExplanationCheck:
         self.changed = False  # since it was judged
         self._proven: dict[Key, tuple[Lot, dict[Key, Pool]]] = {}
 
-    def at_rest(self, tree: Tree) -> None:
+    def at_rest(self, tree: ExplainedTree) -> None:
         """Nothing more is to happen to it without a message. Raises `Contradiction`."""
         waiting = tree.waiting
         if tree._sharing._touched or tree._sharing.has_news or waiting.changed or waiting.grown:
