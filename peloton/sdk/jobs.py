@@ -184,7 +184,7 @@ class Jobs:
         return int(specs.build(job.JobConfig, config).instanceCount)
 
     def refresh(self, wanted: str) -> job.RefreshResponse:
-        """Makes a job look at its goal again."""
+        """Whether there is such a job: there is nothing to refresh."""
         request = job.RefreshRequest(id=job_id(wanted))
         answer: job.RefreshResponse = self._wire.call(method("Refresh"), request)
         return answer

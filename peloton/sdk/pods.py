@@ -43,7 +43,7 @@ class PodCalls:
         return self._call("DeletePodEvents", name, pod_id={"value": run}, how=ONCE)
 
     def refresh(self, name: str) -> svc.RefreshPodResponse:
-        """Makes a pod look at its goal again."""
+        """Whether there is such a pod: there is nothing to refresh."""
         return self._call("RefreshPod", name)
 
     def start(self, name: str) -> svc.StartPodResponse:

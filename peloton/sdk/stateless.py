@@ -263,7 +263,7 @@ class StatelessCalls:
         return self._call("GetJobCache", svc.GetJobCacheRequest(job_id=named(job)))
 
     def refresh(self, job: str) -> svc.RefreshJobResponse:
-        """Makes a service look at its goal again."""
+        """Whether there is such a service: there is nothing to refresh."""
         return self._call("RefreshJob", svc.RefreshJobRequest(job_id=named(job)))
 
     def ids(self, name: str) -> svc.GetJobIDFromJobNameResponse:

@@ -115,7 +115,7 @@ class TaskCalls:
         return translate.inside(answer, fields=BESIDE)
 
     def refresh(self, job: str, only: Range = EVERY_INSTANCE) -> task.RefreshResponse:
-        """Makes instances look at their goals again."""
+        """Whether there are such instances: there is nothing to refresh."""
         request = task.RefreshRequest(jobId=job_id(job), range=range_of(only))
         answer: task.RefreshResponse = self._wire.call(method("Refresh"), request)
         return answer

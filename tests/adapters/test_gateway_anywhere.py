@@ -102,12 +102,10 @@ CALLS: dict[tuple[str, str], Call] = {
     ("tasks", "Restart"): Call(
         "jobmgr", lambda k: task.RestartRequest(jobId=named(k.ended)), command=True
     ),
-    ("tasks", "Refresh"): Call(
-        "jobmgr", lambda k: task.RefreshRequest(jobId=id_of(k)), command=True
-    ),
+    ("tasks", "Refresh"): Call("jobmgr", lambda k: task.RefreshRequest(jobId=id_of(k))),
     ("tasks", "GetCache"): Call("jobmgr", lambda k: task.GetCacheRequest(jobId=id_of(k))),
     ("jobs", "GetCache"): Call("jobmgr", lambda k: job.GetCacheRequest(id=id_of(k))),
-    ("jobs", "Refresh"): Call("jobmgr", lambda k: job.RefreshRequest(id=id_of(k)), command=True),
+    ("jobs", "Refresh"): Call("jobmgr", lambda k: job.RefreshRequest(id=id_of(k))),
     ("jobs", "Update"): Call(
         "jobmgr", lambda k: job.UpdateRequest(id=id_of(k)), command=True, code=WRONG
     ),

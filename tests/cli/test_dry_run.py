@@ -73,7 +73,6 @@ def test_jobs(peloton: Terminal) -> None:
     assert many.out == f"would stop job {JOB} hello_world: 1 PENDING, 2 RUNNING\n"
     running = dry(peloton, "job", "delete", JOB)
     assert running == Printed(73, "", "Job is not in a terminal state: RUNNING\n")
-    assert "would be re-evaluated" in dry(peloton, "job", "refresh", JOB).out
     peloton.cluster.add_job("SUCCEEDED", "SUCCEEDED")
     ended = dry(peloton, "job", "delete", JOB)
     assert ended.out == f"would delete job {JOB}, which is SUCCEEDED\n"
@@ -81,7 +80,7 @@ def test_jobs(peloton: Terminal) -> None:
     assert dry(peloton, "job", "delete", "other").code == 66
 
 
-@pytest.mark.parametrize("verb", ["start", "stop", "restart", "refresh"])
+@pytest.mark.parametrize("verb", ["start", "stop", "restart"])
 def test_tasks(peloton: Terminal, verb: str) -> None:
     peloton.cluster.add_job("RUNNING", "RUNNING", "PENDING", "RUNNING")
     every = dry(peloton, "task", verb, JOB)

@@ -167,7 +167,7 @@ def test_commands_that_change_jobs_are_known_as_such() -> None:
 
     walk(group, click.Context(group), ())
     verbs = {
-        "update", "refresh", "stop", "replace", "rollback", "restart", "start", "delete", "pause",
+        "update", "stop", "replace", "rollback", "restart", "start", "delete", "pause",
         "resume", "abort", "rolling-restart", "rolling-start", "rolling-stop", "create", "kill",
         "cancel",
     }  # fmt: skip

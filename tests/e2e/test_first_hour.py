@@ -314,7 +314,7 @@ def test_writes_can_be_tried_first_and_pools_be_changed(cluster: c.Cluster, tmp_
     tried = cluster.cli(*update, "--dry-run").stdout.splitlines()
     assert tried[1:] == ["would change cpu limit: 1 -> 2"]
     for dry in (
-        ("job", "stop", "big"), ("task", "restart", "big"), ("job", "refresh", "big"),
+        ("job", "stop", "big"), ("task", "restart", "big"),
         ("host", "maintenance", "start", "peloton-mesos-agent0"),
     ):  # fmt: skip
         assert "would" in cluster.cli(*dry, "--dry-run").stdout, dry

@@ -1,4 +1,4 @@
-"""How a job decides commands that change it after its creation: update, start, restart, refresh.
+"""How a job decides commands that change it after its creation: update, start, restart.
 
 All are absolute: a repeat finds nothing left to do, and the slices learn of the newest state in
 whatever order and however often it is sent. Must not address a task.
@@ -138,16 +138,6 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
     facts: tuple[Fact, ...] = (changed,)
     reply = m.JobUpdated(added, spec.config_version)
     return _ordered(job, facts, reply=reply, because=f"updated: {added} more instances", now=at.now)
-
-
-def refresh(job: Job, message: m.RefreshJob, at: At) -> Decision:
-    """Nothing is read anew, as nothing is cached: the goal is looked at after every message."""
-    if job.spec is None or job.goal == m.JobGoals.DELETED:
-        return missing(message, at)
-    slices = Bits.span(0, job.slices) - job.confirmed
-    return Decision(
-        sends=goals_of(job, slices), reply=m.JobRefreshed(), because="refreshed on request"
-    )
 
 
 def _ordered(

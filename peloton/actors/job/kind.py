@@ -78,7 +78,6 @@ KIND = Kind(
             m.StartJob,
             m.AddChange,
             m.UpdateJob,
-            m.RefreshJob,
             m.ReplaceJob,
             m.RestartJob,
             m.ControlWorkflow,

@@ -122,10 +122,6 @@ class UpdateJob(Message, frozen=True, gc=False, array_like=True):
     version: int = 0
 
 
-class RefreshJob(Message, frozen=True, gc=False, array_like=True):
-    """Client to a job: look at the goal again. Changes nothing."""
-
-
 class LeaveMemory(Message, frozen=True, gc=False, array_like=True):
     """The runtime to a job that has ended: leave memory, once this archive has it."""
 
@@ -256,10 +252,6 @@ class JobUpdated(Value, frozen=True, gc=False, array_like=True):
     version: int
 
 
-class JobRefreshed(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `RefreshJob`."""
-
-
 class JobSummary(Value, frozen=True, gc=False, array_like=True):
     """A job in a listing. Times are seconds since the epoch, 0.0 if not yet reached."""
 
@@ -343,7 +335,6 @@ MESSAGES: dict[int, type] = {
     9: StartInstances,
     10: AddChange,
     11: UpdateJob,
-    12: RefreshJob,
     13: LeaveMemory,
     14: Archived,
     15: ForgetJob,
@@ -372,7 +363,6 @@ ANSWERS: dict[int, type] = {
     5: InstancesOrdered,
     6: ChangeAdded,
     7: JobUpdated,
-    8: JobRefreshed,
     9: JobStarted,
     10: WorkflowOrdered,
 }

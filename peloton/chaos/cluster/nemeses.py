@@ -20,7 +20,6 @@ from peloton.actors.host.state import Maintenance
 from peloton.actors.job.messages import (
     AddChange,
     JobStates,
-    RefreshJob,
     StartInstances,
     UpdateJob,
 )
@@ -287,7 +286,6 @@ class Troubles:
         cluster.clients.stop("c1", job)
         self._until("f2f is stopped", cluster.over)
         self._commanded(job, StartInstances())
-        self._commanded(job, RefreshJob())
         self._until("f2f runs again", lambda: self._runs_of(job) == 2)
 
     def _maintain_a_host(self) -> None:

@@ -228,21 +228,7 @@ def orphan(respool: str) -> None:
     """List the tasks that hold resources under an earlier run; in this implementation none can."""
     with connected() as peloton:
         answer = peloton.internals.orphan_tasks(respool)
-    found = answer.orphanTasks
-    show(
-        OutputForms(
-            answer,
-            header=ORPHAN_HEADER,
-            rows=lambda: map(orphan_row, found),
-            names=lambda: [one.id.value for one in found],
-        )
-    )
-
-
-def orphan_row(one: Any) -> Sequence[object]:
-    of = one.resource
-    amounts = (of.cpuLimit, of.gpuLimit, of.memLimitMb, of.diskLimitMb, of.fdLimit)
-    return (one.id.value, one.hostname, *amounts)
+    show(OutputForms(answer, header=ORPHAN_HEADER, rows=lambda: (), names=lambda: ()))
 
 
 @click.command("query-job-cache", cls=PelotonCommand)

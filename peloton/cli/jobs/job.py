@@ -50,7 +50,7 @@ job = LazyGroup(
             "peloton.cli.jobs.job_watch:logs", "Print what the instances of a job write."
         ),
         "update": LazyCommand(f"{HERE}:update", "Add instances to a job."),
-        "refresh": LazyCommand(f"{HERE}:refresh", "Re-evaluate it now.", hidden=True),
+        "refresh": LazyCommand(f"{HERE}:refresh", "Check that it exists.", hidden=True),
         "stop": LazyCommand(
             "peloton.cli.jobs.job_stop:stop", "Stop a job, or all jobs of an owner."
         ),
@@ -175,14 +175,9 @@ def more_instances(peloton: Client, job: str, *, spec: Any) -> str:
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-@dry_run_option
-def refresh(job: str, dry_run: bool) -> None:
-    """Re-evaluate JOB now (normally not needed)."""
+def refresh(job: str) -> None:
+    """Check that JOB exists; there is nothing to refresh."""
     with connected() as peloton, refusal_texts({"NOT_FOUND": "Job {id} was not found"}, id=job):
-        if dry_run:
-            state = state_of(peloton, job)
-            would(f"job {job}, which is {state}, would be re-evaluated", names=[job])
-            return
         answer = peloton.jobs.refresh(job)
     show(OutputForms(answer, text="", names=lambda: [job]))
 

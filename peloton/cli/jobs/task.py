@@ -21,7 +21,6 @@ from peloton.cli.shared.options import PelotonCommand
 from peloton.cli.shared.output import OutputForms, hint, show
 from peloton.cli.shared.session import connected, refusal_texts
 from peloton.cli.shared.values import (
-    ALL_INSTANCES,
     COUNT,
     LIMIT,
     from_to,
@@ -58,7 +57,7 @@ task = LazyGroup(
         "stop": LazyCommand(f"{HERE}:stop", "Stop instances."),
         "restart": LazyCommand(f"{HERE}:restart", "Restart instances."),
     }
-    | {"refresh": LazyCommand(f"{HERE}:refresh", "Re-evaluate instances now.", hidden=True)}
+    | {"refresh": LazyCommand(f"{HERE}:refresh", "Check that they exist.", hidden=True)}
     | {
         "cache": LazyCommand(
             "peloton.cli.jobs.cached:of_task", "Print the runtime of an instance as JSON."
@@ -278,14 +277,9 @@ def restart(job: str, ranges: tuple[InstanceRange, ...], dry_run: bool) -> None:
     "-r", "--range", "only", type=from_to, default=":", metavar="FROM:TO",
     help="Instances FROM to TO (TO excluded), or one.",
 )  # fmt: skip
-@dry_run_option
-def refresh(job: str, only: InstanceRange, dry_run: bool) -> None:
-    """Re-evaluate instances of JOB now (normally not needed)."""
+def refresh(job: str, only: InstanceRange) -> None:
+    """Check that instances of JOB exist; there is nothing to refresh."""
     with connected() as peloton, refusal_texts({"NOT_FOUND": "{m}"}):
-        if dry_run:
-            text = instances_text(peloton, job, ranges=() if only == ALL_INSTANCES else (only,))
-            would(f"{text} would be re-evaluated", names=[job])
-            return
         answer = peloton.tasks.refresh(job, only)
     show(OutputForms(answer, text="", names=lambda: [job]))
 

@@ -53,7 +53,7 @@ Examples:
         "stop": LazyCommand(f"{HERE}:stop", "Stop a pod."),
         "restart": LazyCommand(f"{HERE}:restart", "Give a pod a new run."),
         "delete-events": LazyCommand(f"{HERE}:delete_events", "Delete the events of one run."),
-        "refresh": LazyCommand(f"{HERE}:refresh", "Re-evaluate it now.", hidden=True),
+        "refresh": LazyCommand(f"{HERE}:refresh", "Check that it exists.", hidden=True),
         "cache": LazyCommand(f"{HERE}:cache", "Print a pod's status as YAML."),
     },
 )
@@ -183,10 +183,9 @@ def restart(name: str, dry_run: bool) -> None:
 
 @click.command(cls=PelotonCommand)
 @click.argument("name", metavar="POD")
-@dry_run_option
-def refresh(name: str, dry_run: bool) -> None:
-    """Re-evaluate POD now (normally not needed)."""
-    changed(name, "refresh", dry_run=dry_run)
+def refresh(name: str) -> None:
+    """Check that POD exists; there is nothing to refresh."""
+    changed(name, "refresh", dry_run=False)
 
 
 @click.command(cls=PelotonCommand)

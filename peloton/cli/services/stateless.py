@@ -82,7 +82,7 @@ Examples:
         "list-updates": LazyCommand(
             "peloton.cli.services.workflow:list_updates", "Print them whole.", hidden=True
         ),
-        "refresh": LazyCommand(f"{HERE}:refresh", "Re-evaluate it now.", hidden=True),
+        "refresh": LazyCommand(f"{HERE}:refresh", "Check that it exists.", hidden=True),
         "cache": LazyCommand(f"{HERE}:cache", "Print a service's status as YAML."),
     },
 )
@@ -204,13 +204,9 @@ def cache(job: str) -> None:
 
 @click.command(cls=PelotonCommand)
 @click.argument("job")
-@dry_run_option
-def refresh(job: str, dry_run: bool) -> None:
-    """Re-evaluate JOB now (normally not needed)."""
+def refresh(job: str) -> None:
+    """Check that JOB exists; there is nothing to refresh."""
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
-        if dry_run:
-            would(f"job {job}, {now_of(peloton, job)}, would be re-evaluated", names=[job])
-            return
         answer = peloton.stateless.refresh(job)
     show(OutputForms(answer, default="yaml", names=lambda: [job]))
 

@@ -11,7 +11,6 @@ from typing import Any
 from peloton.actors.job.messages import (
     ControlWorkflow,
     DeleteJob,
-    RefreshJob,
     RestartJob,
     StartInstances,
     StartJob,
@@ -27,7 +26,7 @@ from peloton.runtime.vocabulary import Key, Message, Query, Refused
 NEW_POOL = pool_key("new")
 """Any key: the rules name only the parent."""
 OF_JOBS = (
-    ControlWorkflow, DeleteJob, RefreshJob, RestartJob, StartInstances, StartJob, StopJob,
+    ControlWorkflow, DeleteJob, RestartJob, StartInstances, StartJob, StopJob,
 )  # fmt: skip
 """Commands that calls give to a job without having read it."""
 

@@ -1,4 +1,4 @@
-"""Jobs that calls of several services name by their ids: found, looked at again, or refused.
+"""Jobs that calls of several services name by their ids: found, or refused.
 
 Turns ids into keys and views, and refusals of jobs into statuses. A call that names no job ends
 here, as it does in every service.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from peloton.actors.job.messages import JobView, RefreshJob
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.spec import INVALID
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.translate.texts import known_job
@@ -40,13 +40,6 @@ def existing_job(cluster_client: ClusterClient, job_id: str, *, context: Context
     if view is None:
         end(context, Code.NOT_FOUND, text=NOT_FOUND)
     return view
-
-
-def refresh(cluster_client: ClusterClient, job_id: str, *, context: Context) -> None:
-    """Let the job look at its goal again; nothing is cached that could be stale."""
-    answer = cluster_client.ask(named_job(job_id, context), RefreshJob(), context=context)
-    if isinstance(answer, Refused):
-        refuse(context, answer)
 
 
 def refuse(context: Context, refused: Refused) -> NoReturn:

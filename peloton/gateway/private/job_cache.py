@@ -14,7 +14,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import DAEMON, SERVICE
 from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.cluster.named_jobs import existing_job, refresh
+from peloton.gateway.cluster.named_jobs import existing_job
 from peloton.gateway.translate.health_checks import does_its_work
 from peloton.gateway.translate.reasons import waits_for_retry
 from peloton.gateway.translate.stateless_specs import partial_spec_of
@@ -44,8 +44,8 @@ class JobManagerService:
         self._jobs_max = jobs_max
 
     def RefreshJob(self, sent: jobmgrsvc.RefreshJobRequest, context: Context) -> Any:
-        """The job looks at its goal again; nothing is cached that could be stale."""
-        refresh(self._cluster_client, sent.job_id.value, context=context)
+        """Only whether it exists: nothing is cached that could be stale, and goals are resent."""
+        existing_job(self._cluster_client, sent.job_id.value, context=context)
         return jobmgrsvc.RefreshJobResponse()
 
     def GetJobCache(self, sent: jobmgrsvc.GetJobCacheRequest, context: Context) -> Any:

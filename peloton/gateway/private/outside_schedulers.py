@@ -10,33 +10,21 @@ for something is told that nothing came. What is preempted is ended here, so nob
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
-from peloton.actors.job.messages import JobView
-from peloton.actors.respool.messages import GetPool, pool_key
-from peloton.gateway.cluster.cluster_client import ClusterClient, Context
+from peloton.gateway.cluster.cluster_client import Context
 from peloton.gateway.server.long_calls import LongCall
-from peloton.gateway.translate.actor_keys import parse_number
-from peloton.gateway.translate.texts import known_job
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
-from peloton.runtime.vocabulary import Key
 
 WAIT_FOR_NOTHING_S_MAX = 10.0
 """Nobody waits longer in one call, whatever timeout is asked for: callers ask again."""
 NOTHING_TO_EVICT = "no task has to leave its host: hosts in maintenance end their runs themselves"
 OWN_PLACERS = "the cluster's own placers take all that its queues admit"
-FROM_JOBS_ONLY = "no job has such a task, and queues take tasks from jobs only"
-TRACKED = "the task is there already: its job has brought it"
-
-_Failure = resmgrsvc.EnqueueGangsFailure
-_PoolNotFound = resmgrsvc.ResourcePoolNotFound
+FROM_JOBS_ONLY = "queues take tasks from jobs only"
 
 
 class OutsideSchedulers:
     """The calls; one method for each, named as on the wire."""
-
-    _cluster_client: ClusterClient
 
     # ---- reports ----
 
@@ -83,42 +71,12 @@ class OutsideSchedulers:
         return found
 
     def EnqueueGangs(self, sent: resmgrsvc.EnqueueGangsRequest, context: Context) -> Any:
-        """Refuse each task, for its own reason."""
-        pool = sent.resPool.value
-        query = GetPool(pool_key(pool), config_only=True)
-        if not pool or not self._cluster_client.pool(query, context):
-            missing = _PoolNotFound(id=sent.resPool, message="resource pool not found")
-            error = resmgrsvc.EnqueueGangsResponse.Error(notFound=missing)
-            return resmgrsvc.EnqueueGangsResponse(error=error)
+        """Refuse each task."""
         found = resmgrsvc.EnqueueGangsResponse()
-        for task, exists in self._each(sent, context):
-            found.error.failure.failed.add(
-                task=task,
-                message=TRACKED if exists else FROM_JOBS_ONLY,
-                errorcode=(
-                    _Failure.ENQUEUE_GANGS_FAILURE_ERROR_CODE_ALREADY_EXIST
-                    if exists
-                    else _Failure.ENQUEUE_GANGS_FAILURE_ERROR_CODE_UNKNOWN
-                ),
-            )
-        return found
-
-    def _each(
-        self, sent: resmgrsvc.EnqueueGangsRequest, context: Context
-    ) -> Iterator[tuple[Any, bool]]:
-        """The tasks, and whether a job has them; each job is read once."""
-        jobs: dict[Key, JobView | None] = {}
         for gang in sent.gangs:
             for task in gang.tasks:
-                text, _, number = task.id.value.rpartition("-")
-                job, instance = known_job(text), parse_number(number)
-                if job is None or instance is None:
-                    yield task, False
-                    continue
-                if job not in jobs:
-                    jobs[job] = self._cluster_client.job(job, context)
-                view = jobs[job]
-                yield task, view is not None and instance < view.reach
+                found.error.failure.failed.add(task=task, message=FROM_JOBS_ONLY)
+        return found
 
 
 async def _wait_ms(timeout_ms: int, call: LongCall) -> None:

@@ -16,7 +16,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.cluster.named_jobs import NOT_FOUND, named_job, refresh
+from peloton.gateway.cluster.named_jobs import NOT_FOUND, existing_job, named_job
 from peloton.gateway.cluster.rollouts import healthy_s
 from peloton.gateway.server.calls import Later
 from peloton.gateway.translate.texts import client_name, known_job
@@ -146,8 +146,8 @@ class JobManager:
         return JobUpdate(self._cluster_client, sent, context=context).answer()
 
     def Refresh(self, sent: job.RefreshRequest, context: Context) -> Any:
-        """The job looks at its goal again; nothing is cached that could be stale."""
-        refresh(self._cluster_client, sent.id.value, context=context)
+        """Only whether it exists: nothing is cached that could be stale, and goals are resent."""
+        existing_job(self._cluster_client, sent.id.value, context=context)
         return job.RefreshResponse()
 
     def Restart(self, sent: job.RestartRequest, context: Context) -> Any:

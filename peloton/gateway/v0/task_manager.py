@@ -13,7 +13,6 @@ from peloton.actors.job.messages import (
     InstancesOrdered,
     JobStopped,
     JobView,
-    RefreshJob,
 )
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.task import task_pb2 as task
@@ -142,14 +141,13 @@ class TaskManager:
         )
 
     def Refresh(self, sent: task.RefreshRequest, context: Context) -> Any:
-        """The instances look at their goals again; nothing is cached that could be stale."""
+        """Only whether they exist: nothing is cached that could be stale, and goals are resent."""
         job = self._job(sent, context)
         if job is None:
             end(context, Code.NOT_FOUND, text=NOT_FOUND)
         start, stop = getattr(sent.range, "from"), sent.range.to
         if sent.HasField("range") and start >= min(stop, job.spec.instances):
             end(context, Code.NOT_FOUND, text="tasks not found")
-        self._cluster_client.ask(job.summary.job, RefreshJob(), context=context)
         return task.RefreshResponse()
 
     def GetPodEvents(self, sent: task.GetPodEventsRequest, context: Context) -> Any:

@@ -17,7 +17,7 @@ from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.gateway.cluster.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.gateway.cluster.files_anywhere import FilesAnywhere
 from peloton.gateway.cluster.instances import Instances
-from peloton.gateway.cluster.named_jobs import NOT_FOUND, refresh, refuse
+from peloton.gateway.cluster.named_jobs import NOT_FOUND, refuse
 from peloton.gateway.cluster.run_files import NoFiles, files_of
 from peloton.gateway.translate.actor_keys import parse_number
 from peloton.gateway.translate.texts import canonical, known_job, pod_name, pod_parts
@@ -151,10 +151,8 @@ class PodService:
         return svc.DeletePodEventsResponse()
 
     def RefreshPod(self, sent: svc.RefreshPodRequest, context: Context) -> Any:
-        """The pod looks at its goal again; nothing is cached that could be stale."""
-        place = _placed(sent, context)
-        self._existing(place, context)
-        refresh(self._cluster_client, place.job_id, context=context)
+        """Only whether it exists: nothing is cached that could be stale, and goals are resent."""
+        self._existing(_placed(sent, context), context)
         return svc.RefreshPodResponse()
 
     def BrowsePodSandbox(self, sent: svc.BrowsePodSandboxRequest, context: Context) -> Any:

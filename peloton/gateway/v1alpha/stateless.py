@@ -32,7 +32,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.access.guard import CallEnded
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.cluster.named_jobs import existing_job, named_job, refresh, refuse
+from peloton.gateway.cluster.named_jobs import existing_job, named_job, refuse
 from peloton.gateway.cluster.requests import request_of
 from peloton.gateway.cluster.rollouts import (
     events_of,
@@ -237,8 +237,8 @@ class StatelessJobs:
         return str(answer.version)
 
     def RefreshJob(self, sent: svc.RefreshJobRequest, context: Context) -> Any:
-        """The job looks at its goal again; nothing is cached that could be stale."""
-        refresh(self._cluster_client, sent.job_id.value, context=context)
+        """Only whether it exists: nothing is cached that could be stale, and goals are resent."""
+        existing_job(self._cluster_client, sent.job_id.value, context=context)
         return svc.RefreshJobResponse()
 
     def GetJob(self, sent: svc.GetJobRequest, context: Context) -> Any:

@@ -7,6 +7,7 @@ goal that reaches it. Messages between job and slices are lost, late and repeate
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,13 +20,14 @@ from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.grants import Use
 from peloton.actors.job.kind import KIND
 from peloton.actors.job.messages import InstancesOrdered, JobGoals, JobStates, JobUpdated
+from peloton.actors.job.orders import goals_of
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTally, Tally
 from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
 from peloton.actors.job.state import Job
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
-from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Refused
+from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Refused, Send
 
 JOB = Key("job/" + "0" * 36)
 DEFAULT = TaskConfig(resources=Resources(1, 1), command=Command("true"))
@@ -45,9 +47,9 @@ def made(instances: int, most: int = 0) -> Job:
     return job
 
 
-def told(turn: TurnOutcome) -> dict[int, SetSliceGoal]:
-    sends = [send.message for send in turn.sends]
-    return {each.number: each for each in sends if isinstance(each, SetSliceGoal)}
+def told(sends: Sequence[Send]) -> dict[int, SetSliceGoal]:
+    messages = [send.message for send in sends]
+    return {each.number: each for each in messages if isinstance(each, SetSliceGoal)}
 
 
 def tallied(job: Job, number: int, goal: int = 0, **counts: int) -> Job:
@@ -63,7 +65,7 @@ def test_a_stopped_job_that_starts_in_part_stays_stopped_elsewhere() -> None:
     turn = receive(job, m.StartInstances(((998, 1002),)))
     assert turn.reply == InstancesOrdered(((998, 1002),))
     assert turn.state.goal == JobGoals.SUCCEEDED and turn.state.state == JobStates.PENDING
-    goals = told(turn)
+    goals = told(turn.sends)
     assert {goals[0].goal, goals[1].goal} == {TaskGoals.SUCCEEDED}
     assert goals[0].stopped == Bits.span(0, 998) and goals[1].stopped == Bits.span(2, 500)
     assert goals[0].restarts == ((3, Bits.of(998, 999)),)
@@ -73,7 +75,7 @@ def test_a_stopped_job_that_starts_in_part_stays_stopped_elsewhere() -> None:
 def test_orders_of_one_member_are_disjoint_and_leave_when_confirmed() -> None:
     job = receive(made(5), m.StartInstances(((0, 3),), again=True)).state
     turn = receive(job, m.StartInstances(((2, 4),), again=True))
-    assert told(turn)[0].restarts == ((2, Bits.of(0, 1)), (3, Bits.of(2, 3)))
+    assert told(turn.sends)[0].restarts == ((2, Bits.of(0, 1)), (3, Bits.of(2, 3)))
     assert receive(turn.state, SliceOpen(0, 2)).state.restarts, "the first order alone is confirmed"
     assert not receive(turn.state, SliceOpen(0, 3)).state.restarts
 
@@ -95,7 +97,7 @@ def test_a_slice_in_which_nothing_changed_ends_the_job_by_its_confirmation() -> 
     job = tallied(made(2), 0, SUCCEEDED=2)
     job = receive(job, m.StartInstances(again=True)).state
     job = receive(job, m.StopJob()).state
-    assert job.state == JobStates.KILLING and told(receive(job, m.RefreshJob()))[0].tallied
+    assert job.state == JobStates.KILLING and told(goals_of(job, Bits.of(0)))[0].tallied
     job = receive(job, SliceOpen(0, 3, Tally((("SUCCEEDED", 2),)))).state
     assert job.state == JobStates.SUCCEEDED and job.confirmed == Bits.of(0)
 
@@ -152,7 +154,7 @@ def test_the_last_slice_grows_and_new_ones_open() -> None:
     own = Override(1200, TaskConfig(command=Command("own"), resources=Resources(1, 1)))
     turn = receive(made(1001), m.UpdateJob(spec(2500), ((1, (own,)),)))
     assert turn.reply == JobUpdated(1499, 2)
-    goals = told(turn)
+    goals = told(turn.sends)
     assert {k: goal.opening.count for k, goal in goals.items() if goal.opening} == {
         0: 1000, 1: 1000, 2: 500,
     }  # fmt: skip
@@ -170,15 +172,15 @@ def test_pieces_of_an_update_are_of_one_client_and_not_kept_for_ever() -> None:
     assert lost.reply.code == "INCOMPLETE" and lost.reply.again
     done = receive(job, m.UpdateJob(spec(4), pieces=1))
     assert done.reply == JobUpdated(1, 2) and not done.state.pieces
-    assert told(done)[0].opening.overrides == (own,)  # type: ignore[union-attr]
+    assert told(done.sends)[0].opening.overrides == (own,)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("most", [1, 7, 0])
 def test_a_limit_is_imposed_upon_a_job_without_one(most: int) -> None:
     job = tallied(made(1500), 0, RUNNING=1000)
     job = receive(job, m.UpdateJob(spec(1500, most))).state
-    turn = receive(job, m.RefreshJob())
-    assert all((goal.grant is None) is (most == 0) for goal in told(turn).values())
+    goals = told(goals_of(job, Bits.of(0, 1)))
+    assert all((goal.grant is None) is (most == 0) for goal in goals.values())
     assert not most or sum(job.grants.values()) == 0, "all may be active: nothing is free"
 
 

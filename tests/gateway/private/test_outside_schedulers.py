@@ -21,7 +21,6 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
 from tests.gateway.fleet_fixture import Deployment, default_config
 
-FAILURE = resmgrsvc.EnqueueGangsFailure
 SHORT_MS = 50
 
 
@@ -99,26 +98,15 @@ def test_the_answer_comes_before_the_deadline_of_the_caller() -> None:
 
 
 def test_a_gang_is_refused_task_by_task(deployment: Deployment, tasks: Any, job: str) -> None:
-    nobodys = [f"{job}-1", f"{uuid.uuid4()}-0", "nonsense"]
+    names = [f"{job}-0", f"{job}-1", f"{uuid.uuid4()}-0", "nonsense"]
     sent = resmgrsvc.EnqueueGangsRequest(
-        resPool={"value": deployment.pool}, gangs=[gang(f"{job}-0", nobodys[0]), gang(*nobodys[1:])]
+        resPool={"value": deployment.pool}, gangs=[gang(*names[:2]), gang(*names[2:])]
     )
     failed = tasks.EnqueueGangs(sent).error.failure.failed
-    assert [one.task.id.value for one in failed] == [f"{job}-0", *nobodys]
-    assert [one.errorcode for one in failed] == [
-        FAILURE.ENQUEUE_GANGS_FAILURE_ERROR_CODE_ALREADY_EXIST,
-        *[FAILURE.ENQUEUE_GANGS_FAILURE_ERROR_CODE_UNKNOWN] * 3,
-    ]
-    assert "from jobs only" in failed[1].message
+    assert [one.task.id.value for one in failed] == names
+    assert {one.message for one in failed} == {outside_schedulers.FROM_JOBS_ONLY}
     nothing = resmgrsvc.EnqueueGangsRequest(resPool={"value": deployment.pool})
     assert tasks.EnqueueGangs(nothing) == resmgrsvc.EnqueueGangsResponse()
-
-
-@pytest.mark.parametrize("pool", ["", "8c95fa0c-d174-40cd-ac17-6a1a166ec1a8"])
-def test_a_gang_for_a_pool_that_does_not_exist(tasks: Any, pool: str) -> None:
-    sent = resmgrsvc.EnqueueGangsRequest(resPool={"value": pool}, gangs=[gang("nonsense")])
-    missing = tasks.EnqueueGangs(sent).error.notFound
-    assert (missing.id.value, missing.message) == (pool, "resource pool not found")
 
 
 def test_a_placement_is_refused_and_a_failed_one_ignored(tasks: Any, job: str) -> None:

@@ -12,10 +12,8 @@ import pytest
 
 from peloton.actors.job.messages import (
     InstancesOrdered,
-    JobRefreshed,
     JobStates,
     JobUpdated,
-    RefreshJob,
     StartInstances,
     StopJob,
     UpdateJob,
@@ -164,7 +162,6 @@ def test_what_an_update_may_not() -> None:
     existing = cluster.ask(job, UpdateJob(grown(spec, 4), ((0, (own,)),)))
     assert isinstance(existing, Refused) and existing.field == "config.instanceConfig[1]"
     assert cluster.ask(job, UpdateJob(spec)) == JobUpdated(0, 1), "nothing to do"
-    assert cluster.ask(job, RefreshJob()) == JobRefreshed()
 
 
 # ---- limits ----

@@ -18,7 +18,6 @@ from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import (
     DeleteJob,
     InstancesOrdered,
-    JobRefreshed,
     JobUpdated,
     StartJob,
     StopJob,
@@ -231,7 +230,7 @@ def _says_nothing_was_done(answer: Any) -> bool:
         return not answer.wanted
     if isinstance(answer, WorkflowOrdered):
         return not answer.changed
-    return isinstance(answer, JobUpdated | JobRefreshed) and not getattr(answer, "added", 0)
+    return isinstance(answer, JobUpdated) and not answer.added
 
 
 NOTED: Mapping[type, Callable[[AcknowledgementCheck, Entry, Any], None]] = {
