@@ -27,14 +27,13 @@ from peloton.runtime.ports import (
     SessionState,
     ShardId,
 )
-from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell import Driver, LastingShell
 from peloton.runtime.shells.shell_messages import (
     Closed,
     DrainAll,
     Opened,
     Ref,
     ShardLost,
-    ShellFailed,
     Wake,
     resolve,
     send,
@@ -97,7 +96,7 @@ class Controller(Protocol):
         """Our membership changed: for the region, the links and health."""
 
 
-class ClaimShell(Shell):
+class ClaimShell(LastingShell):
     """One per daemon; starts by itself."""
 
     def __init__(
@@ -109,11 +108,10 @@ class ClaimShell(Shell):
         controller: Controller,
         root: Ref,
     ) -> None:
-        super().__init__("claim", driver)
+        super().__init__("claim", driver, root=root)
         self.handoff = handoff
         self._membership = membership
         self._controller = controller
-        self._root = root
         self._begun = False
         self._membership_status: MembershipStatus | None = None
         self._leaving: list[Future[Any]] = []
@@ -133,11 +131,6 @@ class ClaimShell(Shell):
             leaving, self._leaving = self._leaving, []
             for future in leaving:
                 resolve(future, None)
-
-    def failed(self, error: BaseException) -> None:
-        """End the daemon: the state of the hand-over is wrong, and only a new process has none."""
-        text = f"{type(error).__name__}: {error}"
-        send(self._root, ShellFailed(self.name, text, fatal=True))
 
     def _actions(self, message: Any) -> list[ShardAction]:
         now, handoff = self.now, self.handoff

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.shells.daemon_context import SERVICE_MAIL_MAX
-from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell import Driver, LastingShell
 from peloton.runtime.shells.shell_messages import (
     Mail,
     PeerReachable,
@@ -67,16 +67,15 @@ class RequestingService(Protocol):
         """What was lost may arrive now: the next `receive` repeats it."""
 
 
-class EphemeralShell(Shell):
+class EphemeralShell(LastingShell):
     """One service of one daemon."""
 
     def __init__(
         self, prefix: str, driver: Driver, *, service: EphemeralService, region: Region, root: Ref
     ):
-        super().__init__(f"service-{prefix}", driver)
+        super().__init__(f"service-{prefix}", driver, root=root)
         self.service = service
         self._region = region
-        self._root = root
         self._named: Renamed | None = None
         self.outward = False  # acts on the world, so it gets no mail while our session is in doubt
         self.service_mail_max = SERVICE_MAIL_MAX
@@ -119,10 +118,6 @@ class EphemeralShell(Shell):
         self._send_output(output)
         if self.service.wake_at is not None:
             self.wake(self.service.wake_at)
-
-    def failed(self, error: BaseException) -> None:
-        """End the daemon: `reset` or the shell itself raised."""
-        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
     def _rename(self, named: Renamed) -> None:
         """Sent at every change of the view, most of which change nothing here."""

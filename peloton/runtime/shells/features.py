@@ -24,8 +24,8 @@ from typing import Any
 from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.ports import ClusterRecord, Journal, JournalRefused, MemberNode, Unreachable
-from peloton.runtime.shells.shell import Driver, Shell
-from peloton.runtime.shells.shell_messages import Ref, ShellFailed, send
+from peloton.runtime.shells.shell import Driver, LastingShell
+from peloton.runtime.shells.shell_messages import Ref
 
 LEVEL_POLL_S = 15.0
 """One read of one row. An operator may raise the level while a daemon is joining, so reading it at
@@ -98,13 +98,12 @@ def level_notes(codec: Codec) -> Iterator[NotReadyReason]:
         yield NotReadyReason("features", f"{text}raise it with `peloton features raise`")
 
 
-class FeatureShell(Shell):
+class FeatureShell(LastingShell):
     """Follows the level that the operator raises; ends the daemon if it is too high for it."""
 
     def __init__(self, driver: Driver, *, level: LevelReader, root: Ref) -> None:
-        super().__init__("features", driver)
+        super().__init__("features", driver, root=root)
         self._level = level
-        self._root = root
         self.wake(self.now + LEVEL_POLL_S)
 
     def handle(self, message: Any) -> None:
@@ -114,7 +113,3 @@ class FeatureShell(Shell):
             self._level.read()
         except Unreachable:
             return  # the shards report the store as unreachable; here the next poll tries again
-
-    def failed(self, error: BaseException) -> None:
-        """End the daemon: the level is too high, or the exception is a bug."""
-        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))

@@ -24,7 +24,7 @@ from peloton.runtime.ports import (
     Unreachable,
 )
 from peloton.runtime.shells.features import LevelReader
-from peloton.runtime.shells.shell import Driver, Shell, begin_shell
+from peloton.runtime.shells.shell import Driver, LastingShell, begin_shell
 from peloton.runtime.shells.shell_messages import (
     Claim,
     ClaimRefused,
@@ -38,7 +38,6 @@ from peloton.runtime.shells.shell_messages import (
     Release,
     Released,
     Settle,
-    ShellFailed,
     Wake,
     WorkDone,
     send,
@@ -52,13 +51,12 @@ READERS = 4
 once, so a takeover of many shards would take longer with fewer."""
 
 
-class JournalShell(Shell):
+class JournalShell(LastingShell):
     """All writes but claims, on one thread."""
 
     def __init__(self, driver: Driver, *, journal: Journal, root: Ref) -> None:
-        super().__init__("journal", driver)
+        super().__init__("journal", driver, root=root)
         self._journal = journal
-        self._root = root
 
     def handle(self, message: Any) -> None:
         """Commit, settle or let go."""
@@ -75,19 +73,14 @@ class JournalShell(Shell):
         elif isinstance(message, DropClaim):
             self._journal.drop(message.shard, message.epoch)
 
-    def failed(self, error: BaseException) -> None:
-        """End the daemon: after an exception the state of the writes in flight is unknown."""
-        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
-
-class ReaderShell(Shell):
+class ReaderShell(LastingShell):
     """Claims, recovers and reads ended rows of its shards (see `DaemonContext.reader_of`)."""
 
     def __init__(self, name: str, driver: Driver, *, level: LevelReader, root: Ref) -> None:
-        super().__init__(name, driver)
+        super().__init__(name, driver, root=root)
         self._level = level
         self._journal = level.journal
-        self._root = root
         self._retries: list[Load] = []
         self._claims: dict[ShardId, tuple[Ref, int]] = {}  # the last of each shard, with its epoch
         self._above: dict[ShardId, int] = {}
@@ -106,10 +99,6 @@ class ReaderShell(Shell):
             retries, self._retries = self._retries, []
             for load in retries:
                 self._load(load)
-
-    def failed(self, error: BaseException) -> None:
-        """End the daemon: the level is too high for it, or this is a bug."""
-        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
     def _seen(self, seen: EpochObeyed) -> None:
         """A claim below an epoch that was obeyed is not obeyed. Either another daemon has claimed

@@ -37,12 +37,11 @@ from peloton.runtime.ports import (
 )
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.round_at_store import RoundAtStore, RoundShard, lose
-from peloton.runtime.shells.shell import Driver, Shell
+from peloton.runtime.shells.shell import Driver, LastingShell
 from peloton.runtime.shells.shell_messages import (
     Commit,
     Ref,
     Settle,
-    ShellFailed,
     WorkDone,
     send,
 )
@@ -57,16 +56,15 @@ SETTLE = Pauses(0.1, 2.0)
 NOBODY_LEFT = "the shards whose frames could be settled have ended"
 
 
-class RoundShell(Shell):
+class RoundShell(LastingShell):
     """The open round of a daemon, and those at the store."""
 
     def __init__(
         self, driver: Driver, *, region: Region, journal: Ref, root: Ref, passes_max: int
     ) -> None:
-        super().__init__("round", driver)
+        super().__init__("round", driver, root=root)
         self._region = region
         self._journal = journal
-        self._root = root
         self._passes_max = passes_max
         self.cut_short = 0  # rounds that were closed while others had mail, for metrics
         self._shards: dict[Ref, RoundShard] = {}
@@ -209,10 +207,6 @@ class RoundShell(Shell):
                 self.wake_soon()
             else:
                 self._close()
-
-    def failed(self, error: BaseException) -> None:
-        """End the daemon: what was handed over and what is committed may not agree."""
-        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
     # ---- closing ----
 

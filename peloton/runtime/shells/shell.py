@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pykka
 
-from peloton.runtime.shells.shell_messages import WAKE, Ref, send
+from peloton.runtime.shells.shell_messages import WAKE, Ref, ShellFailed, send
 
 
 class Clock(Protocol):
@@ -196,6 +196,19 @@ class Shell(pykka.Actor):
 
     def _start_actor_loop(self) -> None:
         self.driver.attach(self)
+
+
+class LastingShell(Shell):
+    """Base of those that last as long as their daemon, which ends where one of them fails: what it
+    knew of writes, rounds or claims may be wrong, and only a new process has none of it."""
+
+    def __init__(self, name: str, driver: Driver, *, root: Ref) -> None:
+        super().__init__(name, driver)
+        self._root = root
+
+    def failed(self, error: BaseException) -> None:
+        """End the daemon."""
+        send(self._root, ShellFailed(self.name, f"{type(error).__name__}: {error}", fatal=True))
 
 
 def begin_shell(shell: Shell) -> Ref:
