@@ -115,7 +115,8 @@ def _run(
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly.daemon import Daemon
     from peloton.assembly.process_log import log_line
-    from peloton.processes.foreground import ProcessTexts, discard_stdout, run_process
+    from peloton.cli.main import discard_stdout
+    from peloton.processes.foreground import ProcessTexts, run_process
 
     def greet(running: Daemon) -> None:
         # No daemon can serve before pools and hosts have owners, which may start later.

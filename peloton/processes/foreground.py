@@ -6,7 +6,6 @@ fails. It must not restart what has ended.
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import errno
 import os
@@ -19,6 +18,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from peloton.assembly.dead_threads import DEAD_THREADS
 from peloton.assembly.process_log import log_line, nonblocking_stderr
+from peloton.cli.main import discard_stdout
 from peloton.failures import CannotStart, ClusterFailed, JournalBehind
 
 CANNOT_START = 69
@@ -204,9 +204,3 @@ def _run_process(
     if texts.left_text:
         log_line(texts.left_text)
     return texts.left
-
-
-def discard_stdout() -> None:
-    """Redirect stdout to /dev/null: Python's flush at exit would fail as well."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Turns a spec as people write it (YAML or plain Python) into a message of the contract.
+"""Turns a spec as people write it, once its YAML is read, into a message of the contract.
 
 Keys may be written as the original's files have them (`instancecount`), as JSON has them
 (`instanceCount`), as Python people do (`instance_count`) or as the contract does: case and
@@ -21,7 +21,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.yaml_text import describe, load_yaml
+from peloton.sdk.yaml_text import describe
 from peloton.settings.yaml_places import PART
 
 M = TypeVar("M", bound=Message)
@@ -42,11 +42,6 @@ BOUNDS = {
 }
 MISTAKES_MAX = 20
 FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
-
-
-def parse(kind: type[M], text: str, *, name: str = "the file") -> M:
-    """A message from the text of a YAML (or JSON) document."""
-    return build(kind, load_yaml(text, name=name))
 
 
 def build(kind: type[M], data: Any) -> M:

@@ -14,6 +14,7 @@ from peloton.api.v0.job.job_pb2 import JobConfig
 from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.sdk import specs
 from peloton.sdk.errors import BadSpec
+from peloton.sdk.yaml_text import load_yaml
 from peloton.settings.config import BadSetting
 from peloton.settings.daemon import read_settings
 from tests.cli.terminal import terminal
@@ -61,7 +62,7 @@ def spoilt(draw: Any, texts: tuple[str, ...]) -> str:
 @given(text=spoilt((JOB, POOL, IN_JSON)))
 def test_a_spoilt_spec_is_a_bad_spec(kind: Any, text: str) -> None:
     try:
-        specs.parse(kind, text, name="x.yaml")
+        specs.build(kind, load_yaml(text, name="x.yaml"))
     except BadSpec as error:
         assert error.field or str(error).startswith("x.yaml"), str(error)
 

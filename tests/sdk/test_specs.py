@@ -21,6 +21,7 @@ from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
 from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
 from peloton.sdk import render, specs
 from peloton.sdk.errors import BadSpec
+from peloton.sdk.yaml_text import load_yaml
 from peloton.settings.daemon import read_settings as read_settings
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
@@ -67,8 +68,12 @@ instance_config:
 """
 
 
+def parse(kind: Any, text: str) -> Any:
+    return specs.build(kind, load_yaml(text))
+
+
 def test_three_ways_to_write_a_job_mean_the_same() -> None:
-    go, camel, snake = (specs.parse(JobConfig, text) for text in (GO, CAMEL, SNAKE))
+    go, camel, snake = (parse(JobConfig, text) for text in (GO, CAMEL, SNAKE))
     assert go == camel == snake
     assert go.instanceCount == 2
     assert go.type == 1
@@ -80,7 +85,7 @@ def test_three_ways_to_write_a_job_mean_the_same() -> None:
 
 def test_the_example_of_a_pool_fits_any_machine() -> None:
     """The first thing that is tried with a file, on a cluster that has just been started."""
-    pool = specs.parse(ResourcePoolConfig, (EXAMPLES / "hello_world_pool.yaml").read_text())
+    pool = parse(ResourcePoolConfig, (EXAMPLES / "hello_world_pool.yaml").read_text())
     limits = {one.kind: one.limit for one in pool.resources}
     least = {"cpu": 1.0, "memory": 256.0, "disk": 1024.0, "gpu": 0.0}
     assert all(limits[kind] <= least[kind] for kind in limits), limits
@@ -128,7 +133,7 @@ def test_the_example_of_a_pool_fits_any_machine() -> None:
 )
 def test_a_mistake_is_named_by_its_path(text: str, field: str, words: str) -> None:
     with pytest.raises(BadSpec) as caught:
-        specs.parse(JobConfig, text)
+        parse(JobConfig, text)
     assert caught.value.field == field
     assert words in str(caught.value)
     assert str(caught.value).startswith(field)
@@ -140,12 +145,12 @@ def test_anchors_and_merges_work() -> None:
     instanceconfig:
       1: {<<: *base, name: b}
     """
-    one = specs.parse(JobConfig, text).instanceConfig[1]
+    one = parse(JobConfig, text).instanceConfig[1]
     assert (one.name, one.resource.cpuLimit) == ("b", 1.0)
 
 
 def test_null_leaves_a_field_alone_and_a_quoted_null_is_a_text() -> None:
-    config = specs.parse(JobConfig, 'name: ~\ndescription: "null"\nsla:\n')
+    config = parse(JobConfig, 'name: ~\ndescription: "null"\nsla:\n')
     assert (config.name, config.description, config.HasField("sla")) == ("", "null", False)
 
 
@@ -164,7 +169,7 @@ def test_the_examples_parse(path: Path) -> None:
     else:
         kind: Any = ResourcePoolConfig if path.name in POOLS else JobConfig
         kind = JobSpec if path.name in SERVICES else kind
-        assert specs.parse(kind, path.read_text()).name
+        assert parse(kind, path.read_text()).name
 
 
 def every_message(descriptor: Any, seen: dict[str, Any]) -> dict[str, Any]:
@@ -250,7 +255,7 @@ def spell(key: Any, chance: random.Random) -> Any:
 def test_spelling_and_yaml_change_nothing(data: dict[str, Any], chance: random.Random) -> None:
     message = specs.build(JobConfig, data)
     assert specs.build(JobConfig, respelled(data, chance)) == message
-    assert specs.parse(JobConfig, yaml.safe_dump(data)) == message
+    assert parse(JobConfig, yaml.safe_dump(data)) == message
     assert specs.build(JobConfig, render.to_dict(message)) == message
 
 
@@ -283,9 +288,9 @@ def test_all_mistakes_of_a_spec_are_named_up_to_a_bound() -> None:
 
 @pytest.mark.parametrize("name", ["SPREAD_JOB", "spread_job", "PLACEMENT_STRATEGY_SPREAD_JOB", "2"])
 def test_what_all_names_of_an_enum_begin_with_may_be_left_out(name: str) -> None:
-    found = specs.parse(JobConfig, f"placementStrategy: {name}")
+    found = parse(JobConfig, f"placementStrategy: {name}")
     assert found.placementStrategy == 2
     kind = "defaultConfig: {constraint: {type: %s}}"
-    assert specs.parse(JobConfig, kind % "LABEL_CONSTRAINT").defaultConfig.constraint.type == 1
+    assert parse(JobConfig, kind % "LABEL_CONSTRAINT").defaultConfig.constraint.type == 1
     with pytest.raises(BadSpec):
-        specs.parse(JobConfig, "placementStrategy: JOB")
+        parse(JobConfig, "placementStrategy: JOB")

@@ -325,10 +325,7 @@ class SqliteJournal:
         return None
 
     def sizes(self, shard: ShardId) -> Sizes:
-        counts: list[int] = []
-        for table in ("journal", "checkpoint", "ended"):
-            counts += self._read(f"{sql.SELECT_SIZES} {table} WHERE {sql.SHARD_CLAUSE}", shard)[0]
-        return Sizes(*counts)
+        return Sizes(*self._read(sql.READ_SIZES, shard * 3)[0])
 
     def _read(self, statement: str, values: Sequence[object]) -> list[Any]:
         """On the read-only connection, from any thread; all rows at once, so that no snapshot

@@ -96,7 +96,7 @@ def test_a_follower_that_was_away_for_too_long_gets_a_gap() -> None:
 
 def test_there_are_so_many_followers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    bench.shard.followers._max = 2
+    monkeypatch.setattr(followers, "FOLLOWERS_MAX", 2)
     begin = follow(bench, None).mark
     assert follow(bench, begin) is None
     assert follow(bench, begin) is None

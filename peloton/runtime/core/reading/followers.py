@@ -49,10 +49,8 @@ class _Follower(NamedTuple):
 class Followers:
     """The queries that wait in one shard."""
 
-    def __init__(
-        self, changes: Changes, codec: Codec, *, followers_max: int = FOLLOWERS_MAX
-    ) -> None:
-        self._changes, self._codec, self._max = changes, codec, followers_max
+    def __init__(self, changes: Changes, codec: Codec) -> None:
+        self._changes, self._codec = changes, codec
         self._waiting: dict[int, _Follower] = {}  # the oldest first, and so the first to expire
         self._by_name: dict[str, dict[int, None]] = {}  # "" has those that want any name
         self._number = 0
@@ -72,8 +70,9 @@ class Followers:
         page = self._changes.after(mark, follower.limit, wanted=follower.wants)
         if mark is None or page.changes or page.gap:
             return [Reply(reply_to, read_of(self._codec, page))]
-        if len(self._waiting) >= self._max:
-            return [Reply(reply_to, Unavailable(f"{self._max} queries follow this shard already"))]
+        if len(self._waiting) >= FOLLOWERS_MAX:
+            text = f"{FOLLOWERS_MAX} queries follow this shard already"
+            return [Reply(reply_to, Unavailable(text))]
         self._number += 1
         self._waiting[self._number] = follower
         for name in dict.fromkeys(query.names) or ("",):
