@@ -11,7 +11,7 @@ import asyncio
 import functools
 import ssl
 
-from peloton.actors.task.health_messages import HttpProbe
+from peloton.actors.task.run_messages import HttpProbe
 from peloton.http_client import BrokenAnswer, Request, status_from
 
 ADDRESS = "127.0.0.1"

@@ -91,9 +91,14 @@ from typing import Protocol, runtime_checkable
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import ChangesNoted, LimitRuns, RunsChanged
-from peloton.actors.host.machine_messages import PortsInUse, SlackReported
-from peloton.actors.host.use_messages import SetUse, UseSet
-from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
+from peloton.actors.host.machine_messages import (
+    PortsInUse,
+    RemoveVolumes,
+    SetUse,
+    SlackReported,
+    UseSet,
+    VolumesRemoved,
+)
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.shells.ephemeral import EphemeralService

@@ -23,13 +23,17 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import ChangesNoted, LimitRuns, RunsChanged
-from peloton.actors.host.machine_messages import SlackReported
-from peloton.actors.host.use_messages import SetUse, UseSet
-from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
+from peloton.actors.host.machine_messages import (
+    RemoveVolumes,
+    SetUse,
+    SlackReported,
+    UseSet,
+    VolumesRemoved,
+)
 from peloton.actors.mentions import unnamed
 from peloton.actors.resources import Resources, amount
-from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRETS_UNAVAILABLE, ContainerEnd, End, RunOutcome
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends import keeper_folder, volumes
 from peloton.backends import keeper_messages as km
 from peloton.backends.cpu_use import OWN_CPUS

@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends import keeper_folder
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.identity import keeper_id

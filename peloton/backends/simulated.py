@@ -18,8 +18,7 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import NamedRuns, names_of
 from peloton.actors.host.live.live_messages import ChangesNoted
-from peloton.actors.host.use_messages import SetUse, UseSet
-from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
+from peloton.actors.host.machine_messages import RemoveVolumes, SetUse, UseSet, VolumesRemoved
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from peloton.actors.host.live.live_messages import RunsChanged
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.check_progress import Verdict
 from peloton.backends.run_news import RunNews
 from peloton.runtime.vocabulary import Key

@@ -12,8 +12,7 @@ from queue import Queue
 import pytest
 
 from peloton.actors.host.live.live_messages import RunsChanged
-from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
-from peloton.actors.task.live_messages import LiveRun
+from peloton.actors.task.run_messages import HealthCheck, HttpProbe, LiveRun, TaskHealth
 from peloton.backends.check_progress import CheckProgress, ReadyProgress, Verdict
 from peloton.backends.health_loop import CheckedRun, HealthLoop, first_after_s
 from peloton.backends.http_probe import _unverified, probe

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.kind import MESSAGES
-from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
+from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
 from peloton.actors.task.messages import End
 from peloton.backends import port
 from peloton.placement.messages import Label

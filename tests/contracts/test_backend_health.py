@@ -16,8 +16,7 @@ from peloton.actors.host.live.live_messages import (
     RunChange,
     RunsChanged,
 )
-from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
-from peloton.actors.task.live_messages import LiveRun
+from peloton.actors.task.run_messages import HealthCheck, HttpProbe, LiveRun, TaskHealth
 from peloton.runtime.vocabulary import Bits, Key
 from tests.contracts.backend_rigs import begun
 from tests.contracts.backends import HOST, BackendRig, run

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from peloton.actors.task.health_messages import UNHEALTHY, over_text
+from peloton.actors.task.run_messages import UNHEALTHY, over_text
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc

@@ -30,7 +30,7 @@ GOOD: list[tuple[Rule, str, str]] = [
     (floors.kinds, "job/decide.py", "from peloton.actors.task.messages import Launch"),
     (floors.kinds, "job/decide.py", "from peloton.actors.task import messages"),
     (floors.kinds, "host/live/health.py", "from peloton.actors.host.state import Host"),
-    (floors.kinds, "task/decide.py", "from peloton.actors.host.use_messages import SetUse"),
+    (floors.kinds, "task/decide.py", "from peloton.actors.host.machine_messages import SetUse"),
     (floors.kinds, "job/decide.py", "from peloton.actors.job.slice import messages as slices"),
     (floors.kinds, "job/decide.py", "from peloton.actors.job.facts import Created"),
     (floors.kinds, "job/slice/tally.py", "from peloton.actors.job.slice.state import Slice"),

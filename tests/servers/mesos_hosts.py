@@ -26,7 +26,7 @@ from peloton.actors.engine.messages import (
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import ChangesNoted, RunChange, RunsChanged
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import TaskHealth
+from peloton.actors.task.run_messages import TaskHealth
 from peloton.backends.mesos.backend import Framework, MesosBackend
 from peloton.backends.mesos.runs.keeper_tasks import KeeperProgram, default_command
 from peloton.backends.secrets_first import ReadSecrets, no_secrets

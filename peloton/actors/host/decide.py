@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.host import facts as f
+from peloton.actors.host import machine_messages as mm
 from peloton.actors.host import messages as m
-from peloton.actors.host import move_messages as mm
-from peloton.actors.host import volume_messages as vm
 from peloton.actors.host import volumes
 from peloton.actors.host.configuring import (
     appear,
@@ -50,7 +49,6 @@ from peloton.actors.host.ledger import (
 )
 from peloton.actors.host.live.live_messages import ChangeSeen, LimitRun, RunsChanged
 from peloton.actors.host.live.run_changes import change_seen, run_limited, runs_changed
-from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.host.maintenance import asked_to_end, complete, no_host, start
 from peloton.actors.host.moving import move, move_owed, not_moved
 from peloton.actors.host.orders import start_order, starts_of, stop_order
@@ -67,7 +65,6 @@ from peloton.actors.host.reports import (
 from peloton.actors.host.slack import slack_measured
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.use import use_set
-from peloton.actors.host.use_messages import UseSet
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
 
@@ -240,7 +237,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetHostPool: set_pool,
     m.HostAppeared: host_appeared,
     m.RunsStarted: from_backend(runs_started),
-    SlackReported: from_backend(slack_measured),
+    mm.SlackReported: from_backend(slack_measured),
     RunsChanged: from_backend(runs_changed),
     ChangeSeen: change_seen,
     LimitRun: run_limited,
@@ -252,10 +249,10 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     hm.ReleaseTaskHolds: release_task_holds,
     mm.MoveToPool: move,
     mm.PoolMoveRefused: not_moved,
-    vm.DeleteVolume: volumes.delete,
-    vm.VolumesRemoved: from_backend(volumes.removed),
-    UseSet: from_backend(use_set),
-    PortsInUse: from_backend(ports_in_use),
+    mm.DeleteVolume: volumes.delete,
+    mm.VolumesRemoved: from_backend(volumes.removed),
+    mm.UseSet: from_backend(use_set),
+    mm.PortsInUse: from_backend(ports_in_use),
     Due: due,
 }
 """But for reports that have ends, which `kind.py` watches for signs of trouble."""
@@ -287,5 +284,5 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     hm.HoldForTask: no_host,
     hm.ReleaseTaskHolds: no_task_holds,
     mm.MoveToPool: no_host,
-    vm.DeleteVolume: volumes.no_volume,
+    mm.DeleteVolume: volumes.no_volume,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from peloton.actors.host.ledger import LedgerRun, RunPhase, RunSet
-from peloton.actors.host.use_messages import HostUse, UseAtBackend
+from peloton.actors.host.machine_messages import HostUse, UseAtBackend
 from peloton.actors.mentions import job_mention
 from peloton.runtime.vocabulary import Key, counted
 

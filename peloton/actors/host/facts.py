@@ -7,9 +7,8 @@ runs names each of them; a fact about many members of a crowd names the set.
 from __future__ import annotations
 
 from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
+from peloton.actors.host.machine_messages import HostUse, VolumeConfig
 from peloton.actors.host.messages import RunEnd, RunSpec
-from peloton.actors.host.use_messages import HostUse
-from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Label
@@ -28,7 +27,8 @@ class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
 
 class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     """Resources are granted to this run of these members. `ports`: one tuple per member. `shares`:
-    as in the launch; the fold does not need it, whoever checks a journal does."""
+    as in the launch; the fold does not need it, whoever checks a journal does. `held`: the run is
+    started once its tasks say so."""
 
     crowd: Key
     members: Bits
@@ -37,18 +37,7 @@ class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     at: float
     ports: tuple[tuple[int, ...], ...] = ()
     shares: int = 0
-
-
-class RunsHeld(Fact, frozen=True, gc=False, array_like=True):
-    """As `RunsAccepted`, for runs that are started once their tasks say so."""
-
-    crowd: Key
-    members: Bits
-    run: int
-    spec: RunSpec
-    at: float
-    ports: tuple[tuple[int, ...], ...] = ()
-    shares: int = 0
+    held: bool = False
 
 
 class HeldStarted(Fact, frozen=True, gc=False, array_like=True):
@@ -61,20 +50,13 @@ class HeldStarted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HeldReleased(Fact, frozen=True, gc=False, array_like=True):
-    """The tasks of these held runs do not want the room any more; nothing was started."""
+    """These granted runs hold nothing any more, and were not started: their tasks do not want the
+    room, or for a `reason` they will never start here, which their tasks have to see."""
 
     crowd: Key
     members: Bits
     run: int
-
-
-class HeldRefused(Fact, frozen=True, gc=False, array_like=True):
-    """These granted runs will never start here after all, and hold nothing any more."""
-
-    crowd: Key
-    members: Bits
-    run: int
-    reason: str
+    reason: str = ""
 
 
 class RunsRefused(Fact, frozen=True, gc=False, array_like=True):
@@ -383,10 +365,8 @@ FACTS: dict[int, type] = {
     28: TaskHoldsEnded,
     29: HostMoving,
     30: DevicesGiven,
-    31: RunsHeld,
     32: HeldStarted,
     33: HeldReleased,
-    34: HeldRefused,
     35: SlackMeasured,
     36: SlackTaken,
     97: DaemonsEnding,

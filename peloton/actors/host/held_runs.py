@@ -29,16 +29,17 @@ def asked_again(host: Host) -> tuple[Send, ...]:
 
 def held_now(
     message: Launch, members: Bits, *, at: At, ports: tuple[tuple[int, ...], ...]
-) -> tuple[f.RunsHeld, Send]:
+) -> tuple[f.RunsAccepted, Send]:
     """These members are granted: the fact, and the answer to their tasks."""
     assert at.sender is not None and message.spec is not None
-    fact = f.RunsHeld(at.sender, members, message.run, message.spec, at.now, ports, message.shares)
+    who, run, spec = at.sender, message.run, message.spec
+    fact = f.RunsAccepted(who, members, run, spec, at.now, ports, message.shares, held=True)
     return fact, Send(SENDER, Held(message.run), members)
 
 
 def refused_at_maintenance(host: Host, reason: str) -> tuple[tuple[Fact, ...], tuple[Send, ...]]:
     """The host goes down: what it holds is refused."""
     some = held(host)
-    facts = tuple(f.HeldRefused(crowd, one.members, one.run, reason) for crowd, one in some)
+    facts = tuple(f.HeldReleased(crowd, one.members, one.run, reason) for crowd, one in some)
     sends = tuple(Send(crowd, RunRefused(one.run, reason), one.members) for crowd, one in some)
     return facts, sends

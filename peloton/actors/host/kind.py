@@ -9,10 +9,9 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from peloton.actors.host import machine_messages as mm
 from peloton.actors.host import messages as m
-from peloton.actors.host import move_messages as mm
 from peloton.actors.host import view
-from peloton.actors.host import volume_messages as vm
 from peloton.actors.host.configuring import from_backend
 from peloton.actors.host.decide import ABSENT, DECIDE, owed
 from peloton.actors.host.facts import (
@@ -29,22 +28,17 @@ from peloton.actors.host.inventory.messages import (
     inventory_key,
 )
 from peloton.actors.host.live.live_messages import LIVE_MESSAGES
-from peloton.actors.host.machine_messages import MACHINE_MESSAGES
 from peloton.actors.host.quarantine import watching
 from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.state import Host
-from peloton.actors.host.use_messages import USE_MESSAGES
 from peloton.runtime.kinds import Kind, Listing
 from peloton.runtime.vocabulary import At, Decision, Key
 
 MESSAGES: Mapping[int, type] = {
     **m.MESSAGES,
     **hm.HOLD_MESSAGES,
-    **mm.MOVE_MESSAGES,
-    **MACHINE_MESSAGES,
+    **mm.MACHINE_MESSAGES,
     **LIVE_MESSAGES,
-    **vm.VOLUME_MESSAGES,
-    **USE_MESSAGES,
 }
 
 
@@ -100,7 +94,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
             508: hm.ForeignKilled,
             509: hm.HeldForTask,
             510: hm.TaskHoldsReleased,
-            591: vm.VolumeDeleted,
+            591: mm.VolumeDeleted,
         },
         listing=Listing(summary=view.waiting),
     )

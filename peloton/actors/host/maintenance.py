@@ -18,11 +18,11 @@ from peloton.actors.host.draining import waits_for_slice
 from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.holds.hold_messages import HostHold
 from peloton.actors.host.ledger import RunPhase, RunSet
+from peloton.actors.host.machine_messages import HostUse
 from peloton.actors.host.orders import held_runs, run_names, stop_order
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.use import use_changed
-from peloton.actors.host.use_messages import HostUse
-from peloton.actors.job.slice.budget_messages import AskToEnd
+from peloton.actors.job.slice.rollout_messages import AskToEnd
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd
 from peloton.placement.messages import DAEMON_LABEL
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Refused, Send

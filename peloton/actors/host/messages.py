@@ -9,24 +9,23 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
-from peloton.actors.host.containers import Container as Container
-from peloton.actors.host.containers import MesosWords as MesosWords
-from peloton.actors.host.containers import Port as Port
-from peloton.actors.host.containers import Uri as Uri
 from peloton.actors.host.holds.foreign_names import shown_run
 from peloton.actors.host.live.live_messages import ChangesNoted, CheckedSet, LimitRuns
 from peloton.actors.host.live.live_messages import KnownSet as KnownSet
-from peloton.actors.host.roster_messages import PORTS_DEFAULT as PORTS_DEFAULT
-from peloton.actors.host.roster_messages import AddHost as AddHost
-from peloton.actors.host.roster_messages import RemoveHost as RemoveHost
-from peloton.actors.host.secret_refs import SecretRef as SecretRef
-from peloton.actors.host.secret_refs import clash as clash
-from peloton.actors.host.use_messages import SetUse
-from peloton.actors.host.volume_messages import RemoveVolumes
-from peloton.actors.host.volume_messages import VolumeConfig as VolumeConfig
+from peloton.actors.host.machine_messages import PORTS_DEFAULT as PORTS_DEFAULT
+from peloton.actors.host.machine_messages import AddHost as AddHost
+from peloton.actors.host.machine_messages import RemoveHost as RemoveHost
+from peloton.actors.host.machine_messages import RemoveVolumes, SetUse
+from peloton.actors.host.machine_messages import VolumeConfig as VolumeConfig
+from peloton.actors.host.run_parts import Container as Container
+from peloton.actors.host.run_parts import MesosWords as MesosWords
+from peloton.actors.host.run_parts import Port as Port
+from peloton.actors.host.run_parts import SecretRef as SecretRef
+from peloton.actors.host.run_parts import Uri as Uri
+from peloton.actors.host.run_parts import clash as clash
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import RunOutcome
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.placement.messages import Constraint, Label, port_label
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value
 

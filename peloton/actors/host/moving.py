@@ -9,8 +9,8 @@ itself.
 from __future__ import annotations
 
 from peloton.actors.host import facts as f
+from peloton.actors.host import machine_messages as mm
 from peloton.actors.host import messages as m
-from peloton.actors.host import move_messages as mm
 from peloton.actors.host.inventory.messages import POOLS_OWNER, WRONG_SOURCE, MoveHostPool
 from peloton.actors.host.maintenance import begin, no_host
 from peloton.actors.host.state import Host, Maintenance

@@ -52,7 +52,7 @@ def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
             continue
         facts.append(f.PortsGiven(found.crowd, Bits.of(found.member), found.of.run, ports))
         starts.append((found.crowd, replace(alone, ports=ports)))
-    facts += [f.HeldRefused(who, Bits(raw), run, why) for (who, run, why), raw in refused.items()]
+    facts += [f.HeldReleased(who, Bits(raw), run, why) for (who, run, why), raw in refused.items()]
     ends = all_ended(over, lost_outcome("a port of the run " + IN_USE))
     facts += ended_facts(ends)
     summary = folded(host, facts).summary(at.key) if refused else None

@@ -26,9 +26,9 @@ from peloton.runtime.vocabulary import Bits, Key
 replace = msgspec.structs.replace
 
 
-def _accepted(host: Host, fact: f.RunsAccepted | f.RunsHeld) -> Host:
+def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
     need, runs = fact.spec.resources, host.runs
-    phase = RunPhase.ACCEPTED if isinstance(fact, f.RunsAccepted) else RunPhase.HELD
+    phase = RunPhase.HELD if fact.held else RunPhase.ACCEPTED
     alike = RunSet(
         members=fact.members,
         run=fact.run,
@@ -96,13 +96,13 @@ def _held_started(host: Host, fact: f.HeldStarted) -> Host:
     return replace(host, runs=host.runs.change(fact.crowd, fact.members, run=fact.run, to=accepted))
 
 
-def _held_over(host: Host, fact: f.HeldReleased | f.HeldRefused) -> Host:
+def _held_over(host: Host, fact: f.HeldReleased) -> Host:
     """What was held is free. A refusal is kept, because the task has to see it."""
     before: list[RunSet] = []
 
     def over(of: RunSet) -> RunSet | None:
         before.append(of)
-        if isinstance(fact, f.HeldReleased):
+        if not fact.reason:
             return None
         return RunSet(of.members, of.run, RunPhase.REFUSED, Resources(), reason=fact.reason)
 
@@ -241,10 +241,8 @@ def _forgotten(host: Host, fact: f.RunsForgotten | f.SetForgotten) -> Host:
 
 RUN_EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.RunsAccepted: _accepted,
-    f.RunsHeld: _accepted,
     f.HeldStarted: _held_started,
     f.HeldReleased: _held_over,
-    f.HeldRefused: _held_over,
     f.DevicesGiven: _devices_given,
     f.PortsGiven: _ports_given,
     f.RunsRefused: _refused,

@@ -16,8 +16,8 @@ from peloton.actors.host.draining import why_not_down as why_not_down
 from peloton.actors.host.holds.foreign_names import is_foreign
 from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import Ledger
+from peloton.actors.host.machine_messages import UseAtBackend
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
-from peloton.actors.host.use_messages import UseAtBackend
 from peloton.actors.host.volume_folds import HostVolumes
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome

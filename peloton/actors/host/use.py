@@ -9,8 +9,8 @@ drains as well, but stays in use: nobody is to touch its machine. It must not de
 from __future__ import annotations
 
 from peloton.actors.host import facts as f
+from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
 from peloton.actors.host.state import Host, HostStates, Maintenance
-from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.runtime.vocabulary import At, Decision, Fact, Send
 
 _OF = {

@@ -12,10 +12,9 @@ from peloton.actors.host.facts import HostQuarantined, TroubleSign
 from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import LedgerRun
+from peloton.actors.host.machine_messages import HostVolume, UseAtBackend
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import Host, HostStates, Maintenance
-from peloton.actors.host.use_messages import UseAtBackend
-from peloton.actors.host.volume_messages import HostVolume
 from peloton.actors.resources import Resources
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import At, Key, Value

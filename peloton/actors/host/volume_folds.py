@@ -9,7 +9,7 @@ import immutables
 from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
-from peloton.actors.host.volume_messages import HostVolume, volume_name
+from peloton.actors.host.machine_messages import HostVolume, volume_name
 from peloton.actors.resources import Resources
 
 HostVolumes = immutables.Map[str, HostVolume]

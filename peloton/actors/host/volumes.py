@@ -11,8 +11,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
+from peloton.actors.host import machine_messages as vm
 from peloton.actors.host import messages as m
-from peloton.actors.host import volume_messages as vm
 from peloton.actors.host.ledger import HOLDING
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import Resources

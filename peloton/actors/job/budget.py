@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from peloton.actors.job import facts as f
 from peloton.actors.job.grants import count_of
-from peloton.actors.job.slice.budget_messages import DownBudget, DownTally
+from peloton.actors.job.slice.rollout_messages import DownBudget, DownTally
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.state import Job, Share
 from peloton.runtime.vocabulary import Bits

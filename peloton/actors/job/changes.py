@@ -105,7 +105,7 @@ def add_change(job: Job, message: m.AddChange, at: At) -> Decision:
         text = "the job is being updated by another client"
         return Decision(reply=Refused(BUSY, text, "id", again=True), because=text)
     fact = f.ChangePieceGiven(message.slice_number, message.overrides, at.who, at.now)
-    return Decision(facts=(fact,), reply=m.ChangeAdded(message.slice_number))
+    return Decision(facts=(fact,), reply=m.OverridesAdded(message.slice_number))
 
 
 def update(job: Job, message: m.UpdateJob, at: At) -> Decision:

@@ -14,8 +14,8 @@ from peloton.actors.job.notice_messages import NOTIFIER_MESSAGES as NOTIFIER_MES
 from peloton.actors.job.notice_messages import Notice as Notice
 from peloton.actors.job.notice_messages import NoticeHandled as NoticeHandled
 from peloton.actors.job.notice_messages import PostNotice as PostNotice
-from peloton.actors.job.slice.budget_messages import SpareAsked as SpareAsked
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
+from peloton.actors.job.slice.rollout_messages import SpareAsked as SpareAsked
 from peloton.actors.job.spec import JobSpec as JobSpec
 from peloton.actors.job.spec import Override as Override
 from peloton.actors.job.stages import JobGoals as JobGoals
@@ -206,7 +206,7 @@ class JobCreated(Value, frozen=True, gc=False, array_like=True):
 
 
 class OverridesAdded(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `AddOverrides`."""
+    """Answer to `AddOverrides` and `AddChange`."""
 
     slice_number: int
 
@@ -237,12 +237,6 @@ class InstancesOrdered(Value, frozen=True, gc=False, array_like=True):
     """Answer to `StartInstances`: the instances that begin a new run, as half-open ranges."""
 
     ranges: tuple[tuple[int, int], ...]
-
-
-class ChangeAdded(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `AddChange`."""
-
-    slice_number: int
 
 
 class JobUpdated(Value, frozen=True, gc=False, array_like=True):
@@ -361,7 +355,6 @@ ANSWERS: dict[int, type] = {
     3: JobStopped,
     4: JobDeleted,
     5: InstancesOrdered,
-    6: ChangeAdded,
     7: JobUpdated,
     9: JobStarted,
     10: WorkflowOrdered,

@@ -16,8 +16,8 @@ from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.folds import EVOLVE
 from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
-from peloton.actors.job.slice.budget_messages import SpareAsked
 from peloton.actors.job.slice.messages import HostsOf, SetSliceGoal, SliceOpening, slice_key
+from peloton.actors.job.slice.rollout_messages import SpareAsked
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.state import Job, Share, known_use, known_uses, version_of

@@ -11,7 +11,7 @@ from typing import Any
 from peloton.actors.lockdown import facts as f
 from peloton.actors.lockdown import messages as m
 from peloton.actors.lockdown.state import Lockdown
-from peloton.runtime.vocabulary import At, Decision, Fact, Refused
+from peloton.runtime.vocabulary import At, Decision, Refused
 
 
 def set_locks(lockdown: Lockdown, message: m.SetLocks, at: At) -> Decision:
@@ -24,9 +24,8 @@ def set_locks(lockdown: Lockdown, message: m.SetLocks, at: At) -> Decision:
     some = tuple(one for one in named if (one in locked) != message.locked)
     if not some:
         return Decision(reply=m.LocksSet(lockdown.version), because="it is so already")
-    made = f.ComponentsLocked if message.locked else f.ComponentsUnlocked
-    facts: tuple[Fact, ...] = (made(some, at.now, at.who),)
-    return Decision(facts=facts, reply=m.LocksSet(lockdown.version + 1), because="ordered")
+    fact = f.LocksChanged(some, at.now, at.who, message.locked)
+    return Decision(facts=(fact,), reply=m.LocksSet(lockdown.version + 1), because="ordered")
 
 
 def set_first(message: m.SetLocks, at: At) -> Decision:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from peloton.runtime.vocabulary import Fact
 
 
-class ComponentsLocked(Fact, frozen=True, gc=False, array_like=True):
-    """These were locked."""
+class LocksChanged(Fact, frozen=True, gc=False, array_like=True):
+    """These were locked, or are locked no more."""
 
     components: tuple[str, ...]
     at: float
     who: str = ""
+    locked: bool = True
 
 
-class ComponentsUnlocked(Fact, frozen=True, gc=False, array_like=True):
-    """These are locked no more."""
-
-    components: tuple[str, ...]
-    at: float
-    who: str = ""
-
-
-FACTS: dict[int, type] = {1: ComponentsLocked, 2: ComponentsUnlocked}
+FACTS: dict[int, type] = {1: LocksChanged}

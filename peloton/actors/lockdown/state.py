@@ -17,20 +17,12 @@ class Lockdown(Value, frozen=True, gc=False, array_like=True):
     version: int = 0
 
 
-def _locked(lockdown: Lockdown | None, fact: f.ComponentsLocked) -> Lockdown:
+def _changed(lockdown: Lockdown | None, fact: f.LocksChanged) -> Lockdown:
     before = lockdown or Lockdown()
-    fresh = tuple(Lock(one, fact.at, fact.who) for one in fact.components)
+    fresh = tuple(Lock(one, fact.at, fact.who) for one in fact.components if fact.locked)
     kept = tuple(one for one in before.locks if one.component not in fact.components)
     locks = sorted((*kept, *fresh), key=lambda one: one.component)
     return Lockdown(tuple(locks), before.version + 1)
 
 
-def _unlocked(lockdown: Lockdown, fact: f.ComponentsUnlocked) -> Lockdown:
-    kept = tuple(one for one in lockdown.locks if one.component not in fact.components)
-    return Lockdown(kept, lockdown.version + 1)
-
-
-EVOLVE: Mapping[type, Callable[[Any, Any], Lockdown]] = {
-    f.ComponentsLocked: _locked,
-    f.ComponentsUnlocked: _unlocked,
-}
+EVOLVE: Mapping[type, Callable[[Any, Any], Lockdown]] = {f.LocksChanged: _changed}

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peloton.actors.task import facts as f
-from peloton.actors.task.live_messages import LiveContainers, steps_of
 from peloton.actors.task.messages import PastRun, RunOutcome
+from peloton.actors.task.run_messages import LiveContainers, steps_of
 from peloton.actors.task.state import RUNS_KEPT_MAX, Task, TaskStates, dropped_runs
 from peloton.runtime.vocabulary import Fact
 

@@ -5,7 +5,6 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     ContainerEnd,
     KillCause,
@@ -14,6 +13,7 @@ from peloton.actors.task.messages import (
     RunOutcome,
     TaskGoals,
 )
+from peloton.actors.task.run_messages import TaskHealth
 from peloton.runtime.vocabulary import Fact, Key
 
 

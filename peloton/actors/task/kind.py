@@ -22,7 +22,7 @@ from peloton.actors.task.facts import (
     TaskLaunching,
 )
 from peloton.actors.task.goals import pursue
-from peloton.actors.task.live_messages import TASK_LIVE_MESSAGES
+from peloton.actors.task.run_messages import TASK_LIVE_MESSAGES
 from peloton.actors.task.state import EVOLVE, Task
 from peloton.runtime.kinds import CrowdKind, Kind
 from peloton.runtime.vocabulary import WAITING, Key, Message

@@ -10,7 +10,8 @@ import enum
 import re
 from typing import ClassVar
 
-from peloton.actors.task.retry_messages import RetryRules
+from peloton.actors.task.run_messages import ContainerEnd as ContainerEnd
+from peloton.actors.task.run_messages import RetryRules
 from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Bits, Delivery, Goal, Key, Message, Value, key
 
@@ -64,21 +65,6 @@ SLACK_TAKEN = "slack taken back"
 """The reason of a run on slack that was ended because its host has less of it."""
 SECRETS_UNAVAILABLE, SECRET_NOT_FOUND = "secrets cannot be read", "REASON_SECRET_NOT_FOUND"
 """Reasons of a run that was not started: the store of secrets did not answer; one is not there."""
-
-
-class ContainerEnd(Value, frozen=True, gc=False, array_like=True):
-    """One of several containers of a run, as far as it came: 0 for what it has not reached.
-
-    Without exit code and signal it goes on; of a run that has ended, nobody knows how it ended.
-    Where its host does not know the name, that is empty: all are told then, in the spec's order.
-    """
-
-    name: str
-    init: bool = False
-    started_at: float = 0.0
-    ended_at: float = 0.0
-    exit_code: int | None = None
-    signal: str = ""
 
 
 class RunOutcome(Value, frozen=True, gc=False, array_like=True):

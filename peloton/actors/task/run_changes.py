@@ -11,9 +11,8 @@ from __future__ import annotations
 from peloton.actors.host.live.live_messages import ChangeSeen
 from peloton.actors.task.facts import ContainersTold, HealthTold
 from peloton.actors.task.goals import killing
-from peloton.actors.task.health_messages import TaskHealth, over_text
-from peloton.actors.task.live_messages import LiveRun, RunChanged
 from peloton.actors.task.messages import WANTED, KillCause
+from peloton.actors.task.run_messages import LiveRun, RunChanged, TaskHealth, over_text
 from peloton.actors.task.state import ON_HOST, Task, TaskStates
 from peloton.runtime.vocabulary import SENDER, At, Decision, Fact, Send
 

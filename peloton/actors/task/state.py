@@ -16,7 +16,6 @@ import msgspec
 
 from peloton.actors.delays import THROTTLE
 from peloton.actors.task import facts as f
-from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
     SECRET_NOT_FOUND,
@@ -30,6 +29,7 @@ from peloton.actors.task.messages import (
     RunOutcome,
     TaskGoals,
 )
+from peloton.actors.task.run_messages import TaskHealth
 from peloton.runtime.vocabulary import Value
 
 SYSTEM_FAILURES_FREE = 4

@@ -27,7 +27,7 @@ from peloton.actors.engine.messages import (
     Subscribe,
     link_of,
 )
-from peloton.actors.host.use_messages import SetUse
+from peloton.actors.host.machine_messages import SetUse
 from peloton.backends.mesos.cluster_news import ClusterNews
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.events import agents_of, heartbeat_of, is_of_an_executor

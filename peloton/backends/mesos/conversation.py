@@ -26,8 +26,7 @@ from typing import Any
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import ChangesNoted
-from peloton.actors.host.use_messages import SetUse
-from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
+from peloton.actors.host.machine_messages import RemoveVolumes, SetUse, VolumesRemoved
 from peloton.backends.due_times import DueTimes
 from peloton.backends.mesos.agents import Agent, Agents
 from peloton.backends.mesos.announcing import Announcements

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.volume_messages import RemoveVolumes
+from peloton.actors.host.machine_messages import RemoveVolumes
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.port import Order
 from peloton.backends.secrets_first import SecretsFirst, SecretValues, wanted_of

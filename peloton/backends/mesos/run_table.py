@@ -14,8 +14,8 @@ from typing import Any
 
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import ListRuns, RunEnd, RunsListed, RunsStarted, StartRun
-from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRETS_UNAVAILABLE, End, RunOutcome
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.mesos.runs.groups import ContainerTaskId, Group
 from peloton.backends.mesos.runs.readiness import ReadinessCount

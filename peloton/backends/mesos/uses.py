@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
+from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
 from peloton.backends.mesos.agents import Agents
 from peloton.backends.mesos.masters import calls
 from peloton.runtime.vocabulary import Key

@@ -24,8 +24,8 @@ from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice
 from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.tree import Tree
-from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import SLICE_SIZE, crowd_key, slice_of_crowd
+from peloton.actors.task.run_messages import UNHEALTHY
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.chaos.cluster.promises import PromiseChecks
 from peloton.chaos.cluster.rules.acknowledged import AcknowledgementCheck

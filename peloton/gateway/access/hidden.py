@@ -16,7 +16,7 @@ from peloton.actors.job.messages import (
     StartJob,
     StopJob,
 )
-from peloton.actors.job.slice.volume_messages import LeaveVolume, VolumeLeft
+from peloton.actors.job.slice.messages import LeaveVolume, VolumeLeft
 from peloton.actors.respool.messages import CreatePool, DeletePool, UpdatePool, pool_key
 from peloton.actors.respool.rules import NOT_FOUND, check
 from peloton.actors.respool.tree import Tree

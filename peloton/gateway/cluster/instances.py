@@ -13,12 +13,12 @@ from typing import Any
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.job.messages import JobView, StartInstances, StopJob
-from peloton.actors.job.slice.budget_messages import RestartIfSpared
 from peloton.actors.job.slice.messages import (
     DropInstanceEvents,
     InstanceView,
     slice_key,
 )
+from peloton.actors.job.slice.rollout_messages import RestartIfSpared
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
 from peloton.actors.task.messages import SLICE_SIZE

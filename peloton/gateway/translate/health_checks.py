@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.task import health_messages as hm
-from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
+from peloton.actors.task import run_messages as hm
+from peloton.actors.task.run_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.translate.bad_field import BadField
 

@@ -10,7 +10,7 @@ import math
 import signal
 from collections.abc import Iterable
 
-from peloton.actors.task.retry_messages import RetryRules
+from peloton.actors.task.run_messages import RetryRules
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.translate.bad_field import BadField
 

@@ -15,7 +15,6 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.slice.usage import ran_s, usage
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     DEADLINE_EXCEEDED,
     PREEMPTED,
@@ -25,6 +24,7 @@ from peloton.actors.task.messages import (
     RunOutcome,
     TaskGoals,
 )
+from peloton.actors.task.run_messages import TaskHealth
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job

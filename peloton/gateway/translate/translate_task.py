@@ -10,12 +10,11 @@ from __future__ import annotations
 import functools
 import re
 
+from peloton.actors.host.machine_messages import VolumeConfig
 from peloton.actors.host.messages import Container, MesosWords, Port
-from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.spec import Command, TaskConfig
 from peloton.actors.resources import UNIT, BadAmount, Resources, millionths
-from peloton.actors.task.health_messages import HealthCheck
-from peloton.actors.task.retry_messages import RetryRules
+from peloton.actors.task.run_messages import HealthCheck, RetryRules
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.translate.bad_field import BadField, in_field

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from peloton.actors.host.inventory.messages import HostView
+from peloton.actors.host.machine_messages import MoveToPool
 from peloton.actors.host.messages import MaintenanceSet
-from peloton.actors.host.move_messages import MoveToPool
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.v0.host_pools import hosts_by_pool
 from peloton.gateway.v0.host_scores import SHARED, cheapest_hosts

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peloton.actors.host.volume_messages import (
+from peloton.actors.host.machine_messages import (
     NO_VOLUME,
     VOLUME_HELD,
     DeleteVolume,
@@ -21,12 +21,12 @@ from peloton.actors.host.volume_messages import (
     instance_with,
     volume_name,
 )
-from peloton.actors.job.slice.messages import slice_key
-from peloton.actors.job.slice.volume_messages import (
+from peloton.actors.job.slice.messages import (
     LeaveVolume,
     ListVolumeHomes,
     VolumeHomesListed,
     VolumeLeft,
+    slice_key,
 )
 from peloton.actors.task.messages import crowd_key, slice_of_crowd
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from peloton.actors.job.changes import NONE_TO_START, TERMINATED
 from peloton.actors.job.messages import InstancesOrdered, JobStopped, JobView
-from peloton.actors.job.slice.budget_messages import ASKED_JOB, VIOLATES_SLA, VIOLATES_TEXT
 from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.slice.rollout_messages import ASKED_JOB, VIOLATES_SLA, VIOLATES_TEXT
 from peloton.actors.task.messages import TaskGoals, parse_pod
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.gateway.cluster.cluster_client import RETRY_S, ClusterClient, Code, Context, end

@@ -10,8 +10,8 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.actors.host.goals import DRAIN_POLL_EVERY_S
 from peloton.actors.host.ledger import RunPhase
+from peloton.actors.host.machine_messages import SetUse, UseSet
 from peloton.actors.host.state import Host, HostStates, Maintenance
-from peloton.actors.host.use_messages import SetUse, UseSet
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import facts as tf
 from peloton.actors.task import messages as t

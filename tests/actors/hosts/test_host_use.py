@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from peloton.actors.host import machine_messages as mm
 from peloton.actors.host import messages as m
-from peloton.actors.host import move_messages as mm
 from peloton.actors.host.draining import NOT_OUT_OF_USE, why_not_down
 from peloton.actors.host.goals import (
     DRAIN_POLL_EVERY_S,
@@ -16,8 +16,8 @@ from peloton.actors.host.goals import (
     pursue,
     recall_s,
 )
+from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
 from peloton.actors.host.state import Host, HostStates, Maintenance
-from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.turning.turn import TurnOutcome as Turn

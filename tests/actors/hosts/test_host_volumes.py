@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
 from peloton.actors.host.goals import HostNotes, pursue, recall_s
-from peloton.actors.host.state import Host
-from peloton.actors.host.volume_messages import (
+from peloton.actors.host.machine_messages import (
     DeleteVolume,
     RemoveVolumes,
     VolumeConfig,
     VolumesRemoved,
 )
+from peloton.actors.host.state import Host
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.slice.volume_homes import VOLUME_EVOLVE, VolumeHomes, refused_at
 from peloton.actors.resources import UNIT, Resources

@@ -13,9 +13,9 @@ from peloton.actors.host.holds.hold_messages import TaskHold
 from peloton.actors.host.inventory.decide import list_hosts, report, snapshot
 from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts, is_troubled
 from peloton.actors.host.inventory.state import Hosts, Inventory
+from peloton.actors.host.machine_messages import HostVolume, VolumeConfig
 from peloton.actors.host.messages import RecheckBackend
 from peloton.actors.host.state import Host, HostStates, Maintenance
-from peloton.actors.host.volume_messages import HostVolume, VolumeConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.inventory_feeds import InventoryFeeds

@@ -10,9 +10,9 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.facts import HostQuarantined
 from peloton.actors.host.holds.hold_messages import HoldHost, ReleaseHold
 from peloton.actors.host.kind import kind
+from peloton.actors.host.machine_messages import UseSet
 from peloton.actors.host.quarantine import HOST_FAULTS, QUARANTINE_S, QUICK_S, WINDOW_S
 from peloton.actors.host.state import Host
-from peloton.actors.host.use_messages import UseSet
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome, pod_id
 from peloton.backends.keeper import kinds as keeper

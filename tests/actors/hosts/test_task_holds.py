@@ -11,8 +11,8 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from peloton.actors.host import facts as f
+from peloton.actors.host import machine_messages as mm
 from peloton.actors.host import messages as m
-from peloton.actors.host import move_messages as mm
 from peloton.actors.host.decide import owed
 from peloton.actors.host.goals import recall_s
 from peloton.actors.host.granting import HELD
@@ -75,7 +75,7 @@ def test_a_host_that_waits_for_a_task_gives_nobody_else_room() -> None:
 
 def test_room_that_is_held_for_a_gang_is_not_kept_twice() -> None:
     turn = receive(waiting(3), m.Launch(1, SPEC, hold=True), 3)
-    assert [type(fact) for fact in turn.facts] == [f.RunsHeld, f.TaskHoldsEnded]
+    assert [type(fact) for fact in turn.facts] == [f.RunsAccepted, f.TaskHoldsEnded]
     assert not turn.state.task_holds and turn.state.free == ROOM - SPEC.resources
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from peloton.actors.job.budget import bounds_of, budget_of
 from peloton.actors.job.kind import KIND
 from peloton.actors.job.messages import CreateJob, ReplaceJob
-from peloton.actors.job.slice.budget_messages import DownBudget, DownTally, SpareAsked
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTally, Tally
+from peloton.actors.job.slice.rollout_messages import DownBudget, DownTally, SpareAsked
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.job.state import Job
 from peloton.actors.resources import Resources

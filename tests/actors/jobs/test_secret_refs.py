@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host.messages import SecretRef, VolumeConfig
-from peloton.actors.host.secret_refs import clash, path_problem
+from peloton.actors.host.run_parts import clash, path_problem
 from peloton.actors.job import messages as m
 from peloton.actors.job.spec import (
     SERVICE,

@@ -9,7 +9,7 @@ import immutables
 import pytest
 from msgspec.structs import replace
 
-from peloton.actors.host.volume_messages import VolumeConfig
+from peloton.actors.host.machine_messages import VolumeConfig
 from peloton.actors.job.spec import JobSpec, Override, TaskConfig
 from peloton.actors.job.state import Job
 from peloton.actors.job.volume_sizes import resized

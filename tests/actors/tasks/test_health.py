@@ -17,10 +17,9 @@ from peloton.actors.host.orders import list_runs
 from peloton.actors.host.state import Host
 from peloton.actors.task import messages as m
 from peloton.actors.task.facts import ContainersTold, HealthTold, TaskKilling
-from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, TaskHealth
-from peloton.actors.task.live_messages import LiveRun, RunChanged
 from peloton.actors.task.messages import ContainerEnd, End, KillCause, RunOutcome, TaskGoals
 from peloton.actors.task.run_changes import told_of_nobody
+from peloton.actors.task.run_messages import UNHEALTHY, HealthCheck, LiveRun, RunChanged, TaskHealth
 from peloton.actors.task.state import Task, TaskStates, is_let_pass, is_well
 from peloton.runtime.core.turning.turn import TurnOutcome as Turn
 from peloton.runtime.vocabulary import At, Bits

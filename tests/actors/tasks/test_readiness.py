@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from peloton.actors.job.slice.tally import NOT_READY_YET_TEXT, READY, UNREADY_TEXT, why
 from peloton.actors.task import messages as m
 from peloton.actors.task.facts import HealthTold
-from peloton.actors.task.health_messages import TaskHealth
-from peloton.actors.task.live_messages import LiveRun, RunChanged
 from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.run_messages import LiveRun, RunChanged, TaskHealth
 from peloton.actors.task.state import Task, TaskStates, is_available, is_well
 from tests.actors.tasks import test_task as tasks
 

@@ -15,7 +15,11 @@ from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.state import Maintenance
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import down_tally
-from peloton.actors.job.slice.budget_messages import (
+from peloton.actors.job.slice.evicting import WISH_S
+from peloton.actors.job.slice.goals import pursue
+from peloton.actors.job.slice.kind import kind as slice_kind
+from peloton.actors.job.slice.messages import Evict, SetSliceGoal, SliceOpening, TaskConfig
+from peloton.actors.job.slice.rollout_messages import (
     AskToEnd,
     DownBudget,
     DownTally,
@@ -25,10 +29,6 @@ from peloton.actors.job.slice.budget_messages import (
     SparedFor,
     WishToSpare,
 )
-from peloton.actors.job.slice.evicting import WISH_S
-from peloton.actors.job.slice.goals import pursue
-from peloton.actors.job.slice.kind import kind as slice_kind
-from peloton.actors.job.slice.messages import Evict, SetSliceGoal, SliceOpening, TaskConfig
 from peloton.actors.job.slice.sparing import ends_step
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.resources import UNIT, Resources

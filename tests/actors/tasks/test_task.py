@@ -20,7 +20,7 @@ from peloton.actors.task import messages as m
 from peloton.actors.task.decide import ABSENT, deadline, owed
 from peloton.actors.task.kind import KIND
 from peloton.actors.task.messages import End, Policy, RunOutcome, TaskGoals
-from peloton.actors.task.retry_messages import RetryRules
+from peloton.actors.task.run_messages import RetryRules
 from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
 from peloton.runtime.core.turning.turn import TurnOutcome as Turn
 from peloton.runtime.core.turning.turn import take_turn

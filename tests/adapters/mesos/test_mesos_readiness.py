@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host.messages import Container
-from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, HttpProbe, TaskHealth
 from peloton.actors.task.messages import End
+from peloton.actors.task.run_messages import UNHEALTHY, HealthCheck, HttpProbe, TaskHealth
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc

@@ -23,9 +23,8 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.actors.host.machine_messages import PortsInUse, SlackReported
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import HealthCheck, HttpProbe
-from peloton.actors.task.live_messages import LiveRun
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.run_messages import HealthCheck, HttpProbe, LiveRun
 from peloton.backends import process
 from peloton.backends.gpu_words import gpu_variables
 from peloton.backends.keeper.kinds import NO_IMAGES

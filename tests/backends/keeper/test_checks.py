@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper import checks
 from peloton.backends.keeper.accounts import Accounts
 from peloton.backends.keeper.checks import CheckMeans, CheckRequest, Checks

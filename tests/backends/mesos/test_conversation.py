@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
+from peloton.actors.host.machine_messages import RemoveVolumes, VolumesRemoved
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End
 from peloton.backends.mesos.announcing import APPEAR_AGAIN_S

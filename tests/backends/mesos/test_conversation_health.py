@@ -6,8 +6,8 @@ from typing import Any
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import ChangesNoted, RunChange, RunsChanged
-from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End
+from peloton.actors.task.run_messages import UNHEALTHY
 from peloton.backends.run_news import REPEAT_S
 from tests.backends.mesos.bench import FIRST_NUMBER, HOST, Talk, name
 from tests.backends.mesos.words import agent, reconciled, status

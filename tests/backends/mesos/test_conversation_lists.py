@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from peloton.actors.host import messages as m
-from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import End
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.mesos.conversation import (
     HEARSAY_WAIT_S,
     LEFT,

@@ -14,7 +14,7 @@ from peloton.actors.host.live.live_messages import (
     RunsChanged,
 )
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import HealthCheck, TaskHealth
+from peloton.actors.task.run_messages import HealthCheck, TaskHealth
 from peloton.backends.mesos.runs.groups import executor_id, task_id
 from peloton.backends.mesos.runs.readiness import SLACK_S
 from peloton.backends.mesos.wellbeing import told_health

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.messages import Container, SecretRef, Uri
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, End
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper.requests import run_of
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import RUN_BYTES_MAX

@@ -15,7 +15,7 @@ from peloton.actors.host.messages import (
     VolumeConfig,
 )
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import HealthCheck, HttpProbe
+from peloton.actors.task.run_messages import HealthCheck, HttpProbe
 from peloton.backends.mesos.runs.group_info import CPU, MEMORY, group_info, split
 from peloton.backends.mesos.runs.task_info import NotOnMesos
 from peloton.backends.mesos.runs.words import Bundle, NotOffered, sum_of

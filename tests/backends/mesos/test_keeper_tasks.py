@@ -17,8 +17,8 @@ from peloton.actors.host.messages import (
     VolumeConfig,
 )
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper.requests import run_of
 from peloton.backends.mesos.executor.agent_environment import EDITION, EDITION_VARIABLE
 from peloton.backends.mesos.executor.talk import EXECUTOR_LOST, HOST

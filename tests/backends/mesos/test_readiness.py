@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.check_progress import ReadyProgress
 from peloton.backends.mesos.runs.readiness import SLACK_S, CheckResult, ReadinessCount, told_check
 from tests.backends.mesos.words import status

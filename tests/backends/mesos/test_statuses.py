@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.run_messages import UNHEALTHY
 from peloton.backends.mesos.runs.statuses import (
     RunAt,
     is_hearsay,

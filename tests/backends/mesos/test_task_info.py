@@ -19,7 +19,7 @@ from peloton.actors.host.messages import (
     VolumeConfig,
 )
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import HealthCheck, HttpProbe
+from peloton.actors.task.run_messages import HealthCheck, HttpProbe
 from peloton.backends.mesos.runs.task_info import NotOnMesos, task_info
 from peloton.backends.mesos.runs.words import Bundle, NotOffered
 from peloton.placement.messages import Label

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
+from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
 from peloton.backends.mesos.backend import Framework, MesosBackend
 from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.mesos.masters.calls import INVERSE_AGAIN_S

@@ -11,8 +11,8 @@ from peloton.actors.host.messages import Port
 from peloton.actors.job.slice.messages import InstanceView, effective
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.run_messages import HealthCheck, HttpProbe, TaskHealth
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod

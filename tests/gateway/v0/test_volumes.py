@@ -8,10 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
+from peloton.actors.host.machine_messages import VolumeConfig
 from peloton.actors.host.messages import Launch, RunSpec
-from peloton.actors.host.volume_messages import VolumeConfig
-from peloton.actors.job.slice.messages import slice_key
-from peloton.actors.job.slice.volume_messages import LeaveVolume
+from peloton.actors.job.slice.messages import LeaveVolume, slice_key
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import crowd_key
 from peloton.api.v0.job import job_pb2

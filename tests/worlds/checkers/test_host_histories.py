@@ -50,8 +50,8 @@ def accepted(
     return hf.RunsAccepted(crowd, ONE, run, RunSpec(NEED, "x", constraint=constraint), at)
 
 
-def kept(crowd: Key = TASK, *, constraint: Constraint | None = None) -> hf.RunsHeld:
-    return hf.RunsHeld(crowd, ONE, 1, RunSpec(NEED, "x", constraint=constraint), 1.0)
+def kept(crowd: Key = TASK, *, constraint: Constraint | None = None) -> hf.RunsAccepted:
+    return hf.RunsAccepted(crowd, ONE, 1, RunSpec(NEED, "x", constraint=constraint), 1.0, held=True)
 
 
 # ---- R22 ----

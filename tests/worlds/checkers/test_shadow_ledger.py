@@ -17,8 +17,8 @@ import pytest
 
 from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import LedgerRun, RunPhase
+from peloton.actors.host.machine_messages import VolumeConfig
 from peloton.actors.host.messages import RunEnd, RunSpec
-from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import JobCreated, StopJob
 from peloton.actors.job.slice import facts as sf

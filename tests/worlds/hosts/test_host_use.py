@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from peloton.actors.host.machine_messages import HostUse
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
-from peloton.actors.host.use_messages import HostUse
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.nemeses import Missed, Nemesis, Occurrences, Stopped, every_other, first
 from peloton.chaos.cluster.world.cluster import job_spec

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.host.volume_messages import VolumeConfig
+from peloton.actors.host.machine_messages import VolumeConfig
 from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.actors.job.slice import evicting
 from peloton.actors.job.spec import SERVICE, JobSpec

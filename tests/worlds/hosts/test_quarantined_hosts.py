@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from peloton.actors.host.machine_messages import VolumeConfig
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
-from peloton.actors.host.volume_messages import VolumeConfig
 from peloton.actors.job.messages import StartJob, StopJob
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.resources import UNIT, Resources

@@ -18,8 +18,8 @@ from peloton.actors.host.holds.hold_messages import (
     ReleaseTaskHolds,
 )
 from peloton.actors.host.inventory.messages import POOLS_OWNER, HostPoolChanged, MakeHostPool
+from peloton.actors.host.machine_messages import MoveToPool
 from peloton.actors.host.messages import MaintenanceSet
-from peloton.actors.host.move_messages import MoveToPool
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.chaos.cluster.checked import CheckedCluster

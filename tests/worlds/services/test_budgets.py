@@ -16,8 +16,8 @@ from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
 from peloton.actors.job.messages import CreateJob, JobStates, ReplaceJob, RestartJob, StopJob
 from peloton.actors.job.slice import renewing, sparing
-from peloton.actors.job.slice.budget_messages import MemberRestarted, RestartIfSpared
 from peloton.actors.job.slice.messages import Command, Override, TaskConfig, slice_key
+from peloton.actors.job.slice.rollout_messages import MemberRestarted, RestartIfSpared
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
 from peloton.actors.respool.reclaims import PreemptionPolicy

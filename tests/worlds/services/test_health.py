@@ -12,9 +12,8 @@ from peloton.actors.job.slice.tally import NOT_READY_YET_TEXT, READY, UNREADY_TE
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates
 from peloton.actors.task.facts import HealthTold
-from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, TaskHealth, over_text
-from peloton.actors.task.live_messages import LiveRun
 from peloton.actors.task.messages import End
+from peloton.actors.task.run_messages import UNHEALTHY, HealthCheck, LiveRun, TaskHealth, over_text
 from peloton.backends.run_news import REPEAT_S
 from peloton.backends.simulated_health import ILL, UNREADY
 from peloton.chaos.cluster.checked import CheckedCluster

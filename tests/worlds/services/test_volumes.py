@@ -8,6 +8,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from peloton.actors.host.machine_messages import (
+    NO_VOLUME,
+    VOLUME_HELD,
+    DeleteVolume,
+    VolumeConfig,
+    VolumeDeleted,
+    volume_name,
+)
 from peloton.actors.host.messages import (
     BackendUp,
     CompleteMaintenance,
@@ -16,23 +24,16 @@ from peloton.actors.host.messages import (
     StartMaintenance,
 )
 from peloton.actors.host.state import HostStates, Maintenance
-from peloton.actors.host.volume_messages import (
-    NO_VOLUME,
-    VOLUME_HELD,
-    DeleteVolume,
-    VolumeConfig,
-    VolumeDeleted,
-    volume_name,
-)
 from peloton.actors.job.messages import JobStates, ReplaceJob, StartJob, StopJob
-from peloton.actors.job.slice.messages import InstanceView, slice_key
-from peloton.actors.job.slice.task_config import Override, TaskConfig
-from peloton.actors.job.slice.volume_messages import (
+from peloton.actors.job.slice.messages import (
+    InstanceView,
     LeaveVolume,
     ListVolumeHomes,
     VolumeHomesListed,
     VolumeLeft,
+    slice_key,
 )
+from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.resources import UNIT, Resources

@@ -14,8 +14,8 @@ from typing import Any
 from peloton.actors.host.inventory import facts as f
 from peloton.actors.host.inventory import messages as m
 from peloton.actors.host.inventory.state import Inventory
+from peloton.actors.host.machine_messages import PoolMoveRefused
 from peloton.actors.host.messages import SetHostPool
-from peloton.actors.host.move_messages import PoolMoveRefused
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.runtime.vocabulary import SENDER, WAITING, At, Decision, Fact, Refused, Rest, Send
 

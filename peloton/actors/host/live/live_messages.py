@@ -8,8 +8,7 @@ list. A message must not carry the result of a check that changed nothing.
 
 from __future__ import annotations
 
-from peloton.actors.task.health_messages import HealthCheck
-from peloton.actors.task.live_messages import LiveRun
+from peloton.actors.task.run_messages import HealthCheck, LiveRun
 from peloton.runtime.vocabulary import Bits, Key, Message, Value
 
 

@@ -18,7 +18,7 @@ from peloton.actors.host.live.live_messages import (
     RunsChanged,
 )
 from peloton.actors.host.state import Host
-from peloton.actors.task.live_messages import LiveRun, RunChanged
+from peloton.actors.task.run_messages import LiveRun, RunChanged
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Message, Send
 
 _CHECKED = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED))

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.job.slice import facts as f
-from peloton.actors.job.slice.budget_messages import DownTally, SpareAsked, SparedFor
 from peloton.actors.job.slice.folds import EVOLVE
+from peloton.actors.job.slice.rollout_messages import DownTally, SpareAsked, SparedFor
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import Task, is_available, is_wanted

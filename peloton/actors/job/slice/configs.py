@@ -20,7 +20,7 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, lot_key
 from peloton.actors.task.messages import SLICE_SIZE, Policy
-from peloton.actors.task.retry_messages import RetryRules
+from peloton.actors.task.run_messages import RetryRules
 from peloton.placement.messages import DAEMON_LABEL, JOB_LABEL, Label, Shape
 from peloton.runtime.vocabulary import Bits, Key, Value
 

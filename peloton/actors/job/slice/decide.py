@@ -15,7 +15,6 @@ from peloton.actors.host.inventory.messages import HostsTold, UnfollowHosts
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice import sparing
-from peloton.actors.job.slice.budget_messages import AskToEnd, RestartIfSpared, WishToSpare
 from peloton.actors.job.slice.configs import run_limit, spec_rows
 from peloton.actors.job.slice.counts import tally
 from peloton.actors.job.slice.evicting import (
@@ -35,7 +34,7 @@ from peloton.actors.job.slice.gang_answers import (
     told_lots,
 )
 from peloton.actors.job.slice.goals import create, restart, unended
-from peloton.actors.job.slice.messages import Tally
+from peloton.actors.job.slice.messages import LeaveVolume, Tally
 from peloton.actors.job.slice.placing import (
     avoid_host,
     decline_all,
@@ -44,10 +43,10 @@ from peloton.actors.job.slice.placing import (
     take_hosts,
 )
 from peloton.actors.job.slice.renewing import begun_rollout, due, told_at_once
+from peloton.actors.job.slice.rollout_messages import AskToEnd, RestartIfSpared, WishToSpare
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.job.slice.volume_homes import leave, left_already
-from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.task.messages import (
     WANTED,
     DropEvents,

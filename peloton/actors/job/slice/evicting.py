@@ -23,10 +23,10 @@ from peloton.actors.job.slice.availability import (
     spared,
     told,
 )
-from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.facts import GangFormed, MembersEvicted, SpareWished
 from peloton.actors.job.slice.folds import EVOLVE
 from peloton.actors.job.slice.messages import AskLeavers, Evict
+from peloton.actors.job.slice.rollout_messages import SparedFor
 from peloton.actors.job.slice.state import PendingEviction, Slice, WishNotes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import Yielded

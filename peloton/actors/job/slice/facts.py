@@ -5,9 +5,8 @@ A fact must not hold more than its fold needs, nor ever change its meaning.
 
 from __future__ import annotations
 
-from peloton.actors.job.slice.budget_messages import DownBudget, SparedFor
 from peloton.actors.job.slice.messages import SliceOpening
-from peloton.actors.job.slice.rollout_messages import RolloutOrder
+from peloton.actors.job.slice.rollout_messages import DownBudget, RolloutOrder, SparedFor
 from peloton.actors.job.slice.rollouts import NewRow
 from peloton.actors.task.messages import TaskGoals
 from peloton.runtime.vocabulary import Bits, Fact, Key

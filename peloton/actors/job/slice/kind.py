@@ -8,7 +8,6 @@ from typing import Any
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.availability import asked
-from peloton.actors.job.slice.budget_messages import MemberRestarted
 from peloton.actors.job.slice.counts import is_final, phase
 from peloton.actors.job.slice.decide import ABSENT, DECIDE
 from peloton.actors.job.slice.facts import (
@@ -18,18 +17,17 @@ from peloton.actors.job.slice.finding import find_instances
 from peloton.actors.job.slice.folds import EVOLVE
 from peloton.actors.job.slice.following import asked_of_inventory
 from peloton.actors.job.slice.goals import SliceStates, slice_state_of
-from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
-from peloton.actors.job.slice.renewing import steady_in
-from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
-from peloton.actors.job.slice.state import Slice
-from peloton.actors.job.slice.tally import get_rollout, list_instances, report
-from peloton.actors.job.slice.volume_homes import list_homes
-from peloton.actors.job.slice.volume_messages import (
-    LeaveVolume,
+from peloton.actors.job.slice.messages import (
     ListVolumeHomes,
     VolumeHomesListed,
     VolumeLeft,
 )
+from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
+from peloton.actors.job.slice.renewing import steady_in
+from peloton.actors.job.slice.rollout_messages import GetRollout, MemberRestarted, RolloutView
+from peloton.actors.job.slice.state import Slice
+from peloton.actors.job.slice.tally import get_rollout, list_instances, report
+from peloton.actors.job.slice.volume_homes import list_homes
 from peloton.actors.task.messages import (
     TaskGoals,
 )
@@ -54,7 +52,7 @@ ANSWERS: Mapping[int, type] = {
     585: VolumeHomesListed,
     586: VolumeLeft,
 }
-LOOKUP = frozenset((m.SetSliceGoal, m.DropInstanceEvents, LeaveVolume))
+LOOKUP = frozenset((m.SetSliceGoal, m.DropInstanceEvents, m.LeaveVolume))
 
 
 def _partition(key: Key) -> str:

@@ -9,22 +9,21 @@ from typing import ClassVar
 
 from peloton.actors.host.inventory.messages import HostsOf as HostsOf
 from peloton.actors.host.inventory.messages import HostsTold
-from peloton.actors.job.slice.budget_messages import (
+from peloton.actors.job.slice.rollout_messages import (
     AskToEnd,
     DownBudget,
     DownTally,
     RestartIfSpared,
+    RolloutOrder,
+    RolloutTally,
     WishToSpare,
 )
-from peloton.actors.job.slice.rollout_messages import RolloutOrder, RolloutTally
 from peloton.actors.job.slice.rollout_messages import RunNotStarted as RunNotStarted
 from peloton.actors.job.slice.task_config import Command as Command
 from peloton.actors.job.slice.task_config import Override as Override
 from peloton.actors.job.slice.task_config import TaskConfig as TaskConfig
 from peloton.actors.job.slice.task_config import effective as effective
-from peloton.actors.job.slice.volume_messages import LeaveVolume
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import (
     SLICE_SIZE,
     ContainerEnd,
@@ -33,6 +32,7 @@ from peloton.actors.task.messages import (
     RunRefused,
     TaskGoals,
 )
+from peloton.actors.task.run_messages import TaskHealth
 from peloton.placement.messages import (
     GangPlaced,
     Placed,
@@ -285,6 +285,35 @@ class InstancesFound(Value, frozen=True, gc=False, array_like=True):
 
     matched: int
     views: tuple[InstanceView, ...] = ()
+
+
+# ---- of volumes: which one it is, is for hosts ----
+
+
+class LeaveVolume(Message, frozen=True, gc=False, array_like=True):
+    """Gateway to slice: this member is to have a volume on no host any more.
+
+    Refused unless it has ended and is not to run again: it would wait for its volume.
+    """
+
+    member: int
+
+
+class VolumeLeft(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `LeaveVolume`: on which host its volume was; empty if the slice knows none."""
+
+    host: Key
+
+
+class ListVolumeHomes(Query, frozen=True, gc=False, array_like=True):
+    """The hosts with volumes of a slice's members."""
+
+
+class VolumeHomesListed(Value, frozen=True, gc=False, array_like=True):
+    """Answer to `ListVolumeHomes`: each host once, and the members that have a home, with it."""
+
+    hosts: tuple[Key, ...]
+    members: tuple[tuple[int, Key], ...] = ()
 
 
 MESSAGES: dict[int, type] = {

@@ -17,10 +17,9 @@ from peloton.actors.job.slice.availability import (
     spare_of,
     spared,
 )
-from peloton.actors.job.slice.budget_messages import SparedFor
 from peloton.actors.job.slice.home_wishes import host_is_down
 from peloton.actors.job.slice.messages import SliceOpening
-from peloton.actors.job.slice.rollout_messages import RolloutOrder
+from peloton.actors.job.slice.rollout_messages import RolloutOrder, SparedFor
 from peloton.actors.job.slice.rollout_rows import RowPlan, rows_in_use
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from peloton.actors.job.slice import budget_messages as b
 from peloton.actors.job.slice import facts as f
+from peloton.actors.job.slice import rollout_messages as b
 from peloton.actors.job.slice.availability import (
     MemberRuns,
     asking_for,

@@ -11,11 +11,10 @@ from __future__ import annotations
 import immutables
 
 from peloton.actors.job.slice import rollouts as r
-from peloton.actors.job.slice.budget_messages import DownBudget
 from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.homes import Homes
 from peloton.actors.job.slice.messages import StartsUsed
-from peloton.actors.job.slice.rollout_messages import RolloutStep
+from peloton.actors.job.slice.rollout_messages import DownBudget, RolloutStep
 from peloton.actors.job.slice.volume_homes import VolumeHomes
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import GangTerms

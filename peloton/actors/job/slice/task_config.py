@@ -9,8 +9,7 @@ import msgspec
 
 from peloton.actors.host.messages import Container, MesosWords, Port, SecretRef, Uri, VolumeConfig
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import HealthCheck
-from peloton.actors.task.retry_messages import RetryRules
+from peloton.actors.task.run_messages import HealthCheck, RetryRules
 from peloton.placement.messages import Constraint
 from peloton.runtime.vocabulary import Value
 

@@ -14,7 +14,7 @@ import immutables
 
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.configs import SpecRow
-from peloton.actors.job.slice.volume_messages import (
+from peloton.actors.job.slice.messages import (
     LeaveVolume,
     ListVolumeHomes,
     VolumeHomesListed,

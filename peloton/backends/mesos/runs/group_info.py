@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host.messages import Container, RunSpec, StartRun
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper.pods import NAME_VARIABLE
 from peloton.backends.mesos.runs.groups import executor_id, task_id
 from peloton.backends.mesos.runs.task_info import NotOnMesos, task_info

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.run_messages import HealthCheck
 
 SLACK_S = 1.0
 """How much longer than it may take a check of Mesos is awaited: it has to begin, and to be told."""

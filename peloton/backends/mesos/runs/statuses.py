@@ -12,8 +12,8 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.run_messages import UNHEALTHY
 from peloton.backends.mesos.runs.keeper_ends import keeper_outcome
 
 _EXITED = re.compile(r"exited with status (\d+)")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from peloton.actors.host.messages import MesosWords, StartRun, Uri
-from peloton.actors.task.health_messages import HealthCheck
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.mesos.runs.keeper_tasks import KeeperAt, keeper_data
 from peloton.backends.mesos.runs.words import Bundle

@@ -23,7 +23,7 @@ from peloton.actors.job.messages import (
     StopJob,
     WorkflowOrdered,
 )
-from peloton.actors.job.slice.budget_messages import MemberRestarted
+from peloton.actors.job.slice.rollout_messages import MemberRestarted
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.messages import CreatePool, PoolConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from peloton.actors.host.facts import DevicesGiven, RunsAccepted, RunsHeld, VolumesGiven
+from peloton.actors.host.facts import DevicesGiven, RunsAccepted, VolumesGiven
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.messages import RunSpec
 from peloton.actors.resources import UNIT, Resources
@@ -54,7 +54,7 @@ class HostHoldings:
         self.measured: int | None = None
         self.volumes: dict[str, Resources] = {}  # their room, by name
 
-    def hold(self, pod: str, fact: RunsAccepted | RunsHeld, *, ports: Sequence[int]) -> str:
+    def hold(self, pod: str, fact: RunsAccepted, *, ports: Sequence[int]) -> str:
         """A run is accepted. Returns what is wrong with that, or nothing."""
         wrong = self._wrong(fact, ports)
         if not wrong and not fact.spec.resources.within(self.capacity - self.used):
@@ -111,7 +111,7 @@ class HostHoldings:
         for room in self.volumes.values():
             self.used = self.used + room
 
-    def _wrong(self, fact: RunsAccepted | RunsHeld, ports: Sequence[int]) -> str:
+    def _wrong(self, fact: RunsAccepted, ports: Sequence[int]) -> str:
         spec = fact.spec
         taken = [port for port in ports if port in self.ports]
         if taken or len({*ports}) < len(ports):

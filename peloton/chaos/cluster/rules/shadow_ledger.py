@@ -39,8 +39,8 @@ from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import NO_SLACK_LIMIT
 from peloton.actors.task import facts as tf
-from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.messages import End, TaskGoals, pod_id
+from peloton.actors.task.run_messages import UNHEALTHY
 from peloton.chaos.cluster.rules.holdings import HostHoldings, SliceHoldings
 from peloton.chaos.cluster.world.machines import Machines
 from peloton.runtime.core.entities.codec import Entry
@@ -238,25 +238,17 @@ class ShadowLedger:
         host.set_slack()
 
     def accept(self, entry: Entry, fact: hf.RunsAccepted) -> None:
-        """A host reserves resources for runs."""
+        """A host reserves resources for runs, and starts them, or holds the room."""
         host = self.hosts[entry.key]
+        known, verb = (self._held_first, "held") if fact.held else (self.accepted, "accepted")
         for at, pod in enumerate(names_of(fact.crowd, fact.members.raw, run=fact.run)):
-            first = self.accepted.setdefault(pod, entry.key)
-            self.times_accepted[pod] += 1
+            first = known.setdefault(pod, entry.key)
             if first != entry.key or pod in host.runs:
-                raise Contradiction(f"R9 {pod} was accepted by {first}, and again by {entry.key}")
+                raise Contradiction(f"R9 {pod} was {verb} by {first}, and again by {entry.key}")
+            if not fact.held:
+                self.times_accepted[pod] += 1
             if wrong := host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ()):
-                raise Contradiction(f"R9 {entry.key} accepts {pod}: {wrong}")
-
-    def hold(self, entry: Entry, fact: hf.RunsHeld) -> None:
-        """A host reserves resources for runs that it does not start yet."""
-        host = self.hosts[entry.key]
-        for at, pod in enumerate(names_of(fact.crowd, fact.members.raw, run=fact.run)):
-            first = self._held_first.setdefault(pod, entry.key)
-            if first != entry.key or pod in host.runs:
-                raise Contradiction(f"R9 {pod} was held by {first}, and again by {entry.key}")
-            if wrong := host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ()):
-                raise Contradiction(f"R9 {entry.key} holds {pod}: {wrong}")
+                raise Contradiction(f"R9 {pod} is {verb} by {entry.key}: {wrong}")
 
     def begin(self, entry: Entry, fact: hf.HeldStarted) -> None:
         """Runs that were held are started."""
@@ -266,7 +258,7 @@ class ShadowLedger:
             self.accepted[pod] = entry.key
             self.times_accepted[pod] += 1
 
-    def give_back(self, entry: Entry, fact: hf.HeldReleased | hf.HeldRefused) -> None:
+    def give_back(self, entry: Entry, fact: hf.HeldReleased) -> None:
         """What was held is free, and was never started."""
         for pod in _runs(fact):
             if pod in self.accepted:
@@ -479,10 +471,8 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     tf.TaskForgotten: ShadowLedger.vanished,
     hf.HostConfigured: ShadowLedger.configured,
     hf.RunsAccepted: ShadowLedger.accept,
-    hf.RunsHeld: ShadowLedger.hold,
     hf.HeldStarted: ShadowLedger.begin,
     hf.HeldReleased: ShadowLedger.give_back,
-    hf.HeldRefused: ShadowLedger.give_back,
     hf.DevicesGiven: ShadowLedger.given,
     hf.SlackMeasured: ShadowLedger.measured,
     hf.ProcessesEnded: ShadowLedger.stopped,

@@ -64,7 +64,7 @@ class GangCheck:
             sf.SliceForgotten: self._vanishes,
             tf.TaskLaunching: self._launches,
             tf.TaskGoalSet: self._aims,
-            hf.RunsHeld: self._holds,
+            hf.RunsAccepted: self._holds,
             hf.HeldReleased: self._gives_back,
             hf.HeldStarted: self._begins,
         }
@@ -131,14 +131,14 @@ class GangCheck:
             of.ending &= ~entry.members
             of.ending |= entry.members if fact.goal in ENDING else 0
 
-    def _holds(self, entry: Entry, fact: hf.RunsHeld) -> None:  # noqa: ARG002
+    def _holds(self, entry: Entry, fact: hf.RunsAccepted) -> None:  # noqa: ARG002
         of = self._slices.get(slice_of_crowd(fact.crowd))
-        if of is not None:
+        if fact.held and of is not None:
             of.held |= fact.members.raw
 
     def _gives_back(self, entry: Entry, fact: hf.HeldReleased) -> None:  # noqa: ARG002
         of = self._slices.get(slice_of_crowd(fact.crowd))
-        if of is not None:
+        if of is not None and not fact.reason:  # what is refused, its tasks hear of
             of.held &= ~fact.members.raw
 
     def _begins(self, entry: Entry, fact: hf.HeldStarted) -> None:  # noqa: ARG002

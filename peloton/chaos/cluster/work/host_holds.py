@@ -63,7 +63,6 @@ class HoldCheck:
             hf.TaskHoldsEnded: self._waits_no_more,
             hf.MaintenanceStarted: self._waits_for_nobody,
             hf.RunsAccepted: self._accepts,
-            hf.RunsHeld: self._accepts,
             hf.ProcessesEnded: self._processes_end,
             hf.SetEnded: self._set_ends,
             hf.HostLost: self._is_lost,
@@ -95,7 +94,7 @@ class HoldCheck:
             raise Contradiction(f"R22 {entry.key}: {fact.name} ends, and {taken} is there")
         self._used = (entry, taken)
 
-    def _accepts(self, entry: Entry, fact: hf.RunsAccepted | hf.RunsHeld) -> None:
+    def _accepts(self, entry: Entry, fact: hf.RunsAccepted) -> None:
         if not is_foreign(fact.crowd):
             if entry.key in self._holds:
                 text = f"{fact.crowd} gets {entry.key}, which is held"
@@ -113,7 +112,7 @@ class HoldCheck:
         for run in names_of(fact.crowd, fact.members.raw, run=fact.run):
             self._running[run] = entry.key
 
-    def _is_for(self, host: Key, fact: hf.RunsAccepted | hf.RunsHeld) -> None:
+    def _is_for(self, host: Key, fact: hf.RunsAccepted) -> None:
         """A host that waits for tasks takes no others."""
         holds = self._alive(host, fact.at)
         if not holds:

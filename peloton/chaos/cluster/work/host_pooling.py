@@ -76,7 +76,6 @@ class PlaceCheck:
         self.noted: dict[type, Callable[[Entry, Any], None]] = {
             hf.HostPoolSet: self._moves,
             hf.RunsAccepted: self._accepts,
-            hf.RunsHeld: self._accepts,
             pf.PoolCreated: self._configured,
             pf.PoolUpdated: self._configured,
             lf.LotOpened: self._opened,
@@ -89,7 +88,7 @@ class PlaceCheck:
     def _moves(self, entry: Entry, fact: hf.HostPoolSet) -> None:
         self.pools[entry.key] = fact.pool
 
-    def _accepts(self, entry: Entry, fact: hf.RunsAccepted | hf.RunsHeld) -> None:
+    def _accepts(self, entry: Entry, fact: hf.RunsAccepted) -> None:
         pool, constraint = self.pools.get(entry.key, DEFAULT), fact.spec.constraint
         named = [*_pools_of(constraint)] if constraint is not None else []
         if not named and pool in CLOSED and not is_foreign(fact.crowd):

@@ -50,7 +50,6 @@ class QuarantineCheck:
             hf.HostUnreachable: self._goes,
             hf.HostLost: self._goes,
             hf.RunsAccepted: self._accepts,
-            hf.RunsHeld: self._accepts,
         }
 
     def _begins(self, entry: Entry, fact: hf.HostQuarantined) -> None:  # noqa: ARG002
@@ -75,7 +74,7 @@ class QuarantineCheck:
         """Since when there are few enough of them to be left out."""
         self._few_since = self._cluster.world.now
 
-    def _accepts(self, entry: Entry, fact: hf.RunsAccepted | hf.RunsHeld) -> None:
+    def _accepts(self, entry: Entry, fact: hf.RunsAccepted) -> None:
         if entry.key not in self.known or is_foreign(fact.crowd):
             return
         since = max(self.known[entry.key], self._few_since, self.calm_at)

@@ -16,8 +16,8 @@ from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, TaskConfig
 from peloton.actors.job.state import Job
 from peloton.actors.job.workflow.messages import WorkflowOptions
-from peloton.actors.task.health_messages import HealthCheck
 from peloton.actors.task.messages import SLICE_SIZE
+from peloton.actors.task.run_messages import HealthCheck
 from peloton.chaos.cluster.rules.liveness import reach
 from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.workload import client_of, cluster_of, create_job

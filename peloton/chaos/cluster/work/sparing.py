@@ -16,13 +16,13 @@ from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
 from peloton.actors.job.messages import ControlWorkflow, CreateJob, ReplaceJob
 from peloton.actors.job.slice import facts as sf
-from peloton.actors.job.slice.budget_messages import DownBudget, RestartIfSpared
 from peloton.actors.job.slice.messages import slice_key
+from peloton.actors.job.slice.rollout_messages import DownBudget, RestartIfSpared
 from peloton.actors.job.state import Job
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
 from peloton.actors.task import facts as tf
-from peloton.actors.task.health_messages import TaskHealth
 from peloton.actors.task.messages import KillCause, Policy, TaskGoals
+from peloton.actors.task.run_messages import TaskHealth
 from peloton.chaos.cluster.rules.liveness import reach
 from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.servicing import (

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from peloton.actors.host.machine_messages import DeleteVolume, VolumeConfig, volume_name
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Host, Maintenance
-from peloton.actors.host.volume_messages import DeleteVolume, VolumeConfig, volume_name
 from peloton.actors.job.messages import CreateJob, StartJob
-from peloton.actors.job.slice.messages import slice_key
-from peloton.actors.job.slice.volume_messages import LeaveVolume, VolumeLeft
+from peloton.actors.job.slice.messages import LeaveVolume, VolumeLeft, slice_key
 from peloton.actors.job.spec import SERVICE, Command, JobSpec, Override, TaskConfig
 from peloton.actors.task.messages import crowd_key
 from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight

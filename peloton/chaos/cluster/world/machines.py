@@ -14,11 +14,16 @@ from typing import NamedTuple
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import NamedRuns, by_crowd, names_of
 from peloton.actors.host.live.live_messages import ChangesNoted
-from peloton.actors.host.use_messages import HostUse, SetUse, UseSet
-from peloton.actors.host.volume_messages import RemoveVolumes, VolumesRemoved
+from peloton.actors.host.machine_messages import (
+    HostUse,
+    RemoveVolumes,
+    SetUse,
+    UseSet,
+    VolumesRemoved,
+)
 from peloton.actors.resources import Resources
-from peloton.actors.task.health_messages import UNHEALTHY, HealthCheck, over_text
 from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.run_messages import UNHEALTHY, HealthCheck, over_text
 from peloton.backends.simulated_health import ILL, SimulatedHealth
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Bits, Key, Message, key
