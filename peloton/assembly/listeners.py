@@ -17,8 +17,8 @@ from pathlib import Path
 from peloton.actors.schedule.messages import AskRights
 from peloton.assembly import access, task_accounts, task_images, task_limits
 from peloton.assembly.access import ClientAccess
-from peloton.assembly.agent_files import far_files
 from peloton.assembly.dead_threads import DEAD_THREADS
+from peloton.assembly.mesos_access import far_files
 from peloton.assembly.owner_rights import OwnerRights, audit_entry
 from peloton.assembly.port_holder import port_holder
 from peloton.assembly.strategies import strategies_of

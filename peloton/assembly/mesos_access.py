@@ -1,6 +1,7 @@
 """How a Mesos cluster is reached, from a daemon's settings: by whom, and as whom.
 
-Serves the backend, the files of agents, and the doctor. Must not know a shell, nor connect.
+Serves the backend and the doctor, and makes what reads the files of agents. Must not know a shell,
+nor connect.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peloton.failures import CannotStart
+from peloton.runtime.far_files import FarFiles
 from peloton.runtime.ports import ClusterRecord
 from peloton.settings.access_files import BadSecretFile, exposed, read_secret_file
 from peloton.settings.backend import BackendSetting, MesosBackendSettings, MesosTls
@@ -103,3 +105,23 @@ def problems(setting: BackendSetting) -> Iterator[str]:
             tls_of(found, field=field)
         except CannotStart as error:
             yield from str(error).splitlines()
+
+
+def far_files(setting: BackendSetting, record: ClusterRecord) -> tuple[FarFiles, ...]:
+    """Those on the agents of Mesos clusters, of each cluster apart. Raises CannotStart."""
+    return tuple(_agent_files(one, record, field=field) for field, one in setting.clusters.items())
+
+
+def _agent_files(found: MesosBackendSettings, record: ClusterRecord, *, field: str) -> FarFiles:
+    # Only where it is wanted, as is the whole backend.
+    from peloton.backends.mesos.agent_files import AgentFiles
+    from peloton.backends.mesos.masters.agent_book import AgentBook
+    from peloton.backends.mesos.masters.operator_api import Credential
+
+    agents_secret = secret_of(found.agent_secret_file, f"{field}.agent_secret_file")
+    return AgentFiles(
+        found.name,
+        AgentBook(leading_master(found, field=field)),
+        framework=framework_id(found, record),
+        credential=Credential(found.agent_principal, agents_secret),
+    )

@@ -28,10 +28,9 @@ from peloton.gateway.access.guard import Guard
 from peloton.gateway.access.principals import Places
 from peloton.gateway.cluster.files_anywhere import FilePlaces, FilesAnywhere
 from peloton.gateway.cluster.sandboxes import SandboxFiles
-from peloton.gateway.ops.archive_notes import archive_notes
 from peloton.gateway.ops.endpoints import endpoints_json
+from peloton.gateway.ops.health_notes import archive_notes, waiting_hosts
 from peloton.gateway.ops.metrics import metrics_text
-from peloton.gateway.ops.waiting_hosts import waiting_hosts
 from peloton.gateway.server.http_transport import (
     FILES_MAX,
     BoundedServer,

@@ -16,7 +16,6 @@ import numpy as np
 
 from peloton.actors.resources import COUNT_MAX
 from peloton.placement.early_wishes import EarlyWishes, PlacerRequest
-from peloton.placement.gang_rooms import rooms_of
 from peloton.placement.gang_wishes import GangWishes, KeptGang
 from peloton.placement.index import HostIndex
 from peloton.placement.inventory_feeds import InventoryFeeds
@@ -39,6 +38,7 @@ from peloton.placement.proposals import Proposed, placed, unplaced
 from peloton.placement.proposer import HostProposals
 from peloton.placement.reasons import LAUNCHES_STOPPED, UNKNOWN_STRATEGY, HostChecks
 from peloton.placement.reserved import ReservedHosts
+from peloton.placement.rooms import rooms_of
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.strategies import STRATEGIES, Strategy
 from peloton.placement.unschedulable import Unschedulable, unschedulable_reason

@@ -1,7 +1,8 @@
 """The agents of a cluster as hosts: which host an agent is, what it has, and what is known of it.
 
-An agent that registers under a new id on the same hostname is the same host. Must not know what
-runs there.
+An agent that registers under a new id on the same hostname is the same host. Of what runs there
+only names are known, once the agent has left: until another one of its host is there. Must not know
+how a run is.
 
 Of several agents on one machine one is the host. Others get nothing to do, but what runs there is
 that host's: one of them may have been it before, or for the daemon before us.
@@ -17,7 +18,6 @@ import msgspec
 
 from peloton.actors.host.messages import HostAppeared
 from peloton.actors.resources import Resources
-from peloton.backends.mesos.former_runs import FormerRuns
 from peloton.backends.mesos.listed_agents import ListedAgent, ListedAgents, listed_id
 from peloton.backends.mesos.run_table import AgentRuns, PendingList, Run
 from peloton.backends.mesos.runs.groups import ContainerTaskId
@@ -292,3 +292,35 @@ class Agents:
         """Those that are no attributes of the agent."""
         ours = Label(CLUSTER_LABEL, self._cluster)
         return (ours, Label(HOST_IP, ip)) if ip else (ours,)
+
+
+NAMES_MAX = 50_000
+"""So many are kept; of more those of the hosts that left first are dropped, and are found when all
+tasks are asked for."""
+
+
+class FormerRuns:
+    """Runs by their host: where each was."""
+
+    def __init__(self) -> None:
+        self._agents: dict[Key, dict[str, str]] = {}
+        self._count = 0
+
+    @property
+    def hosts(self) -> list[Key]:
+        """Hosts of which some are kept, those that left first at first."""
+        return [*self._agents]
+
+    def keep(self, host: Key, run: str, *, agent_id: str) -> None:
+        """This one goes on there, as far as we know."""
+        if run not in self._agents.get(host, {}):
+            if self._count >= NAMES_MAX:
+                self.take(next(iter(self._agents)))
+            self._count += 1
+        self._agents.setdefault(host, {})[run] = agent_id
+
+    def take(self, host: Key) -> dict[str, str]:
+        """Those of a host, with their agents; they are not kept any more."""
+        taken = self._agents.pop(host, {})
+        self._count -= len(taken)
+        return taken

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from peloton.actors.archive.messages import GetPeriods, PeriodsListed, archive_key
 from peloton.gateway.cluster.listing import gather
-from peloton.gateway.ops.archive_notes import forgotten_late_s, leaves_late_s
+from peloton.gateway.ops.health_notes import forgotten_late_s, leaves_late_s
 from peloton.runtime.core.disk_room import DiskRoom
 from peloton.runtime.core.reading.listing import FieldCounts, Listed, ListViews
 from peloton.runtime.shells.region import Region

@@ -10,13 +10,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView
-from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
+from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView, RestartJob
+from peloton.actors.job.workflow.decide import OTHER_CONFIG
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrdered, WorkflowTypes
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
-from peloton.gateway.cluster.named_jobs import NOT_FOUND, existing_job, named_job
+from peloton.gateway.cluster.named_jobs import NOT_FOUND, existing_job, named_job, refuse
+from peloton.gateway.cluster.requests import request_of
 from peloton.gateway.cluster.rollouts import healthy_s
 from peloton.gateway.server.calls import Later
 from peloton.gateway.translate.texts import client_name, known_job
@@ -24,7 +26,6 @@ from peloton.gateway.translate.translate_job import job_info_of, runtime_of, sum
 from peloton.gateway.v0.archived_jobs import includes_archived, with_archived
 from peloton.gateway.v0.job_create import Creation
 from peloton.gateway.v0.job_query import ACTIVE, BY_ID, BadQuery, list_query, page_of_jobs
-from peloton.gateway.v0.job_rolls import roll
 from peloton.gateway.v0.job_secrets import forget_secrets, has_secrets, secrets_v0
 from peloton.gateway.v0.job_update import JobUpdate
 from peloton.gateway.v0.whole_configs import whole_config
@@ -206,3 +207,29 @@ class JobManager:
                 job_id = peloton_pb2.JobID(value=client_name(line.job))
                 found.append(job.JobInfo(id=job_id, runtime=runtime_of(line)))
         return found
+
+
+def roll(
+    cluster_client: ClusterClient,
+    sent: Any,
+    *,
+    context: Context,
+    kind: WorkflowTypes,
+    options: WorkflowOptions,
+) -> dict[str, Any]:
+    """Begin the workflow; the fields of the answer."""
+    view = existing_job(cluster_client, sent.id.value, context=context)
+    if not view.spec.is_service:
+        text = f"{kind.name} supported only for service jobs"
+        end(context, Code.INVALID_ARGUMENT, text=text)
+    if not sent.resourceVersion:
+        end(context, Code.INVALID_ARGUMENT, text=OTHER_CONFIG)
+    ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
+    command = RestartJob(ranges, options, kind=kind, config=sent.resourceVersion)
+    key, request = view.summary.job, request_of(sent, context)
+    answer = cluster_client.ask(key, command, context=context, request=request)
+    if not isinstance(answer, WorkflowOrdered):
+        assert isinstance(answer, Refused), answer
+        refuse(context, answer)
+    update_id = f"{client_name(key)}-{answer.number}"
+    return {"resourceVersion": answer.version.config, "updateID": {"value": update_id}}

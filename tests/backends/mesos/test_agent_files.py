@@ -360,8 +360,7 @@ def test_the_api_can_be_asked_again_after_a_failure(agent: ScriptedAgent) -> Non
 
 
 def test_files_of_the_secrets_of_agents(tmp_path: Path) -> None:
-    from peloton.assembly.agent_files import far_files
-    from peloton.assembly.mesos_access import framework_id
+    from peloton.assembly.mesos_access import far_files, framework_id
     from peloton.failures import CannotStart
     from peloton.settings.backend import BackendSetting, MesosBackendSettings
 

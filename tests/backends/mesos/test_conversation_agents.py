@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from peloton.actors.host import messages as m
+from peloton.backends.mesos.agents import NAMES_MAX, FormerRuns
 from peloton.backends.mesos.early_updates import KEPT_MAX
-from peloton.backends.mesos.former_runs import NAMES_MAX, FormerRuns
 from peloton.backends.mesos.lists import LIST_WAIT_S
 from peloton.backends.mesos.master_list import AGAIN_S, PAUSE_S, AskTimes, MasterList
 from peloton.backends.mesos.reconciliation import SOON_S

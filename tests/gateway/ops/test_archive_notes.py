@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.archive.messages import GetPeriods, PeriodsListed
-from peloton.gateway.ops.archive_notes import (
+from peloton.gateway.ops.health_notes import (
     FORGOTTEN_LATE_S,
     LEAVES_LATE_S,
     archive_notes,

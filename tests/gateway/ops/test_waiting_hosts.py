@@ -7,7 +7,7 @@ from peloton.actors.job.messages import StopJob
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import HOST_CAPACITY, ClusterSetup, job_spec
 from peloton.chaos.cluster.world.machines import Fate
-from peloton.gateway.ops.waiting_hosts import SHOWN_MAX, waiting_hosts
+from peloton.gateway.ops.health_notes import SHOWN_MAX, waiting_hosts
 from peloton.runtime.vocabulary import Key, key
 
 OTHER = key("backend", "other")

@@ -1,8 +1,9 @@
-"""An archive that lags, for health: jobs that should have left memory, or have been deleted.
+"""Reasons for health that need a person: an archive that lags, and hosts that wait.
 
-Turns what the local shards have published into reasons. It must not wait for a shard, and says
-nothing of a delay that the normal course of things has: rows that wait for others, a lap through
-jobs that did not go.
+An archive lags where jobs should have left memory, or have been deleted; a host waits where another
+keeper or backend answers for it. Turns what the local shards have published into reasons. It must
+not wait for a shard, nor look at hosts that are well, and says nothing of a delay that the normal
+course of things has: rows that wait for others, a lap through jobs that did not go.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peloton.actors.archive.messages import GetPeriods, PeriodsListed, archive_key
+from peloton.gateway.translate.texts import client_name
 from peloton.runtime.core.health import NotReadyReason
+from peloton.runtime.core.reading.listing import Listed, ListViews
 from peloton.runtime.shells.region import Region
 
 ARCHIVE = "archive"
@@ -48,3 +51,25 @@ def _texts(cluster: Region, now: float) -> Iterator[str]:
 def forgotten_late_s(page: PeriodsListed, now: float) -> float:
     """For how long the oldest jobs of an archive should have been deleted by now."""
     return max(now - page.due_at, 0.0) if page.due_at else page.late_s
+
+
+HOSTS = "hosts"
+SHOWN_MAX = 5
+QUERY = ListViews("host", limit=SHOWN_MAX)
+
+
+def waiting_hosts(cluster: Region) -> tuple[NotReadyReason, ...]:
+    """One reason for all of them, of the shards of this daemon; none where no host waits.
+
+    A daemon with such hosts is ready all the same: it serves everything else.
+    """
+    pages = [cluster.read(shard, QUERY) for shard in cluster.shards_of(QUERY.kind)]
+    found = [page for page in pages if isinstance(page, Listed)]
+    count = sum(page.matched for page in found)
+    if not count:
+        return ()
+    views = [view for page in found for view in page.items][:SHOWN_MAX]
+    texts = [f"{client_name(view.summary.host)}: {view.because}" for view in views]
+    if count > len(texts):
+        texts.append(f"and {count - len(texts)} more")
+    return (NotReadyReason(HOSTS, f"{count} wait for a person: {'; '.join(texts)}"),)
