@@ -1,9 +1,9 @@
-"""Constraints, and whether they are met, of one host as of all at once.
+"""Placement constraints, evaluated for one host or for all hosts at once.
 
-Turns the tree of a constraint into a function to one of four truth values, by how often its labels
-are found; who evaluates it says where they are counted, and whether counts are numbers or arrays
-of them (`constraints.py`). A host asks how many runs it may accept one after another. It must not
-know free resources, nor how a host keeps its counts.
+A constraint is compiled into a function that returns one of four truth values, given how often its
+labels occur. The caller decides where labels are counted, and whether a count is a number or an
+array of them (`constraints.py`). A host uses the same functions to decide how many runs it may
+accept one after another.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ either is an array, it is the array of the truths."""
 
 
 def leaves(constraint: Constraint) -> Iterator[Constraint]:
-    """The conditions of a constraint: its parts that have no members."""
+    """Yield the conditions of a constraint: its parts that have no members."""
     if constraint.form in ("and", "or"):
         for member in constraint.members:
             yield from leaves(member)
@@ -54,36 +54,44 @@ def leaves(constraint: Constraint) -> Iterator[Constraint]:
 
 
 def depends_on_tasks(constraint: Constraint | None) -> bool:
-    """Whether it depends on the tasks of a host, which change with every placement."""
+    """Return whether a constraint counts labels of tasks, which change with every placement."""
     return constraint is not None and any(leaf.kind == "task" for leaf in leaves(constraint))
 
 
 def shape_depends_on_tasks(shape: Shape) -> bool:
-    """Whether it depends on other tasks than by the resources that they leave."""
+    """Return whether the other tasks on a host decide about a shape, apart from the resources that
+    they leave.
+    """
     return bool(shape.fixed_ports or shape.apart) or depends_on_tasks(shape.constraint)
 
 
 def opens_exclusive(constraint: Constraint | None) -> bool:
-    """Whether it names the attribute of exclusive hosts, which accept only such constraints."""
+    """Return whether a constraint names the attribute of exclusive hosts, which accept only such
+    tasks.
+    """
     return constraint is not None and any(
         leaf.kind == "host" and leaf.label.key == EXCLUSIVE for leaf in leaves(constraint)
     )
 
 
 def opens_pools(constraint: Constraint | None) -> bool:
-    """Whether it names the pool of the host, so that hosts of each pool may be open to it."""
+    """Return whether a constraint names a host pool, so that hosts of any pool may be open to
+    it.
+    """
     return constraint is not None and any(
         leaf.kind == "host" and leaf.label.key == HOST_POOL for leaf in leaves(constraint)
     )
 
 
 def pool_of(labels: tuple[Label, ...]) -> str:
-    """The pool that a host with these labels belongs to."""
+    """Return the host pool that a host with these labels belongs to."""
     return next((one.value for one in labels if one.key == HOST_POOL), DEFAULT_HOST_POOL)
 
 
 def closed_to(constraint: Constraint | None, labels: tuple[Label, ...]) -> bool:
-    """Whether a host is in a pool that a task with this constraint may not use."""
+    """Return whether a host with these labels is in a pool that a task with this constraint may not
+    use.
+    """
     return pool_of(labels) not in BATCH_HOST_POOLS and not opens_pools(constraint)
 
 
@@ -94,7 +102,10 @@ def truth_of(
     least: Callable[[Any, Any], Any] = min,
     most: Callable[[Any, Any], Any] = max,
 ) -> TruthOf:
-    """The truth of a constraint, by that of its leaves; `least` and `most` of two truths."""
+    """Return the truth of a constraint from that of its leaves.
+
+    `least` and `most` return the lesser and the greater of two truths.
+    """
     if constraint.form == "label":
         known = constraint.kind in ("host", "task") and constraint.condition in COMPARED
         return leaf(constraint) if known else lambda _place, _before: MISMATCH
@@ -114,8 +125,11 @@ def truth_of(
 
 
 def leaf_of(leaf: Constraint, count: Callable[[Any], Any], *, own: tuple[Label, ...]) -> TruthOf:
-    """The truth of a leaf whose label is found so often at a place, before members of labels `own`
-    came."""
+    """Return the truth of a leaf, as a function of a place and of how many members with the labels
+    `own` were put there before.
+
+    `count` returns how often the leaf's label occurs at the place without them.
+    """
     holds, requirement = COMPARED[leaf.condition], leaf.requirement
     each = own.count(leaf.label) if leaf.kind == "task" else 0
     if not each:
@@ -124,12 +138,14 @@ def leaf_of(leaf: Constraint, count: Callable[[Any], Any], *, own: tuple[Label, 
 
 
 def changes_for_others(constraint: Constraint, own: tuple[Label, ...]) -> bool:
-    """Whether members with labels `own` change the truth for those that follow them."""
+    """Return whether placing a member with the labels `own` changes the truth for the members after
+    it.
+    """
     return any(leaf.kind == "task" and leaf.label in own for leaf in leaves(constraint))
 
 
 def one_after_another(truth: TruthOf, place: Any, *, most: int) -> int:
-    """How many members a place takes before one mismatches, `most` at most."""
+    """Return how many members, `most` at most, a place takes before one mismatches."""
     taken = 0
     while taken < most and truth(place, taken) >= MATCH:
         taken += 1
@@ -137,7 +153,9 @@ def one_after_another(truth: TruthOf, place: Any, *, most: int) -> int:
 
 
 def host_count(label: Label, *, host: Key, labels: tuple[Label, ...]) -> int:
-    """How often a host has this label; every host has its name as a label, and no other one."""
+    """Return how often a host has a label. Every host has its own name, and no other, as a
+    label.
+    """
     if label.key == HOSTNAME:
         return int(host.partition("/")[2] == label.value)
     if label.key == HOST_POOL:
@@ -153,7 +171,9 @@ def accepts(
     running: Mapping[Label, int],
     most: int,
 ) -> int:
-    """How many runs with the labels `own` a host may accept one after another; `most` at most."""
+    """Return how many runs with the labels `own`, `most` at most, a host may accept one after
+    another.
+    """
 
     def count(leaf: Constraint) -> int:
         if leaf.kind == "host":
@@ -167,7 +187,7 @@ def accepts(
 
 
 def condition_text(constraint: Constraint) -> str:
-    """A constraint as text for people."""
+    """Return a constraint as text for people."""
     if constraint.form != "label":
         within = f" {constraint.form} ".join(
             condition_text(member) for member in constraint.members

@@ -1,11 +1,10 @@
 """Constraints evaluated for all hosts at once, with four truth values.
 
-Turns the tree of a constraint into one array of truths. Match, mismatch and not applicable are
-the original's; unknown means that the inventory does not report which tasks run on a host, so
-that a condition on tasks is never silently ignored. Must not depend on free resources.
+Match, mismatch and not applicable are the original's. Unknown means that the inventory does not
+report which tasks run on a host, so that a condition on tasks is never silently ignored.
 
 Placing a member adds its own labels to the tasks of its host, so the truth of a condition on tasks
-depends on how many members went there before: `allowance` says how many may follow each other.
+depends on how many members went there before: `allowance` returns how many may follow each other.
 """
 
 from __future__ import annotations
@@ -35,7 +34,9 @@ Truths = npt.NDArray[np.int8]
 
 
 class _Asked(NamedTuple):
-    """Which hosts are asked about, and the labels of those placed there before."""
+    """The hosts that a constraint is evaluated for, and the labels of the members that are placed
+    there first.
+    """
 
     hosts: HostIndex
     rows: Ints | None  # None: every row
@@ -43,21 +44,20 @@ class _Asked(NamedTuple):
     possible: bool = False  # whether conditions on tasks count as met
 
     def truth(self, constraint: Constraint, before: Ints) -> Truths:
-        """The truth on each host after so many members were placed there."""
+        """Return the truth on each host once `before` members were placed there."""
         of = truth_of(constraint, self._leaf, least=np.minimum, most=np.maximum)
         found: Truths = np.empty(len(before), np.int8)
         found[:] = of(None, before)
         return found
 
     def counts(self, leaf: Constraint) -> Ints:
-        """How often each host has the label of a leaf."""
+        """Return how often each host has the label of a leaf."""
         of_host = leaf.kind == "host"
         hosts = self.hosts
         column = hosts.host_counts(leaf.label) if of_host else hosts.task_counts(leaf.label)
         return column if self.rows is None else column[self.rows]
 
     def unknown(self) -> npt.NDArray[np.bool_]:
-        """Hosts whose tasks are not reported."""
         knows = self.hosts.knows_tasks
         return ~(knows if self.rows is None else knows[self.rows])
 
@@ -71,14 +71,14 @@ class _Asked(NamedTuple):
 
 
 def truths(constraint: Constraint | None, index: HostIndex) -> Truths:
-    """The truth for the next member on each host, without regard to its own labels."""
+    """Return the truth for the next member on each host, without regard to its own labels."""
     if constraint is None:
         return np.full(index.size, NOT_APPLICABLE, np.int8)
     return _Asked(index, None).truth(constraint, np.zeros(index.size, np.int64))
 
 
 def possible(constraint: Constraint | None, index: HostIndex) -> npt.NDArray[np.bool_]:
-    """Hosts that meet a constraint with some tasks on them, whichever these are."""
+    """Return which hosts could meet a constraint, whatever tasks may run on them."""
     if constraint is None:
         return np.ones(index.size, np.bool_)
     asked, nobody = _Asked(index, None, possible=True), np.zeros(index.size, np.int64)
@@ -87,7 +87,9 @@ def possible(constraint: Constraint | None, index: HostIndex) -> npt.NDArray[np.
 
 
 def allowance(shape: Shape, index: HostIndex, *, rows: Ints | None = None) -> Ints:
-    """How many members may be placed on each host one after another before one mismatches."""
+    """Return how many members may be placed on each host one after another before one
+    mismatches.
+    """
     size = index.size if rows is None else len(rows)
     limits = np.full(size, COUNT_MAX, np.int64)
     asked = _Asked(index, rows, shape.all_labels)
@@ -105,7 +107,9 @@ def allowance(shape: Shape, index: HostIndex, *, rows: Ints | None = None) -> In
 
 
 def _turning_points(constraint: Constraint, asked: _Asked, *, size: int) -> Iterator[Ints]:
-    """The numbers of members at which the truth of a leaf may change; between them none does."""
+    """Yield the numbers of members at which the truth of a leaf may change; it is constant between
+    them.
+    """
     yield np.zeros(size, np.int64)
     for leaf in leaves(constraint):
         own = asked.own.count(leaf.label) if leaf.kind == "task" else 0

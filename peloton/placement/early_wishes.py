@@ -1,8 +1,8 @@
-"""What was asked for spread jobs before a placer knows all hosts: it waits, as if it came later.
+"""Wishes for spread jobs that arrive before the placer knows all hosts, and are answered later.
 
-On the hosts that happen to be known first their instances would crowd together, and "no room" could
-be wrong. Who asked repeats it in time, here or at another placer, and declines what comes twice.
-Must not know when all hosts are known.
+On the hosts that happen to be known first, the instances of such a job would crowd together, and
+the answer "no room" could be wrong. The slice repeats its wish in time, here or at another placer,
+and declines what it is offered twice.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ EARLY_MAX = 20_000
 
 
 class EarlyWishes:
-    """Those of one placer, in the order in which they came."""
+    """The early wishes of one placer, in the order in which they came."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[type[PlacerRequest], Key, int], PlacerRequest] = {}
 
     def sift(self, asked: Sequence[PlacerRequest], *, settled: bool) -> list[PlacerRequest]:
-        """What is to be answered now: once hosts are `settled`, all that waited comes first."""
+        """Return the requests to answer now. Once hosts are `settled`, all that waited come
+        first.
+        """
         if settled:
             held, self._held = self._held, {}
             return [*held.values(), *asked]

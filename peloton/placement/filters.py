@@ -1,7 +1,7 @@
-"""Whether one host suits a caller who asks for whole hosts, and the first reason why not.
+"""Checks whether one host suits a client that asks for whole hosts, and why not.
 
-Turns (host, what is wanted) into the name of a result, those of the original's host filter. The
-gateway filters lists by it, and the host settles it. It must not rank hosts.
+The result is one of the names of the original's host filter. The gateway filters lists with it, and
+the host uses it for the final decision.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ RESULTS = frozenset((SUITS, NOT_READY, NOTHING_FREE, TOO_SMALL, SCARCE, UNSUITAB
 
 
 class HostWant(Value, frozen=True, gc=False, array_like=True):
-    """What a host must have; `revocable`: its cpu must be, which no
-    host holds for callers: slack is for tasks of pools."""
+    """What a host must have.
+
+    `revocable`: its cpu must be revocable, which no host holds for clients: slack is for tasks of
+    pools.
+    """
 
     resources: Resources = Resources()
     ports: int = 0
@@ -39,10 +42,10 @@ def suits(
     room: Resources,
     ports: int | None = None,
 ) -> str:
-    """The first check that fails, of a host with so much room; `SUITS` if none does.
+    """Return the name of the first check that a host with this `room` fails, or `SUITS`.
 
-    `ports`: how many are free, if others than the summary says.
-    A condition on tasks is left to the host where its summary does not tell their labels.
+    `ports`: how many ports are free, if it is not the number in the summary. A condition on tasks
+    is left to the host if the summary does not have the labels of its tasks.
     """
     if not ready:
         return NOT_READY

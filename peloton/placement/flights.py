@@ -1,11 +1,11 @@
-"""Proposals in flight: those their hosts have not decided yet, which a placer subtracts itself.
+"""Proposals in flight: those that their hosts have not decided yet, subtracted by the placer.
 
-Turns "so many members were proposed to this row" and "so many launches were decided there since"
-into the proposals that have landed. Launches arrive roughly in the order of their proposals, so of
-members proposed to one host the oldest count as landed first. Launches of another placer on the
-same host cannot be told apart; a proposal then counts as landed too early, which costs a refusal.
+A host reports how many launches it has decided. Launches arrive roughly in the order of their
+proposals, so the oldest members proposed to the host count as landed first. Launches of another
+placer on the same host cannot be told apart; a proposal then counts as landed too early, which
+costs a refusal.
 
-Elapsed time must not count as a decision: `PROPOSAL_KEEP_S` only frees what lost proposals took.
+Time alone decides nothing: `PROPOSAL_KEEP_S` only frees what lost proposals took.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Flights(Generic[Kept]):
         self._made: deque[tuple[float, Sequence[int]]] = deque()  # rows to check when too old
 
     def add(self, what: Kept, rows: Sequence[int], *, counts: Iterable[int], now: float) -> None:
-        """Members were proposed; each row is named once."""
+        """Record proposals of `counts` members to `rows`; each row is named once."""
         by_row = self._by_row
         for row, count in zip(rows, counts, strict=True):
             flights = by_row.get(row)
@@ -47,7 +47,10 @@ class Flights(Generic[Kept]):
         self._made.append((now, rows))
 
     def land(self, row: int, count: int) -> list[tuple[Kept, int]]:
-        """The host decided `count` more launches: what has landed, as (what, members)."""
+        """Take `count` launches that a host has decided from the oldest proposals to its row.
+
+        Returns what has landed, as (what, members).
+        """
         landed: list[tuple[Kept, int]] = []
         flights = self._by_row.get(row, [])
         gone = 0
@@ -65,7 +68,10 @@ class Flights(Generic[Kept]):
         return landed
 
     def cancel(self, row: int, matches: Callable[[Kept], bool], *, count: int) -> int:
-        """Up to `count` such members will never arrive; returns how many were in flight."""
+        """Remove up to `count` matching members, which will never arrive.
+
+        Returns how many were in flight.
+        """
         flights = self._by_row.get(row, [])
         kept: list[Flight[Kept]] = []
         left = count
@@ -81,7 +87,7 @@ class Flights(Generic[Kept]):
         return count - left
 
     def lost(self, now: float) -> Iterator[tuple[int, Kept, int]]:
-        """What was proposed too long ago and is considered lost, as (row, what, members)."""
+        """Remove and yield the proposals old enough to count as lost, as (row, what, members)."""
         while self._made and self._made[0][0] + self.keep_s <= now:
             for row in self._made.popleft()[1]:
                 flights = self._by_row.get(row, [])
@@ -92,15 +98,14 @@ class Flights(Generic[Kept]):
                     yield row, flight.what, flight.members
 
     def of(self, row: int) -> Iterable[Flight[Kept]]:
-        """What is in flight to this row."""
+        """Return the proposals in flight to a row, oldest first."""
         return self._by_row.get(row, ())
 
     def drop(self, row: int) -> None:
-        """Forget the proposals of a row, which may be reused for another host."""
+        """Forget the proposals to a row, which may be reused for another host."""
         self._by_row.pop(row, None)
 
     def _remove(self, row: int, flights: list[Flight[Kept]], *, count: int) -> None:
-        """Remove the oldest of a row."""
         del flights[:count]
         if not flights:
             self._by_row.pop(row, None)

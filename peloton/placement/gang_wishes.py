@@ -1,10 +1,10 @@
 """Wishes of gangs: a placer answers them with hosts for all members, or keeps them whole.
 
-Turns a wish into proposals of each of its shapes, the largest first, so that whether a gang fits
-does not depend on the order of its members; if one finds no host, all are taken back. What no
-hosts could hold at once, even if they were empty, is told so, with the numbers. Nothing is kept
-free for a gang meanwhile: its pool has set its resources aside. Soft and bounded, as other kept
-wishes are; must not hold a part of a gang.
+Each shape of a wish is proposed separately, the largest first, so that whether a gang fits does not
+depend on the order of its members; if one finds no host, all are taken back. A gang that all hosts
+together could not hold even if they were empty is answered so, with the numbers. No room is kept
+free for a gang meanwhile: its pool has set its resources aside. Like other kept wishes these are
+soft state, and limited in number.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ class _Part(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class KeptGang(WaitingWish):
-    """A gang without hosts."""
+    """A gang that waits for hosts."""
 
     whole: ClassVar[bool] = True
     wish: GangWish
 
 
 class Proposer(Protocol):
-    """What this module needs of the placer."""
+    """The part of the placer that gang wishes use."""
 
     def propose(
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> Proposed:
-        """Rows for up to `count` members, counted as taken."""
+        """Return rows for up to `count` members, counted as taken."""
 
     def why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
-        """Why members of one shape have no host."""
+        """Return why members of one shape have no host."""
 
 
 class GangWishes:
-    """The gangs that one placer knows."""
+    """The gangs that one placer keeps."""
 
     def __init__(
         self,
@@ -85,7 +85,10 @@ class GangWishes:
         return len(self._kept)
 
     def answer(self, wish: GangWish, *, by: Proposer, complete: bool, now: float) -> Iterator[Send]:
-        """Hosts for all, or why not. `complete`: all hosts are known."""
+        """Answer a wish with hosts for all members, or with the reason why there are none.
+
+        `complete`: whether all hosts are known.
+        """
         members = _members(wish)
         gang = self._kept.get(wish.slice) or KeptGang(
             left=self._left, slice=wish.slice, number=wish.number, members=members, wish=wish
@@ -108,7 +111,10 @@ class GangWishes:
         yield from gang.tell(why)
 
     def try_again(self, *, by: Proposer, news: bool, now: float) -> Iterator[Send]:
-        """The kept gangs that fit now, in their order, each once since hosts reported room."""
+        """Answer the kept gangs that fit now, in their order.
+
+        Each is tried once since hosts last reported more room.
+        """
         self.untried = len(self._kept) if news else min(self.untried, len(self._kept))
         failed: dict[int, int] = {}
         tries, free = 0, self._free_in_all()
@@ -133,13 +139,13 @@ class GangWishes:
         self._next = None
 
     def kept(self) -> list[KeptGang]:
-        """The gangs that wait."""
+        """Return the gangs that wait."""
         return [*self._kept.values()]
 
     # ---- inside ----
 
     def _in_turn(self) -> list[KeptGang]:
-        """All of them, from the one on that is behind the last try."""
+        """Return the kept gangs, beginning behind the one that was tried last."""
         if self._order is None:
             self._order = sorted(self._kept.values(), key=_turn)
         if self._next is None:
@@ -148,7 +154,7 @@ class GangWishes:
         return [*later, *self._order[: len(self._order) - len(later)]]
 
     def _parts(self, wish: GangWish) -> list[_Part]:
-        """The parts, those that need most first."""
+        """Return the parts of a gang, those that need most first."""
         parts = [_Part(part.members, self._shapes.of(part.shape)) for part in wish.parts]
         return sorted(parts, key=lambda part: (part.known.need.amounts, len(part.members)))[::-1]
 
@@ -171,12 +177,14 @@ class GangWishes:
         return GangPlaced(wish.number, tuple(self._proposals(wish, done)))
 
     def _free_in_all(self) -> list[int]:
-        """What all hosts together have free of each kind, without slack."""
+        """Return what all hosts together have free of each resource, without slack."""
         free: list[int] = np.maximum(self._index.free[: GPU + 1], 0).sum(axis=1).tolist()
         return free
 
     def _is_too_large(self, wish: GangWish, free: list[int]) -> bool:
-        """Whether all hosts together have less free than it needs: that is known without hosts."""
+        """Return whether all hosts together have less free than the gang needs, without searching
+        hosts.
+        """
         needed = [0] * len(free)
         for part in wish.parts:
             for kind, least in enumerate(self._shapes.of(part.shape).need.least[: GPU + 1]):
@@ -184,7 +192,9 @@ class GangWishes:
         return any(need > has for need, has in zip(needed, free, strict=True))
 
     def _may_fit(self, known: KnownShape, *, count: int) -> bool:
-        """Whether all hosts together have so much free: cheaper than to propose and take back."""
+        """Return whether all hosts together have enough free: cheaper than to propose and take
+        back.
+        """
         pairs = zip(self._free_in_all(), known.need.least[: GPU + 1], strict=True)
         if not all(least <= 0 or has >= least * count for has, least in pairs):
             return False
@@ -203,8 +213,11 @@ class GangWishes:
         self._order = None
 
     def why(self, gang: KeptGang, *, by: Proposer, complete: bool) -> Unschedulable:
-        """The first part that alone is too much for all hosts, even empty; else what lacks room.
-        `complete`: all hosts are known."""
+        """Return why a gang waits: the first part that alone is too much for all hosts, even empty,
+        else what lacks room.
+
+        `complete`: whether all hosts are known.
+        """
         total, excluded = len(gang.members), gang.excluded(self._index)
         parts = self._parts(gang.wish)
         for part in parts:
@@ -233,7 +246,7 @@ class GangWishes:
         return Unschedulable(first.reasons, f"{text}; {first.text}", False)
 
     def _if_empty(self, need: Need) -> int:
-        """How many members of a shape all hosts could hold if they were empty."""
+        """Return how many members of a shape all hosts could hold if they were empty."""
         index, most = self._index, np.where(self._checks.fit_if_empty(need), COUNT_MAX, 0)
         for column, (each, least) in enumerate(
             zip(need.amounts[: GPU + 1], need.least[: GPU + 1], strict=True)
@@ -244,7 +257,7 @@ class GangWishes:
         return int(np.minimum(most, COUNT_MAX).astype(object).sum())
 
     def _short_if_empty(self, parts: list[_Part]) -> str:
-        """The first resource of which all parts together need more than all hosts have."""
+        """Return text about the first resource of which the parts need more than all hosts have."""
         index = self._index
         for column, (name, unit) in enumerate(RESOURCE_UNITS):
             needed = sum(part.known.need.lasting[column] * len(part.members) for part in parts)
@@ -260,11 +273,11 @@ class GangWishes:
 def all_of(
     by: Proposer, known: KnownShape, *, stages: list[list[int]], count: int, now: float
 ) -> Proposed:
-    """Hosts for so many members, or for fewer where there is no more room; without the rows of the
-    first stage as long as there are others.
+    """Return hosts for `count` members, or for fewer where there is no more room.
 
-    Where a strategy gives a host a few at a time, the next ones come in further rounds: of one wish
-    that is not a gang they would be kept meanwhile.
+    The rows of the first stage are avoided as long as there are others. Where a strategy gives a
+    host a few members at a time, the next ones are found in further rounds; members of a wish that
+    is not a gang would be kept meanwhile.
     """
     found = Proposed([], [], [])
     assert known.strategy is not None

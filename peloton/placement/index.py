@@ -1,8 +1,8 @@
-"""A placer's view of hosts, as arrays with one row per host.
+"""A placer's view of all hosts, as arrays with one row per host.
 
-Applies summaries, and subtracts the placer's own proposals until their hosts have decided them: a
-summary counts the launches that its host has decided so far. It must never grant resources: only
-the host does, and a stale view costs one refusal. It must not know constraints or strategies.
+The index applies the summaries that hosts report, and subtracts the placer's own proposals until
+their hosts have decided them: a summary counts the launches that its host has decided so far. The
+view may be stale, which costs a refusal: only the host grants resources.
 """
 
 from __future__ import annotations
@@ -100,16 +100,16 @@ class HostIndex:
 
     @property
     def size(self) -> int:
-        """Rows, those without a host included."""
+        """Return the number of rows, those without a host included."""
         return len(self.names)
 
     @property
     def groups(self) -> int:
-        """How many values `group` has."""
+        """Return how many values `group` may have."""
         return 4 * self.parts
 
     def take_part(self, part: int, parts: int) -> None:
-        """Start with part `part` of `parts` from now on."""
+        """Make this index start its searches with part `part` of `parts`."""
         if not 0 <= part < parts:
             raise ValueError(f"part {part} of {parts}")
         if (part, parts) != (self.part, self.parts):
@@ -119,7 +119,7 @@ class HostIndex:
             self._changed([*self.rows.values()])
 
     def host_counts(self, label: Label) -> Ints:
-        """How often each host has this label; every host has its name as a label."""
+        """Return how often each host has a label; every host has its name as a label."""
         if label.key != HOSTNAME:
             return self.host_labels.counts(label, self.size)
         counts = np.zeros(self.size, np.int64)
@@ -129,13 +129,13 @@ class HostIndex:
         return counts
 
     def task_counts(self, label: Label) -> Ints:
-        """How often the tasks on each host have this label, own proposals included."""
+        """Return how often the tasks on each host have a label, own proposals included."""
         return self.task_labels.counts(label, self.size)
 
     # --- reports of inventories and refusals ---
 
     def receive(self, inventory: Key, hosts: Sequence[HostSummary], *, whole: bool = False) -> None:
-        """Apply summaries; `whole` means that the inventory has no other hosts."""
+        """Apply host summaries; `whole` means that the inventory has no other hosts."""
         self._make_rows(inventory, hosts)
         rows: list[int] = []
         free: list[tuple[int, ...]] = []
@@ -164,16 +164,17 @@ class HostIndex:
             self.drop([self.names[row] for row in gone])
 
     def receive_refusals(self, hosts: Sequence[HostSummary]) -> list[int]:
-        """Apply refusals of one wish; returns the rows about which nothing newer was reported.
+        """Apply the refusals of one wish.
 
-        If these seem to have enough free, they refused for a reason that no summary shows, and to
-        propose them again at once might repeat for ever.
+        Returns the rows about which nothing newer was reported. If these seem to have enough free,
+        they refused for a reason that no summary shows, and proposing them again at once might
+        repeat for ever.
         """
         rows = [self._receive_refusal(host) for host in hosts]
         return [row for row in rows if row is not None]
 
     def _receive_refusal(self, host: HostSummary) -> int | None:
-        """Apply a refusal; returns its row, if nothing newer was reported about that host.
+        """Apply a refusal; return its row if nothing newer was reported about that host.
 
         Only position, free resources and tasks are used. Labels are ignored: a refusal need not
         repeat them, and without its label an exclusive host would be open to all.
@@ -193,7 +194,7 @@ class HostIndex:
         return row
 
     def drop(self, hosts: Sequence[Key]) -> None:
-        """Forget these hosts."""
+        """Remove hosts from the index."""
         for name in hosts:
             row = self.rows.pop(name, None)
             if row is None:
@@ -229,7 +230,7 @@ class HostIndex:
         self.orders.touch(rows)
 
     def _set(self, row: int, amounts: tuple[int, ...]) -> bool:
-        """Note what a host reports as free; whether anything has risen."""
+        """Record what a host reports as free; return whether any amount has risen."""
         free, in_flight = self._free_cells, self._in_flight_cells
         risen = False
         for column, amount in enumerate(amounts):
@@ -239,7 +240,10 @@ class HostIndex:
         return risen
 
     def _receive_labels(self, row: int, host: HostSummary) -> None:
-        """All but free resources and tasks. Labels are compared first: they seldom change."""
+        """Apply all of a summary but free resources and tasks.
+
+        Labels are compared first: they seldom change.
+        """
         has_gpu = host.capacity.gpu > 0
         capacity, before = [*host.capacity.amounts()], self.capacity[:, row].tolist()
         resized = capacity[:ORDERED] != before[:ORDERED]  # slack comes and goes
@@ -271,7 +275,10 @@ class HostIndex:
         self._changed([row])
 
     def _receive_tasks(self, row: int, host: HostSummary) -> None:
-        """The labels of its tasks. The table also has those of own proposals, which stay."""
+        """Apply the labels of a host's tasks.
+
+        The table also has those of own proposals, which stay.
+        """
         before = self._running[row]
         if host.position <= self._position_of_tasks[row]:
             return
@@ -355,13 +362,12 @@ class HostIndex:
         self._proposed(need, rows.tolist(), counts=counts.tolist(), now=now)
 
     def propose_few(self, need: Need, rows: list[int], *, counts: list[int], now: float) -> None:
-        """The same for so few members that arrays of them would take longer."""
+        """Subtract a proposal of so few members that arrays of them would take longer."""
         for row, count in zip(rows, counts, strict=True):
             self._take(need, row, count=count)
         self._proposed(need, rows, counts=counts, now=now)
 
     def _take(self, need: Need, row: int, *, count: int) -> None:
-        """So many members more are in flight to this row."""
         free, in_flight = self._free_cells, self._in_flight_cells
         for column, amount in need.taken:
             free[column, row] -= amount * count
@@ -375,7 +381,7 @@ class HostIndex:
         self._flights.add(need, rows, counts=counts, now=now)
 
     def decline(self, need: Need, hosts: Sequence[Key]) -> None:
-        """Add back proposals that their receiver does not use; a host is named once a member."""
+        """Add back proposals that the slice does not use; a host is named once per member."""
         for host, count in Counter(hosts).items():
             row = self.rows.get(host)
             if row is not None:
@@ -389,7 +395,7 @@ class HostIndex:
             self._arrived(need, row, count=count)
 
     def _land(self, decided: Sequence[tuple[int, int]]) -> None:
-        """Apply the launches that hosts have decided, by row: their proposals have landed."""
+        """Apply how many launches hosts have decided, by row: their proposals have landed."""
         for row, launches in decided:
             before = self._launches[row]
             if launches <= before:
@@ -400,9 +406,9 @@ class HostIndex:
                     self._arrived(need, row, count=count)
 
     def _arrived(self, need: Need, row: int, *, count: int) -> None:
-        """So many members are no longer in flight to this row.
+        """Stop counting members as in flight to a row.
 
-        What the host accepted of them is part of the free resources and tasks that it reported
+        Those that the host accepted are part of the free resources and tasks that it reported
         together with the count, or reports next.
         """
         self._take(need, row, count=-count)

@@ -1,7 +1,7 @@
-"""Feeds: how far each inventory's numbered deltas were received, and which snapshots are needed.
+"""How far the numbered deltas of each inventory were received, and which snapshots are needed.
 
-Turns sequence numbers into requests for snapshots. Must not hold deltas back: summaries carry
-positions, so a delta after a gap is applied like any other, and a snapshot adds what was lost.
+Deltas after a gap are applied like any other, since summaries carry positions; the snapshot that is
+requested then adds what was lost.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class InventoryFeeds:
         self._settles_at: float | None = None  # None: it has not begun
 
     def receive(self, inventory: Key, sequence: int, *, snapshot: bool, now: float) -> None:
-        """Note a message of an inventory. A lower sequence has restarted, and is a gap too."""
+        """Record the sequence number of a message of an inventory.
+
+        A number lower than before means that the inventory restarted, and counts as a gap.
+        """
         feed = self._feeds.get(inventory)
         if feed is None:
             feed = self._feeds[inventory] = InventoryFeed()
@@ -65,13 +68,13 @@ class InventoryFeeds:
         feed.sequence, feed.received_at = sequence, now
 
     def refresh_quiet_feeds(self, now: float) -> None:
-        """Members found no host: request snapshots of feeds that have been silent."""
+        """Request snapshots of feeds that have been silent, because members found no host."""
         for feed in self._feeds.values():
             if feed.request_at is None and now - feed.received_at >= QUIET_S:
                 feed.request_at = now
 
     def settled(self, now: float) -> bool:
-        """Whether all hosts are known, or those that are not were waited for."""
+        """Return whether all hosts are known, or the wait for the unknown ones is over."""
         if self.complete:
             return True
         if self._settles_at is None:
@@ -79,13 +82,15 @@ class InventoryFeeds:
         return now >= self._settles_at
 
     def hurry(self) -> None:
-        """Requests that were not answered may arrive now: they are sent again soon."""
+        """Send unanswered requests again soon, because they may arrive now."""
         for feed in self._feeds.values():
             if feed.request_at is not None and not feed.whole:
                 feed.request_at = min(feed.request_at, feed.requested_at + feed.repeat_s)
 
     def due(self, now: float) -> list[Key]:
-        """The inventories to send a request now; it is repeated until a snapshot comes."""
+        """Return the inventories to request a snapshot of now; requests are repeated until it
+        comes.
+        """
         inventories = []
         for inventory, feed in self._feeds.items():
             if feed.request_at is not None and feed.request_at <= now:
@@ -96,6 +101,6 @@ class InventoryFeeds:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next request is due."""
+        """Return when the next request is due, or None."""
         times = (feed.request_at for feed in self._feeds.values())
         return min((at for at in times if at is not None), default=None)

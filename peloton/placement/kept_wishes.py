@@ -1,11 +1,9 @@
-"""Wishes that any host may serve, and which groups of them are tried first.
+"""Wishes that any host may serve, and the order in which groups of them are tried.
 
-Turns "these rows may fit more than before" into the groups of wishes that are worth another try:
-those of higher priority first, of equal priority those whose oldest wish came first. A cluster that
-is full is worked off in this way at the pace of its tasks; no wish waits for a timer.
-
-It must not decide where anything runs, and it is bounded: a wish that is not kept is repeated by
-its slice.
+When rows may fit more than before, the groups of wishes that may use them are tried: those of
+higher priority first, of equal priority those whose oldest wish came first. The wishes of a full
+cluster are thus served as fast as tasks end; no wish waits for a timer. The number of kept wishes
+is limited: a wish that is not kept is repeated by its slice.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ its oldest wish."""
 
 @dataclass(eq=False, kw_only=True)
 class KeptWish(WaitingWish):
-    """One of them."""
+    """A kept wish that any host may serve."""
 
     known: KnownShape
     group: GroupKey
@@ -57,7 +55,7 @@ class _Order(NamedTuple):
 
 
 class KeptWishes:
-    """Those of one placer."""
+    """The wishes of one placer that any host may serve."""
 
     def __init__(self, waiting: WaitingWishes, most: int = KEPT_WISHES_MAX) -> None:
         self._waiting = waiting
@@ -70,9 +68,10 @@ class KeptWishes:
         return self._count
 
     def add(self, wish: Wish, known: KnownShape, *, never: bool, now: float) -> KeptWish | None:
-        """Keep a wish behind those of its group; None where there are too many.
+        """Keep a wish behind those of its group; return None if there are too many.
 
-        Joined to the last of its group, if that is of the same slice and no host has refused it.
+        It is joined to the last wish of its group if that is of the same slice and no host has
+        refused it.
         """
         name = wish.priority, known.number
         group = self._groups.setdefault(name, {})
@@ -97,9 +96,10 @@ class KeptWishes:
         return kept
 
     def renew(self, wish: Wish, known: KnownShape, *, now: float) -> Bits:
-        """The wish came (again): the members that are kept already, and keep their turn.
+        """Receive a wish that may be a repetition.
 
-        Members that were kept as another shape or under another priority are kept no longer.
+        Returns the members that are kept already, and keep their turn. Members that were kept as
+        another shape or under another priority are kept no longer.
         """
         renewed = Bits()
         for kept in self.of_slice(wish.slice):
@@ -111,14 +111,14 @@ class KeptWishes:
         return renewed
 
     def members(self, slice_: Key) -> Bits:
-        """The members of a slice that are kept."""
+        """Return the members of a slice that are kept."""
         found = Bits()
         for kept in self.of_slice(slice_):
             found = found | kept.members
         return found
 
     def of_slice(self, slice_: Key) -> list[KeptWish]:
-        """The wishes of a slice that are kept, the oldest first."""
+        """Return the kept wishes of a slice, the oldest first."""
         wishes = self._waiting.of_slice(slice_)
         return [wish for wish in wishes if isinstance(wish, KeptWish)]
 
@@ -127,7 +127,6 @@ class KeptWishes:
         self._waiting.remove(kept, members)
 
     def _left(self, wish: KeptWish) -> None:
-        """A wish waits no longer."""
         self._count -= 1
         group = self._groups[wish.group]
         if next(iter(group)) == wish.serial:
@@ -139,7 +138,8 @@ class KeptWishes:
     def candidates(
         self, index: HostIndex, rows: Ints, *, after: Turn | None = None
     ) -> list[tuple[Turn, GroupKey]]:
-        """The groups of which a member may fit one of these rows, in the order of their turns.
+        """Return the groups of which a member may fit one of these rows, in the order of their
+        turns.
 
         `after`: only those whose turn comes later than this one.
         """
@@ -159,7 +159,7 @@ class KeptWishes:
         return [(order.turns[at], order.groups[at]) for at in numbers]
 
     def of_group(self, group: GroupKey, most: int) -> list[KeptWish]:
-        """The wishes of a group for `most` members, in the order in which they came."""
+        """Return the wishes of a group for `most` members, in the order in which they came."""
         found: list[KeptWish] = []
         for kept in self._groups.get(group, {}).values():
             if most <= 0:
@@ -169,11 +169,11 @@ class KeptWishes:
         return found
 
     def groups(self) -> list[GroupKey]:
-        """Every group."""
+        """Return all groups."""
         return [*self._groups]
 
     def shape(self, group: GroupKey) -> KnownShape | None:
-        """The shape of a group; None once nothing of it is kept."""
+        """Return the shape of a group, or None once nothing of it is kept."""
         wishes = self._groups.get(group)
         return next(iter(wishes.values())).known if wishes else None
 
@@ -191,7 +191,10 @@ class KeptWishes:
 def split(
     wishes: Iterable[KeptWish], index: HostIndex
 ) -> Iterator[tuple[list[KeptWish], list[int]]]:
-    """Wishes decided as one, with the rows they exclude: those without any together."""
+    """Yield wishes to be decided together, with the rows that they exclude.
+
+    Wishes that exclude no rows are decided as one.
+    """
     together: list[KeptWish] = []
     for kept in wishes:
         excluded = kept.excluded(index)

@@ -1,7 +1,7 @@
-"""Labels by row: which rows carry a label, and how often.
+"""A table of labels by row: which rows carry a label, and how often.
 
-Kept sparse, because most labels are on few hosts; a label that constraints use is also held as an
-array, so that one comparison evaluates all rows. Must not know what a label means.
+The table is sparse, because most labels are on few hosts; a label that constraints use is also held
+as an array, so that one comparison evaluates all rows.
 """
 
 from __future__ import annotations
@@ -64,15 +64,21 @@ class LabelTable:
                 self.change(row, label, by=count)
 
     def rows(self, label: Label) -> Mapping[int, int]:
-        """The rows with `label`, and how often each has it; to be read before the next change."""
+        """Return the rows with `label`, and how often each has it.
+
+        Read the result before the next change.
+        """
         return self._by_label.get(label, NO_ROWS)
 
     def at(self, row: int) -> Mapping[Label, int]:
-        """The labels of a row, and how often it has each; to be read before the next change."""
+        """Return the labels of a row, and how often it has each.
+
+        Read the result before the next change.
+        """
         return self._by_row.get(row, NO_LABELS)
 
     def sorted_rows(self, label: Label) -> Ints:
-        """The rows with `label`, ascending. The caller must not write to it."""
+        """Return the rows with `label`, ascending. Do not write to the array."""
         found = self._rows.get(label)
         if found is None:
             found = np.array(sorted(self.rows(label)), np.int64)
@@ -82,7 +88,7 @@ class LabelTable:
         return found
 
     def counts(self, label: Label, size: int) -> Ints:
-        """The count of `label` at each of `size` rows. The caller must not write to it."""
+        """Return the count of `label` at each of `size` rows. Do not write to the array."""
         dense = self._dense.get(label)
         if dense is None or len(dense) != size:
             dense = np.zeros(size, np.int64)

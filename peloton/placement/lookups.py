@@ -1,10 +1,10 @@
-"""Hosts for a few members without a scan of all hosts.
+"""Look-ups of hosts for a few members, without a scan of all hosts.
 
-Turns a shape into the rows that a scan would choose, by what is kept of rows anyway: an order of
-all hosts by free resources, of which the first that meets the conditions is taken; the rows that
-carry a label which the conditions require; and, where the first hosts seldom meet conditions that
-come again and again, an order of those hosts alone. It must not guess: where a scan might choose
-otherwise, or would be faster, it answers that a scan is needed.
+A look-up returns the rows that a scan would choose. It uses an order of all hosts by free
+resources, of which the first that meets the conditions is taken; the rows that carry a label which
+the conditions require; and, where the first hosts seldom meet conditions that come again and again,
+an order of the hosts that do. Where a scan might choose otherwise, or would be faster, the look-up
+returns None.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ANY_HOST = [hosts_name(Shape(Resources(gpu=gpu))) for gpu in (0, 1)]
 
 
 class _Required(NamedTuple):
-    """A label that hosts must have: the one that the fewest have."""
+    """The label that hosts must have; of several, the one that the fewest have."""
 
     kind: str
     label: Label
@@ -55,7 +55,7 @@ class _Required(NamedTuple):
 
 
 class _LookUp(NamedTuple):
-    """What is looked up."""
+    """The arguments of one look-up."""
 
     known: KnownShape
     search: Search
@@ -67,7 +67,7 @@ class _LookUp(NamedTuple):
 
     @property
     def own(self) -> OrderName:
-        """The name of the order of the hosts that take such members."""
+        """Return the name of the order of the hosts that take such members."""
         return self.sign, self.known.hosts, self.scope
 
 
@@ -83,7 +83,10 @@ class Lookups:
         ]
 
     def find(self, known: KnownShape, excluded: Sequence[int], *, count: int) -> RowsTaken | None:
-        """Hosts for so many members, or for fewer if no others fit; None if a scan is needed."""
+        """Return hosts for `count` members, or for fewer if no others fit.
+
+        None means that a scan is needed.
+        """
         search, strategy = known.search, known.strategy
         if search is None or strategy is None:
             return None
@@ -113,7 +116,9 @@ class Lookups:
     def _checks_of(
         self, known: KnownShape, excluded: Sequence[int], *, scope: Label | None = None
     ) -> RowChecks:
-        """Checks that depend on the labels of hosts alone stay the same until those change."""
+        """Return the checks of a shape, cached while the labels of hosts do not change if they
+        depend on these alone.
+        """
         shape, index = known.need.shape, self._index
         if known.of_tasks or excluded or scope is not None:
             return RowChecks(index, self._checks, shape=shape, excluded=excluded, scope=scope)
@@ -126,8 +131,9 @@ class Lookups:
         return rows
 
     def _in_orders(self, asked: _LookUp) -> RowsTaken | None:
-        """By the order of the hosts that take such members, if it is kept; else by the order of all
-        hosts, or of those with the label."""
+        """Search the order of the hosts that take such members, if it is kept; else the order of
+        all hosts, or of those with the required label.
+        """
         orders, plain = self._index.orders, asked.known.plain
         own = None if plain else orders.built(asked.own)
         if own is not None and own.ready(asked.rows):
@@ -150,13 +156,13 @@ class Lookups:
         return self._take(asked, own) if own.ready(asked.rows) else None
 
     def _all_hosts(self, shape: Shape, sign: int) -> KeptOrder | None:
-        """The order of all hosts that are open to all, if it is up to date."""
+        """Return the order of all hosts that are open to all, if it is up to date."""
         has_gpu = shape.resources.gpu > 0
         order = self._index.orders.of((sign, ANY_HOST[has_gpu], None))
         return order if order.ready(self._any_host[has_gpu]) else None
 
     def _with_label(self, asked: _LookUp, scope: Label) -> KeptOrder | None:
-        """The order of the hosts with a label that such members require, if it is up to date."""
+        """Return the order of the hosts with a required label, if it is up to date."""
         has_it = Constraint("label", "host", scope, "greater", 0)
         shape = Shape(asked.known.need.shape.resources, constraint=has_it)
         those = RowChecks(self._index, self._checks, shape=shape, scope=scope)
@@ -167,7 +173,6 @@ class Lookups:
         return order if order.ready(those) else None
 
     def _take(self, asked: _LookUp, order: KeptOrder) -> RowsTaken | None:
-        """Members go to the first hosts of an order that take them."""
         groups, room = self._index.groups, asked.rows.room
         return order.take(asked.search, asked.members, groups=groups, room=room)
 
@@ -180,7 +185,7 @@ class Lookups:
         return found
 
     def _compare(self, asked: _LookUp, some: Iterable[int]) -> RowsTaken | None:
-        """Members go to the first of `some` rows, which are all that may take them."""
+        """Give members to the first of `some` rows, which are all that may take them."""
         search, rows, count = asked.search, asked.rows, asked.members
         taken: RowsTaken = []
         for row in some:
@@ -197,7 +202,7 @@ class Lookups:
         return taken if asked.known.need.shape.apart is None else None
 
     def _few_sorted(self, asked: _LookUp, some: Iterable[int]) -> list[int]:
-        """Those of these rows that have enough free, in the order of the strategy."""
+        """Return those of these rows that have enough free, in the order of the strategy."""
         free, least, orders = self._index.free, asked.search.least, self._index.orders
         enough = [row for row in some if all(map(operator.ge, free[:ORDERED, row].tolist(), least))]
         if len(enough) < 2:
@@ -205,7 +210,10 @@ class Lookups:
         return [key[-1] for key in sorted(orders.of_row(row, asked.sign) for row in enough)]
 
     def _many_sorted(self, asked: _LookUp, required: _Required) -> Iterator[int]:
-        """The same of more rows; all are sorted only if the first are not enough."""
+        """Yield rows that have enough free, in the order of the strategy.
+
+        All are sorted only if the first are not enough.
+        """
         index = self._index
         table = index.task_labels if required.kind == "task" else index.host_labels
         rows = table.sorted_rows(required.label)

@@ -1,9 +1,8 @@
 """Messages that placers receive and send.
 
-A slice wishes, a placer proposes, only the host grants. A wish without a host is kept by its placer
-until there is one. All of it is droppable: slices repeat their wishes, and no actor may depend on
-any of it for correctness. Inventories report hosts to placers in numbered deltas, so that a gap is
-noticed.
+Slices send wishes, placers propose hosts, and only hosts grant resources. All messages may be lost:
+slices repeat their wishes, and no actor may depend on a message of a placer for correctness.
+Inventories report hosts to placers in numbered deltas, so that a gap is noticed.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ DAEMON_LABEL = Label("peloton/daemon", "true")
 
 
 def port_label(number: int) -> Label:
-    """The label of a run that has this fixed port."""
+    """Return the label of a run that has this fixed port."""
     return Label(PORT_LABEL, str(number))
 
 
@@ -69,14 +68,14 @@ class Shape(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
-        """The labels by which others know that such a task is on a host."""
+        """Return the labels by which other shapes recognise that such a task is on a host."""
         return (*self.labels, *map(port_label, self.fixed_ports))
 
 
 class ReservedRoom(Value, frozen=True, gc=False, array_like=True):
-    """What a host that is held for tasks has for them: resources, ports, and who they are.
+    """What a host has for the tasks that it is held for, and these tasks.
 
-    Each is named by its crowd and its member there.
+    Each task is named by its crowd and its member number.
     """
 
     room: Resources
@@ -85,7 +84,10 @@ class ReservedRoom(Value, frozen=True, gc=False, array_like=True):
 
 
 class HostSummary(Value, frozen=True, gc=False, array_like=True):
-    """A host as its inventory knows it; `position` orders the summaries of one host."""
+    """A host as its inventory knows it.
+
+    `position` orders the summaries of one host.
+    """
 
     host: Key
     position: int
@@ -128,13 +130,13 @@ class SnapshotWanted(Message, frozen=True, gc=False, array_like=True):
 
 
 class Wish(Message, frozen=True, gc=False, array_like=True):
-    """Slice to placer: hosts for these members, all of one shape.
+    """Slice to placer: find hosts for these members, all of one shape.
 
     `number` identifies the wish in the answer. `refused` are hosts that have just refused a member
     of this slice, with what they had free at that time: newer than any delta. Of the wishes that a
     placer keeps, those of higher `priority` are tried first. `avoid`: hosts where a run of this
-    slice did not start: they are used last. `hosts`: the only host of each member, where there is
-    but one for each.
+    slice did not start; they are used last. `hosts`: the only host of each member, if each may run
+    on one alone.
     """
 
     slice: Key
@@ -169,9 +171,10 @@ class GangPart(Value, frozen=True, gc=False, array_like=True):
 
 
 class GangWish(Message, frozen=True, gc=False, array_like=True):
-    """Slice to placer: hosts for all of these members, or for none. Else as a `Wish`.
+    """Slice to placer: find hosts for all of these members, or for none.
 
-    It is kept until there is room for all; no room is kept for it meanwhile.
+    The fields are those of a `Wish`. The placer keeps the wish until there is room for all; no room
+    is kept free for it meanwhile.
     """
 
     slice: Key
@@ -183,16 +186,20 @@ class GangWish(Message, frozen=True, gc=False, array_like=True):
 
 
 class GangPlaced(Message, frozen=True, gc=False, array_like=True):
-    """Placer to slice: one host for each member of the gang; members are in one part only."""
+    """Placer to slice: one host for each member of the gang.
+
+    Each member is in one part only.
+    """
 
     number: int
     parts: tuple[Placed, ...]
 
 
 class Declined(Message, frozen=True, gc=False, array_like=True):
-    """Slice to placer: these proposals are not used, and of what is kept only `wanted` is wanted.
+    """Slice to placer: these proposals are not used, and of the kept members only `wanted` are
+    still wanted.
 
-    Without it the placer would count the resources as taken until the proposals are old.
+    Without this message the placer would count the resources as taken until the proposals are old.
     """
 
     slice: Key
@@ -206,12 +213,13 @@ NOT_UP = "is not up"
 
 
 class Unplaced(Message, frozen=True, gc=False, array_like=True):
-    """Placer to slice: no host for these; `reasons` counts hosts by the reason, approximately.
+    """Placer to slice: there is no host for these members.
 
-    `text` explains it for people, with what is missing. `never`: no host could run it even if it
-    were empty, so waiting alone does not help. `kept`: the placer keeps the wish, and sends
-    `Placed` by itself once there is a host. `reserve`: members that have waited for long, each with
-    the host that is to grant nothing to others until it has room for the member.
+    `reasons` counts hosts by the reason, approximately. `text` explains it for people, with what is
+    missing. `never`: no host could run the members even if it were empty, so waiting alone does not
+    help. `kept`: the placer keeps the wish, and sends `Placed` by itself once there is a host.
+    `reserve`: members that have waited for long, each with the host that is to grant nothing to
+    others until it has room for the member.
     """
 
     number: int
@@ -224,15 +232,19 @@ class Unplaced(Message, frozen=True, gc=False, array_like=True):
 
 
 class LaunchesStopped(Message, frozen=True, gc=False, array_like=True):
-    """Daemon to its own placer: propose no host, and tell this text; "": propose again."""
+    """Daemon to its own placer: propose no hosts, and give `text` as the reason.
+
+    With an empty text hosts are proposed again.
+    """
 
     text: str
 
 
 class AskRoom(Message, frozen=True, gc=False, array_like=True):
-    """Slice to placer: what these hosts have free, for an order of a lot; answered `RoomFound`.
+    """Slice to placer: what do these hosts have free, for an order of a lot?
 
-    Lot and number are returned: orders of several lots may have one number.
+    The answer is `RoomFound`. It returns lot and number, since orders of several lots may have the
+    same number.
     """
 
     slice: Key
@@ -242,7 +254,7 @@ class AskRoom(Message, frozen=True, gc=False, array_like=True):
 
 
 class RoomFound(Message, frozen=True, gc=False, array_like=True):
-    """Placer to slice: what each of the hosts has free; None of one that takes no more tasks."""
+    """Placer to slice: what each of the hosts has free, or None if it takes no more tasks."""
 
     lot: Key
     number: int
@@ -251,8 +263,11 @@ class RoomFound(Message, frozen=True, gc=False, array_like=True):
 
 
 class AskGangRoom(Message, frozen=True, gc=False, array_like=True):
-    """Slice to placer, for `asker`: whether all of these members would have hosts, if each of
-    `hosts` had so much `rooms` more than it has free; answered `GangRoomFound`, to the asker."""
+    """Slice to placer, for `asker`: would all members have hosts if each of `hosts` had `rooms`
+    more free?
+
+    The answer `GangRoomFound` goes to the asker.
+    """
 
     asker: Key
     number: int
@@ -262,8 +277,11 @@ class AskGangRoom(Message, frozen=True, gc=False, array_like=True):
 
 
 class GangRoomFound(Message, frozen=True, gc=False, array_like=True):
-    """Placer to whoever asked: whether all have hosts, and of which of the hosts in question they
-    `lack` how much until then: none where they go on what is free."""
+    """Placer to the asker: whether all members would have hosts, and on which hosts.
+
+    `lack`: by how much each of the hosts in question has too little free for its members until
+    then; nothing where they fit on what is free.
+    """
 
     number: int
     fits: bool

@@ -1,7 +1,4 @@
-"""What one member needs, in the forms that placers compute with.
-
-Turns a shape into amounts by column. It must not hold anything about hosts.
-"""
+"""The need of one member, in the forms that placers compute with."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class Need(NamedTuple):
 
 
 def need_of(shape: Shape) -> Need:
-    """The need of one member of `shape`."""
+    """Return the need of one member of `shape`."""
     of = shape.resources
     amounts, least = (*of.amounts(), shape.ports), _least(of)
     return Need(
@@ -50,7 +47,10 @@ def need_of(shape: Shape) -> Need:
 
 
 def _least(of: Resources) -> list[int]:
-    """The least that is enough; of cpu or slack any amount, where the member runs on the other."""
+    """Return the least amounts that are enough.
+
+    Cpu is not checked for a member that runs on slack, nor slack for another one.
+    """
     least = [each + 1 - EPSILON for each in of.amounts()]
     if not of.slack:
         least[SLACK] = -AMOUNTS_MAX

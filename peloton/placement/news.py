@@ -1,8 +1,7 @@
-"""What hosts report of themselves that is better than before, for members that found no host.
+"""Reports of hosts about more room, for members that found no host.
 
-Turns changes of rows into "these may fit more now" and into a number per row that rises with each
-such report: whoever was refused by a host tries it again only under a new number. It must not know
-amounts, shapes or members.
+Each row has a number that rises with each such report: a member that a host refused tries this host
+again only under a new number.
 """
 
 from __future__ import annotations
@@ -15,39 +14,41 @@ from peloton.placement.labels import Ints
 
 
 class HostNews:
-    """By row of the index."""
+    """The reports of more room, by row of the index."""
 
     def __init__(self) -> None:
         self._numbers: Ints = np.zeros(0, np.int64)
         self._rows: dict[int, None] = {}
 
     def grow(self, extra: int) -> None:
-        """There are so many more rows."""
+        """Add rows."""
         self._numbers = np.concatenate((self._numbers, np.zeros(extra, np.int64)))
 
     def more_reported(self, rows: list[int]) -> None:
-        """Their hosts report more of something, or another status or label."""
+        """Record that the hosts of these rows report more of something, or another status or
+        label.
+        """
         self._numbers[rows] += 1
         self.own_proposals_over(rows)
 
     def own_proposals_over(self, rows: Iterable[int]) -> None:
-        """They may fit more, though their hosts report nothing new."""
+        """Record that these rows may fit more, though their hosts report nothing new."""
         self._rows.update(dict.fromkeys(rows))
 
     def report_number(self, row: int) -> int:
-        """Rises with every report of more."""
+        """Return the number of a row, which rises with every report of more."""
         return int(self._numbers[row])
 
     def __bool__(self) -> bool:
-        """Whether there is anything to take."""
+        """Return whether `take` would return any rows."""
         return bool(self._rows)
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """What `take` would return."""
+        """Return the rows that `take` would return."""
         return tuple(self._rows)
 
     def take(self) -> list[int]:
-        """The rows that may fit a member that they did not fit at the last call."""
+        """Return and forget the rows that may fit more members than at the last call."""
         rows, self._rows = [*self._rows], {}
         return rows

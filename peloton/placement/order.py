@@ -1,10 +1,10 @@
 """Rows kept in the order of a strategy, so that a few members find their hosts without a scan.
 
-A list of blocks: adjacent rows, sorted by their keys when a block is first read, so that building
-an order and moving a row cost little, however many hosts there are. The most that a row of a block
-has free lets a search pass by whole blocks. The order is a cache of the index: it may be out of
-date, and knows which rows are to be updated. Must not decide whether a host may be used: the
-caller does, and it finds the first hosts with enough free resources.
+The order is a list of blocks: adjacent rows, sorted by their keys when a block is first read, so
+that building an order and moving a row cost little, however many hosts there are. The most that a
+row of a block has free lets a search pass by whole blocks. The order is a cache of the index: it
+may be out of date, and knows which rows are to be updated. The caller decides which of the hosts
+with enough free resources may be used.
 """
 
 from __future__ import annotations
@@ -51,19 +51,21 @@ NO_BLOCK = -1
 
 
 def few_max(size: int) -> int:
-    """Up to so many members a kept order is used; for more, a scan of `size` rows is faster."""
+    """Return up to how many members a kept order is used; for more, a scan of `size` rows is
+    faster.
+    """
     return FEW_MIN + size // ROWS_PER_UPDATE
 
 
 class Search(Value, frozen=True):
-    """What to search for: the need of one member, and the least that is enough; in millionths."""
+    """The need of one member, and the least that is enough, in millionths."""
 
     amounts: tuple[int, ...]  # of the kinds in an `OrderKey`: cpu, memory, disk, gpu
     least: tuple[int, ...]
     each_max: int = COUNT_MAX  # the most members that one row takes
 
     def fits(self, free: tuple[int, ...], most: int) -> int:
-        """How many members of so many fit into `free`, which must be enough for one."""
+        """Return how many of `most` members fit into `free`, which must be enough for one."""
         pairs = zip(self.amounts, free, strict=True)
         fit = [(have + EPSILON - 1) // need for need, have in pairs if need]
         return min(*fit, self.each_max, most)
@@ -78,27 +80,30 @@ class AllowedRows(Protocol):
 
     @property
     def size(self) -> int:
-        """How many rows may belong into it."""
+        """Return how many rows may belong into the order."""
 
     def flags(self) -> npt.NDArray[np.bool_]:
-        """Whether each row belongs into it."""
+        """Return for each row whether it belongs into the order."""
 
     def allows(self, row: int) -> bool:
-        """The same of one row."""
+        """Return whether one row belongs into the order."""
 
 
 class OrderKeys(Protocol):
     """The keys of rows, as they are now."""
 
     def of_row(self, row: int, sign: int) -> OrderKey:
-        """The key of one row."""
+        """Return the key of one row."""
 
     def columns(self, rows: Ints, sign: int) -> tuple[Ints, ...]:
-        """The keys of many rows, as arrays; without the row, which comes last in a key."""
+        """Return the keys of many rows, as arrays.
+
+        The row itself, which comes last in a key, is left out.
+        """
 
 
 class _Wanted(NamedTuple):
-    """What is searched for, and what was found of it."""
+    """A search, and what was found so far."""
 
     search: Search
     room: Room | None
@@ -122,7 +127,7 @@ class _Block:
         self.stale = False  # whether a row has left since that was determined
 
     def admit(self, key: OrderKey, sign: int) -> None:
-        """A row of this key belongs to the block from now on."""
+        """Add a row with this key to the block."""
         _, gpu, cpu, memory, disk, _ = key
         if cpu * sign > self.cpu:
             self.cpu = cpu * sign
@@ -134,12 +139,12 @@ class _Block:
             self.gpu = gpu * sign
 
     def lacks(self, least: tuple[int, ...]) -> bool:
-        """Whether no row has enough of some resource."""
+        """Return whether no row has enough of some resource."""
         cpu, memory, disk, gpu = least
         return self.cpu < cpu or self.memory < memory or self.disk < disk or self.gpu < gpu
 
     def measure(self, sign: int) -> None:
-        """Determine the most that a row has, for a sorted block with rows."""
+        """Determine the most that a row has free, for a sorted block with rows."""
         _, gpu, cpu, memory, disk, _ = zip(*self.keys, strict=True)
         self.cpu, self.memory, self.disk, self.gpu = (
             max(column) if sign > 0 else -min(column) for column in (cpu, memory, disk, gpu)
@@ -169,7 +174,7 @@ class KeptOrder:
         self.refused = 0  # rows that had enough free and took none, in the last search
 
     def touch(self, rows: Sequence[int]) -> None:
-        """These rows have changed."""
+        """Mark rows as changed."""
         if self.built:
             touched = self._touched
             for row in rows:
@@ -179,7 +184,7 @@ class KeptOrder:
                 touched.clear()
 
     def ready(self, allowed: AllowedRows) -> bool:
-        """Whether the order is up to date; it is updated if that pays.
+        """Update the order if that pays, and return whether it is up to date.
 
         It is only updated once as many members were placed by scans as would have paid for it.
         After a burst of large batches, single members then cost at most twice the optimum.
@@ -201,11 +206,11 @@ class KeptOrder:
         return True
 
     def missed(self, refused: int) -> None:
-        """A search in another order met so many rows that are not in this one."""
+        """Count `refused` rows that a search in another order met and that are not in this one."""
         self._skipped += refused / REFUSALS_PER_SCAN
 
     def _build(self, allowed: npt.NDArray[np.bool_]) -> None:
-        """Sort all rows by arrays, and leave the keys of each block for when it is read."""
+        """Sort all rows by arrays, and leave the keys of each block until it is read."""
         rows = np.flatnonzero(allowed)
         columns = self._source.columns(rows, self.sign)
         telling = [values for values in reversed(columns) if len(rows) and np.ptp(values)]
@@ -253,7 +258,9 @@ class KeptOrder:
             self._insert(new)
 
     def _replace(self, old: OrderKey, new: OrderKey | None) -> bool:
-        """Remove a key of a sorted block; True if the new key was put into the same place."""
+        """Remove a key of a sorted block; return True if the new key was put into the same
+        place.
+        """
         at = bisect_left(self._lasts, old)
         block = self._blocks[at]
         keys = block.keys
@@ -310,7 +317,7 @@ class KeptOrder:
         self._divide(at, keys)
 
     def _divide(self, at: int, keys: list[OrderKey]) -> None:
-        """Replace a block by sorted ones of these keys; by none if there are none."""
+        """Replace a block by sorted blocks of these keys, or by none if there are none."""
         last = self._lasts[at]
         del self._blocks[at], self._lasts[at]
         for start in range(0, len(keys), BLOCK_MAX):
@@ -329,7 +336,7 @@ class KeptOrder:
     def take(
         self, search: Search, count: int, *, groups: int, room: Room | None = None
     ) -> list[tuple[int, int]] | None:
-        """Rows and how many members go to each, `count` in all; None if a scan is needed."""
+        """Return rows and how many of the `count` members go to each; None if a scan is needed."""
         taken: list[tuple[int, int]] = []
         wanted, self.refused = _Wanted(search, room, taken), 0
         for group in range(groups):
@@ -339,7 +346,7 @@ class KeptOrder:
         return None
 
     def _take(self, wanted: _Wanted, count: int, *, group: int) -> int:
-        """Take rows of one group; returns what is left of `count`, or GIVEN_UP."""
+        """Take rows of one group; return what is left of `count`, or GIVEN_UP."""
         sign, (search, room, taken) = self.sign, wanted
         cpu_min, memory_min, disk_min, gpu_min = search.least
         start = (group, max(gpu_min, 0), cpu_min) if sign > 0 else (group,)

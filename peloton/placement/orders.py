@@ -1,8 +1,8 @@
 """The kept orders of an index: one for each strategy and set of hosts that is in use.
 
-Turns free resources into the keys that orders sort by, and tells every order which rows changed,
-those of hosts with one label only of rows that have it.
-Must not know strategies or constraints: whoever asks for an order names its hosts.
+Every order is told which rows changed; an order of the hosts with one label only of the rows that
+have it. The caller names the hosts of an order, so this module needs neither strategies nor
+constraints.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_ORDERS: Mapping[OrderName, KeptOrder] = {}
 
 
 class FreeRows(Protocol):
-    """What keys are made of, by row; the index replaces both arrays when it grows."""
+    """The arrays that keys are made from, by row; the index replaces both when it grows."""
 
     free: Ints
     group: Ints
@@ -38,7 +38,7 @@ class FreeRows(Protocol):
 
 
 class KeptOrders:
-    """Orders by free resources; those used least recently are dropped."""
+    """The kept orders by name; those used least recently are dropped."""
 
     def __init__(self, source: FreeRows, mend_rows: int | None = None) -> None:
         self._source = source
@@ -48,7 +48,7 @@ class KeptOrders:
         self._by_label: dict[Label, dict[OrderName, KeptOrder]] = {}  # the same by their labels
 
     def of(self, name: OrderName) -> KeptOrder:
-        """The order of this name, which may have to be built.
+        """Return the order of this name, which may have to be built.
 
         Orders that are not built yet are evicted first: a stream of constraints that are each used
         once (such as one host name each) must not evict those in use.
@@ -67,7 +67,7 @@ class KeptOrders:
         return order
 
     def built(self, name: OrderName) -> KeptOrder | None:
-        """The order of this name if there is one that was built."""
+        """Return the order of this name if it is built already."""
         order = (self._scoped if name[2] else self._orders).get(name)
         return self.of(name) if order is not None and order.built else None
 
@@ -80,7 +80,7 @@ class KeptOrders:
                 del self._by_label[label]
 
     def touch(self, rows: Sequence[int]) -> None:
-        """These rows have changed."""
+        """Mark rows as changed."""
         for order in self._orders.values():
             order.touch(rows)
         if self._by_label:
@@ -90,7 +90,7 @@ class KeptOrders:
                         order.touch((row,))
 
     def of_row(self, row: int, sign: int) -> OrderKey:
-        """The key of one row."""
+        """Return the key of one row."""
         cpu, memory, disk, gpu, *_ = self._source.free[:, row].tolist()
         group = int(self._source.group[row])
         if -EPSILON < gpu < 0:
@@ -98,7 +98,10 @@ class KeptOrders:
         return group, sign * gpu, sign * cpu, sign * memory, sign * disk, row
 
     def columns(self, rows: Ints, sign: int) -> tuple[Ints, ...]:
-        """The keys of many rows, as arrays; without the row, which comes last in a key."""
+        """Return the keys of many rows, as arrays.
+
+        The row itself, which comes last in a key, is left out.
+        """
         cpu, memory, disk, gpu, *_ = self._source.free[:, rows]
         gpu[(gpu > -EPSILON) & (gpu < 0)] = 0
         return self._source.group[rows], sign * gpu, sign * cpu, sign * memory, sign * disk

@@ -1,8 +1,7 @@
 """Wishes whose members may each run on one host only: the instances of daemon jobs.
 
-Turns such a wish, or a report of its host, into a proposal of that host, and keeps the rest by
-host: a report is looked up, however many wait elsewhere. It must not propose any other host, nor
-keep anything that has to survive: slices repeat their wishes.
+They are kept by host, so that a report of a host is looked up, however many members wait for
+others. They are soft state: slices repeat their wishes.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class PinnedWish(WaitingWish):
 
 
 class PinnedWishes:
-    """The members that wait for one host each, of one placer."""
+    """The members of one placer that each wait for one host."""
 
     def __init__(
         self,
@@ -65,19 +64,18 @@ class PinnedWishes:
         return len(self._pins)
 
     def receive(self, deltas: HostDeltas) -> None:
-        """Note which of these hosts somebody waits for."""
+        """Record which of the reported hosts a member waits for."""
         if self._by_host:
             for summary in deltas.hosts:
                 if summary.host in self._by_host:
                     self._news[summary.host] = None
 
     def stop(self, text: str) -> None:
-        """Propose no host, for this reason; "": propose them again."""
+        """Stop proposing hosts for this reason; with an empty text, propose them again."""
         self._stopped = text
         self._news |= dict.fromkeys(self._by_host)
 
     def _left(self, wish: PinnedWish) -> None:
-        """A member waits no longer."""
         del self._pins[wish.slice, wish.member]
         here = self._by_host[wish.host]
         del here[wish.slice, wish.member]
@@ -85,8 +83,10 @@ class PinnedWishes:
             del self._by_host[wish.host]
 
     def serve(self, wishes: list[Wish], now: float) -> tuple[list[Wish], list[Send]]:
-        """The wishes whose members may run anywhere; and proposals to whoever waits and to the
-        others, of what there is room for now."""
+        """Propose hosts to pinned members, of these wishes and of those that waited.
+
+        Returns the wishes whose members may run anywhere, and the answers.
+        """
         sends: list[Send] = []
         news, self._news = self._news, {}
         if self._by_host:  # a proposal to another may be over, of which the host reports nothing
@@ -134,12 +134,12 @@ class PinnedWishes:
         return pin.tell(why)
 
     def _is_held(self, pin: PinnedWish) -> bool:
-        """Whether the host is held for the member, and has room for it."""
+        """Return whether the host is held for the member, and has room for it."""
         shape = pin.known.need.shape
         return self._reserved.offers(pin.host, pin.slice, member=pin.member, shape=shape)
 
     def _why_not(self, pin: PinnedWish) -> Unschedulable | None:
-        """Why its host cannot have the member now; None if it can."""
+        """Return why the host cannot take the member now, or None if it can."""
         if self._stopped:
             return Unschedulable(((LAUNCHES_STOPPED, 1),), self._stopped, False)
         index, need, name = self._index, pin.known.need, pin.host.partition("/")[2]
@@ -167,6 +167,6 @@ class PinnedWishes:
         return Unschedulable(((INSUFFICIENT, 1),), text, never)
 
     def _fits(self, row: int, known: KnownShape) -> bool:
-        """Whether a host with nothing free is not asked for nothing."""
+        """Return False only for a member that needs nothing, on a host that has nothing free."""
         need, free = known.need, self._index.free
         return not need.nothing or bool((free[:PORTS, row] > 0).any())

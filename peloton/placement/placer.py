@@ -1,9 +1,8 @@
 """The placer: receives host summaries and wishes, and proposes hosts.
 
-Turns the messages of one call into proposals; equal wishes of a call are decided as one. A wish is
-answered at once; members without a host are kept (`waiting_wishes.py`) and proposed as soon as a
-host reports room. Must not hold state that has to survive: a new placer gets the hosts from the
-inventories, and slices repeat the wishes.
+Equal wishes of a call are decided as one. A wish is answered at once; members without a host are
+kept (`waiting_wishes.py`) and proposed a host as soon as one reports room. A placer holds soft
+state only: a new one gets the hosts from the inventories, and slices repeat the wishes.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class PlacerSettings(Value, frozen=True):
 
 
 class FreedRows(NamedTuple):
-    """Rows with more room than before, and the turn of kept wishes that was tried last for it."""
+    """Rows with more room than before, and the turn of kept wishes that was tried last for them."""
 
     rows: Ints
     after: Turn | None = None
@@ -106,8 +105,11 @@ class Placer:
 
     @property
     def wake_at(self) -> float | None:
-        """When to call `receive` even without messages: kept wishes are left to try or to explain,
-        or a snapshot has to be requested again."""
+        """Return when to call `receive` even without messages.
+
+        At once if kept wishes are left to try or to explain, else when a snapshot has to be
+        requested again.
+        """
         busy = self._freed or self._to_explain or self.gangs.untried
         return 0.0 if busy else self._feeds.wake_at
 
@@ -133,7 +135,7 @@ class Placer:
         return sends
 
     def _answer(self, asked: list[PlacerRequest], now: float) -> list[Send]:
-        """Serve what waits, and what is asked: all that hosts have reported is known."""
+        """Answer kept and new wishes, once all reports of hosts are applied."""
         wishes = [each for each in asked if isinstance(each, Wish) and each.members]
         rooms = [each for each in asked if isinstance(each, AskRoom | AskGangRoom)]
         wishes, sends = self.pinned.serve(wishes, now)
@@ -158,7 +160,9 @@ class Placer:
         return sends
 
     def stop_launches(self, text: str) -> None:
-        """Propose no host, for this reason; "": propose them again, first to the kept wishes."""
+        """Stop proposing hosts for this reason; with an empty text, propose them again, first to
+        the kept wishes.
+        """
         if text == self._stopped:
             return
         self._stopped = text
@@ -170,7 +174,9 @@ class Placer:
         self._explain_all()
 
     def hurry(self) -> None:
-        """Inventories may be reachable again: request at once what is still needed of them."""
+        """Request at once the snapshots still needed, because inventories may be reachable
+        again.
+        """
         self._feeds.hurry()
 
     def _receive(self, deltas: HostDeltas, now: float) -> None:
@@ -232,7 +238,7 @@ class Placer:
     def _to_reserve(
         self, asked: AskedWish, *, known: KnownShape, now: float
     ) -> tuple[tuple[int, Key], ...]:
-        """Hosts that are to be held for members whose wish was repeated."""
+        """Return the hosts that are to be held for members whose wish was repeated."""
         return tuple(
             pair
             for kept in self.kept.of_slice(asked.wish.slice)
@@ -243,7 +249,7 @@ class Placer:
     def _keep(
         self, wish: Wish, members: Bits, *, group: WishGroup, why: Unschedulable, now: float
     ) -> bool:
-        """Keep the wish for these members; whether there was space for it."""
+        """Keep the wish for these members; return whether there was space for it."""
         if not members:
             return True  # all of them are kept already
         rest = Wish(wish.slice, wish.number, members, wish.shape, priority=wish.priority)
@@ -255,13 +261,16 @@ class Placer:
     def propose(
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> Proposed:
-        """Rows for up to `count` members, and a host for each member that has one."""
+        """Return rows for up to `count` members, and a host for each member that has one."""
         if self._stopped:
             return Proposed([], [], [])
         return self._proposer.propose(known, excluded, count=count, now=now)
 
     def why(self, known: KnownShape, excluded: list[int], *, used: list[int]) -> Unschedulable:
-        """Why members have no host. A placer that has not met all hosts says `never` of none."""
+        """Return why members have no host.
+
+        A placer that does not know all hosts never answers `never`.
+        """
         if self._shapes.of(known.need.shape).strategy is None:
             return self._no_strategy(known)
         if self._stopped:
@@ -272,7 +281,9 @@ class Placer:
         return why._replace(never=why.never and self._feeds.complete)
 
     def _no_strategy(self, known: KnownShape) -> Unschedulable:
-        """Why no host can be ranked: the strategy is not installed here, or has failed."""
+        """Return the reason that no host can be ranked: the strategy is not installed here, or has
+        failed.
+        """
         name = known.need.shape.strategy
         text = self._shapes.failures.get(name, f"unknown placement strategy {name!r}")
         return Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
@@ -303,8 +314,7 @@ class Placer:
                 self._freed.appendleft(FreedRows(rows, after))
 
     def _try_renewed(self, groups: list[WishGroup], now: float, *, sends: list[Send]) -> None:
-        """Try wishes that were repeated on all hosts: the report of more room may have been lost
-        with others."""
+        """Try repeated wishes on all hosts, since a report of more room may have been lost."""
         renewed = {
             (asked.wish.priority, group.known.number): None
             for group in groups
@@ -315,7 +325,9 @@ class Placer:
             self._place_kept(name, np.arange(self.index.size), now=now, sends=sends)
 
     def _place_kept(self, group: GroupKey, rows: Ints, *, now: float, sends: list[Send]) -> bool:
-        """Propose hosts to a group, to no more members than these rows can take; True if any."""
+        """Propose hosts to a group, to no more members than these rows can take; return whether any
+        got one.
+        """
         known = self.kept.shape(group)
         if known is None:
             return False
@@ -337,7 +349,9 @@ class Placer:
         return any_placed
 
     def _explain_again(self, *, sends: list[Send]) -> None:
-        """Other hosts are known than before: some could now run what none could, or the reverse."""
+        """Explain kept wishes anew, because the known hosts have changed: some may now fit what
+        none did, or the reverse.
+        """
         hosts = self.index.layout, self._feeds.complete
         if hosts != self._explained:
             self._explained = hosts
@@ -351,7 +365,9 @@ class Placer:
         self._to_explain = [*(each for each in names if each not in left), *left]
 
     def _tell(self, name: GroupKey | KeptGang) -> Iterator[Send]:
-        """Why those of this name wait, if they do still, and were told otherwise."""
+        """Yield the reasons why the wishes of a group, or a gang, still wait, unless they were told
+        the same.
+        """
         if isinstance(name, KeptGang):
             if name.serial:
                 yield from name.tell(self.gangs.why(name, by=self, complete=self._feeds.complete))

@@ -1,7 +1,7 @@
-"""On which hosts tasks would be placed, if they were wished for now: a plan.
+"""Plans: on which hosts tasks would be placed if they were wished for now.
 
-Turns reports of hosts and wishes into hosts, or into the reasons why none fits, by a placer of its
-own that sees these hosts and nothing else. Must not reach a placer that proposes in earnest.
+A placer made for the question alone, which sees the hosts that were reported, answers the wishes.
+Nothing reaches a placer that proposes in earnest.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class HostsNow:
         self._checks = HostChecks(self._index, scarce_gpu)
 
     def found(self, shape: Shape) -> HostsFound:
-        """Which of them a task of this shape fits on, if it came alone."""
+        """Return how many hosts a task of this shape fits on, if it came alone."""
         need = need_of(shape)
         why = unschedulable_reason(
             self._index,
@@ -67,8 +67,9 @@ class HostsNow:
 
 
 class HostsPlan(NamedTuple):
-    """How many tasks each host would get, by name, and those that would get none, each with the
-    wish that it answers."""
+    """How many tasks each host would get, by name, and the tasks that would get none, each with its
+    wish.
+    """
 
     hosts: list[tuple[Key, int]]
     placed: int
@@ -83,7 +84,7 @@ def plan_hosts(
     now: float,
     strategies: Mapping[str, Strategy] = STRATEGIES,
 ) -> HostsPlan:
-    """What a placer would answer to these wishes, one after another."""
+    """Return what a placer would answer to these wishes, one after another."""
     settings = PlacerSettings(scarce_gpu=scarce_gpu)
     placer = Placer(
         key("placer", "plan"), settings, inventories=(INVENTORY,), strategies=strategies
@@ -105,7 +106,7 @@ def plan_hosts(
 def _answered(
     placer: Placer, wish: Wish | GangWish, *, counts: Counter[Key], now: float
 ) -> list[Unplaced]:
-    """Those of a wish that get no host; the hosts of the others are counted."""
+    """Return the members of a wish that get no host; count the hosts of the others in `counts`."""
     rest: list[Unplaced] = []
     for send in placer.receive([(wish.slice, wish)], now):
         answer = send.message
@@ -120,7 +121,9 @@ def _answered(
 
 
 def _wished_again(wish: Wish | GangWish, rest: Sequence[Unplaced]) -> Wish | None:
-    """What is left, where hosts took as many as their strategy lets them take of one wish."""
+    """Return a wish for the rest, if hosts took as many as their strategy lets them take of one
+    wish.
+    """
     if not isinstance(wish, Wish) or len(rest) != 1:
         return None
     (left,) = rest

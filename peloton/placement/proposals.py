@@ -1,7 +1,4 @@
-"""What a placer proposes, and how it tells slices.
-
-Turns hosts in the order of their members into the answers to a wish. It must not choose hosts.
-"""
+"""The answers of a placer to slices: proposals of hosts, and reasons why there are none."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from peloton.runtime.vocabulary import Bits, Key, Send
 class Proposed(NamedTuple):
     """Hosts that were proposed: their rows, and one host for each member, in order.
 
-    `shares`: by member, how many with the label `apart` its host may have already; empty for
+    `shares`: by member, how many tasks with the label `apart` its host may have already; empty for
     shapes without that label.
     """
 
@@ -31,7 +28,10 @@ NOTHING = Proposed([], [], [])
 
 
 def placed(slice_: Key, found: Placed, *, shares: list[int]) -> list[Send]:
-    """The answers to a slice: one for all members that share hosts with equally many others."""
+    """Return the answers to a slice that propose hosts.
+
+    Members whose hosts may have equally many tasks of the label `apart` share one answer.
+    """
     if len(set(shares)) < 2:
         if shares and shares[0]:
             found = replace(found, shares=shares[0])
@@ -48,7 +48,7 @@ def placed(slice_: Key, found: Placed, *, shares: list[int]) -> list[Send]:
 def unplaced(
     slice_: Key, number: int, *, members: Bits, why: Unschedulable, kept: bool = False
 ) -> Send:
-    """The answer to a slice: no host for these members, and why."""
+    """Return the answer to a slice that these members have no host, and why."""
     text = why.text
     if why.reserve:
         names = ", ".join(host.partition("/")[2] for _, host in why.reserve)

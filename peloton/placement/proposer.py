@@ -1,8 +1,7 @@
-"""What a placer proposes: hosts for alike members, counted as taken from then on.
+"""Finds hosts for members of one shape, counted as taken from then on.
 
-Turns a known shape and a count into rows and hosts: by a look-up where the members are few, else by
-a scan that the shape's strategy ranks. A strategy that fails is given up. Must not keep wishes, nor
-say why there is no host.
+A few members are looked up; for many, a scan of all hosts is ranked by the strategy of the shape. A
+strategy that fails is given up.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from peloton.placement.strategies import StrategyFailed, choose
 
 
 class HostProposals:
-    """Proposals of one placer."""
+    """The proposals of one placer."""
 
     def __init__(
         self, index: HostIndex, checks: HostChecks, *, lookups: Lookups, shapes: KnownShapes
@@ -31,7 +30,7 @@ class HostProposals:
     def propose(
         self, known: KnownShape, excluded: list[int], *, count: int, now: float
     ) -> Proposed:
-        """Rows for up to `count` members, and a host for each member that has one."""
+        """Return rows for up to `count` members, and a host for each member that has one."""
         index, need, strategy, names = self._index, known.need, known.strategy, self._index.names
         assert strategy is not None
         if not count:
@@ -59,7 +58,9 @@ class HostProposals:
         return Proposed(rows.tolist(), hosts, [])
 
     def _apart(self, known: KnownShape, excluded: list[int], *, count: int, now: float) -> Proposed:
-        """One member on each host, those hosts first that have the fewest members already."""
+        """Propose one member on each host, those hosts first that have the fewest members
+        already.
+        """
         index, need = self._index, known.need
         assert known.strategy is not None and need.shape.apart is not None
         strategy = replace(known.strategy, each_max=1)

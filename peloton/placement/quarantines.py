@@ -1,8 +1,8 @@
-"""Which hosts a placer leaves out because they are suspected of failing whatever runs on them.
+"""Hosts that a placer leaves out because they are suspected of failing every run.
 
-As long as they are at most a tenth of the hosts that are up, they are left out. If they are more,
-the cause is rather not the hosts', and the cluster must not stop for it: then each is used where
-no other host fits. Must not know why a host is suspected.
+As long as these are at most a tenth of the hosts that are up, they are left out. If they are more,
+the cause is probably not the hosts, and the cluster must not stop for it: then each is used where
+no other host fits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ HostFlags = npt.NDArray[np.bool_]
 
 
 class Quarantines:
-    """By row of the index. `left_out`: rows that no member may have now."""
+    """Suspected hosts, by row of the index.
+
+    `left_out`: rows that no member may have now.
+    """
 
     def __init__(self) -> None:
         self.marked: HostFlags = np.zeros(0, np.bool_)
@@ -25,18 +28,21 @@ class Quarantines:
         self._count = 0
 
     def grow(self, extra: int) -> None:
-        """There are so many more rows."""
+        """Add rows."""
         more = np.zeros(extra, np.bool_)
         self.marked = np.concatenate((self.marked, more))
         self.left_out = np.concatenate((self.left_out, more))
 
     def mark(self, row: int, marked: bool) -> None:
-        """The host of a row is suspected, or not any more."""
+        """Record whether the host of a row is suspected."""
         self._count += int(marked) - int(self.marked[row])
         self.marked[row] = marked
 
     def judge(self, up: HostFlags) -> list[int]:
-        """Decide whether they are left out; the rows of those that are not any more."""
+        """Decide whether suspected hosts are left out.
+
+        Returns the rows that are not left out any more.
+        """
         before = self.left_out
         few = 0 < self._count * SHARE_MAX <= np.count_nonzero(up) if self._count else False
         if not few and not before.any():

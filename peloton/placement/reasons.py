@@ -1,8 +1,4 @@
-"""Whether hosts fit, and if not, for which reason: the checks in the original's order.
-
-Turns a need into the rows that fit one member, and into hosts by the first check that each fails.
-Must not prefer one host to another.
-"""
+"""Checks whether hosts fit a member, and if not, for which reason, in the original's order."""
 
 from __future__ import annotations
 
@@ -59,12 +55,12 @@ OPEN_SETS_MAX = 256
 
 
 def open_key(shape: Shape) -> tuple[Constraint | None, bool]:
-    """What of a shape decides which hosts are open to it."""
+    """Return the part of a shape that decides which hosts are open to it."""
     return shape.constraint, shape.resources.gpu > 0
 
 
 class HostChecks:
-    """Checks hosts by the index; caches what does not depend on free resources."""
+    """Checks of all hosts by the index; results that do not depend on free resources are cached."""
 
     def __init__(self, index: HostIndex, scarce_gpu: bool = False) -> None:
         self._index = index
@@ -73,7 +69,9 @@ class HostChecks:
         self._open: dict[tuple[Constraint | None, bool], Flags] = {}
 
     def open_to(self, shape: Shape) -> Flags:
-        """Hosts that would accept such a member if they had enough free, tasks disregarded."""
+        """Return the hosts that would accept such a member if they had enough free, tasks
+        disregarded.
+        """
         index = self._index
         if self._generation != index.generation:
             self._open.clear()
@@ -91,7 +89,7 @@ class HostChecks:
         return known
 
     def fit(self, need: Need, excluded: list[int]) -> Fitting:
-        """Hosts that would accept one member now, without `excluded`."""
+        """Return the hosts that would accept one member now, without `excluded`."""
         mask = self.open_to(need.shape).copy()
         free, least = self._index.free, need.least
         for kind in range(PORTS):
@@ -109,14 +107,14 @@ class HostChecks:
         return Fitting(np.flatnonzero(mask), limits)
 
     def room(self, need: Need, rows: Ints) -> int:
-        """The most members that these rows may take, however many others there are."""
+        """Return the most members that these rows may take, however many others there are."""
         most = fits(need, self._index.free[:, rows])
         if shape_depends_on_tasks(need.shape):
             np.minimum(most, allowance(need.shape, self._index, rows=rows), out=most)
         return int(most.sum())
 
     def failed(self, need: Need, excluded: list[int], *, used: list[int]) -> dict[str, Flags]:
-        """Hosts by the first check that each fails, in the order of `CHECK_REASONS`.
+        """Return hosts by the first check that each fails, in the order of `CHECK_REASONS`.
 
         `excluded` have just refused, `used` are at their limit. Reasons without hosts are left out.
         """
@@ -128,7 +126,7 @@ class HostChecks:
         return {reason: hosts for reason, hosts in found.items() if hosts.any()}
 
     def fit_if_empty(self, need: Need) -> Flags:
-        """Hosts, up or not, that would accept such a member if they were empty.
+        """Return the hosts, up or not, that would accept such a member if they were empty.
 
         Conditions on tasks are disregarded: tasks end, and then the host may fit.
         """
@@ -164,12 +162,11 @@ class HostChecks:
         yield HOST_LIMIT, taken
 
     def _no_offer(self) -> Flags:
-        """Hosts with no free resources of any kind."""
         empty: Flags = self._index.free[:PORTS].max(axis=0, initial=0) <= 0
         return empty
 
     def rejects_gpu(self, shape: Shape) -> bool:
-        """Whether hosts with GPUs are not for such members."""
+        """Return whether hosts with GPUs refuse members of this shape."""
         return self._scarce_gpu and shape.resources.gpu <= 0
 
     def _scarce(self, shape: Shape) -> Flags:

@@ -1,12 +1,12 @@
 """Hosts that are held for tasks: a wish of such a task is answered with its host.
 
-Turns reports of hosts into proposals for single members. What a host has for them is no part of
-what others are placed by, so nothing is counted as taken here: the host settles it. It must not
-propose a host that has just refused the wish; then the task is placed as any other.
+What a host has for these tasks is not in the free resources by which others are placed, so nothing
+is counted as taken here: the host settles it. A host that has just refused the wish is not proposed
+again; the task is then placed as any other.
 
-A member that has found no room for long gets a host held for it, or else a steady load of small
-ones could take what is freed for ever. That is the one that lacks least; slices order it, and
-repeat the order with their wishes, so that a hold of nobody ends soon.
+A member that has found no room for long gets a host held for it: else a steady load of small tasks
+could take for ever what is freed. The host that lacks least is chosen. Slices order the hold, and
+repeat the order with their wishes, so that a hold which nobody needs ends soon.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Chosen(NamedTuple):
 
 
 class ReservedHosts:
-    """Which hosts wait for which members of slices, as reported."""
+    """The hosts that are held for members of slices, as reported."""
 
     def __init__(self) -> None:
         self._hosts: dict[Key, _Held] = {}
@@ -63,7 +63,7 @@ class ReservedHosts:
         self._spent: dict[Key, float] = {}  # hosts that were held in vain, and until when
 
     def receive(self, deltas: HostDeltas) -> None:
-        """Note which of these hosts wait for somebody."""
+        """Record which of these hosts are held, and for which members."""
         if self._hosts:
             for host in deltas.gone:
                 self._forget(host)
@@ -94,7 +94,10 @@ class ReservedHosts:
     def serve(
         self, wishes: list[Wish], kept: KeptWishes, *, shapes: KnownShapes, index: HostIndex
     ) -> tuple[list[Wish], list[Send]]:
-        """What is left of the wishes, and proposals for these and for kept ones."""
+        """Propose held hosts to the members that they are held for.
+
+        Returns what is left of the wishes, and the proposals, for kept wishes as well.
+        """
         news, self._news = self._news, {}
         self._choices_left = CHOSEN_MAX
         if not self._of_slice:
@@ -120,7 +123,7 @@ class ReservedHosts:
         return left, sends
 
     def offers(self, host: Key, slice_: Key, *, member: int, shape: Shape) -> bool:
-        """Whether this host is held for the member, and has room for it."""
+        """Return whether this host is held for the member, and has room for it."""
         held = self._hosts.get(host)
         if held is None or self._of_slice.get(slice_, {}).get(member) != host:
             return False
@@ -129,8 +132,10 @@ class ReservedHosts:
     def chosen(
         self, kept: KeptWish, *, checks: HostChecks, index: HostIndex, now: float
     ) -> tuple[tuple[int, Key], ...]:
-        """The host that is to be held for a member of a wish: the one that is, or another. There
-        is one for a slice at a time."""
+        """Return the host that is to be held for a member of a wish: the present one, or another.
+
+        A slice has one such host at a time.
+        """
         known = self._chosen.get(kept.slice)
         if known is not None and now < known.ordered_at + FORGOTTEN_S:
             if known.member not in kept.members:
@@ -161,7 +166,9 @@ class ReservedHosts:
         return ((member, host),)
 
     def _least_lacking(self, need: Need, *, checks: HostChecks, index: HostIndex) -> int | None:
-        """Of the hosts that would take a member if they were empty, the one that lacks least."""
+        """Return the host that lacks least, of those that would take a member if they were
+        empty.
+        """
         fits = checks.fit_if_empty(need) & checks.open_to(need.shape)
         others = (*self._hosts, *self._spent, *(one.host for one in self._chosen.values()))
         fits[[index.rows[host] for host in others if host in index.rows]] = False
@@ -183,7 +190,7 @@ class ReservedHosts:
     def _hosts_of(
         self, slice_: Key, members: Bits, *, shape: Shape, but: set[Key]
     ) -> Iterator[tuple[int, Key]]:
-        """Members whose hosts have room for them, ascending."""
+        """Yield the members whose held hosts have room for them, ascending, with these hosts."""
         for member, host in sorted(self._of_slice.get(slice_, {}).items()):
             has = self._hosts[host].has
             fits = shape.resources.within(has.room) and shape.ports <= has.ports

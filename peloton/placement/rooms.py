@@ -143,7 +143,7 @@ def _imagined(index: HostIndex, lent: _Lent) -> Iterator[None]:
 
 
 def room_of(index: HostIndex, ask: AskRoom) -> Send:
-    """The answer: what each host has free less what is proposed there."""
+    """Return what each host has free, less what is proposed there."""
     found = tuple(_free(index, host) for host in ask.hosts)
     return Send(ask.slice, RoomFound(ask.lot, ask.number, ask.hosts, found))
 

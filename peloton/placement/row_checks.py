@@ -1,9 +1,8 @@
-"""What one host accepts of a shape, for look-ups that meet few hosts.
+"""Checks of single hosts for one shape, for look-ups that meet few hosts.
 
-Turns a shape into a function of a row: how many members that host takes one after another, as far
-as labels, tasks and ports decide. Of all hosts at once `reasons.py` checks the same. It must not
-evaluate constraints otherwise than `conditions.py` does, nor know free resources other than ports,
-and serves only until the index changes.
+`RowChecks` returns how many members a host takes one after another, as far as labels, tasks and
+ports decide; other resources are not checked. `reasons.py` makes the same checks for all hosts at
+once. The checks are valid until the index changes.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from peloton.runtime.vocabulary import key
 class RowChecks:
     """The checks of one shape; rows that have just refused it are `excluded`.
 
-    `opens`: whether exclusive hosts are open to it, and hosts of each pool.
-    `scope`: a label that all hosts must have or the shape's constraint is not met.
+    `opens`: whether exclusive hosts are open to the shape, and hosts of each pool. `scope`: a label
+    that all hosts must have or the constraint is not met.
     """
 
     def __init__(
@@ -65,11 +64,11 @@ class RowChecks:
 
     @property
     def size(self) -> int:
-        """How many rows are in question."""
+        """Return how many rows are checked."""
         return self._index.size if self._rows is None else len(self._rows)
 
     def open(self, row: int) -> bool:
-        """Whether the host is up and admits such members at all, its labels disregarded."""
+        """Return whether the host is up and admits such members at all, its labels disregarded."""
         index = self._index
         if not index.up[row] or (self._rejects_gpu and index.has_gpu[row]):
             return False
@@ -79,15 +78,15 @@ class RowChecks:
         return (exclusive or not index.exclusive[row]) and (pools or not index.pooled[row])
 
     def room(self, row: int, most: int) -> int:
-        """How many members an open host takes one after another, `most` at most."""
+        """Return how many members, `most` at most, an open host takes one after another."""
         return 0 if row in self._excluded else self._accepts(row, most)
 
     def allows(self, row: int) -> bool:
-        """Whether the host takes a member, whichever hosts are excluded."""
+        """Return whether the host takes a member, whichever hosts are excluded."""
         return self.open(row) and (self._plain or self._accepts(row, 1) > 0)
 
     def flags(self) -> Flags:
-        """The same of all hosts."""
+        """Return for each row whether its host takes a member, whichever hosts are excluded."""
         index, shape = self._index, self._shape
         found = self._checks.open_to(shape)
         if shape_depends_on_tasks(shape):
@@ -126,7 +125,7 @@ class RowChecks:
 
 
 def rows_with(label: Label, kind: str, *, index: HostIndex) -> Mapping[int, int]:
-    """The rows with a label of the host or of its tasks, and how often."""
+    """Return the rows with a label of the host or of its tasks, and how often."""
     if kind == "task":
         return index.task_labels.rows(label)
     if label.key != HOSTNAME:

@@ -1,8 +1,8 @@
 """The shapes that a placer has met, with all that follows from a shape alone.
 
-Turns shapes into small numbers, so that alike members are found without comparing shapes, and
-proposals can name theirs. Bounded: the oldest shape is forgotten, and gets a new number when it
-comes again. It must not hold anything about hosts.
+Each shape has a small number, so that equal members are found without comparing shapes, and
+proposals can name their shape. The number of shapes is limited: the oldest is forgotten, and gets a
+new number when it comes again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KnownShapes:
         self._numbers = 0
 
     def of(self, shape: Shape) -> KnownShape:
-        """What is known about a shape, which has a number from now on."""
+        """Return what is known about a shape, which is numbered at the first call."""
         known = self._shapes.get(shape)
         if known is None:
             need = need_of(shape)
@@ -70,7 +70,7 @@ class KnownShapes:
         return known
 
     def give_up(self, strategy: Strategy, why: str) -> None:
-        """The strategy has failed: its shapes have none from now on."""
+        """Remove a strategy that has failed from all shapes."""
         name = strategy.name
         self.failures[name] = f"placement strategy {name!r} failed: {why}"
         self._strategies.pop(name, None)
@@ -80,20 +80,24 @@ class KnownShapes:
                 self._shapes[shape] = self._by_number[known.number] = without
 
     def numbered(self, number: int) -> KnownShape | None:
-        """The shape of this number; None once it is forgotten."""
+        """Return the shape of this number, or None once it is forgotten."""
         return self._by_number.get(number)
 
 
 def hosts_name(shape: Shape) -> object:
-    """What identifies the hosts that take members of this shape, if they have enough free."""
+    """Return a value that is equal for shapes that the same hosts take, if these have enough
+    free.
+    """
     of_tasks = shape.apart, shape.fixed_ports, shape.ports
     return shape.constraint, shape.resources.gpu > 0, of_tasks
 
 
 def _search(need: Need, strategy: Strategy | None) -> Search | None:
-    """What to search for in a kept order; None if there is none, where amounts are so small that
-    the epsilon decides, for members kept apart of which one host takes several at a time, and for
-    those that run on slack.
+    """Return what to search for in a kept order, or None if an order cannot serve the shape.
+
+    It cannot without a strategy that has an order, where amounts are so small that the epsilon
+    decides, for members kept apart of which one host takes several at a time, and for those that
+    run on slack.
     """
     if strategy is None or strategy.sign == 0:
         return None
@@ -108,7 +112,7 @@ def _search(need: Need, strategy: Strategy | None) -> Search | None:
 
 
 def _required(constraint: Constraint | None) -> Iterator[tuple[str, Label]]:
-    """Labels that a host, or a task on it, must have or the constraint is not met."""
+    """Yield the labels that a host, or a task on it, must have or the constraint is not met."""
     if constraint is None:
         return
     if constraint.form == "and":

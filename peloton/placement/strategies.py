@@ -2,8 +2,7 @@
 
 A strategy is a record, so that others can be registered (docs/placement.md): columns to sort by,
 and the most members of one wish that one host takes. Choosing is one operation on arrays, however
-many members there are, but for a strategy that ranks anew after each. Must not check whether a host
-fits.
+many members there are, but for a strategy that ranks anew after each.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ RankColumns = tuple[Ints, ...]
 
 
 class Candidates(NamedTuple):
-    """Hosts as arrays, one column a host: what a strategy may rank by.
+    """Hosts as arrays, one column per host: what a strategy may rank by.
 
-    Hosts that do not fit are among them, and rows that stand for none: their rank decides nothing.
+    Hosts that do not fit, and rows without a host, are among them: their rank decides nothing.
     `free` is what they have free less what is proposed there: cpu, memory, disk, gpu and slack in
     millionths, then ports (`peloton.placement.needs`). The arrays are the placer's own: a strategy
     must not write to them.
@@ -39,7 +38,7 @@ class Candidates(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Return the number of columns."""
         return len(self.names)
 
 
@@ -60,7 +59,7 @@ class Strategy(Value, frozen=True):
 
     @property
     def shares(self) -> bool:
-        """Whether wishes of one shape may be placed together with the same result."""
+        """Return whether wishes of one shape may be placed together with the same result."""
         return self.each_max == COUNT_MAX
 
 
@@ -69,18 +68,18 @@ class StrategyFailed(Exception):
 
 
 def tightest(hosts: Candidates, need: Need) -> RankColumns:  # noqa: ARG001
-    """Least free first: leaves large hosts free."""
+    """Rank hosts with the least free first, which leaves large hosts free."""
     free = hosts.free
     return np.maximum(free[GPU], 0), free[CPU], free[MEMORY], free[DISK]
 
 
 def emptiest(hosts: Candidates, need: Need) -> RankColumns:
-    """Most free first."""
+    """Rank hosts with the most free first."""
     return tuple(-column for column in tightest(hosts, need))
 
 
 def most_disk(hosts: Candidates, need: Need) -> RankColumns:  # noqa: ARG001
-    """Most free disk first, then memory, cpu and gpu."""
+    """Rank hosts with the most free disk first, then memory, cpu and gpu."""
     return tuple(-hosts.free[kind] for kind in (DISK, MEMORY, CPU, GPU))
 
 
@@ -93,9 +92,9 @@ STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in (PACK, SPREAD,
 
 
 def guarded(strategy: Strategy, source: str) -> Strategy:
-    """The strategy, with `StrategyFailed` for whatever its rank raises, or returns of another form.
+    """Wrap a strategy so that it raises `StrategyFailed` for any error or result of a wrong form.
 
-    `source` names it and its distribution for people.
+    `source` names the strategy and its distribution for people.
     """
     rank = strategy.rank
 
@@ -119,16 +118,19 @@ def guarded(strategy: Strategy, source: str) -> Strategy:
 
 
 def try_rank(strategy: Strategy) -> None:
-    """Have it rank two empty hosts. Raises StrategyFailed if it is guarded."""
+    """Let a strategy rank two empty hosts.
+
+    Raises StrategyFailed if the strategy is guarded and fails.
+    """
     free, capacity = np.zeros((FREE_COLUMNS, 2), np.int64), np.zeros((PORTS, 2), np.int64)
     hosts = Candidates(free, capacity, (key("host", "a"), key("host", "b")))
     strategy.rank(hosts, need_of(Shape(Resources())))
 
 
 def foremost_rows(rows: Ints, columns: Sequence[Ints], *, count: int) -> Ints:
-    """The first `count` of `rows` by `columns`, then by row; not sorted.
+    """Return the first `count` of `rows` by `columns`, then by row; not sorted.
 
-    Selects instead of sorting: only ties at the edge are compared by the next column.
+    Rows are selected instead of sorted: only ties at the edge are compared by the next column.
     """
     chosen: list[Ints] = []
     for column in columns:
@@ -149,7 +151,7 @@ def foremost_rows(rows: Ints, columns: Sequence[Ints], *, count: int) -> Ints:
 
 
 def in_order(rows: Ints, columns: Sequence[Ints]) -> Ints:
-    """`rows` sorted by `columns`, then by themselves."""
+    """Return `rows` sorted by `columns`, then by row."""
     if len(rows) < 2:
         return rows
     rows = np.sort(rows)
@@ -159,7 +161,7 @@ def in_order(rows: Ints, columns: Sequence[Ints]) -> Ints:
 
 
 def fits(need: Need, free: Ints) -> Ints:
-    """How many members fit into each column of `free`, counted as by `Resources.fits`."""
+    """Return how many members fit into each column of `free`, counted as by `Resources.fits`."""
     most = np.full(free.shape[1], COUNT_MAX, np.int64)
     for kind, amount in enumerate(need.amounts):
         if amount > 0:
@@ -173,7 +175,7 @@ def fits(need: Need, free: Ints) -> Ints:
 def choose(
     index: HostIndex, need: Need, *, fitting: Fitting, strategy: Strategy, count: int
 ) -> tuple[Ints, Ints]:
-    """Hosts for up to `count` members out of those fitting: rows and counts, in order."""
+    """Return hosts for up to `count` members out of those fitting: rows and counts, in order."""
     hosts = Candidates(index.free, index.capacity, index.names)
     columns = index.group, *strategy.rank(hosts, need)
     rows = in_order(foremost_rows(fitting.rows, columns, count=count), columns)
@@ -193,8 +195,11 @@ def choose(
 def _one_by_one(
     index: HostIndex, need: Need, *, room: Fitting, strategy: Strategy, count: int
 ) -> tuple[Ints, Ints]:
-    """Each member to the row that is foremost by then. The rows are in order, so that only their
-    first `count` can ever be used: one without a member is reached after those before it."""
+    """Give each member to the row that is foremost by then.
+
+    The rows are in order, so that only their first `count` can ever be used: a row without a member
+    is reached after those before it.
+    """
     rows, most = room
     assert most is not None
     free, taken = index.free[:, rows], np.zeros(len(rows), np.int64)

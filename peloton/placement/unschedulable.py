@@ -1,7 +1,7 @@
-"""Why no host fits, for people: which resource is missing, which label no host has.
+"""Explains to people why no host fits: which resource is missing, which label no host has.
 
-Turns the hosts that failed each check into counts, a text, and whether waiting can help at all.
-Must not check hosts itself: `reasons.py` does.
+From the hosts that failed each check it makes counts, a text, and whether waiting can help at all;
+`reasons.py` makes the checks.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _OTHERS = {
 class Unschedulable(NamedTuple):
     """Why no host fits: hosts by reason, a text, and whether waiting alone can `never` help.
 
-    `reserve`: members that have waited for long, each with the host that is to be held for it."""
+    `reserve`: members that have waited for long, each with the host that is to be held for it.
+    """
 
     reasons: tuple[tuple[str, int], ...]
     text: str
@@ -60,7 +61,10 @@ class Unschedulable(NamedTuple):
 def unschedulable_reason(
     index: HostIndex, need: Need, *, failed: Mapping[str, Flags], fit_if_empty: Flags
 ) -> Unschedulable:
-    """The counts and the text. `fit_if_empty`: hosts that would fit if they were empty."""
+    """Return the counts and the text.
+
+    `fit_if_empty`: hosts that would fit if they were empty.
+    """
     counts = tuple((reason, int(np.count_nonzero(hosts))) for reason, hosts in failed.items())
     total = int(np.count_nonzero(index.has_host))
     if not total:
@@ -74,9 +78,11 @@ def unschedulable_reason(
 
 
 def _never(index: HostIndex, need: Need, *, explained: bool) -> Iterator[str]:
-    """What single checks do not show: each may pass on some host, but not all on one.
+    """Yield texts about what single checks do not show: each may pass on some host, but not all on
+    one.
 
-    `explained`: the constraint is explained already. It is not where all hosts lack resources too.
+    `explained`: whether the constraint is explained already. It is not where all hosts lack
+    resources too.
     """
     unmet = [leaf for leaf in _of_hosts(need.shape.constraint) if not _anywhere(index, leaf)]
     if unmet and not explained:
@@ -121,7 +127,9 @@ def _status(index: HostIndex, hosts: Flags, *, total: int) -> Iterator[str]:
 
 
 def _resources(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Iterator[str]:
-    """Each resource of which some of these hosts have too little, with the most that one has."""
+    """Yield a text for each resource that some of these hosts lack, with the most that one of them
+    has.
+    """
     for at, (name, unit) in enumerate(RESOURCE_UNITS):
         lacking = hosts & (index.free[at] < need.least[at])
         if not lacking.any() or need.amounts[at] < EPSILON:
@@ -144,7 +152,7 @@ def _resources(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Ite
 
 
 def lacks_text(index: HostIndex, need: Need, *, row: int) -> str:
-    """What one host lacks for a member, as a half sentence with the host before it."""
+    """Return what one host lacks for a member, as a half sentence that begins with the host."""
     names = [*RESOURCE_UNITS, ("ports", "")]
     lacking = [
         f"{name} (requested {_of(need.amounts[at], at)}{unit}, {_of(free, at)}{unit} free)"
@@ -185,7 +193,7 @@ def _constraints(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> I
 def _of_tasks(
     index: HostIndex, constraint: Constraint, *, hosts: Flags, total: int
 ) -> Iterator[str]:
-    """The conditions on tasks that these hosts do not meet, each host counted once."""
+    """Yield the conditions on tasks that these hosts do not meet; each host is counted once."""
     for condition in _all_of(constraint):
         if not depends_on_tasks(condition):
             continue
@@ -215,14 +223,14 @@ def _ports_taken(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> I
 
 
 def _all_of(constraint: Constraint) -> list[Constraint]:
-    """The conditions that must all hold; an "or" is one condition."""
+    """Return the conditions that must all hold; an "or" is one condition."""
     if constraint.form == "and":
         return [one for member in constraint.members for one in _all_of(member)]
     return [constraint]
 
 
 def _of_hosts(constraint: Constraint | None) -> list[Constraint]:
-    """Those of the conditions that depend on the host alone."""
+    """Return the conditions that depend on the host alone."""
     if constraint is None:
         return []
     return [condition for condition in _all_of(constraint) if not depends_on_tasks(condition)]
@@ -239,7 +247,7 @@ def _texts(conditions: list[Constraint]) -> str:
 
 
 def _hosts_text(hosts: Flags, total: int, *, verbs: tuple[str, str] = ("are", "is")) -> str:
-    """ "3 of 5 hosts are", with the verb in the right number."""
+    """Return a text such as "3 of 5 hosts are", with the verb in the right number."""
     count = int(np.count_nonzero(hosts))
     return f"{count} of {total} hosts {verbs[count == 1]}"
 

@@ -1,10 +1,9 @@
-"""Wishes that a placer keeps until a host has room: one list of them, whatever their kind.
+"""Wishes that a placer keeps until a host has room, in one list, whatever their kind.
 
-Turns what slices repeat, decline or forget into who still waits. How a wish comes by its host is up
-to its kind, which hears when the wish has left: any host by turns (`kept_wishes.py`), one host
-alone (`pinned.py`), hosts for all members at once (`gang_wishes.py`). It is soft: a wish that is
-lost with its placer is repeated by its slice; one that is not repeated is dropped, because its
-slice has gone elsewhere. Must not propose hosts.
+The kind of a wish decides how it finds its host, and is told when the wish has left: any host in
+turns (`kept_wishes.py`), one host alone (`pinned.py`), hosts for all members at once
+(`gang_wishes.py`). Wishes are soft state: one that is lost with its placer is repeated by its
+slice; one that is not repeated is dropped, because its slice has gone elsewhere.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ class WaitingWish:
     more, they would refuse it again."""
 
     def refuse(self, rows: Iterable[int], index: HostIndex) -> None:
-        """Only these rows have just refused it."""
+        """Record the rows that have just refused the wish, instead of those recorded before."""
         self.refused = {row: index.news.report_number(row) for row in rows}
 
     def excluded(self, index: HostIndex) -> list[int]:
-        """The rows that refused it and have not reported more since."""
+        """Return the rows that refused the wish and have not reported more since."""
         if self.refused:
             news = index.news
             self.refused = {r: at for r, at in self.refused.items() if news.report_number(r) == at}
         return [*self.refused]
 
     def tell(self, why: Unschedulable) -> list[Send]:
-        """The answer to its slice, unless that was told so."""
+        """Return the answer to the slice, or nothing if the slice was told the same."""
         if self.told_never == why.never:
             return []
         self.told_never = why.never
@@ -60,7 +59,7 @@ class WaitingWish:
 
 
 class WaitingWishes:
-    """The wishes that one placer keeps."""
+    """All wishes that one placer keeps."""
 
     def __init__(self) -> None:
         self._by_slice: dict[Key, dict[int, WaitingWish]] = {}  # each by serial, oldest first
@@ -68,29 +67,29 @@ class WaitingWishes:
         self._serial = 0
 
     def add(self, wish: WaitingWish, now: float) -> None:
-        """A wish waits from now on."""
+        """Keep a wish."""
         self._serial += 1
         wish.serial = self._serial
         self._by_slice.setdefault(wish.slice, {})[wish.serial] = wish
         self.seen(wish, now)
 
     def seen(self, wish: WaitingWish, now: float) -> None:
-        """Its slice has repeated it."""
+        """Record that the slice has repeated a wish."""
         wish.seen_at = now
         self._by_age.pop(wish.serial, None)
         self._by_age[wish.serial] = wish
 
     def of_slice(self, slice_: Key) -> list[WaitingWish]:
-        """The wishes of a slice, the oldest first."""
+        """Return the wishes of a slice, the oldest first."""
         return [*self._by_slice.get(slice_, {}).values()]
 
     def tell_all_again(self) -> None:
-        """What they were told is true no more."""
+        """Forget what slices were told, because it is no longer true."""
         for wish in self._by_age.values():
             wish.told_never = None
 
     def retain(self, slice_: Key, wanted: Bits) -> None:
-        """Of this slice only these members are still wanted."""
+        """Keep of this slice only the members that are still wanted."""
         for wish in self.of_slice(slice_):
             self.remove(wish, wish.members - wanted)
 

@@ -1,6 +1,5 @@
-"""Wishes of one call that are decided as one: those with one shape, if nothing tells them apart.
-
-Turns the wishes of a call into groups. Must not choose hosts.
+"""Groups wishes of one call that are decided as one: those of one shape that nothing tells
+apart.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from peloton.runtime.vocabulary import Bits
 
 
 class AskedWish(NamedTuple):
-    """One wish of a call, and its members that are kept already."""
+    """One wish of a call, and its members: those that are kept already, and the new ones."""
 
     wish: Wish
     renewed: Bits
@@ -25,7 +24,8 @@ class AskedWish(NamedTuple):
 
 class WishGroup(NamedTuple):
     """Wishes that are decided as one, the rows that have just refused them, and those that are used
-    last."""
+    last.
+    """
 
     known: KnownShape
     wishes: list[AskedWish]
@@ -36,7 +36,8 @@ class WishGroup(NamedTuple):
 def decided_as_one(
     wishes: Sequence[Wish], index: HostIndex, *, shapes: KnownShapes, kept: KeptWishes, now: float
 ) -> list[WishGroup]:
-    """Wishes decided as one, in the order in which the first of each came.
+    """Return wishes in groups that are decided as one, in the order in which the first of each
+    came.
 
     Refusals of all wishes are applied first, so that no member is sent to a host that has just
     refused another for lack of resources.
