@@ -1,4 +1,4 @@
-"""Arithmetic of delays: backoff and throttle. Pure functions; must not know what is delayed."""
+"""Pure arithmetic of delays: backoff and throttle."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a text for people mentions: jobs and pools, in a form that readers find again.
+"""Mentions of jobs and pools in texts for people.
 
-An actor does not know who will read its texts, and who may know what. So it writes whom it means
-as `<job ID>` or `<pool PATH>`, and whoever shows the text says it as the reader may see it. It must
-not know who that is.
+An actor does not know the reader of its texts, nor what the reader may see. So it writes a job or
+pool as `<job ID>` or `<pool PATH>`, and the code that shows the text replaces each mention with
+what the reader may see.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _ESCAPED = re.compile("%(25|3C|3E)")
 
 
 def job_mention(job_id: str) -> str:
-    """A job by its id."""
+    """Return the mention of a job by its id."""
     return _mention(JOB, job_id)
 
 
 def pool_mention(path: str) -> str:
-    """A pool by its path."""
+    """Return the mention of a pool by its path."""
     return _mention(POOL, path)
 
 
 def said(text: str, name: Callable[[str, str], str]) -> str:
-    """The text with the mentions as `name` says them, of a kind and what they mention."""
+    """Return the text with its mentions replaced: `name` takes the kind and what is mentioned."""
     return MENTION.sub(lambda found: name(found[1], _meant(found[2])), text)
 
 
 def unnamed(text: str) -> str:
-    """The text for a reader of whom nothing is known."""
+    """Return the text for a reader that may see none of the names."""
     return said(text, lambda kind, of: ANOTHER[kind])
 
 

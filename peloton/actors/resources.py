@@ -3,12 +3,11 @@
 Slack is cpu that others were given and do not use. Revocable tasks run on it, and on nothing else:
 what they ask for as cpu is slack, a kind of its own, so that every sum over kinds counts it right.
 
-Slack and cpu are apart: what needs no slack fits where there is less than none of it, and what runs
-on slack where there is less than no cpu. Of the other kinds there must not be less than none.
+Slack and cpu are apart: a task that needs no slack fits even if there is less than none of it, and
+a task on slack if there is less than no cpu. There must not be less than none of the other kinds.
 
-Turns the floats of clients into integers whose sums are exact, and back. Comparisons, and they
-alone, allow an epsilon of 900 millionths (the original's 0.0009); sums never snap to anything.
-Must not know who holds resources.
+The floats of clients are converted into integers, whose sums are exact, and back. Comparisons, and
+they alone, allow an epsilon of 900 millionths (the original's 0.0009); sums are never rounded.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
         )
 
     def times(self, count: int) -> Resources:
-        """This amount `count` times."""
+        """Return this amount `count` times."""
         return Resources(
             self.cpu * count,
             self.memory * count,
@@ -69,11 +68,11 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
         )
 
     def percent(self, percent: float) -> Resources:
-        """That share of this amount, rounded down."""
+        """Return that share of this amount, rounded down."""
         return Resources(*(int(each * percent / 100) for each in self.amounts()))
 
     def within(self, available: Resources) -> bool:
-        """Whether this fits into `available`, kind by kind, with the epsilon."""
+        """Return whether this fits into `available`, kind by kind, with the epsilon."""
         return (
             (self.cpu - available.cpu < EPSILON or (not self.cpu and self.slack > 0))
             and self.memory - available.memory < EPSILON
@@ -83,7 +82,7 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
         )
 
     def fits(self, available: Resources) -> int:
-        """How many times this fits into `available`; `COUNT_MAX` where it needs nothing."""
+        """Return how many times this fits into `available`; `COUNT_MAX` if it needs nothing."""
         most, apart = COUNT_MAX, self._apart
         pairs = zip(self.amounts(), available.amounts(), strict=True)
         for kind, (need, have) in enumerate(pairs):
@@ -94,7 +93,8 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
         return most
 
     def short_of(self, available: Resources) -> dict[str, int]:
-        """By how much this exceeds `available`, in millionths, for the kinds where it does."""
+        """Return by how much this exceeds `available`, in millionths, for the kinds in which it
+        does."""
         pairs = zip(self.amounts(), available.amounts(), strict=True)
         return {
             self.KINDS[kind]: need - have
@@ -104,19 +104,20 @@ class Resources(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def _apart(self) -> int:
-        """The kind of which this needs nothing, and which does not matter for it; or -1."""
+        """Return the index of slack or cpu, if this needs none of it and it is not compared; or
+        -1."""
         return SLACK if not self.slack else CPU if not self.cpu else -1
 
     def with_slack(self, slack: int) -> Resources:
-        """The same with so much slack."""
+        """Return the amounts with this slack."""
         return Resources(self.cpu, self.memory, self.disk, self.gpu, slack)
 
     def revocable(self) -> Resources:
-        """The same on slack instead of cpu of one's own."""
+        """Return the amounts with slack instead of cpu."""
         return Resources(0, self.memory, self.disk, self.gpu, self.cpu + self.slack)
 
     def amounts(self) -> tuple[int, int, int, int, int]:
-        """The amounts in the order of `KINDS`."""
+        """Return the amounts in the order of `KINDS`."""
         return self.cpu, self.memory, self.disk, self.gpu, self.slack
 
 
@@ -124,7 +125,7 @@ COUNT_MAX = 1_000_000_000
 
 
 def millionths(amount: float, field: str) -> int:
-    """A client's amount as an integer; raises BadAmount naming the field."""
+    """Return a client's amount as an integer; raises BadAmount naming the field."""
     if not math.isfinite(amount):
         raise BadAmount(f"{field}: {amount} is not a finite number")
     if amount < 0:
@@ -135,5 +136,5 @@ def millionths(amount: float, field: str) -> int:
 
 
 def amount(millionths_: int) -> float:
-    """Millionths as the number clients see."""
+    """Return millionths as the number clients see."""
     return millionths_ / UNIT

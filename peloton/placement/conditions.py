@@ -59,16 +59,14 @@ def depends_on_tasks(constraint: Constraint | None) -> bool:
 
 
 def shape_depends_on_tasks(shape: Shape) -> bool:
-    """Return whether the other tasks on a host decide about a shape, apart from the resources that
-    they leave.
-    """
+    """Return whether the other tasks on a host decide about a shape, apart from the resources
+    that they leave."""
     return bool(shape.fixed_ports or shape.apart) or depends_on_tasks(shape.constraint)
 
 
 def opens_exclusive(constraint: Constraint | None) -> bool:
     """Return whether a constraint names the attribute of exclusive hosts, which accept only such
-    tasks.
-    """
+    tasks."""
     return constraint is not None and any(
         leaf.kind == "host" and leaf.label.key == EXCLUSIVE for leaf in leaves(constraint)
     )
@@ -76,8 +74,7 @@ def opens_exclusive(constraint: Constraint | None) -> bool:
 
 def opens_pools(constraint: Constraint | None) -> bool:
     """Return whether a constraint names a host pool, so that hosts of any pool may be open to
-    it.
-    """
+    it."""
     return constraint is not None and any(
         leaf.kind == "host" and leaf.label.key == HOST_POOL for leaf in leaves(constraint)
     )
@@ -89,9 +86,8 @@ def pool_of(labels: tuple[Label, ...]) -> str:
 
 
 def closed_to(constraint: Constraint | None, labels: tuple[Label, ...]) -> bool:
-    """Return whether a host with these labels is in a pool that a task with this constraint may not
-    use.
-    """
+    """Return whether a host with these labels is in a pool that a task with this constraint may
+    not use."""
     return pool_of(labels) not in BATCH_HOST_POOLS and not opens_pools(constraint)
 
 
@@ -138,9 +134,8 @@ def leaf_of(leaf: Constraint, count: Callable[[Any], Any], *, own: tuple[Label, 
 
 
 def changes_for_others(constraint: Constraint, own: tuple[Label, ...]) -> bool:
-    """Return whether placing a member with the labels `own` changes the truth for the members after
-    it.
-    """
+    """Return whether placing a member with the labels `own` changes the truth for the members
+    after it."""
     return any(leaf.kind == "task" and leaf.label in own for leaf in leaves(constraint))
 
 
@@ -154,8 +149,7 @@ def one_after_another(truth: TruthOf, place: Any, *, most: int) -> int:
 
 def host_count(label: Label, *, host: Key, labels: tuple[Label, ...]) -> int:
     """Return how often a host has a label. Every host has its own name, and no other, as a
-    label.
-    """
+    label."""
     if label.key == HOSTNAME:
         return int(host.partition("/")[2] == label.value)
     if label.key == HOST_POOL:
@@ -172,8 +166,7 @@ def accepts(
     most: int,
 ) -> int:
     """Return how many runs with the labels `own`, `most` at most, a host may accept one after
-    another.
-    """
+    another."""
 
     def count(leaf: Constraint) -> int:
         if leaf.kind == "host":

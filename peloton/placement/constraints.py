@@ -34,9 +34,8 @@ Truths = npt.NDArray[np.int8]
 
 
 class _Asked(NamedTuple):
-    """The hosts that a constraint is evaluated for, and the labels of the members that are placed
-    there first.
-    """
+    """The hosts that a constraint is evaluated for, and the labels of the members that are
+    placed there first."""
 
     hosts: HostIndex
     rows: Ints | None  # None: every row
@@ -88,8 +87,7 @@ def possible(constraint: Constraint | None, index: HostIndex) -> npt.NDArray[np.
 
 def allowance(shape: Shape, index: HostIndex, *, rows: Ints | None = None) -> Ints:
     """Return how many members may be placed on each host one after another before one
-    mismatches.
-    """
+    mismatches."""
     size = index.size if rows is None else len(rows)
     limits = np.full(size, COUNT_MAX, np.int64)
     asked = _Asked(index, rows, shape.all_labels)
@@ -107,9 +105,8 @@ def allowance(shape: Shape, index: HostIndex, *, rows: Ints | None = None) -> In
 
 
 def _turning_points(constraint: Constraint, asked: _Asked, *, size: int) -> Iterator[Ints]:
-    """Yield the numbers of members at which the truth of a leaf may change; it is constant between
-    them.
-    """
+    """Yield the numbers of members at which the truth of a leaf may change; it is constant
+    between them."""
     yield np.zeros(size, np.int64)
     for leaf in leaves(constraint):
         own = asked.own.count(leaf.label) if leaf.kind == "task" else 0

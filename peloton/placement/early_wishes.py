@@ -27,8 +27,7 @@ class EarlyWishes:
 
     def sift(self, asked: Sequence[PlacerRequest], *, settled: bool) -> list[PlacerRequest]:
         """Return the requests to answer now. Once hosts are `settled`, all that waited come
-        first.
-        """
+        first."""
         if settled:
             held, self._held = self._held, {}
             return [*held.values(), *asked]

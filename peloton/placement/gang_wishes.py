@@ -182,9 +182,8 @@ class GangWishes:
         return free
 
     def _is_too_large(self, wish: GangWish, free: list[int]) -> bool:
-        """Return whether all hosts together have less free than the gang needs, without searching
-        hosts.
-        """
+        """Return whether all hosts together have less free than the gang needs, without
+        searching hosts."""
         needed = [0] * len(free)
         for part in wish.parts:
             for kind, least in enumerate(self._shapes.of(part.shape).need.least[: GPU + 1]):
@@ -193,8 +192,7 @@ class GangWishes:
 
     def _may_fit(self, known: KnownShape, *, count: int) -> bool:
         """Return whether all hosts together have enough free: cheaper than to propose and take
-        back.
-        """
+        back."""
         pairs = zip(self._free_in_all(), known.need.least[: GPU + 1], strict=True)
         if not all(least <= 0 or has >= least * count for has, least in pairs):
             return False

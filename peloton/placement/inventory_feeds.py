@@ -89,8 +89,7 @@ class InventoryFeeds:
 
     def due(self, now: float) -> list[Key]:
         """Return the inventories to request a snapshot of now; requests are repeated until it
-        comes.
-        """
+        comes."""
         inventories = []
         for inventory, feed in self._feeds.items():
             if feed.request_at is not None and feed.request_at <= now:

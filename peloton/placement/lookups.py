@@ -117,8 +117,7 @@ class Lookups:
         self, known: KnownShape, excluded: Sequence[int], *, scope: Label | None = None
     ) -> RowChecks:
         """Return the checks of a shape, cached while the labels of hosts do not change if they
-        depend on these alone.
-        """
+        depend on these alone."""
         shape, index = known.need.shape, self._index
         if known.of_tasks or excluded or scope is not None:
             return RowChecks(index, self._checks, shape=shape, excluded=excluded, scope=scope)
@@ -132,8 +131,7 @@ class Lookups:
 
     def _in_orders(self, asked: _LookUp) -> RowsTaken | None:
         """Search the order of the hosts that take such members, if it is kept; else the order of
-        all hosts, or of those with the required label.
-        """
+        all hosts, or of those with the required label."""
         orders, plain = self._index.orders, asked.known.plain
         own = None if plain else orders.built(asked.own)
         if own is not None and own.ready(asked.rows):

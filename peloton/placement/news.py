@@ -26,8 +26,7 @@ class HostNews:
 
     def more_reported(self, rows: list[int]) -> None:
         """Record that the hosts of these rows report more of something, or another status or
-        label.
-        """
+        label."""
         self._numbers[rows] += 1
         self.own_proposals_over(rows)
 

@@ -52,8 +52,7 @@ NO_BLOCK = -1
 
 def few_max(size: int) -> int:
     """Return up to how many members a kept order is used; for more, a scan of `size` rows is
-    faster.
-    """
+    faster."""
     return FEW_MIN + size // ROWS_PER_UPDATE
 
 
@@ -259,8 +258,7 @@ class KeptOrder:
 
     def _replace(self, old: OrderKey, new: OrderKey | None) -> bool:
         """Remove a key of a sorted block; return True if the new key was put into the same
-        place.
-        """
+        place."""
         at = bisect_left(self._lasts, old)
         block = self._blocks[at]
         keys = block.keys

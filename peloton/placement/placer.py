@@ -161,8 +161,7 @@ class Placer:
 
     def stop_launches(self, text: str) -> None:
         """Stop proposing hosts for this reason; with an empty text, propose them again, first to
-        the kept wishes.
-        """
+        the kept wishes."""
         if text == self._stopped:
             return
         self._stopped = text
@@ -175,8 +174,7 @@ class Placer:
 
     def hurry(self) -> None:
         """Request at once the snapshots still needed, because inventories may be reachable
-        again.
-        """
+        again."""
         self._feeds.hurry()
 
     def _receive(self, deltas: HostDeltas, now: float) -> None:
@@ -281,9 +279,8 @@ class Placer:
         return why._replace(never=why.never and self._feeds.complete)
 
     def _no_strategy(self, known: KnownShape) -> Unschedulable:
-        """Return the reason that no host can be ranked: the strategy is not installed here, or has
-        failed.
-        """
+        """Return the reason that no host can be ranked: the strategy is not installed here, or
+        has failed."""
         name = known.need.shape.strategy
         text = self._shapes.failures.get(name, f"unknown placement strategy {name!r}")
         return Unschedulable(((UNKNOWN_STRATEGY, 1),), text, True)
@@ -325,9 +322,8 @@ class Placer:
             self._place_kept(name, np.arange(self.index.size), now=now, sends=sends)
 
     def _place_kept(self, group: GroupKey, rows: Ints, *, now: float, sends: list[Send]) -> bool:
-        """Propose hosts to a group, to no more members than these rows can take; return whether any
-        got one.
-        """
+        """Propose hosts to a group, to no more members than these rows can take; return whether
+        any got one."""
         known = self.kept.shape(group)
         if known is None:
             return False
@@ -350,8 +346,7 @@ class Placer:
 
     def _explain_again(self, *, sends: list[Send]) -> None:
         """Explain kept wishes anew, because the known hosts have changed: some may now fit what
-        none did, or the reverse.
-        """
+        none did, or the reverse."""
         hosts = self.index.layout, self._feeds.complete
         if hosts != self._explained:
             self._explained = hosts
@@ -365,9 +360,8 @@ class Placer:
         self._to_explain = [*(each for each in names if each not in left), *left]
 
     def _tell(self, name: GroupKey | KeptGang) -> Iterator[Send]:
-        """Yield the reasons why the wishes of a group, or a gang, still wait, unless they were told
-        the same.
-        """
+        """Yield the reasons why the wishes of a group, or a gang, still wait, unless they were
+        told the same."""
         if isinstance(name, KeptGang):
             if name.serial:
                 yield from name.tell(self.gangs.why(name, by=self, complete=self._feeds.complete))

@@ -67,9 +67,8 @@ class HostsNow:
 
 
 class HostsPlan(NamedTuple):
-    """How many tasks each host would get, by name, and the tasks that would get none, each with its
-    wish.
-    """
+    """How many tasks each host would get, by name, and the tasks that would get none, each with
+    its wish."""
 
     hosts: list[tuple[Key, int]]
     placed: int
@@ -122,8 +121,7 @@ def _answered(
 
 def _wished_again(wish: Wish | GangWish, rest: Sequence[Unplaced]) -> Wish | None:
     """Return a wish for the rest, if hosts took as many as their strategy lets them take of one
-    wish.
-    """
+    wish."""
     if not isinstance(wish, Wish) or len(rest) != 1:
         return None
     (left,) = rest

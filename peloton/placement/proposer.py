@@ -59,8 +59,7 @@ class HostProposals:
 
     def _apart(self, known: KnownShape, excluded: list[int], *, count: int, now: float) -> Proposed:
         """Propose one member on each host, those hosts first that have the fewest members
-        already.
-        """
+        already."""
         index, need = self._index, known.need
         assert known.strategy is not None and need.shape.apart is not None
         strategy = replace(known.strategy, each_max=1)

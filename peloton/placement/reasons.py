@@ -70,8 +70,7 @@ class HostChecks:
 
     def open_to(self, shape: Shape) -> Flags:
         """Return the hosts that would accept such a member if they had enough free, tasks
-        disregarded.
-        """
+        disregarded."""
         index = self._index
         if self._generation != index.generation:
             self._open.clear()

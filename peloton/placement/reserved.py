@@ -167,8 +167,7 @@ class ReservedHosts:
 
     def _least_lacking(self, need: Need, *, checks: HostChecks, index: HostIndex) -> int | None:
         """Return the host that lacks least, of those that would take a member if they were
-        empty.
-        """
+        empty."""
         fits = checks.fit_if_empty(need) & checks.open_to(need.shape)
         others = (*self._hosts, *self._spent, *(one.host for one in self._chosen.values()))
         fits[[index.rows[host] for host in others if host in index.rows]] = False

@@ -86,8 +86,7 @@ class KnownShapes:
 
 def hosts_name(shape: Shape) -> object:
     """Return a value that is equal for shapes that the same hosts take, if these have enough
-    free.
-    """
+    free."""
     of_tasks = shape.apart, shape.fixed_ports, shape.ports
     return shape.constraint, shape.resources.gpu > 0, of_tasks
 

@@ -127,9 +127,8 @@ def _status(index: HostIndex, hosts: Flags, *, total: int) -> Iterator[str]:
 
 
 def _resources(index: HostIndex, need: Need, *, hosts: Flags, total: int) -> Iterator[str]:
-    """Yield a text for each resource that some of these hosts lack, with the most that one of them
-    has.
-    """
+    """Yield a text for each resource that some of these hosts lack, with the most that one of
+    them has."""
     for at, (name, unit) in enumerate(RESOURCE_UNITS):
         lacking = hosts & (index.free[at] < need.least[at])
         if not lacking.any() or need.amounts[at] < EPSILON:

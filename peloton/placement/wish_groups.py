@@ -1,6 +1,5 @@
 """Groups wishes of one call that are decided as one: those of one shape that nothing tells
-apart.
-"""
+apart."""
 
 from __future__ import annotations
 
@@ -23,9 +22,8 @@ class AskedWish(NamedTuple):
 
 
 class WishGroup(NamedTuple):
-    """Wishes that are decided as one, the rows that have just refused them, and those that are used
-    last.
-    """
+    """Wishes that are decided as one, the rows that have just refused them, and those that are
+    used last."""
 
     known: KnownShape
     wishes: list[AskedWish]

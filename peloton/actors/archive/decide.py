@@ -1,9 +1,9 @@
-"""How periods take in and give up jobs, and how an archive has the policy carried out.
+"""How periods take in and give up jobs, and how an archive applies the policy for deleting jobs.
 
-Turns the age of periods into orders to delete jobs, a bounded number at a time. A job that was
-ordered to go stays in its period until it says that it goes, so every order may be lost. One that
-does not go holds up no other: each is ordered once in a lap through all that are old enough, and
-again in the next lap. Must not delete a job itself, nor decide whether it has ended: the job does.
+Periods that are old enough are ordered to delete jobs, a limited number at a time. A job stays in
+its period until it reports that it goes, so every order may be lost. A job that does not go delays
+no other: each is ordered once in a lap through all that are old enough, and again in the next lap.
+The job itself decides whether it has ended, and deletes itself.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ LAP_S = 60.0
 
 
 def take_first(message: m.ArchiveJob, at: At) -> Decision:
-    """The first job of a period."""
+    """Take the first job into a new period."""
     return take(Archive(), message, at)
 
 
 def take(period: Archive, message: m.ArchiveJob, at: At) -> Decision:
-    """A job that has ended, from now on found here; again, if it has run again meanwhile."""
+    """Take in a job that has ended, from now on found here; again, if it has run again
+    meanwhile."""
     job = message.summary.job
     told = (Send(job, Archived(message.summary.completed_at)),)
     known = period.jobs.get(job)
@@ -46,12 +47,12 @@ def take(period: Archive, message: m.ArchiveJob, at: At) -> Decision:
 
 
 def drop(period: Archive, message: m.DropJob, at: At) -> Decision:
-    """A job is deleted, or has run again."""
+    """Remove a job that is deleted, or has run again."""
     return _drop(period, at, forgotten=False)
 
 
 def forgotten(period: Archive, message: m.JobGoing, at: At) -> Decision:
-    """A job is deleted by the policy."""
+    """Remove a job that is deleted by the policy."""
     return _drop(period, at, forgotten=True)
 
 
@@ -64,7 +65,7 @@ def _drop(period: Archive, at: At, *, forgotten: bool) -> Decision:
 
 
 def delete_ended(period: Archive, message: m.DeleteEnded, at: At) -> Decision:
-    """Order the first jobs that are old enough to go, behind those that were tried."""
+    """Order the first jobs that are old enough to go, behind those that were tried already."""
     jobs = period.jobs
     old = (job for job in sorted(jobs) if jobs[job].completed_at <= message.before)
     some = islice(old, message.tried, message.tried + JOBS_PER_PERIOD)
@@ -72,18 +73,18 @@ def delete_ended(period: Archive, message: m.DeleteEnded, at: At) -> Decision:
 
 
 def no_period(message: m.DeleteEnded, at: At) -> Decision:
-    """There is no such period any more."""
+    """Answer the archive that the period no longer exists."""
     number = m.period_number(at.key)
     return Decision() if number is None else Decision(sends=(_counted(at.key, 0),))
 
 
 def note_first(message: m.PeriodCounted, at: At) -> Decision:
-    """The first period of an archive."""
+    """Record the first period of a new archive."""
     return note(Archive(), message, at)
 
 
 def note(archive: Archive, message: m.PeriodCounted, at: At) -> Decision:
-    """How many jobs a period has."""
+    """Record how many jobs a period has."""
     if archive.periods.get(message.number, 0) == message.jobs:
         return Decision()
     fact = f.PeriodNoted(message.number, message.jobs, at.now, message.forgotten)
@@ -91,7 +92,7 @@ def note(archive: Archive, message: m.PeriodCounted, at: At) -> Decision:
 
 
 def due(archive: Archive, at: At, *, forget_after_s: float) -> Decision:
-    """Have the oldest periods that are old enough, and not wholly tried, delete their jobs."""
+    """Order the oldest periods that are old enough, and not wholly tried, to delete their jobs."""
     before = at.now - forget_after_s
     found = islice(_untried(archive, int(before // m.PERIOD_S)), PERIODS_PER_CHECK)
     tried = [(number, archive.tried.get(number, 0)) for number in found]
@@ -104,7 +105,7 @@ def due(archive: Archive, at: At, *, forget_after_s: float) -> Decision:
 
 
 def _untried(archive: Archive, end: int) -> Iterator[int]:
-    """Of the periods before `end`, those with jobs that were not ordered to go in this lap.
+    """Yield the periods before `end` with jobs that were not ordered to go in this lap.
 
     The oldest come first, and none is looked at before it is wanted.
     """
@@ -120,7 +121,7 @@ def _untried(archive: Archive, end: int) -> Iterator[int]:
 
 
 def deadline(archive: Archive, forget_after_s: float) -> tuple[str, float] | None:
-    """When the oldest period is old enough; soon, where it is already."""
+    """Return when the oldest period is old enough; soon, if it is already."""
     if not archive.periods or forget_after_s == math.inf:
         return None
     due_at = (archive.oldest + 1) * m.PERIOD_S + forget_after_s
@@ -131,7 +132,7 @@ def deadline(archive: Archive, forget_after_s: float) -> tuple[str, float] | Non
 def get_periods(
     archive: Archive, query: m.GetPeriods, at: At, *, forget_after_s: float
 ) -> m.PeriodsListed:
-    """What there is."""
+    """Return the newest periods, and the counts of the archive."""
     due_at = (archive.oldest + 1) * m.PERIOD_S + forget_after_s
     below = sorted(filter(query.below.__gt__, archive.periods)) if query.limit else []
     numbers = nlargest(query.limit, below)
@@ -145,7 +146,7 @@ def get_periods(
 
 
 def get_period(period: Archive, query: m.GetPeriod, at: At) -> m.PeriodListed:
-    """Jobs of a period."""
+    """Return jobs of a period."""
     keys = sorted(job for job in period.jobs if job > query.after)
     jobs = tuple(period.jobs[job] for job in keys[: query.limit])
     return m.PeriodListed(jobs, len(keys) > len(jobs))
@@ -158,7 +159,7 @@ def _counted(period: Key, jobs: int, *, forgotten: bool = False) -> Send:
 
 
 def decide_of(forget_after_s: float) -> Mapping[type, Callable[[Any, Any, At], Decision]]:
-    """The table, for a policy."""
+    """Return the decision table for a policy."""
     return {
         m.ArchiveJob: take,
         m.DropJob: drop,

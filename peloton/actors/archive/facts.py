@@ -1,7 +1,4 @@
-"""What an archive and its periods journal. Numbers are permanent, because journals hold them.
-
-A fact must not hold more than its fold needs, nor ever change its meaning.
-"""
+"""Facts of an archive and its periods. Numbers and meanings are permanent: journals hold them."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ class JobArchived(Fact, frozen=True, gc=False, array_like=True):
 
 
 class JobDropped(Fact, frozen=True, gc=False, array_like=True):
-    """A period has this job no more."""
+    """A period no longer has this job."""
 
     job: Key
 
 
 class PeriodNoted(Fact, frozen=True, gc=False, array_like=True):
-    """An archive knows how many jobs a period has; none: it is gone."""
+    """A period has so many jobs, as its archive knows; none means that the period is gone."""
 
     number: int
     jobs: int
@@ -33,8 +30,8 @@ class PeriodNoted(Fact, frozen=True, gc=False, array_like=True):
 class PolicyApplied(Fact, frozen=True, gc=False, array_like=True):
     """An archive has looked for periods that are too old.
 
-    `tried`: of which periods how many jobs have been ordered to go and had not gone before. `over`:
-    those of all have been.
+    `tried`: how many jobs of which periods were ordered to go and have not gone before. `over`: all
+    that are old enough were ordered.
     """
 
     at: float

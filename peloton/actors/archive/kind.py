@@ -1,7 +1,5 @@
-"""The kind "archive", as registered with the runtime: one in every jobmgr shard, and its periods.
-
-Must hold nothing but the table.
-"""
+"""The kind "archive", as registered with the runtime: one in every jobmgr shard, and its
+periods."""
 
 from __future__ import annotations
 
@@ -27,7 +25,10 @@ def _partition(key: Key) -> int:
 
 
 def kind(forget_after_s: float = FORGET_AFTER_S) -> Kind:
-    """The kind; jobs are deleted so many seconds after their end (`math.inf`: never)."""
+    """Return the kind.
+
+    Jobs are deleted so many seconds after their end, or never with `math.inf`.
+    """
     return Kind(
         name="archive",
         group="jobmgr",

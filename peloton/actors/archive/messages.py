@@ -1,7 +1,8 @@
-"""Messages an archive and its periods receive, what may be asked of them, and their answers.
+"""Messages and queries of an archive and its periods, and the answers.
 
 An archive (`archive/SHARD`) belongs to one shard of jobs; a period (`archive/SHARD/NUMBER`) has the
-jobs of that shard that ended within one minute. No message may leave the shard.
+jobs of that shard that ended within one minute. All messages stay within the shard, so a job and
+its period commit together.
 """
 
 from __future__ import annotations
@@ -14,23 +15,24 @@ PERIOD_S = 60.0
 
 
 class ArchiveJob(Message, frozen=True, gc=False, array_like=True):
-    """A job to the period in which it ended: it is about to leave memory."""
+    """Job to the period in which it ended: the job is about to leave memory."""
 
     summary: JobSummary
 
 
 class DropJob(Message, frozen=True, gc=False, array_like=True):
-    """A job to a period that has it: it is being deleted, or has run again."""
+    """Job to a period that has it: the job is being deleted, or has run again."""
 
 
 class JobGoing(Message, frozen=True, gc=False, array_like=True):
-    """A job to a period that ordered it to go: it goes."""
+    """Job to a period that ordered it to go: the job is being deleted."""
 
 
 class DeleteEnded(Message, frozen=True, gc=False, array_like=True):
-    """An archive to a period: delete the jobs that ended up to this moment, a bounded number.
+    """Archive to period: delete the jobs that ended up to this moment, a limited number.
 
-    `tried`: so many of them, by their keys, were ordered to go before, and have not gone yet.
+    `tried`: how many jobs, in the order of their keys, were ordered to go before, and have not gone
+    yet.
     """
 
     before: float
@@ -38,7 +40,7 @@ class DeleteEnded(Message, frozen=True, gc=False, array_like=True):
 
 
 class PeriodCounted(Message, frozen=True, gc=False, array_like=True):
-    """A period to its archive: how many jobs it has now, and whether the policy deleted one."""
+    """Period to archive: how many jobs it has now, and whether the policy deleted one."""
 
     number: int
     jobs: int
@@ -46,14 +48,14 @@ class PeriodCounted(Message, frozen=True, gc=False, array_like=True):
 
 
 class GetPeriods(Query, frozen=True, gc=False, array_like=True):
-    """The newest periods below `below`, as `PeriodsListed`; answered by an archive."""
+    """Asks an archive for its newest periods below `below`; answered `PeriodsListed`."""
 
     below: int = 2**62
     limit: int = 1000
 
 
 class GetPeriod(Query, frozen=True, gc=False, array_like=True):
-    """The jobs of a period after `after`, by their keys, as `PeriodListed`."""
+    """Asks a period for its jobs after `after`, by key; answered `PeriodListed`."""
 
     after: Key = Key("")
     limit: int = 500
@@ -63,7 +65,7 @@ class PeriodsListed(Value, frozen=True, gc=False, array_like=True):
     """Numbers of periods, the newest first, with their jobs; and the counts of the archive.
 
     `late_s`: for how long the oldest should have been gone by now; `due_at`: since when, or from
-    when on, by seconds since the epoch; 0 where there is none.
+    when on, in seconds since the epoch. Both are 0 without a period.
     """
 
     periods: tuple[tuple[int, int], ...]
@@ -92,21 +94,21 @@ ANSWERS: dict[int, type] = {501: PeriodsListed, 502: PeriodListed}
 
 
 def archive_key(shard: int) -> Key:
-    """The archive of a shard of jobs."""
+    """Return the key of the archive of a shard of jobs."""
     return key("archive", shard)
 
 
 def period_key(archive: Key, ended_at: float) -> Key:
-    """The period of an archive in which this moment lies."""
+    """Return the key of the period of an archive that contains this moment."""
     return Key(f"{archive}/{int(ended_at // PERIOD_S)}")
 
 
 def period_number(period: Key) -> int | None:
-    """The number of a period; None for the key of an archive."""
+    """Return the number of a period, or None for the key of an archive."""
     number = period.split("/")[2:]
     return int(number[0]) if number else None
 
 
 def archive_of(period: Key) -> Key:
-    """The archive of a period."""
+    """Return the key of the archive of a period."""
     return Key("/".join(period.split("/")[:2]))

@@ -20,9 +20,9 @@ from peloton.runtime.vocabulary import Key, Value
 class Archive(Value, frozen=True, gc=False, array_like=True):
     """An archive, whose `jobs` stay empty; or a period, which has nothing else.
 
-    `checked_at` is when the present deadline began, and `checks` tells one from the next. `tried`
-    has the periods of which jobs were ordered to go: how many of these are still there. Once that
-    is all that are old enough, the lap is `over`, and begins again after a while.
+    `checked_at` is when the present deadline began, and `checks` numbers the deadlines. `tried`
+    maps periods to how many of their jobs were ordered to go and are still there. Once these are
+    all that are old enough, the lap is `over`, and the next begins after a while.
     """
 
     jobs: immutables.Map[Key, JobSummary] = immutables.Map()
@@ -70,7 +70,8 @@ def _noted(archive: Archive | None, fact: f.PeriodNoted) -> Archive:
 
 
 def _first_after(periods: immutables.Map[int, int], number: int) -> int:
-    """The oldest period after one that is gone; nearly always that of one of the next minutes."""
+    """Return the oldest period after one that is gone; nearly always that of one of the next
+    minutes."""
     nearby = range(number + 1, number + 1 + len(periods))
     found = next((each for each in nearby if each in periods), None)
     return found if found is not None else min(periods, default=0)
@@ -79,7 +80,7 @@ def _first_after(periods: immutables.Map[int, int], number: int) -> int:
 def _less_tried(
     tried: immutables.Map[int, int], number: int, *, gone: int
 ) -> immutables.Map[int, int]:
-    """Who goes was tried, so that the next to be tried are those behind the others."""
+    """Return `tried` without the jobs that have gone: the next to be tried follow the others."""
     left = tried.get(number, 0) - max(gone, 0)
     if number not in tried:
         return tried

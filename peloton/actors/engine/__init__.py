@@ -1,1 +1,1 @@
-"""A backend that exists once in a cluster: who holds the subscription to an outside engine."""
+"""A backend that exists once in a cluster: it decides who subscribes to an outside engine."""

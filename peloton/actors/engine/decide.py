@@ -1,8 +1,8 @@
-"""How a backend that exists once decides: it passes orders on, and numbers subscriptions.
+"""Decisions of a backend that exists once: it forwards orders, and numbers subscriptions.
 
-A subscription is told to the link only once its number is journaled: an owner that was overtaken
-cannot begin one, so it cannot end that of the next owner. An order is not journaled; one that a
-link of an overtaken owner gets goes nowhere, because the engine has ended its subscription.
+The link is told of a subscription only once its number is journaled: an owner that was overtaken
+cannot begin one, so it cannot end that of the next owner. Orders are not journaled; one that
+reaches the link of an overtaken owner goes nowhere, because the engine has ended its subscription.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from peloton.runtime.vocabulary import At, Decision, Send
 
 
 def open_first(message: m.OpenBackend, at: At) -> Decision:
-    """Begin to exist; the link of this daemon hears of it at once."""
+    """Begin to exist, and tell the link of this daemon at once."""
     link = m.link_of(at.key)
     here = Send(link, m.BackendHere())
     return Decision(facts=(f.BackendOpened(link, at.now),), sends=(here,), reply=m.BackendOpen())
 
 
 def open_again(backend: OutsideBackend, message: m.OpenBackend, at: At) -> Decision:
-    """It exists; another daemon has started, or ours."""
+    """Answer that the backend exists: another daemon has started, or this one again."""
     return Decision(sends=owed(backend), reply=m.BackendOpen(), because="it exists")
 
 
 def asked(backend: OutsideBackend, message: m.AskSubscription, at: At) -> Decision:
-    """The next subscription: of the link of this daemon, whichever asked."""
+    """Begin the next subscription, for the link of this daemon, whichever link asked."""
     number = backend.number + 1
     return Decision(
         facts=(f.SubscriptionBegun(number, at.now),),
@@ -40,12 +40,15 @@ def asked(backend: OutsideBackend, message: m.AskSubscription, at: At) -> Decisi
 
 
 def passed_on(backend: OutsideBackend, message: Any, at: At) -> Decision:
-    """An order of a host, or of an operator, goes to the link of this daemon."""
+    """Forward an order of a host, or of an operator, to the link of this daemon."""
     return Decision(sends=(Send(backend.link, message),), because="for the link")
 
 
 def owed(backend: OutsideBackend) -> tuple[Send, ...]:
-    """That the owner is here is said ever again: a link that was begun anew does not know it."""
+    """Return the message that tells the link its owner is here.
+
+    It is repeated, because a link that was started anew does not know it.
+    """
     return (Send(backend.link, m.BackendHere()),)
 
 

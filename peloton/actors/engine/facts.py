@@ -1,4 +1,4 @@
-"""What a backend that exists once journals. A fact must not say anything of a run."""
+"""Facts of a backend that exists once: its link, and its subscriptions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from peloton.runtime.vocabulary import Fact, Key
 
 
 class BackendOpened(Fact, frozen=True, gc=False, array_like=True):
-    """It exists, and its orders go to this link."""
+    """The backend exists, and its orders go to this link."""
 
     link: Key
     at: float
 
 
 class SubscriptionBegun(Fact, frozen=True, gc=False, array_like=True):
-    """The link of the owner's daemon may subscribe; the one before may have ended or not."""
+    """The link of the owner's daemon may subscribe; the subscription before may have ended or
+    not."""
 
     number: int
     at: float

@@ -1,7 +1,4 @@
-"""The kind "engine", as registered with the runtime: one for each outside engine of the cluster.
-
-It must hold nothing but the table.
-"""
+"""The kind "engine", as registered with the runtime: one for each outside engine of the cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Messages of a backend that exists once: orders of hosts, and who may subscribe.
 
 Orders go through the actor to the *link* of its own daemon, the service that has the connection.
-None must say what an outside engine is, nor what an order means.
 """
 
 from __future__ import annotations
@@ -13,7 +12,10 @@ from peloton.runtime.vocabulary import Delivery, Key, Message, Value, key
 
 
 def link_of(backend: Key) -> Key:
-    """The service of each daemon that can hold the connection; mail reaches that of its sender."""
+    """Return the key of the service that can hold the connection.
+
+    Each daemon has one; a message reaches that of its sender.
+    """
     return key("link", backend.partition("/")[2])
 
 
@@ -26,8 +28,10 @@ class AskSubscription(Message, frozen=True, gc=False, array_like=True):
 
 
 class Subscribe(Message, frozen=True, gc=False, array_like=True):
-    """Backend to link: begin a subscription, unless you hold one. Its number is journaled, so none
-    who has been overtaken sends this."""
+    """Backend to link: begin a subscription, unless you hold one.
+
+    The number is journaled, so an owner that was overtaken cannot send this.
+    """
 
     delivery: ClassVar[Delivery] = Delivery.DROPPABLE
 
@@ -35,14 +39,16 @@ class Subscribe(Message, frozen=True, gc=False, array_like=True):
 
 
 class BackendHere(Message, frozen=True, gc=False, array_like=True):
-    """Backend to link, after a recovery and ever again: its owner is here. Whoever holds no
-    subscription asks for one."""
+    """Backend to link, after a recovery and repeatedly: the owner of the backend is here.
+
+    A link that holds no subscription asks for one.
+    """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
 
 class BackendOpen(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `OpenBackend`: it exists."""
+    """Answer to `OpenBackend`: the backend exists."""
 
 
 MESSAGES: dict[int, type] = {**BACKEND_MESSAGES, 101: OpenBackend, 102: AskSubscription}

@@ -1,7 +1,4 @@
-"""The state of a backend that exists once: how many subscriptions it has begun.
-
-It must hold nothing of a connection, nor of a run.
-"""
+"""The state of a backend that exists once: how many subscriptions it has begun."""
 
 from __future__ import annotations
 
@@ -13,7 +10,10 @@ from peloton.runtime.vocabulary import Key, Value
 
 
 class OutsideBackend(Value, frozen=True, gc=False, array_like=True):
-    """`number`: of the last subscription, 0 before the first; `at`: since when."""
+    """A backend that exists once.
+
+    `number` is that of the last subscription, 0 before the first; `at`: since when.
+    """
 
     link: Key
     number: int = 0

@@ -1,15 +1,14 @@
-"""What a list of runs implies for each run in the ledger of its host.
+"""Compares a backend's list of runs with the ledger of the host.
 
-Turns a list into what is to be ordered again, what is lost, what has started and what is to be
-killed. It must not decide whether a list may be applied at all, nor send anything: `reports` does,
-and says there what goes wrong otherwise.
+The result is what is to be ordered again, what is lost, what has started and what is to be killed.
+`reports.py` decides before whether a list may be applied at all.
 
 A machine may come back as another one under the same name, its next *incarnation*: then what was
-accepted at the one before is lost with it, also where it was never heard of. What goes wrong
+accepted at the one before is lost with it, also if its start was never reported. What goes wrong
 otherwise:
 
-1. run R is accepted, and its order obeyed by incarnation X; nothing is heard of R before X is out
-   of reach, and whoever passed the order on is gone as well
+1. run R is accepted, and incarnation X starts it; nothing is heard of R before X is out of
+   reach, and whoever passed the order on is gone as well
 2. incarnation Y lists nothing: R, which only seems not to have been ordered, is started there
 3. X is back, and R runs twice
 """
@@ -38,7 +37,7 @@ from peloton.runtime.vocabulary import Bits, Key
 
 
 def running_of(message: m.RunsListed) -> tuple[NamedRuns, list[str]]:
-    """What a list names as running, and names of it that are no run's of a task."""
+    """Return the runs that a list names as running, and the names that are of no task's run."""
     running, strange = by_crowd(message.running)
     for some in message.sets:
         name = (some.crowd, some.run)
@@ -47,7 +46,7 @@ def running_of(message: m.RunsListed) -> tuple[NamedRuns, list[str]]:
 
 
 def not_started(message: m.RunsListed) -> NamedRuns:
-    """Runs of the list of which a process is yet to start."""
+    """Return the runs of the list whose process is yet to start."""
     if not message.started or min(message.started):
         return {}
     times = zip(message.running, message.started, strict=True)
@@ -55,7 +54,8 @@ def not_started(message: m.RunsListed) -> NamedRuns:
 
 
 class ListWords(NamedTuple):
-    """What a list says, by crowd and run: what is there, and of that what has not started."""
+    """What a list says, by crowd and run: which runs are there, and which of these have not
+    started."""
 
     running: NamedRuns
     ended: NamedRuns
@@ -74,7 +74,10 @@ class RunsCompared(NamedTuple):
 
 
 def compared_with(message: m.RunsListed, host: Host, *, told: ListWords) -> RunsCompared:
-    """What this list implies; its own words are `told`."""
+    """Return what a list implies for the runs in the ledger.
+
+    `told` is the list by crowd and run.
+    """
     outcome = lost_outcome("the backend does not know the run any more")
     other = message.incarnation not in ("", host.incarnation) and host.incarnation != ""
     again: list[tuple[Key, RunSet]] = []

@@ -1,7 +1,6 @@
 """How a host decides what it is: its configuration, and which backend it belongs to.
 
-Turns configurations and announcements into the facts of a machine. While the host holds runs its
-backend must not change. What goes wrong otherwise:
+While the host holds runs its backend must not change. What goes wrong otherwise:
 
 1. the process backend runs R on this host; its daemon is started again with the simulated one
 2. the simulated backend gets R in the list of known runs, adopts it, and ends it by its seed
@@ -50,12 +49,15 @@ def configure(host: Host, message: m.ConfigureHost, at: At) -> Decision:
 
 
 def appear(message: m.ConfigureHost, at: At) -> Decision:
-    """The host begins to exist; it is up once its ledger was compared with its backend."""
+    """Begin to exist; the host is up once its ledger was compared with its backend."""
     return Decision(facts=(_configured(message),), because="configured")
 
 
 def host_appeared(host: Host, message: m.HostAppeared, at: At) -> Decision:
-    """The machine is present: list its runs. A repeat is answered, and changes nothing."""
+    """Request the list of runs of a machine that is present.
+
+    A repeat is answered, and changes nothing.
+    """
     if _must_keep_backend(host, message.backend):
         return _other_backend(host, message.backend, at)
     facts: tuple[Fact, ...] = ()
@@ -75,7 +77,10 @@ def host_appeared(host: Host, message: m.HostAppeared, at: At) -> Decision:
 
 
 def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
-    """A machine that was not configured becomes a host, which is up once its runs were compared."""
+    """Make a host of a machine that was not configured.
+
+    It is up once its runs were compared.
+    """
     configured = f.HostConfigured(
         message.capacity, message.labels, message.backend, message.ports, m.UNREACHABLE_TIMEOUT_S
     )
@@ -85,9 +90,9 @@ def new_host_appeared(message: m.HostAppeared, at: At) -> Decision:
 
 
 def set_pool(host: Host, message: m.SetHostPool, at: At) -> Decision:
-    """Belong to another pool of hosts; runs that are here stay.
+    """Join another host pool; runs that are here stay.
 
-    Whoever gave the order to the owner of the pools may repeat it here, so as to wait for it.
+    The operator's client may repeat its order to the first inventory here, to wait for it.
     """
     sends = _pool_seen(message, at)
     reply = HostPoolChanged(message.version)
@@ -99,7 +104,7 @@ def set_pool(host: Host, message: m.SetHostPool, at: At) -> Decision:
 
 
 def no_host_for_pool(message: m.SetHostPool, at: At) -> Decision:
-    """There is nobody to tell."""
+    """Answer an order to a host that does not exist."""
     reply = HostPoolChanged(message.version)
     return Decision(sends=_pool_seen(message, at), reply=reply, because="no such host")
 
@@ -111,9 +116,9 @@ def _pool_seen(message: m.SetHostPool, at: At) -> tuple[Send, ...]:
 def from_backend(
     decide: Callable[[Host, Any, At], Decision],
 ) -> Callable[[Host, Any, At], Decision]:
-    """Decide a report only if it is of the host's own backend.
+    """Wrap a decision so that reports of another backend than the host's own are ignored.
 
-    A backend is the sender of its reports.
+    The sender of a report is its backend.
     """
 
     def checked(host: Host, message: Any, at: At) -> Decision:
@@ -140,10 +145,10 @@ def _must_keep_backend(host: Host, backend: Key) -> bool:
 
 
 def _other_backend(host: Host, backend: Key, at: At) -> Decision:
-    """Nothing is launched, lost or killed until the own backend has answered.
+    """Become reconciling: nothing is launched, lost or killed until the own backend has answered.
 
-    Like a host that meets another keeper it stays reconciling without a deadline: only a person
-    can know whether the own backend comes back.
+    Like a host that meets another keeper it stays so without a deadline: only a person can know
+    whether the own backend comes back.
     """
     name = at.key.partition("/")[2]
     text = (

@@ -1,9 +1,9 @@
 """How a host decides messages of tasks. Here, and nowhere else, resources are granted.
 
-Turns (host, message) into ledger facts, answers to tasks, and orders for the backend, which leave
-only after the facts are safe. A run that was refused or has ended must not leave the ledger until
-its task has seen it; else a late repeat of its launch would start it. Reports of the backend are
-decided in `reports`.
+Decisions are ledger facts, answers to tasks, and orders for the backend, which leave only after the
+facts are safe. A run that was refused or has ended must not leave the ledger until its task has
+seen it; else a late repeat of its launch would start it. `reports.py` decides the reports of the
+backend.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
 
 
 def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
-    """The tasks have journaled the end or refusal of these runs, which are then forgotten."""
+    """Forget runs whose tasks have journaled the end or refusal."""
     assert at.members is not None and at.sender is not None
     finished = Bits()
     for some in host.runs.of(at.sender, message.run):
@@ -184,7 +184,7 @@ def seen(host: Host, message: m.RunSeen, at: At) -> Decision:
 
 
 def run_reply(host: Host, some: RunSet, *, crowd: Key, members: Bits) -> Send:
-    """The answer to tasks about their runs in the ledger, which are some of a set."""
+    """Return the answer to tasks about `members` of a set of runs in the ledger."""
     if some.phase == RunPhase.REFUSED:
         there = volumes.volumes_there(host, members, crowd=crowd)
         return Send(crowd, t.RunRefused(some.run, some.reason, None, there), members)
@@ -203,8 +203,11 @@ def _phase_message(run: RunSet) -> Message:
 
 
 def owed(host: Host) -> tuple[Send, ...]:
-    """Ends and refusals, which are sent until the tasks have seen them; that runs are held, until
-    their tasks start or cancel them; a move's request; and what slices are asked to end."""
+    """Return what is repeated until it is answered.
+
+    These are ends and refusals, until the tasks have seen them; that runs are held, until their
+    tasks start or cancel them; a move's request; and what slices are asked to end.
+    """
     ends = (
         run_reply(host, some, crowd=crowd, members=some.members)
         for crowd, some in host.runs.sets()
@@ -216,7 +219,8 @@ def owed(host: Host) -> tuple[Send, ...]:
 
 
 def due(host: Host, message: Due, at: At) -> Decision:
-    """A time is over: that of an unreachable machine, of a hold, or of a quarantine."""
+    """Act on a deadline that has passed: of an unreachable machine, of a hold, or of a
+    quarantine."""
     if host.hold is not None and message.name == hold_deadline(host.hold)[0]:
         return expired(host.hold)
     decide = quarantine_over if message.name == QUARANTINE else unreachable

@@ -1,7 +1,6 @@
-"""Which gpus of a host a run gets: whole devices, by index.
+"""Which gpus of a host a run gets: whole devices, the lowest free indices.
 
-Turns (host, need) into the lowest indices that no run holds. Must not share a device: a need that
-is no whole number takes the next whole one.
+A device is never shared: a need that is no whole number is rounded up.
 """
 
 from __future__ import annotations
@@ -19,19 +18,22 @@ Devices = tuple[tuple[int, ...], ...]
 
 
 def devices_wanted(need: Resources) -> int:
-    """How many devices a run takes."""
+    """Return how many devices a run takes."""
     return 0 if need.gpu < EPSILON else -(-(need.gpu - EPSILON + 1) // UNIT)
 
 
 def free_devices(host: Host) -> list[int]:
-    """The indices that no run holds, ascending. One that is held and not there any more (the
-    machine has fewer now) is not missed until its run ends, but is not free then."""
+    """Return the indices that no run holds, ascending.
+
+    If the machine has fewer devices now, a run keeps a missing one until it ends; then it is not
+    free.
+    """
     taken = {device for _, some in host.runs.sets() for device in some.devices}
     return [device for device in range(host.capacity.gpu // UNIT) if device not in taken]
 
 
 def with_devices(free: list[int], members: Bits, *, need: Resources) -> tuple[Bits, Devices]:
-    """The lowest of the members for which there are devices, which are taken from `free`."""
+    """Take devices from `free` for the lowest of the members that get them."""
     wanted, found, devices = devices_wanted(need), list[int](), list[tuple[int, ...]]()
     for member in members:
         if len(free) < wanted:
@@ -45,8 +47,10 @@ def with_devices(free: list[int], members: Bits, *, need: Resources) -> tuple[Bi
 def devices_told(
     host: Host, need: Resources, *, devices: Sequence[int] = ()
 ) -> tuple[int, ...] | None:
-    """The devices that the backend lets a run see: none at all where it asks for none on a host
-    that has some. None: the backend hides nothing."""
+    """Return the devices that the backend lets a run see, or None to hide nothing.
+
+    A run that needs none sees none on a host that has some.
+    """
     if devices:
         return tuple(devices)
     if not host.capacity.gpu or devices_wanted(need):

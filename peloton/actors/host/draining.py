@@ -1,7 +1,7 @@
-"""What a host that goes down waits for, in words. It must not end anything.
+"""Describes what a draining host waits for.
 
-Those are runs of services, which their slices end when they can be spared, and then its backend,
-which tells whoever shares the machine.
+It waits for runs of services, which their slices end when they can be spared, and then for its
+backend, which tells the other users of the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOT_OUT_OF_USE = "its backend has not put it out of use yet"
 
 
 def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
-    """What a host that goes down waits for: so many runs of crowds that cannot be spared yet."""
+    """Return text about the runs, by crowd, that cannot be spared yet."""
     counts: dict[str, int] = {}
     for crowd, count in waiting:
         job = crowd.split("/")[1]
@@ -33,12 +33,13 @@ def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
 
 
 def waits_for_slice(some: RunSet | LedgerRun) -> bool:
-    """Whether runs of a host that goes down go on until their slice ends them."""
+    """Return whether runs on a draining host continue until their slice ends them."""
     return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
 
 
 def why_not_down(waiting: Iterable[tuple[Key, int]], use: UseAtBackend) -> str:
-    """The same, and what its backend has not done; or could not, and will not be waited for."""
+    """Return text about the runs that the host waits for, and what its backend has not done or
+    could not do."""
     if use.wanted == HostUse.OUT_OF_USE and use.open:
         return NOT_OUT_OF_USE
     return why_draining(waiting) or use.text

@@ -1,7 +1,6 @@
 """Starts and ends of runs in sets: all told by the same message, or in the same fact.
 
-Turns what a backend reports into sets, and sets into facts and messages to tasks. It must not
-change the ledger: facts do.
+Reports of a backend become sets; sets become facts and messages to tasks.
 """
 
 from __future__ import annotations
@@ -45,7 +44,10 @@ LateStarts = Mapping[tuple[Key, int], Sequence[tuple[float, int]]]
 
 
 def late_starts(names: Sequence[str], times: Sequence[float], *, now: float) -> LateStarts:
-    """The late ones of these runs; there are no times where the backend does not know them."""
+    """Return which of these runs started late, and when.
+
+    `times` is empty if the backend does not know them.
+    """
     late: dict[float, list[str]] = {}
     if times and now - min(times) >= LATE_S:
         for name, time in zip(names, times, strict=True):
@@ -76,7 +78,8 @@ def add_starts(starts: Starts, crowd: Key, *, of: RunSet, raw: int, late: LateSt
 
 
 def started_facts(starts: Starts, *, now: float) -> tuple[Fact, ...]:
-    """Equal starts as one set; all single ones without a time in one fact, by name."""
+    """Return the facts of starts: equal starts as one set; all single ones without a time in one
+    fact, by name."""
     facts: list[Fact] = []
     single: list[str] = []
     for (crowd, start), raw in starts.items():
@@ -88,13 +91,13 @@ def started_facts(starts: Starts, *, now: float) -> tuple[Fact, ...]:
 
 
 def start_reports(starts: Starts) -> tuple[Send, ...]:
-    """The messages to the tasks, which foreign runs have not."""
+    """Return the messages to the tasks that their runs started; foreign runs have no tasks."""
     told = ((*name, raw) for name, raw in starts.items() if not is_foreign(name[0]))
     return tuple(Send(crowd, start, Bits(raw)) for crowd, start, raw in told)
 
 
 def joined(*some: Ends) -> Ends:
-    """All of these ends."""
+    """Return all of these ends as one collection."""
     ends: Ends = {}
     for each in some:
         for name, raw in each.items():
@@ -103,7 +106,7 @@ def joined(*some: Ends) -> Ends:
 
 
 def all_ended(runs: Iterable[tuple[Key, RunSet]], outcome: t.RunOutcome) -> Ends:
-    """One outcome for all of these runs."""
+    """Return ends with one outcome for all of these runs."""
     ends: Ends = {}
     for crowd, some in runs:
         name = (crowd, t.Ended(some.run, outcome))
@@ -112,7 +115,7 @@ def all_ended(runs: Iterable[tuple[Key, RunSet]], outcome: t.RunOutcome) -> Ends
 
 
 def held_ends(host: Host, reported: Iterable[m.RunEnd], at: At) -> Ends:
-    """The ends of runs that hold resources, as they are reported to the tasks."""
+    """Return the ends of runs that hold resources, as they are reported to the tasks."""
     ends: Ends = {}
     for end in reported:
         found = host.runs.find(end.run)
@@ -123,7 +126,8 @@ def held_ends(host: Host, reported: Iterable[m.RunEnd], at: At) -> Ends:
 
 
 def _end_for_task(some: RunSet, end: m.RunEnd, at: At) -> t.Ended:
-    """The end as it is reported to the task: a run that failed after a kill order was killed."""
+    """Return the end as it is reported to the task: a run that failed after a kill order was
+    killed."""
     outcome = end.outcome
     ended_at = _late_end(end.at, since=some.since, now=at.now)
     started_at = None
@@ -144,7 +148,7 @@ def _end_for_task(some: RunSet, end: m.RunEnd, at: At) -> t.Ended:
 
 
 def _late_end(ended_at: float | None, *, since: float, now: float) -> float | None:
-    """When a run ended whose end is reported late; None for just now.
+    """Return when a run ended whose end is reported late, or None for just now.
 
     Never before it was accepted: a clock that was set back must not make a run end before it began.
     """
@@ -155,7 +159,7 @@ def _late_end(ended_at: float | None, *, since: float, now: float) -> float | No
 
 
 def ended_facts(ends: Ends) -> tuple[Fact, ...]:
-    """Equal ends as one set; all single ones in one fact, by name."""
+    """Return the facts of ends: equal ends as one set; all single ones in one fact, by name."""
     facts: list[Fact] = []
     single: list[m.RunEnd] = []
     for (crowd, end), raw in ends.items():
@@ -168,6 +172,6 @@ def ended_facts(ends: Ends) -> tuple[Fact, ...]:
 
 
 def end_reports(ends: Ends) -> tuple[Send, ...]:
-    """The messages to the tasks, which foreign runs have not."""
+    """Return the messages to the tasks that their runs ended; foreign runs have no tasks."""
     told = ((*name, raw) for name, raw in ends.items() if not is_foreign(name[0]))
     return tuple(Send(crowd, end, Bits(raw)) for crowd, end, raw in told)

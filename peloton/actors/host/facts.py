@@ -1,7 +1,7 @@
-"""What a host journals. Numbers are permanent, because journals hold them.
+"""The facts of a host. Numbers and meanings are permanent, because journals hold them.
 
-A fact must not hold more than its fold needs, nor ever change its meaning. A fact about single
-runs names each of them; a fact about many members of a crowd names the set.
+A fact about single runs names each of them; a fact about many members of a crowd names the set. It
+has only what its fold needs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HeldStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The tasks of these held runs said go: they are accepted, as of this time."""
+    """The tasks of these held runs have confirmed them: they are accepted, as of this time."""
 
     crowd: Key
     members: Bits
@@ -102,8 +102,8 @@ class HostUnreachable(Fact, frozen=True, gc=False, array_like=True):
 class HostReachable(Fact, frozen=True, gc=False, array_like=True):
     """The backend answers; the host is reconciling until the ledger has been compared.
 
-    `text` says why it cannot be compared with this backend, where that is known; `at`: since when,
-    where it was out of reach until then.
+    `text` says why it cannot be compared with this backend, if that is known; `at`: since when it
+    answers, if it was out of reach until then.
     """
 
     text: str = ""
@@ -111,8 +111,8 @@ class HostReachable(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostReconciled(Fact, frozen=True, gc=False, array_like=True):
-    """Ledger and backend agree. `keeper` is the identity of the keeper it was compared with, and
-    `incarnation` that of the machine, where it has one and all runs were judged."""
+    """Ledger and backend agree. `keeper` is the identity of the keeper that was compared, and
+    `incarnation` that of the machine, if it has one and all runs were judged."""
 
     keeper: str = ""
     keeper_at: str = ""
@@ -133,7 +133,7 @@ class HostRemoved(Fact, frozen=True, gc=False, array_like=True):
 
 
 class SetStarted(Fact, frozen=True, gc=False, array_like=True):
-    """As `ProcessesStarted`, for many members; `at` is when, where that is long before this."""
+    """As `ProcessesStarted`, for many members; `at` is when, if that is long before this."""
 
     crowd: Key
     members: Bits
@@ -162,9 +162,9 @@ class SetForgotten(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MaintenanceStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The host grants nothing any more, and its runs are to end; `reason` is theirs.
+    """The host grants nothing any more, and its runs are to end, for this `reason`.
 
-    `daemons_last`: those of daemon jobs only once all others have.
+    `daemons_last`: runs of daemon jobs end only once all others have.
     """
 
     reason: str
@@ -176,7 +176,7 @@ class HostDrained(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostTakenDown(Fact, frozen=True, gc=False, array_like=True):
-    """The host is in maintenance and no task waits for word of a run there."""
+    """The host is in maintenance, and no task has still to learn that its run there ended."""
 
 
 class MaintenanceCompleted(Fact, frozen=True, gc=False, array_like=True):
@@ -184,14 +184,14 @@ class MaintenanceCompleted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostPoolSet(Fact, frozen=True, gc=False, array_like=True):
-    """The host belongs to this pool of hosts, by the order of this version."""
+    """The host belongs to this host pool, by the order of this version."""
 
     pool: str
     version: int
 
 
 class TroubleSign(Value, frozen=True, gc=False, array_like=True):
-    """A run of this job ended so that the host may be the cause; two points if it surely is."""
+    """A run of this job ended in a way that may be the host's fault; two points if it surely is."""
 
     at: float
     job: str
@@ -222,7 +222,7 @@ class QuarantineEnded(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HoldTaken(Fact, frozen=True, gc=False, array_like=True):
-    """All that runs leave free is held for a caller."""
+    """All resources that runs leave free are held for a client."""
 
     hold: HostHold
 
@@ -235,7 +235,7 @@ class HoldEnded(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskHeld(Fact, frozen=True, gc=False, array_like=True):
-    """Nothing is granted to others than this task, and those of other such holds."""
+    """The host grants only to this task, and to others that it is held for."""
 
     hold: TaskHold
 
@@ -248,7 +248,7 @@ class TaskHoldsEnded(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostMoving(Fact, frozen=True, gc=False, array_like=True):
-    """Once it is down the host is to join this pool and come back; "": it stays down."""
+    """Once it is down the host is to join this pool and come back; with "" it stays down."""
 
     pool: str
 
@@ -263,7 +263,7 @@ class DevicesGiven(Fact, frozen=True, gc=False, array_like=True):
 
 
 class SlackMeasured(Fact, frozen=True, gc=False, array_like=True):
-    """So much cpu of the host's runs may be given to others; None: what its configuration says."""
+    """The cpu of the host's runs that may be given to others; None: what its configuration says."""
 
     slack: int | None
 
@@ -277,7 +277,7 @@ class SlackTaken(Fact, frozen=True, gc=False, array_like=True):
 
 
 class DaemonsEnding(Fact, frozen=True, gc=False, array_like=True):
-    """The runs of daemon jobs are to end as well: all others have; `reason` is theirs."""
+    """The runs of daemon jobs are to end as well, for this `reason`: all others have ended."""
 
     reason: str
 
@@ -307,26 +307,26 @@ class VolumesGone(Fact, frozen=True, gc=False, array_like=True):
 
 
 class UseWanted(Fact, frozen=True, gc=False, array_like=True):
-    """The backend is to know that the host is in use, drains, or is out of use: one change more."""
+    """The backend is to know that the host is in use, drains, or is out of use: a new change."""
 
     use: HostUse
 
 
 class UseTold(Fact, frozen=True, gc=False, array_like=True):
-    """The backend has answered the change with this number; `text`: why it could not do it."""
+    """The backend has answered the change with this number; `text`: why it could not apply it."""
 
     number: int
     text: str = ""
 
 
 class PortsNoted(Fact, frozen=True, gc=False, array_like=True):
-    """Others on the machine use these ports, and none else: they are not given."""
+    """Exactly these ports are used by other programs on the machine: they are not given."""
 
     ports: tuple[int, ...]
 
 
 class PortsGiven(Fact, frozen=True, gc=False, array_like=True):
-    """These members, which have not begun, have these ports in place of those of their grant."""
+    """These members, which have not started, have these ports instead of those granted."""
 
     crowd: Key
     members: Bits

@@ -1,6 +1,6 @@
 """How facts change the state of a host.
 
-Turns (state, fact) into the next state. Must not refuse a fact: what was journaled has happened.
+A fold must not refuse a fact: what was journaled has happened.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _maintenance_started(host: Host, fact: f.MaintenanceStarted) -> Host:
 
 
 def _ending(host: Host, reason: str, *, but: Label | None = None) -> Host:
-    """The host with its runs ending, without those that have this label."""
+    """Return the host with its runs ending, except those that have the label `but`."""
 
     def ending(of: RunSet) -> RunSet:
         if of.asks or of.phase not in (RunPhase.ACCEPTED, RunPhase.STARTED):
@@ -235,7 +235,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
 
 
 def folded(host: Host, facts: Iterable[Fact]) -> Host:
-    """The host as it will be once these facts are journaled."""
+    """Return the host as it will be once these facts are journaled."""
     for fact in facts:
         host = EVOLVE[type(fact)](host, fact)
     return host

@@ -5,10 +5,10 @@ something to do is taken, and how the host rests where none has. Messages take t
 those towards DOWN are taken when runs have ended. Times that are over are ended here too, because
 the deadline of an unreachable host, or of something else, may have taken the place of theirs.
 
-No step may be taken here that needs a report of the backend, which alone knows what runs. Such a
-report may be lost, and the backend does not repeat it; so a host that waits for one, or holds runs
-whose ends it waits for, polls its backend at an interval. The time of the next poll is not
-journaled: after a recovery the backend is polled at once.
+No step here may depend on a report of the backend, which alone knows what runs. Such a report may
+be lost, and the backend does not repeat it; so a host that waits for one, or holds runs whose ends
+it waits for, polls its backend at an interval. The time of the next poll is not journaled: after a
+recovery the backend is polled at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Sen
 
 
 class HostGoals(enum.StrEnum):
-    """What should be."""
+    """Whether a host should be up or down."""
 
     UP = "up"
     DOWN = "down"
@@ -58,7 +58,9 @@ for good. After a recovery it begins anew."""
 
 class HostNotes(Value, frozen=True, gc=False, array_like=True):
     """When to poll the backend next, while the host is in this state; 0.0: no poll is needed.
-    `polls`: how often that was done since the host was removed."""
+
+    `polls`: how often it was polled since the host was removed.
+    """
 
     state: HostStates
     poll_at: float
@@ -66,7 +68,7 @@ class HostNotes(Value, frozen=True, gc=False, array_like=True):
 
 
 def recall_s(notes: HostNotes) -> float | None:
-    """When the runtime should wake the host."""
+    """Return when the runtime should wake the host."""
     return notes.poll_at or None
 
 
@@ -131,9 +133,11 @@ def pursue(host: Host, at: At) -> Decision | Rest:
 
 
 def deadline(host: Host) -> tuple[str, float] | None:
-    """Seconds for which the backend may be unavailable before the machine is considered lost; of
-    any other host, those for which it is held, or else for which placers leave it out, which begin
-    anew once that was the case."""
+    """Return the name of the host's deadline and its seconds, or None.
+
+    A host that is not reachable has the time after which its machine is considered lost; any other
+    one the time for which it is held, or else for which placers leave it out.
+    """
     if host.state == HostStates.UNREACHABLE:
         return "unreachable", host.unreachable_timeout_s
     if host.hold is not None:

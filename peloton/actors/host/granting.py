@@ -1,8 +1,7 @@
 """Whether a host grants a launch: the checks that settle what placers have proposed.
 
-Turns (host, launch, members) into those that are granted, their ports, and the reason for the
-rest. Two placers may propose one host at the same time, so nothing that was decided on their views
-may be taken for granted here. It must not write facts nor send.
+Two placers may propose one host at the same time, so nothing that was decided on their views may be
+taken for granted here.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Granted(NamedTuple):
 
 
 def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
-    """The lowest members that the host accepts now."""
+    """Return the lowest members that the host accepts now."""
     spec = launch.spec
     assert spec is not None
     if not host.grants:
@@ -77,7 +76,7 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
 def _by_room(
     host: Host, spec: m.RunSpec, *, members: Bits, room: Resources, at: At
 ) -> tuple[int, str]:
-    """For how many of the members there is room, and why not for more."""
+    """Return for how many of the members there is room, and why not for more."""
     if spec.volume is not None:
         assert at.sender is not None
         return with_volumes(host, spec, members=members, crowd=at.sender, room=room)
@@ -89,9 +88,9 @@ def _by_room(
 
 
 def _beside_holds(host: Host, members: Bits, at: At) -> tuple[Bits, Resources, str]:
-    """Those of the members that may have room, how much in all, and why the others may not.
+    """Return which members may have room, how much in all, and why the others may not.
 
-    Of a host that is held for tasks these alone get any, and none what another one needs.
+    On a host that is held for tasks only these get any, and none gets what another one needs.
     """
     holds = alive(host, at.now) if host.task_holds else ()
     if not holds:
@@ -105,7 +104,7 @@ def _beside_holds(host: Host, members: Bits, at: At) -> tuple[Bits, Resources, s
 def _by_constraint(
     host: Host, spec: m.RunSpec, *, count: int, at: At, reason: str
 ) -> tuple[int, str]:
-    """How many of `count` runs the constraint allows one after another."""
+    """Return how many of `count` runs the constraint allows one after another."""
     if spec.constraint is None or not count:
         return count, reason
     found = accepts(
@@ -124,7 +123,7 @@ def _by_constraint(
 
 
 def _apart(host: Host, launch: m.Launch, *, count: int, at: At, reason: str) -> tuple[int, str]:
-    """How many of `count` runs may join those of their job, which are to be kept apart."""
+    """Return how many of `count` runs may join those of their job, which are to be kept apart."""
     spec = launch.spec
     if spec is None or spec.apart is None or not count:
         return count, reason
@@ -138,7 +137,7 @@ def _apart(host: Host, launch: m.Launch, *, count: int, at: At, reason: str) -> 
 def _with_ports(
     host: Host, spec: m.RunSpec, *, members: Bits, taken: set[int]
 ) -> tuple[Bits, Ports]:
-    """Those of the members for which there are ports; these are taken from then on."""
+    """Return the members for which there are ports; these are added to `taken`."""
     found, ports = [], []
     for member in members:
         picked = pick_ports(spec.ports, taken, span=host.ports)

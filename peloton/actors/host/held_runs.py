@@ -1,10 +1,9 @@
-"""Held runs: their room is granted, and nothing is started before their tasks say go.
+"""Held runs: their room is granted, and nothing is started before their tasks confirm.
 
 Members of a gang are launched so: each host grants or refuses as for any other launch, and holds
-what it granted in its ledger. The tasks then say go, and the runs are started, or they cancel.
-Nothing lapses by a clock: the host repeats that it holds, which asks the tasks, and gives the room
-to others only when they cancel. A host that goes down for maintenance refuses what it holds.
-Must not start a run that its task has not said go for.
+what it granted in its ledger. The tasks then confirm, and the runs are started, or they cancel.
+There is no timeout: the host repeats that it holds the room, which asks the tasks, and gives it to
+others only when they cancel. A host that goes down for maintenance refuses what it holds.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Fact, Key, Send
 
 
 def held(host: Host) -> list[tuple[Key, RunSet]]:
-    """The held runs, with their crowds."""
+    """Return the held runs, with their crowds."""
     return [(crowd, one) for crowd, one in host.runs.sets() if one.phase == RunPhase.HELD]
 
 
 def asked_again(host: Host) -> tuple[Send, ...]:
-    """What asks the tasks of held runs whether they still want them."""
+    """Return the messages that ask tasks whether they still want their held runs."""
     return tuple(Send(crowd, Held(some.run), some.members) for crowd, some in held(host))
 
 
@@ -38,7 +37,7 @@ def held_now(
 
 
 def refused_at_maintenance(host: Host, reason: str) -> tuple[tuple[Fact, ...], tuple[Send, ...]]:
-    """The host goes down: what it holds is refused."""
+    """Refuse all held runs of a host that goes down."""
     some = held(host)
     facts = tuple(f.HeldReleased(crowd, one.members, one.run, reason) for crowd, one in some)
     sends = tuple(Send(crowd, RunRefused(one.run, reason), one.members) for crowd, one in some)

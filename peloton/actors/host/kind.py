@@ -1,7 +1,4 @@
-"""The kind "host", as registered with the runtime. Its parent is its shard's inventory.
-
-Must hold nothing but the table.
-"""
+"""The kind "host", as registered with the runtime. Its parent is its shard's inventory."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ def _parent(shards: int) -> Callable[[Key, object], Key]:
 
 
 def _watched(after: int) -> dict[type, Callable[[Any, Any, At], Decision]]:
-    """What is decided upon reports that have ends."""
+    """Return the decisions on reports that have ends of runs."""
     return {
         m.RunsEnded: from_backend(watching(runs_ended, after=after)),
         m.RunsListed: from_backend(watching(runs_listed, after=after)),
@@ -60,9 +57,9 @@ def _watched(after: int) -> dict[type, Callable[[Any, Any, At], Decision]]:
 
 
 def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
-    """The kind, for a cluster whose hostmgr group has `shards` shards.
+    """Return the kind, for a cluster whose hostmgr group has `shards` shards.
 
-    A host is quarantined after so many failures that are its own; 0: never.
+    A host is quarantined after so many failures that are its own; with 0 it never is.
     """
     return Kind(
         name="host",

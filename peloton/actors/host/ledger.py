@@ -1,9 +1,9 @@
 """The ledger of a host: its runs, their phases, and what they hold.
 
 Alike runs of one crowd are one record (`RunSet`), so that a thousand cost what one does; names of
-runs are derived where somebody needs them. A run stays in the ledger until its task has seen its
-end, though its resources are free from the end on. `RUN_TABLE` has the step of a host in each phase
-of a run for each event. This module must not send: `decide` and `reports` take the steps.
+runs are derived when they are needed. A run stays in the ledger until its task has seen its end,
+though its resources are free from the end on. `RUN_TABLE` has the step of a host in each phase of a
+run for each event; `decide` and `reports` take the steps.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RunEvent(enum.IntEnum):
 
 
 class RunStep(enum.IntEnum):
-    """What the host does then. A change of phase is journaled first."""
+    """What the host does upon an event. A change of phase is journaled first."""
 
     NOTHING = 1
     GRANT = 2  # or refuse: then ACCEPTED, HELD or REFUSED
@@ -160,12 +160,13 @@ class LedgerRun(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def pod(self) -> str:
-        """The run's name."""
+        """Return the run's name."""
         return pod_id(self.crowd, self.member, run=self.run)
 
 
 class RunSet(Value, frozen=True, gc=False, array_like=True):
-    """Runs of one crowd that differ in nothing but their member; the fields of `LedgerRun`."""
+    """Runs of one crowd that differ in nothing but their member; the fields are those of
+    `LedgerRun`."""
 
     members: Bits
     run: int
@@ -185,7 +186,7 @@ class RunSet(Value, frozen=True, gc=False, array_like=True):
 
 
 class Found(NamedTuple):
-    """A run of the ledger by its name: the set it belongs to, and where in it."""
+    """A run of the ledger by its name: the set that contains it, and its member."""
 
     crowd: Key
     member: int
@@ -198,24 +199,24 @@ NO_SETS: tuple[RunSet, ...] = ()
 class Ledger(Value, frozen=True, gc=False, array_like=True):
     """The runs of a host: sets of alike runs, by crowd.
 
-    As a mapping it is one from the name of a run to a `LedgerRun`, which is made on demand. Equal
+    As a mapping the ledger maps the name of a run to a `LedgerRun`, which is made on demand. Equal
     ledgers have equal sets, whatever happened in which order (`_merged`).
     """
 
     grouped: immutables.Map[Key, tuple[RunSet, ...]] = immutables.Map()
 
     def of(self, crowd: Key, run: int) -> list[RunSet]:
-        """The sets of this run of members of a crowd."""
+        """Return the sets of this run of members of a crowd."""
         return [each for each in self.grouped.get(crowd, NO_SETS) if each.run == run]
 
     def sets(self) -> Iterator[tuple[Key, RunSet]]:
-        """Every set with its crowd, in an order that is the same in every process."""
+        """Yield every set with its crowd, in an order that is the same in every process."""
         for crowd in sorted(self.grouped):
             for each in self.grouped[crowd]:
                 yield crowd, each
 
     def find(self, pod: str) -> Found | None:
-        """The run of this name."""
+        """Return the run of this name with its set, or None."""
         parsed = parse_pod(pod)
         if parsed is None:
             return None
@@ -226,12 +227,12 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
         return None
 
     def get(self, pod: str) -> LedgerRun | None:
-        """The run of this name, or None."""
+        """Return the run of this name, or None."""
         found = self.find(pod)
         return None if found is None else one_run(found.crowd, found.member, of=found.of)
 
     def put(self, crowd: Key, new: RunSet) -> Ledger:
-        """With these runs; those of the same members and number are replaced."""
+        """Return the ledger with these runs; those of the same members and number are replaced."""
         raw = new.members.raw
         kept = [
             _less(each, raw) if each.run == new.run else each
@@ -242,7 +243,10 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
     def change(
         self, crowd: Key, members: Bits, *, run: int, to: Callable[[RunSet], RunSet | None]
     ) -> Ledger:
-        """With these runs changed, set by set; None removes them. KeyError if one is missing."""
+        """Return the ledger with these runs changed, set by set; None removes them.
+
+        Raises KeyError if one is missing.
+        """
         raw, after = members.raw, []
         for each in self.grouped.get(crowd, NO_SETS):
             hit = each.members.raw & raw if each.run == run else 0
@@ -285,19 +289,19 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
         return len(self.grouped) > 0
 
     def values(self) -> Iterator[LedgerRun]:
-        """Every run."""
+        """Yield every run."""
         for crowd, each in self.sets():
             for member in each.members:
                 yield one_run(crowd, member, of=each)
 
     def items(self) -> Iterator[tuple[str, LedgerRun]]:
-        """Every run with its name."""
+        """Yield every run with its name."""
         for run in self.values():
             yield run.pod, run
 
 
 def one_run(crowd: Key, member: int, *, of: RunSet) -> LedgerRun:
-    """One run of a set."""
+    """Return one run of a set."""
     return LedgerRun(
         crowd,
         member,
@@ -324,7 +328,8 @@ def _less(of: RunSet, raw: int) -> RunSet:
 
 
 def _merged(sets: list[RunSet]) -> tuple[RunSet, ...]:
-    """Without empty sets, equal ones joined, ordered by run number and lowest member."""
+    """Return the sets without empty ones, equal ones joined, ordered by run number and lowest
+    member."""
     sets = [each for each in sets if each.members.raw]
     if len(sets) > 1:
         joined: dict[RunSet, int] = {}
@@ -345,14 +350,14 @@ def _order(of: RunSet) -> tuple[int, int]:
 
 
 def step(run: LedgerRun | RunSet | None, event: RunEvent) -> RunStep:
-    """The step for an event of runs of the ledger, or of unknown ones (None)."""
+    """Return the step for an event of runs of the ledger, or of unknown ones (None)."""
     return RUN_TABLE[None if run is None else run.phase][event]
 
 
 def pick_ports(
     wanted: tuple[Port, ...], taken: set[int], *, span: tuple[int, int]
 ) -> tuple[int, ...]:
-    """Numbers for the ports of one run, the lowest free ones; empty if there are not enough.
+    """Return numbers for the ports of one run, the lowest free ones; empty if there are not enough.
 
     `taken` is updated on success, so that the next run of the same decision gets others.
     """
@@ -373,7 +378,8 @@ NamedRuns = dict[tuple[Key, int], int]
 
 
 def by_crowd(names: Iterable[str]) -> tuple[NamedRuns, list[str]]:
-    """Names of runs as sets, in order of their first; and those that are no run's of a task."""
+    """Return named runs as sets, in the order in which they come; and the names that are of no
+    task's run."""
     groups: NamedRuns = {}
     strange: list[str] = []
     for pod in names:
@@ -387,5 +393,5 @@ def by_crowd(names: Iterable[str]) -> tuple[NamedRuns, list[str]]:
 
 
 def names_of(crowd: Key, raw: int, *, run: int) -> list[str]:
-    """The names of this run of the members in `raw`."""
+    """Return the names of this run of the members in `raw`."""
     return [pod_id(crowd, member, run=run) for member in members_of(raw)]

@@ -22,16 +22,21 @@ from peloton.runtime.vocabulary import Key, Message, Value
 
 
 class SlackReported(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: so much of the cpu of its runs is not used, and may be given to others; in
-    millionths. It is absolute, and told when it has changed. None: it is not measured any more."""
+    """Backend to host: the unused cpu of its runs that may be given to others, in millionths.
+
+    The value is absolute, and reported when it has changed. None: it is not measured any more.
+    """
 
     slack: int | None
 
 
 class PortsInUse(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: others use these ports, ascending: programs that are no runs, or runs of
-    other hosts of the machine. It is absolute, and told when it has changed. `runs` were ordered
-    with one of them, and not started: they need another port, or another host."""
+    """Backend to host: these ports, ascending, are used by programs that are no runs, or by runs of
+    other hosts of the machine.
+
+    The list is absolute, and reported when it has changed. `runs` were ordered with one of the
+    ports, and not started: they need another port, or another host.
+    """
 
     ports: tuple[int, ...]
     runs: tuple[str, ...] = ()

@@ -1,11 +1,11 @@
 """How a host is drained for maintenance, and comes back.
 
-An operator sets the goal; from then on nothing is granted, and every run is ended. A run that is
-ended so uses up no attempt of its task, which gets a new run elsewhere. Instances of services are
-not ended here: their slices are asked to, which know whether the job can spare them now. Those of
-daemon jobs end once no other run is left, and wait for their host. The host is down once all its
-tasks have journaled the ends of their runs and its backend has told whoever shares the machine, and
-stays down, whatever becomes of its machine, until the operator completes the maintenance.
+An operator sets the goal; from then on nothing is granted, and every run is ended. Such an end uses
+up no attempt of its task, which gets a new run elsewhere. Instances of services are not ended here:
+their slices are asked, which know whether the job can spare them now. Runs of daemon jobs end once
+no other run is left, and wait for their host. The host is down once all its tasks have journaled
+the ends of their runs and its backend has told the other users of the machine, and stays down,
+whatever becomes of its machine, until the operator completes the maintenance.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DAEMONS_LAST = "only runs of daemon jobs are left"
 
 
 def start(host: Host, message: m.StartMaintenance, at: At) -> Decision:
-    """Grant nothing any more and end every run; whoever shares the machine is told."""
+    """Grant nothing any more, end every run, and tell the other users of the machine."""
     if host.removed:
         return no_host(message, at)
     if host.maintenance != Maintenance.NONE:
@@ -67,7 +67,7 @@ def begin(host: Host, at: At) -> Decision:
 
 
 def _not_ending(host: Host) -> list[tuple[Key, RunSet]]:
-    """The runs that are not told to end yet, without those of which slices are asked."""
+    """Return the runs that are not told to end yet, without those whose slices are asked."""
     ending = (RunPhase.KILLING, RunPhase.HELD)
     return [each for each in held_runs(host) if each[1].phase not in ending and not each[1].asks]
 
@@ -87,7 +87,7 @@ def end_daemons(host: Host, at: At) -> Decision | None:
 
 
 def asked_to_end(host: Host) -> tuple[Send, ...]:
-    """What slices are asked while the host drains, until their runs are ending."""
+    """Return what slices are asked while the host drains, until their runs are ending."""
     asked: dict[Key, dict[int, Bits]] = {}
     for crowd, some in host.runs.sets():
         if waits_for_slice(some):
@@ -104,7 +104,7 @@ def _hold_ended(hold: HostHold) -> f.HoldEnded:
 
 
 def complete(host: Host, message: m.CompleteMaintenance, at: At) -> Decision:
-    """The host may be used again."""
+    """Use the host again."""
     if host.removed:
         return no_host(message, at)
     if host.maintenance != Maintenance.DOWN:

@@ -40,10 +40,11 @@ HOLDS_RUNS, NO_HOST, NOT_DOWN = "HOLDS_RUNS", "NO_HOST", "NOT_DOWN"
 class RunSpec(Value, frozen=True, gc=False, array_like=True):
     """What a host needs to run one instance; shared by all members with the same config.
 
-    With several `containers`, the command is that of the first which is no init container.
-    `user` and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more
-    runs of it than the launch allows. `asks`: its slice ends it where the host goes down.
-    `max_running_s`: a backend that can ends it after so long."""
+    With several `containers`, the command is that of the first which is no init container. `user`
+    and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more runs
+    with it than the launch allows. `asks`: the slice ends the run if the host goes down.
+    `max_running_s`: a backend that can ends the run after so long.
+    """
 
     resources: Resources
     value: str
@@ -70,12 +71,13 @@ class RunSpec(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def once_started(self) -> RunSpec | None:
-        """What a host keeps of it while the run goes on: how it is checked."""
+        """Return what a host keeps of the spec while the run goes on: how it is checked."""
         return None if self.check is None else RunSpec(self.resources, "", check=self.check)
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
-        """The labels that the host counts while it holds such a run; those of fixed ports, too."""
+        """Return the labels that the host counts while it holds such a run, including those of
+        fixed ports."""
         return (*self.labels, *(port_label(port.number) for port in self.ports if port.number))
 
 
@@ -118,7 +120,7 @@ class RunSeen(Message, frozen=True, gc=False, array_like=True):
 
 
 class ConfigureHost(Message, frozen=True, gc=False, array_like=True):
-    """Assembly to host: what the machine has. It creates a host that does not exist."""
+    """Assembly to host: what the machine has. A host that does not exist is created."""
 
     capacity: Resources
     labels: tuple[Label, ...] = ()
@@ -132,22 +134,26 @@ class BackendUp(Message, frozen=True, gc=False, array_like=True):
 
 
 class BackendDown(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: for now nothing is known of the host's runs: the backend is not available,
-    or the machine has left, and may come back."""
+    """Backend to host: nothing is known of the host's runs for now.
+
+    The backend is not available, or the machine has left, and may come back.
+    """
 
     text: str = ""
 
 
 class RecheckBackend(Message, frozen=True, gc=False, array_like=True):
-    """Inventory to host, after a recovery: reports of the backend may have been lost; poll it. That
-    need not know that the shard was away."""
+    """Inventory to host, after a recovery: reports of the backend may have been lost; poll it.
+
+    The backend need not know that the shard was away.
+    """
 
 
 class HostGone(Message, frozen=True, gc=False, array_like=True):
     """Assembly or operator to host: the machine no longer belongs to the cluster.
 
-    Answered with the number of runs that were lost by it. Without `lose_runs` it is refused while
-    the host holds runs: only the host can check that without a race.
+    Answered with the number of runs that were lost. Without `lose_runs` the message is refused
+    while the host holds runs: only the host can check that without a race.
     """
 
     lose_runs: bool = True
@@ -171,7 +177,7 @@ class MaintenanceSet(Value, frozen=True, gc=False, array_like=True):
 
 
 class SetHostPool(Message, frozen=True, gc=False, array_like=True):
-    """First inventory to host: it belongs to this pool of hosts, as of this version."""
+    """First inventory to host: the host belongs to this host pool, as of this version."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -182,8 +188,8 @@ class SetHostPool(Message, frozen=True, gc=False, array_like=True):
 class HostAppeared(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: the machine is present, with this capacity, and available.
 
-    It creates the host, as `ConfigureHost` does, or adds it again. Answered with `ListRuns`; the
-    backend repeats it until it has received any order of the host.
+    The message creates the host, as `ConfigureHost` does, or adds it again. It is answered with
+    `ListRuns`; the backend repeats it until it has received any order of the host.
     """
 
     capacity: Resources
@@ -203,8 +209,10 @@ class RunsStarted(Message, frozen=True, gc=False, array_like=True):
 
 
 class RunEnd(Value, frozen=True, gc=False, array_like=True):
-    """One run and how it ended; `at` is when, and `started_at` when its process had started, if the
-    backend knows."""
+    """How one run ended.
+
+    `at` is when, and `started_at` when its process had started, if the backend knows.
+    """
 
     run: str
     outcome: RunOutcome
@@ -230,13 +238,12 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
     """Backend to host: all runs that the backend knows, with the ends of those that ended.
 
     `asked_at` is that of the request: orders given since may be missing from the list. It is -inf
-    where the host has not requested it.
-    `keeper` is the identity of the keeper that made the list, and `keeper_at` its folder; both are
-    empty where a backend has no keeper, or does not know its identity.
-    `sets` are more runs that are running: only in an answer to a request that has sets.
-    `started` is when the processes of `running` started, one time for each, if the backend knows;
-    0 for a run whose process has not.
-    `incarnation` names the machine behind the host, where another one may have the same name later.
+    if the host has not requested it. `keeper` is the identity of the keeper that made the list, and
+    `keeper_at` its folder; both are empty if a backend has no keeper, or does not know its
+    identity. `sets` are more runs that are running: only in an answer to a request that has sets.
+    `started` is when the processes of `running` started, one time for each, if the backend knows; 0
+    for a run whose process has not. `incarnation` names the machine behind the host, if another one
+    may have the same name later.
     """
 
     running: tuple[str, ...]
@@ -253,8 +260,11 @@ class RunsListed(Message, frozen=True, gc=False, array_like=True):
 
 
 class StartRun(Value, frozen=True, gc=False, array_like=True):
-    """One run to start. `ports` are the picked numbers, in the order of the spec's. `devices` are
-    the indices of its gpus, and it may see no others; None: all of the machine."""
+    """One run to start.
+
+    `ports` are the picked numbers, in the order of the spec's. `devices` are the indices of the
+    gpus that the run may see; None: all of the machine.
+    """
 
     run: str
     spec: RunSpec
@@ -263,10 +273,10 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:
-        """The spec's variables, the ids under the original's names, and the ports. Of several
-        containers each has variables of its own in place of the spec's.
+        """Return the spec's variables, the ids under the original's names, and the ports.
 
-        Computed on demand: in ten thousand queued orders it would take ten times their size.
+        Of several containers each has variables of its own in place of the spec's. Computed on
+        demand: in ten thousand queued orders they would take ten times their size.
         """
         pod = shown_run(self.run)
         task = pod.rpartition("-")[0]
@@ -283,11 +293,11 @@ class StartRun(Value, frozen=True, gc=False, array_like=True):
 
 
 class StartRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: start these; a run that is known already is left as it is.
+    """Host to backend: start these runs; a run that is known already is left as it is.
 
     `keeper` is the identity of the keeper that has the runs of this host: any other one must not
-    start them, because the host will look for them at this one. No more must another `incarnation`
-    of the machine than that which the host was compared with.
+    start them, because the host will look for them at this one. Nor must another `incarnation` of
+    the machine than the one that the host was compared with.
     """
 
     host: Key
@@ -298,7 +308,7 @@ class StartRuns(Message, frozen=True, gc=False, array_like=True):
 
 
 class StopRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: end these; they are told the `notice`, and killed after `grace_s`."""
+    """Host to backend: end these runs; each is told the `notice`, and killed after `grace_s`."""
 
     host: Key
     epoch: int
@@ -308,16 +318,17 @@ class StopRuns(Message, frozen=True, gc=False, array_like=True):
 
 
 class ForgetRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: these ends are journaled."""
+    """Host to backend: the ends of these runs are journaled."""
 
     host: Key
     runs: tuple[str, ...]
 
 
 class ListRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: list your runs. `sets` are those that run according to the ledger.
+    """Host to backend: list your runs.
 
-    `checked` are runs, begun or not, whose health is to be checked while they run.
+    `sets` are those that run according to the ledger. `checked` are runs, started or not, whose
+    health is to be checked while they run.
     """
 
     host: Key
@@ -334,7 +345,7 @@ class PingBackend(Message, frozen=True, gc=False, array_like=True):
 
 
 class GetHost(Query, frozen=True, gc=False, array_like=True):
-    """The host's state."""
+    """Asks for the host's state."""
 
 
 MESSAGES: dict[int, type] = {

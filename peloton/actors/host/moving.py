@@ -1,9 +1,8 @@
-"""How a host changes its pool of hosts without taking anything along: it drains, moves, comes back.
+"""How a host changes its pool without taking any runs along: it drains, moves, and comes back.
 
-Turns (host, message) into the facts of a maintenance that ends by itself. The owner of the pools
-decides whether the host may join when it is down; if it may not, it comes back as it was. An
-operator who starts or completes a maintenance meanwhile ends the move. It must not change a pool
-itself.
+The move is a maintenance that ends by itself. The first inventory decides, once the host is down,
+whether it may join the pool; if not, the host comes back as it was. An operator who starts or
+completes a maintenance meanwhile ends the move.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def take_down(host: Host, at: At) -> Decision | None:
 
 
 def move_owed(host: Host) -> tuple[Send, ...]:
-    """A host that is down, and moves, asks until it is told its pool."""
+    """Return the repeated request of a host that is down and moves, until it is told its pool."""
     if not host.moving or host.maintenance != Maintenance.DOWN or host.removed:
         return ()
     return (_request(host),)
@@ -70,6 +69,6 @@ def not_moved(host: Host, message: mm.PoolMoveRefused, at: At) -> Decision:
 
 
 def arrived(host: Host, pool: str) -> tuple[f.MaintenanceCompleted, ...]:
-    """What ends the move of a host that belongs to this pool now."""
+    """Return the fact that ends the move of a host that belongs to this pool now."""
     done = bool(host.moving) and host.moving == pool and host.maintenance == Maintenance.DOWN
     return (f.MaintenanceCompleted(),) if done else ()

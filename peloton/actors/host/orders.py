@@ -1,7 +1,7 @@
-"""What a host orders its backend to do with runs; what becomes of an order says `port.py`.
+"""The orders of a host to its backend; `backends/port.py` says what becomes of them.
 
-Turns runs into orders: each is a tuple, which is empty where there is nothing to order. Must not
-decide which runs; whoever calls it does.
+Each is a tuple of messages, which is empty if there is nothing to order. The caller decides which
+runs.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ STOP_GRACE_S = 30.0
 
 
 def held_runs(host: Host) -> list[tuple[Key, RunSet]]:
-    """The runs that hold resources, with their crowds."""
+    """Return the runs that hold resources, with their crowds."""
     return [(crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING]
 
 
 def run_names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
-    """The names of these."""
+    """Return the names of these runs."""
     return tuple(
         name for crowd, some in runs for name in names_of(crowd, some.members.raw, run=some.run)
     )
 
 
 def starts_of(host: Host, runs: Iterable[tuple[Key, RunSet]]) -> tuple[m.StartRun, ...]:
-    """How these runs of the ledger are started."""
+    """Return how these runs of the ledger are started."""
     return tuple(
         m.StartRun(
             name,
@@ -47,7 +47,8 @@ def starts_of(host: Host, runs: Iterable[tuple[Key, RunSet]]) -> tuple[m.StartRu
 
 
 def start_order(host: Host, starts: tuple[m.StartRun, ...], at: At) -> tuple[Send, ...]:
-    """To start these, for nobody but whoever the ledger was compared with."""
+    """Return the order to start these, valid only for the keeper that the ledger was compared
+    with."""
     order = m.StartRuns(at.key, at.epoch, starts, host.keeper, host.incarnation)
     return (Send(host.backend, order),) if starts else ()
 
@@ -55,19 +56,19 @@ def start_order(host: Host, starts: tuple[m.StartRun, ...], at: At) -> tuple[Sen
 def stop_order(
     host: Host, names: Sequence[str], at: At, *, grace_s: float = STOP_GRACE_S, notice: str = ""
 ) -> tuple[Send, ...]:
-    """To end these."""
+    """Return the order to end these runs."""
     order = m.StopRuns(at.key, at.epoch, tuple(names), grace_s, notice)
     return (Send(host.backend, order),) if names else ()
 
 
 def forget_order(host: Host, ends: Iterable[m.RunEnd], at: At) -> tuple[Send, ...]:
-    """To forget these ends, which are journaled with what sends this."""
+    """Return the order to forget these ends, which are journaled in the same decision."""
     names = tuple(end.run for end in ends)
     return (Send(host.backend, m.ForgetRuns(at.key, names)),) if names else ()
 
 
 def list_runs(host: Host, at: At) -> Send:
-    """The request for the list of runs that the backend knows."""
+    """Return the request for the list of runs that the backend knows."""
     unknown = (RunPhase.ACCEPTED, RunPhase.HELD)
     known = [each for each in held_runs(host) if each[1].phase not in unknown]
     sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)

@@ -1,9 +1,9 @@
-"""Which ports of the machine others use, and what becomes of runs that were ordered with one.
+"""Ports of the machine that other programs use, and what becomes of runs that were given one.
 
-A host cannot bind a port: its backend tries before it starts a run, and tells what it found. Turns
-that into ports that are not given, and into other ports for the runs that could not begin; these
-keep their number, as no attempt was made. A run whose ports are fixed, or for which none is left,
-is refused, so that its task looks for another host. Must not touch a run that has begun.
+A host cannot bind a port: its backend tries before it starts a run, and reports the ports that are
+in use. These are not given any more, and the runs that could not start get others; they keep their
+number, as no attempt was made. A run whose ports are fixed, or for which none is left, is refused,
+so that its task looks for another host. A run that has started keeps its ports.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BEGUN = (RunPhase.STARTED, RunPhase.KILLING)
 
 
 def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
-    """Note the ports, and give those that were ordered with one of them others."""
+    """Record the ports, and give other ports to the runs that were ordered with one of them."""
     others = _of_others(host, message.ports)
     facts: list[Fact] = [f.PortsNoted(others)] if others != host.ports_in_use else []
     there = replace(host, ports_in_use=others)
@@ -66,8 +66,10 @@ def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
 
 
 def _of_others(host: Host, used: tuple[int, ...]) -> tuple[int, ...]:
-    """Those that no run of ours has bound: of those that it did not start itself, a backend knows
-    only that the port is in use."""
+    """Return the ports that no run of this host has bound.
+
+    Of the ports of runs that it did not start itself, a backend knows only that they are in use.
+    """
     if not used:
         return used
     begun = (held for _, held in host.runs.sets() if held.phase in _BEGUN)
@@ -76,7 +78,7 @@ def _of_others(host: Host, used: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _not_begun(host: Host, message: PortsInUse) -> Iterator[Found]:
-    """Those of the runs that are to begin with one of the ports, as far as the host knows."""
+    """Yield the runs that are to start with one of the ports, as far as the host knows."""
     used = set(message.ports)
     for name in dict.fromkeys(message.runs):
         found = host.runs.find(name)

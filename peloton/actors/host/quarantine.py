@@ -1,13 +1,12 @@
-"""When a host is suspected of failing whatever runs on it, and left out by placers for a time.
+"""When a host is suspected of failing every run, and left out by placers for a time.
 
-Turns ends of runs into signs of trouble, and signs into a quarantine. The rule: without a success
-between, and within `WINDOW_S`, runs of at least `JOBS_MIN` jobs ended within `QUICK_S` of their
-launch so that the signs have twice as many points as the setting says. A run that the host could
-not start, or lost, gives two points, once for each job and report; a run whose program failed gives
-one, once for each job, as it may be the program's fault. A run that was killed says nothing.
+The rule: without a success between, and within `WINDOW_S`, runs of at least `JOBS_MIN` jobs ended
+within `QUICK_S` of their launch so that the signs have twice as many points as the setting says. A
+run that the host could not start, or lost, gives two points, once for each job and report; a run
+whose program failed gives one, once for each job, as it may be the program's fault. A run that was
+killed gives none.
 
-The host still grants what it is asked for: placers decide what the quarantine means. It must not
-end a run, nor know of other hosts.
+The host still grants what it is asked for: placers decide what the quarantine means.
 """
 
 from __future__ import annotations
@@ -41,7 +40,8 @@ Deciding = Callable[[Host, Any, At], Decision]
 
 
 def watching(decide: Deciding, *, after: int) -> Deciding:
-    """Decide a report that has ends, and look at what they say of the host; 0: never."""
+    """Wrap the decision on a report with ends of runs, so that signs of trouble are counted; 0:
+    never."""
 
     def decided(host: Host, message: Any, at: At) -> Decision:
         decision = decide(host, message, at)
@@ -52,7 +52,7 @@ def watching(decide: Deciding, *, after: int) -> Deciding:
 
 
 def quarantine_over(host: Host, message: Due, at: At) -> Decision:
-    """Placers may use the host again."""
+    """End the quarantine."""
     if host.quarantine is None:
         return Decision()
     return QUARANTINE_OVER
@@ -104,7 +104,7 @@ def _is_own(host: Host, end: m.RunEnd) -> bool:
 
 
 def _points(host: Host, end: m.RunEnd, *, now: float) -> int:
-    """What the end of a run says of the host; nothing if it was killed, or ran for a while."""
+    """Return the points for the end of a run; none if it was killed, or ran for a while."""
     found = host.runs.find(end.run)
     if found is None or not _is_own(host, end) or found.of.phase == RunPhase.KILLING:
         return 0

@@ -1,26 +1,26 @@
-"""How a host decides reports of its backend.
+"""How a host decides reports of its backend: starts, ends and lists of runs.
 
-Turns starts, ends and lists of runs into ledger facts. The backend may repeat reports, report runs
-that nobody owns, and forget runs: the ledger is compared with its list whenever it comes up, and a
-run that only one of the two knows is resolved by `runs_listed`. A list must not be applied to runs
-that were accepted after it was requested; what goes wrong otherwise:
+The backend may repeat reports, report runs that nobody owns, and forget runs: the ledger is
+compared with its list whenever it comes up, and a run that only one of the two knows is resolved by
+`runs_listed`. A list must not be applied to runs that were accepted after it was requested; what
+goes wrong otherwise:
 
 1. a list is requested; then a run is accepted and its start ordered; then its task kills it
 2. the backend answers with an empty list, starts the run, and begins to end it gracefully
 3. the list arrives: the run counts as lost, its resources are granted again, and it still runs
 
-Nor may a list take for lost what started since it was written:
+Nor may a list prove a run lost that started since it was written:
 
 1. a list is requested; the machine writes it, then the late order to start run R comes
 2. R is reported started, and its report overtakes the list
 3. the list comes: R counts as lost, its next run starts, and R still runs
 
-So a list proves a run lost only if it was requested after the start of that run was noted here:
-the process was there before the machine wrote the list. Nor does an older list than that prove that
-nobody's run is there: it may lack what was given up while the machine was out of reach, and runs
-on. All are times of the host's own turns, which never fall, whatever clocks do. One time is kept
-for the whole host, that of the last start noted, or since when it is in reach (`Host.proof_from`):
-a time for each run would split the sets of the ledger.
+So a list proves a run lost only if it was requested after the start of that run was recorded here:
+the process was there before the machine wrote the list. Nor does an older list prove that an
+unowned run is gone: it may lack what was given up while the machine was out of reach, and runs on.
+All are times of the host's own turns, which never fall, whatever clocks do. One time is kept for
+the whole host, that of the last start recorded, or since when it is in reach (`Host.proof_from`): a
+time for each run would split the sets of the ledger.
 
 Nor may the list of another keeper be applied than the one that has the runs:
 
@@ -76,7 +76,7 @@ BACKEND_UP = "backend is up"
 
 
 def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
-    """Processes have started. Those that nobody owns are killed.
+    """Record that processes have started, and kill those that nobody owns.
 
     A run is unowned if the host was lost, and its runs with it, after the start was ordered. It
     uses resources that are free according to the ledger.
@@ -99,7 +99,7 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
 
 
 def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
-    """Processes ended; the backend may forget them once the ends are journaled."""
+    """Record that processes ended; the backend may forget them once the ends are journaled."""
     forget = forget_order(host, message.ends, at)
     ends = held_ends(host, message.ends, at)
     # A run that keeps the host from being up may have ended: compare again.
@@ -118,10 +118,10 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     """Compare the ledger with all that the backend knows; afterwards the host is up.
 
     - accepted, not listed: the order was lost, and is sent again (known runs ignore it); but the
-      run is lost where the list is of another incarnation of the machine than the last one;
+      run is lost if the list is of another incarnation of the machine than the last one;
     - started, not listed: the run is lost;
-    - listed, not in the ledger: nobody owns it, so it is killed, and the host is not up before it
-      is gone, because it still uses resources that are free according to the ledger.
+    - listed, not in the ledger: nobody owns it, so it is killed, and the host is not up before
+      it is gone, because it still uses resources that are free according to the ledger.
 
     Runs accepted after the list was requested are skipped (see the top of this module).
     """
@@ -159,8 +159,11 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
 def _reconciled(
     host: Host, message: m.RunsListed, *, now: float, agreed: bool
 ) -> tuple[f.HostReconciled, ...]:
-    """Also for a host that is up and has not journaled its keeper yet, or the incarnation of its
-    machine; that only once all of its runs were judged by its list."""
+    """Return the fact that ledger and backend agree, if it tells anything new.
+
+    A host that is up may not have journaled its keeper yet, nor the incarnation of its machine,
+    which is journaled once all runs were judged by its list.
+    """
     agreed = agreed and message.asked_at >= host.proof_from
     keeper, incarnation = message.keeper, message.incarnation if agreed else ""
     adopts = bool(keeper and not host.keeper) or incarnation not in ("", host.incarnation)
@@ -170,15 +173,15 @@ def _reconciled(
 
 
 def _incarnation(host: Host, reconciled: tuple[f.HostReconciled, ...]) -> str:
-    """Of the machine that is journaled with these facts."""
+    """Return the incarnation of the machine that is journaled with these facts."""
     return reconciled[0].incarnation or host.incarnation if reconciled else host.incarnation
 
 
 def _other_keeper(host: Host, message: m.RunsListed, at: At) -> Decision:
-    """Nothing is launched, lost or killed until the keeper answers that has the runs.
+    """Stay reconciling: nothing is launched, lost or killed until the keeper answers that has the
+    runs.
 
-    The host stays reconciling without a deadline: only a person can know whether the other keeper
-    is lost for good.
+    There is no deadline: only a person can know whether the other keeper is lost for good.
     """
     name = at.key.partition("/")[2]
     text = (
@@ -193,7 +196,7 @@ def _other_keeper(host: Host, message: m.RunsListed, at: At) -> Decision:
 
 
 def _unowned(host: Host, running: NamedRuns) -> list[str]:
-    """The names of running runs that no task owns."""
+    """Return the names of running runs that no task owns."""
     unowned: list[str] = []
     for (crowd, run), raw in running.items():
         for some in host.runs.of(crowd, run):
@@ -205,7 +208,7 @@ def _unowned(host: Host, running: NamedRuns) -> list[str]:
 
 
 def _clean_up(host: Host, message: m.RunsListed, at: At) -> tuple[Send, ...]:
-    """End, and have forgotten, whatever a removed machine still runs; and volumes to be deleted."""
+    """End all that a removed machine still runs, have it forgotten, and remove its volumes."""
     running, strange = running_of(message)
     names = [
         name for (crowd, run), raw in running.items() for name in names_of(crowd, raw, run=run)
@@ -215,10 +218,11 @@ def _clean_up(host: Host, message: m.RunsListed, at: At) -> tuple[Send, ...]:
 
 
 def recheck_backend(host: Host, message: m.RecheckBackend, at: At) -> Decision:
-    """Reports of the backend may have been lost, `BackendUp` among them.
+    """List the runs again, since reports of the backend, `BackendUp` among them, may have been
+    lost.
 
-    If the backend is known to be up, its runs are listed at once; else it is pinged first, because
-    to assume that it is up would restart the timeout of an unreachable machine.
+    A backend that is not known to be up is pinged first, because to assume that it is up would
+    restart the timeout of an unreachable machine.
     """
     if host.removed:
         return Decision(sends=(list_runs(host, at),), because="checks a removed host for runs")
@@ -229,7 +233,7 @@ def recheck_backend(host: Host, message: m.RecheckBackend, at: At) -> Decision:
 
 
 def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
-    """The backend is available: request the list of its runs."""
+    """Request the list of runs, because the backend is available."""
     if host.removed:
         return recheck_backend(host, m.RecheckBackend(), at)
     facts = (f.HostReachable(at=at.now),) if host.state != HostStates.RECONCILING else ()
@@ -239,16 +243,16 @@ def backend_up(host: Host, message: m.BackendUp, at: At) -> Decision:
 
 
 def backend_down(host: Host, message: m.BackendDown, at: At) -> Decision:
-    """The backend is unavailable; the runs may continue."""
+    """Record that the backend is unavailable; the runs may continue."""
     if host.state in (HostStates.UNREACHABLE, HostStates.LOST):
         return Decision()
     return Decision(facts=(f.HostUnreachable(message.text),), because=message.text)
 
 
 def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
-    """The machine no longer belongs to the cluster.
+    """Remove the host, because the machine no longer belongs to the cluster.
 
-    Its runs are lost to their tasks, which may run again elsewhere; so they are killed where the
+    Its runs are lost to their tasks, which may run again elsewhere; so they are killed if the
     backend can still reach them (a virtual host exists beyond its removal).
     """
     if host.removed:
@@ -269,7 +273,7 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
 
 
 def unreachable(host: Host, message: Due, at: At) -> Decision:
-    """The backend was unavailable for too long."""
+    """Lose the host, because its backend was unavailable for too long."""
     if host.state == HostStates.LOST:
         return Decision()
     reason = f"host unreachable for {host.unreachable_timeout_s:g} s"

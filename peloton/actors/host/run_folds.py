@@ -1,7 +1,6 @@
-"""How the ledger of a host changes, and what is counted of it: resources, ports, labels.
+"""How facts of runs change the ledger of a host, and its sums of resources, ports and labels.
 
-Turns (state, fact of runs) into the next state. Must not change the sets of the ledger without the
-sums over them: nobody counts again.
+Every change of the sets must change the sums too: they are never counted again.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def _ports_given(host: Host, fact: f.PortsGiven) -> Host:
 def _counted(
     running: immutables.Map[Label, int], some: RunSet, *, by: int
 ) -> immutables.Map[Label, int]:
-    """With so many runs more that have the labels of `some`; counts of zero are left out."""
+    """Return the counts of labels with `by` more runs like `some`; counts of zero are left out."""
     for label in some.labels:
         count = running.get(label, 0) + by
         running = running.set(label, count) if count else running.delete(label)
@@ -111,7 +110,7 @@ def _held_over(host: Host, fact: f.HeldReleased) -> Host:
 
 
 def _without(host: Host, gone: list[RunSet]) -> Host:
-    """The host without what these runs held."""
+    """Return the host without what these runs held."""
     used, taken, running = host.used, host.ports_taken, host.running
     for each in gone:
         used = used - each.resources.times(len(each.members))
@@ -127,7 +126,7 @@ def _refused(host: Host, fact: f.RunsRefused) -> Host:
 
 
 def _named(names: Iterable[str]) -> Iterable[tuple[Key, int, Bits]]:
-    """Crowd, run number and members of runs in a fact that names each of them."""
+    """Yield crowd, run number and members of runs in a fact that names each of them."""
     sets, strange = by_crowd(names)
     if strange:
         raise KeyError(strange[0])
@@ -167,7 +166,7 @@ RunsOver = tuple[Key, int, Bits, RunOutcome, float | None, float | None]
 
 
 def end_runs(host: Host, ends: Iterable[RunsOver]) -> Host:
-    """These runs are over: what they held is free, and their ends stay for their tasks."""
+    """End these runs: what they held is free, and their ends stay for their tasks."""
     runs, used, taken = host.runs, host.used, host.ports_taken
     running, foreign = host.running, host.foreign
     for crowd, run, members, outcome, at, started_at in ends:
@@ -196,7 +195,7 @@ def end_runs(host: Host, ends: Iterable[RunsOver]) -> Host:
 def _ender(
     before: list[RunSet], outcome: RunOutcome, *, at: float | None, started_at: float | None
 ) -> Callable[[RunSet], RunSet]:
-    """A change to ENDED that notes what the runs held."""
+    """Return a change to ENDED that keeps what the runs held."""
 
     def ended(of: RunSet) -> RunSet:
         before.append(of)

@@ -1,11 +1,10 @@
-"""The slack of a host: how much there is, and whose runs end where there is less than they hold.
+"""The slack of a host: how much there is, and whose runs end if there is less than they hold.
 
 Slack is cpu that the host's other runs hold and do not use. Its configuration says how much, or its
-backend measures it. Turns a report into the host's capacity, and a ledger that holds more slack
-than there is into orders to end runs: of those on slack that of the lowest priority first, of
-equals the newest, and services last. Such an end is not charged to its task, which queues again.
-The host is short of it already: so no job is asked whether it can spare an instance, which is down
-then as after a failure. What is not on slack is never ended here.
+backend measures it. If runs hold more slack than there is, some of those on slack end: that of the
+lowest priority first, of equals the newest, and services last. Such an end is not charged to its
+task, which queues again. The host is short of it already: so no job is asked whether it can spare
+an instance, which is down then as after a failure. Runs that are not on slack are never ended here.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ VICTIMS_MAX = 1000
 
 
 def slack_measured(host: Host, message: SlackReported, at: At) -> Decision:
-    """The backend has measured the slack of its runs."""
+    """Record the slack of its runs that the backend has measured."""
     known = None if host.declared is None else host.capacity.slack
     # It is part of the cpu that runs hold, whatever a program says of itself.
     slack = None if message.slack is None else min(message.slack, host.capacity.cpu)
@@ -34,7 +33,7 @@ def slack_measured(host: Host, message: SlackReported, at: At) -> Decision:
 
 
 def take_slack_back(host: Host, at: At) -> Decision | None:
-    """End runs on slack until those that are left fit; None where enough are ending already."""
+    """End runs on slack until those that are left fit; return None if enough are ending already."""
     over = host.used.slack - host.capacity.slack
     if over < EPSILON:
         return None
@@ -66,6 +65,7 @@ def take_slack_back(host: Host, at: At) -> Decision | None:
 
 
 def _turn(each: tuple[Key, RunSet]) -> tuple[int, bool, float]:
-    """The lowest priority first; of equals services last, which may have a budget; the newest."""
+    """Return a key that sorts the lowest priority first; of equals services, which may have a
+    budget, last; then the newest first."""
     _, one = each
     return one.priority, one.asks, -one.since

@@ -1,7 +1,4 @@
-"""The state of a host: its machine, its ledger, and what it says of itself.
-
-Turns a state into what others are to know of it. Must not change it: facts do (`folds`).
-"""
+"""The state of a host: its machine, its ledger, and what others are told of it."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     """A machine and its ledger. `version` rises with every change of resources or labels.
 
     `keeper` is the identity of the keeper that the ledger was first compared with; the list of
-    another keeper is not applied. Empty: none was met yet, and the next one is adopted.
+    another keeper is not applied. Empty: no keeper was met yet, and the next one is adopted.
     """
 
     state: HostStates
@@ -87,7 +84,7 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def all_labels(self) -> tuple[Label, ...]:
-        """The labels of its machine, and its pool."""
+        """Return the labels of the machine, and its pool."""
         if not self.pool:
             return self.labels
         return (
@@ -97,12 +94,12 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def unused(self) -> Resources:
-        """The resources that no run holds."""
+        """Return the resources that no run holds."""
         return room_left(self.capacity, self.used)
 
     @property
     def held_by_runs(self) -> Resources:
-        """What its runs hold, without the volumes, which stay when these have ended."""
+        """Return what runs hold, without the volumes, which stay when these have ended."""
         held = self.used
         for name in sorted(self.volumes):
             held = held - self.volumes[name].config.room
@@ -110,28 +107,30 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def free(self) -> Resources:
-        """The resources that may be granted to any task: neither runs nor holds have them."""
+        """Return the resources that may be granted to any task: neither runs nor holds have
+        them."""
         return Resources() if self.held else self.unused
 
     @property
     def held(self) -> bool:
-        """Whether all that runs leave free is somebody's."""
+        """Return whether all that runs leave free is held for a client."""
         return self.hold is not None or bool(self.task_holds)
 
     @property
     def grants(self) -> bool:
-        """Whether new runs may start here."""
+        """Return whether new runs may start here."""
         return self.state == HostStates.UP and self.maintenance == Maintenance.NONE
 
     @property
     def free_ports(self) -> int:
-        """How many ports of its range neither a run holds nor others use."""
+        """Return how many ports of the range neither a run holds nor others use."""
         first, end = self.ports
         others = sum(in_range(self, port) for port in self.ports_in_use)
         return max(0, end - first - self.ports_taken - others)
 
     def summary(self, key: Key, *, tasks: bool = True) -> HostSummary:
-        """The host as placers see it, with the labels of its `tasks` if they are to be known."""
+        """Return the host as placers see it, with the labels of its `tasks` if these are to be
+        known."""
         return HostSummary(
             host=key,
             position=self.version,
@@ -151,7 +150,10 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         return ReservedRoom(self.unused, self.free_ports, tuple(tasks))
 
     def _running_labels(self) -> tuple[tuple[Label, int], ...] | None:
-        """Ports that others use count as fixed ones of a run: placers pass the host over."""
+        """Return the labels of tasks.
+
+        Ports that others use count as fixed ones of a run: placers pass the host over.
+        """
         left = RUNNING_LABELS_MAX - len(self.running)
         if left < 0:
             return None
@@ -161,14 +163,14 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
 
 def room_left(capacity: Resources, used: Resources) -> Resources:
-    """What runs that hold so much leave of it."""
+    """Return what is left of the capacity by runs that hold `used`."""
     unused = capacity - used
     # Where slack was taken back, its runs may still be ending: that is no room for anybody.
     return unused.with_slack(0) if unused.slack < 0 else unused
 
 
 def configuration(host: Host) -> f.HostConfigured:
-    """The configuration of the host as a fact, to compare a new one with."""
+    """Return the configuration of the host as a fact, to compare a new one with."""
     capacity = host.capacity
     if host.declared is not None:
         capacity = capacity.with_slack(host.declared)
@@ -178,23 +180,23 @@ def configuration(host: Host) -> f.HostConfigured:
 
 
 def ports_taken(host: Host) -> int:
-    """How many ports of the host's range its runs hold, counted."""
+    """Return how many ports of the host's range its runs hold."""
     return len(
         {port for _, some in host.runs.sets() for port in some.ports if in_range(host, port)}
     )
 
 
 def ports_given(host: Host) -> set[int]:
-    """The ports that no other run may have: those of its runs, and those that others use."""
+    """Return the ports that no other run may have: those of its runs, and those that others use."""
     return {port for _, held in host.runs.sets() for port in held.ports}.union(host.ports_in_use)
 
 
 def in_range(host: Host, port: int) -> bool:
-    """Whether a port is in the range that the host picks from; a run may name any other."""
+    """Return whether a port is in the range that the host picks from; a run may name any other."""
     first, end = host.ports
     return first <= port < end
 
 
 def lost_outcome(reason: str) -> RunOutcome:
-    """The outcome of a run whose host is lost."""
+    """Return the outcome of a run whose host is lost."""
     return RunOutcome(End.LOST, reason="host lost", message=f"Task LOST: {reason}", system=True)

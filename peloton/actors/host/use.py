@@ -1,9 +1,9 @@
 """How the backend of a host learns whether the host is in use.
 
-The use that is wanted is journaled with the step of a maintenance that changes it, and the order
-leaves with it. It is repeated with each poll of the backend, until it is answered and as long as
+The wanted use is journaled with the step of a maintenance that changes it, and the order leaves
+with it. The order is repeated with each poll of the backend, until it is answered and as long as
 the host is not in use: so the backend compares after each outage. A host that changes its pool
-drains as well, but stays in use: nobody is to touch its machine. It must not decide about runs.
+drains as well, but stays in use: nobody is to touch its machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF = {
 def use_changed(
     host: Host, phase: Maintenance, at: At
 ) -> tuple[tuple[Fact, ...], tuple[Send, ...]]:
-    """What is journaled, and ordered, as the host comes to this phase of a maintenance."""
+    """Return the facts and orders as the host enters this phase of a maintenance."""
     use = _OF[phase]
     if host.use.wanted == use:
         return (), ()
@@ -33,13 +33,15 @@ def use_changed(
 
 
 def awaits_backend(host: Host) -> bool:
-    """Whether the host is not down before its backend has answered: only where that can be asked,
-    as a machine that is lost cannot be put out of use."""
+    """Return whether the host is not down before its backend has answered.
+
+    A lost machine cannot be put out of use, so its backend is not waited for.
+    """
     return host.use.open and host.state == HostStates.UP
 
 
 def use_again(host: Host, at: At) -> tuple[Send, ...]:
-    """The order once more, if the backend has not answered, or has to compare."""
+    """Return the order once more, if the backend has not answered, or has to compare."""
     use = host.use
     if not use.open and use.wanted == HostUse.IN_USE:
         return ()
@@ -47,7 +49,7 @@ def use_again(host: Host, at: At) -> tuple[Send, ...]:
 
 
 def use_set(host: Host, message: UseSet, at: At) -> Decision:
-    """The backend has answered; what it says of an earlier use is old."""
+    """Record the backend's answer, unless it is about an earlier use."""
     use = host.use
     known = (use.told, use.text) == (message.number, message.text)
     if message.number != use.number or known:

@@ -1,7 +1,6 @@
-"""A host as others read it.
+"""A host as others read it, with one record for each run.
 
-Turns the sets of the ledger into one record for each run. `HostAnswer` is the answer to `GetHost`;
-its bytes must never change.
+`HostAnswer` is the answer to `GetHost`; its encoding is permanent.
 """
 
 from __future__ import annotations
@@ -57,7 +56,8 @@ class HostAnswer(Value, frozen=True, gc=False, array_like=True):
 
 
 def waiting(key: Key, host: Host) -> HostView | None:
-    """A host that stays reconciling until a person acts, with the reason; None for any other.
+    """Return a host that stays reconciling until a person acts, with the reason; None for any
+    other.
 
     Only these have a summary: of a million hosts that are well nothing is kept.
     """
@@ -67,6 +67,6 @@ def waiting(key: Key, host: Host) -> HostView | None:
 
 
 def get_host(host: Host, query: GetHost, at: At) -> HostAnswer:
-    """The host as it is."""
+    """Return the host as it is."""
     values = {name: getattr(host, name) for name in HostAnswer.__struct_fields__}
     return HostAnswer(**{**values, "runs": immutables.Map(host.runs.items())})

@@ -1,7 +1,4 @@
-"""How facts change the volumes of a host, and what these take of it.
-
-Turns (volumes, what is used, fact) into both as they are then. Must not refuse a fact.
-"""
+"""How facts change the volumes of a host, and the resources that these take."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ def fold_volumes(
     *,
     used: Resources,
 ) -> tuple[HostVolumes, Resources]:
-    """The volumes after the fact, and what is used of the host."""
+    """Return the volumes after the fact, and what is used of the host."""
     if isinstance(fact, f.VolumeDeleting):
         leaving = replace(volumes[fact.volume], deleting=True)
         return volumes.set(fact.volume, leaving), used

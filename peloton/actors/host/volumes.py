@@ -1,9 +1,9 @@
-"""The volumes of a host: who gets one, and when one is removed.
+"""The volumes of a host: which runs get one, and when one is removed.
 
 A host makes a volume with the first grant of a run that is to have it, and it then takes room of
 the host whether a run has it or not. It is removed only by an order, and only while no run has it;
-until the backend has said so, its room is not free and nobody gets it. Where an instance runs is
-for its slice to choose: a host that has not its volume makes an empty one.
+until the backend has confirmed that, its room is not free and no run gets it. The slice of an
+instance chooses where it runs: a host that has not its volume makes an empty one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BEING_DELETED = "its volume is being deleted on the host"
 def with_volumes(
     host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, room: Resources
 ) -> tuple[int, str]:
-    """For how many of the members, the lowest, there is room, and why not for more.
+    """Return for how many of the members, the lowest, there is room, and why not for more.
 
-    One whose volume is here needs room for its run alone.
+    A member whose volume is here needs room for its run alone.
     """
     assert spec.volume is not None
     for count, member in enumerate(members):
@@ -41,8 +41,11 @@ def with_volumes(
 
 
 def as_made(host: Host, spec: m.RunSpec, *, run: str) -> m.RunSpec:
-    """The spec for the backend: a volume has the size that it was made with, for which there is
-    room, whatever a later config says."""
+    """Return the spec for the backend.
+
+    A volume has the size that it was made with, for which there is room, whatever a later config
+    says.
+    """
     known = host.volumes.get(run.rpartition("-")[0]) if spec.volume is not None else None
     if spec.volume is None or known is None or known.config.size_mb == spec.volume.size_mb:
         return spec
@@ -52,7 +55,7 @@ def as_made(host: Host, spec: m.RunSpec, *, run: str) -> m.RunSpec:
 def volumes_given(
     host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, at: At
 ) -> tuple[Fact, ...]:
-    """What is to be journaled of the volumes of members that are accepted now."""
+    """Return the facts about the volumes of members that are accepted now."""
     if spec.volume is None or not members:
         return ()
     known = (host.volumes.get(vm.volume_name(crowd, member)) for member in members)
@@ -62,7 +65,7 @@ def volumes_given(
 
 
 def volumes_there(host: Host, members: Bits, *, crowd: Key) -> Bits:
-    """Those of the members that have a volume here, also one that is being deleted."""
+    """Return the members that have a volume here, including one that is being deleted."""
     if not host.volumes:
         return Bits()
     return Bits.of(*(one for one in members if vm.volume_name(crowd, one) in host.volumes))
@@ -83,8 +86,11 @@ def delete(host: Host, message: vm.DeleteVolume, at: At) -> Decision:
 
 
 def _ordered(host: Host, volume: str, at: At) -> tuple[Send, ...]:
-    """A machine that was lost may still run what its ledger has ended: it is compared first, which
-    one that was removed is only if it answers."""
+    """Return the order to remove a volume.
+
+    A machine that was lost may still run what its ledger has ended: it is compared first; a removed
+    machine is compared only if it answers.
+    """
     if host.state == HostStates.UP:
         return (Send(host.backend, vm.RemoveVolumes(at.key, at.epoch, (volume,))),)
     return (Send(host.backend, m.PingBackend(at.key)),) if host.removed else ()
@@ -98,13 +104,14 @@ def _is_held(host: Host, volume: vm.HostVolume) -> bool:
 
 
 def no_volume(message: vm.DeleteVolume, at: At) -> Decision:
-    """There is nothing to remove."""
+    """Answer that there is nothing to remove."""
     text = f"no such volume: {message.volume}"
     return Decision(reply=Refused(vm.NO_VOLUME, text, "id", again=True), because=text)
 
 
 def removed(host: Host, message: vm.VolumesRemoved, at: At) -> Decision:
-    """The backend has removed directories; what it says of other volumes is old."""
+    """Record that the backend has removed directories, except those of volumes that are not
+    being deleted."""
     gone = tuple(
         name for name in message.volumes if name in host.volumes and host.volumes[name].deleting
     )
@@ -112,11 +119,11 @@ def removed(host: Host, message: vm.VolumesRemoved, at: At) -> Decision:
 
 
 def is_removing(host: Host) -> bool:
-    """Whether the backend is to say of a volume that it is gone."""
+    """Return whether the backend has still to confirm that a volume is gone."""
     return bool(host.volumes) and any(one.deleting for one in host.volumes.values())
 
 
 def removals(host: Host, at: At) -> tuple[Send, ...]:
-    """Orders for the backend that it may not have received."""
+    """Return the orders to remove volumes that the backend may not have received."""
     names = tuple(sorted(name for name, one in host.volumes.items() if one.deleting))
     return (Send(host.backend, vm.RemoveVolumes(at.key, at.epoch, names)),) if names else ()

@@ -1,7 +1,8 @@
-"""How a job that has ended gets into the archive of its shard, and goes when its time has come.
+"""How a job that has ended moves into the archive of its shard, and is deleted by the policy.
 
-Before it leaves memory, the period in which it ended has to have it. The job journals where it is,
-so that its deletion, or a new run, removes it there. Must not look at the clock: the archive does.
+Before the job leaves memory, it is stored in the period in which it ended. The job journals where
+it is, so that its deletion, or a new run, removes it there. The archive compares times; a job does
+not look at the clock.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from peloton.runtime.vocabulary import At, Bits, Decision, Send
 
 
 def leave(job: Job, message: m.LeaveMemory, at: At) -> Decision:
-    """The runtime asks it to leave memory: have its period take it."""
+    """Store the job in its period, because the runtime asks it to leave memory."""
     line = summary(at.key, job)
     if line is None or not _has_ended(job):
         return Decision(because="it has not ended any more")
@@ -27,7 +28,8 @@ def leave(job: Job, message: m.LeaveMemory, at: At) -> Decision:
 
 
 def archived(job: Job, message: m.Archived, at: At) -> Decision:
-    """A period has it: it may leave memory. An older period must not have it any more."""
+    """Record that a period has the job, which may now leave memory, and remove it from an older
+    period."""
     period = at.sender
     if period is None:
         return Decision()
@@ -40,7 +42,7 @@ def archived(job: Job, message: m.Archived, at: At) -> Decision:
 
 
 def forget(job: Job, message: m.ForgetJob, at: At) -> Decision:
-    """The policy: delete it if it ended before that moment. Its period has it no more then.
+    """Delete the job by the policy, if it ended before that moment.
 
     A job that runs again, or ended later, is in another period once it leaves memory.
     """
@@ -62,12 +64,12 @@ def forget(job: Job, message: m.ForgetJob, at: At) -> Decision:
 
 
 def unknown(message: m.ForgetJob, at: At) -> Decision:
-    """It was deleted: its period is to drop it."""
+    """Answer that the job was deleted, so that the period drops it."""
     return Decision(sends=(Send(at.sender, DropJob()),) if at.sender is not None else ())
 
 
 def dropped(job: Job) -> tuple[Send, ...]:
-    """What a job that is being deleted tells its period."""
+    """Return what a job that is being deleted tells its period."""
     return (Send(job.period, DropJob()),) if job.period else ()
 
 

@@ -1,17 +1,16 @@
-"""How many members of each slice of a service may be down at once, as the job's spec says of all.
+"""How many members of each slice of a service may be down at once, within the job's number.
 
-Turns that number and what slices report into allowances. A job of one slice gives it all of them,
-and nothing is asked or told: the slice decides in its own turn. Several slices share them:
+A job of one slice gives it the whole number, and nothing is asked or told: the slice decides in its
+own turn. Several slices share it:
 
-1. A slice that wishes to take nobody down has no allowance; those that do are given even parts of
-   what the others leave, as far as they wish for it.
-2. A slice has at most its bound of members down for what somebody wants, and the sum of these is
-   within the job's number. What fails uses it up, too: then nobody is given anything.
+1. A slice that wishes to take nobody down has no allowance; the others are given even parts of
+   what is left, as far as they wish for it.
+2. A slice has at most its bound of members down for what somebody wants, and the sum of these
+   is within the job's number. What fails uses it up, too: then nothing is given.
 3. An allowance that is lowered is given to others only once a tally of the slice names the goal
    that lowered it, or a later one: until then it may have used what it had before.
 
-All is absolute and versioned, so a message that is lost, late or repeated gives away nothing. Must
-not know who of the members is down.
+All messages are absolute and versioned, so one that is lost, late or repeated gives away nothing.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ NOTHING = DownTally()
 
 
 def is_bounded(spec: JobSpec) -> bool:
-    """Whether the number of instances that are down at once is bounded."""
+    """Return whether the number of instances that are down at once is limited."""
     return spec.maximum_unavailable > 0 and spec.is_service
 
 
 def is_shared(job: Job) -> bool:
-    """Whether several slices share it."""
+    """Return whether several slices share the job's number."""
     return job.spec is not None and is_bounded(job.spec) and job.slices > 1
 
 
 def budget_of(job: Job, number: int) -> DownBudget | None:
-    """What a slice is told."""
+    """Return what a slice is told of its allowance."""
     spec = job.spec
     if spec is None or not is_bounded(spec):
         return None
@@ -53,8 +52,10 @@ def budget_of(job: Job, number: int) -> DownBudget | None:
 
 
 def reshared(before: Job, after: Job) -> Job:
-    """The job with another spec, in which nobody has an allowance that was given by the one before:
-    first the slices tell what they use."""
+    """Return the job with the spec of `after`, and no allowance that was given by that of `before`.
+
+    The slices first report what they use.
+    """
     spec = after.spec
     if spec is None or not is_shared(after):
         return replace(after, shares=immutables.Map()) if after.shares else after
@@ -75,7 +76,7 @@ def _sum(shares: Mapping[int, Share]) -> int:
 
 
 def _most(job: Job, number: int) -> int:
-    """The most members of a slice that may be down by an allowance that it was told."""
+    """Return the most members of a slice that may be down by an allowance that it was told."""
     spec = job.spec
     assert spec is not None
     if not is_bounded(spec):
@@ -89,20 +90,20 @@ def _most(job: Job, number: int) -> int:
 
 
 def told_by(job: Job, number: int) -> DownTally:
-    """What a slice has reported; one that has not has taken nobody down."""
+    """Return what a slice has reported; a slice without a report has taken nobody down."""
     report = job.reports.get(number)
     return (report.tally.down if report is not None else None) or NOTHING
 
 
 def bounds_of(job: Job) -> dict[int, int]:
-    """The most members of each slice that may be down, as far as is known."""
+    """Return the most members of each slice that may be down, as far as is known."""
     return {
         number: max(_most(job, number), told_by(job, number).down) for number in range(job.slices)
     }
 
 
 def share_budget(job: Job) -> f.BudgetShared | None:
-    """Other allowances, by slice, where what slices report calls for them."""
+    """Return the fact of new allowances, by slice, if the reports of slices call for them."""
     spec = job.spec
     if spec is None or not is_shared(job) or not job.is_wanted:
         return None
@@ -122,7 +123,8 @@ def share_budget(job: Job) -> f.BudgetShared | None:
 
 
 def _targets(job: Job, bounds: Mapping[int, int], *, most: int) -> dict[int, int]:
-    """What each slice should have: of those that wish, an even part of what the others leave."""
+    """Return what each slice should have: an even part of what the others leave, if it wishes
+    for any."""
     tallies = {number: told_by(job, number) for number in range(job.slices)}
     left = max(most - sum(bounds[at] for at, one in tallies.items() if not one.wished), 0)
     wanted = {number: one.down + one.wished for number, one in tallies.items() if one.wished}
@@ -134,7 +136,7 @@ def _targets(job: Job, bounds: Mapping[int, int], *, most: int) -> dict[int, int
 
 
 def shared(job: Job, fact: f.BudgetShared) -> Job:
-    """The job with these allowances; a slice that has less is to tell what it uses by then."""
+    """Return the job with these allowances; a slice that has less is asked for a new tally."""
     version, shares, awaited = job.version + 1, job.shares, job.awaited
     for number, allowance in fact.allowances:
         known = shares.get(number, Share())
@@ -151,7 +153,7 @@ def shared(job: Job, fact: f.BudgetShared) -> Job:
 
 
 def spare_heard(job: Job, fact: f.SpareHeard) -> Job:
-    """The job that waits for the tally of this slice."""
+    """Return the job that waits for the tally of this slice."""
     share = replace(job.shares.get(fact.number, Share()), heard=fact.asks)
     return replace(
         job,

@@ -1,7 +1,7 @@
 """How a job decides commands that change it after its creation: update, start, restart.
 
 All are absolute: a repeat finds nothing left to do, and the slices learn of the newest state in
-whatever order and however often it is sent. Must not address a task.
+whatever order and however often it is sent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ they may be preempted."""
 
 
 def start(job: Job, message: m.StartInstances, at: At) -> Decision:
-    """Begin new runs: of stopped instances, or with `again` of those that are to run."""
+    """Begin new runs of stopped instances, or with `again` of those that are to run."""
     spec = job.spec
     if spec is None or job.goal == m.JobGoals.DELETED:
         return missing(message, at)
@@ -97,7 +97,7 @@ def start_job(job: Job, message: m.StartJob, at: At) -> Decision:
 
 
 def add_change(job: Job, message: m.AddChange, at: At) -> Decision:
-    """One piece of a large update; sent again, it replaces the earlier one."""
+    """Store one piece of a large update; a repeat replaces the earlier one."""
     refused = _not_changeable(job, message, at)
     if refused is not None:
         return refused
@@ -109,7 +109,7 @@ def add_change(job: Job, message: m.AddChange, at: At) -> Decision:
 
 
 def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
-    """More instances, a new description, priority or limit."""
+    """Apply more instances, a new description, priority or limit."""
     refused = _not_changeable(job, message, at)
     if refused is not None:
         return refused
@@ -143,7 +143,8 @@ def update(job: Job, message: m.UpdateJob, at: At) -> Decision:
 def _ordered(
     job: Job, facts: tuple[Fact, ...], *, reply: Any, because: str, now: float
 ) -> Decision:
-    """The decision upon these facts: what they free is granted, and the slices get new goals."""
+    """Return the decision with these facts: what they free is granted, and the slices get new
+    goals."""
     ordered = evolved_by(job, facts)
     raised, folded, _ = raise_grants(ordered, now=now)
     slices = Bits.span(0, folded.slices) - folded.confirmed
@@ -156,7 +157,7 @@ def _ordered(
 def _all_startable(
     job: Job, ranges: tuple[tuple[int, int], ...], *, again: bool
 ) -> tuple[tuple[int, Bits], ...]:
-    """The members of slices that begin new runs."""
+    """Return the members of slices that begin new runs."""
     return tuple(
         (number, some)
         for number in slices_in(ranges)
@@ -177,7 +178,7 @@ def _startable(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...], ag
 
 
 def _ranges(members: Iterable[tuple[int, Bits]]) -> tuple[tuple[int, int], ...]:
-    """The instances as half-open ranges, ascending; a step for each range, as a turn takes it."""
+    """Return the instances as half-open ranges, ascending; it takes a step for each range."""
     found: list[tuple[int, int]] = []
     for number, some in members:
         raw, first = some.raw, number * SLICE_SIZE
@@ -195,7 +196,7 @@ def _ranges(members: Iterable[tuple[int, Bits]]) -> tuple[tuple[int, int], ...]:
 
 
 def _not_changeable(job: Job, message: Any, at: At) -> Decision | None:
-    """The refusal of an update for what the job is."""
+    """Refuse an update that this type of job, or its state, does not allow; else return None."""
     spec = job.spec
     if spec is None or job.goal == m.JobGoals.DELETED:
         return missing(message, at)

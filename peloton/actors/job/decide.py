@@ -1,7 +1,7 @@
 """How a job decides commands of clients and reports of its slices.
 
-Turns commands into goals, in order, each answered; and reports of slices into what clients see.
-Goals for slices are absolute and carry one version. Must not address a task.
+Commands become goals, in order, each answered; reports of slices become what clients see. Goals for
+slices are absolute and carry one version.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ PIECES, PIECES_TIMEOUT_S = "pieces", 600.0
 
 
 def add_first(message: m.AddOverrides, at: At) -> Decision:
-    """The first piece of a large job."""
+    """Store the first piece of a large job."""
     fact = f.OverridesGiven(message.slice_number, message.overrides, at.who)
     return Decision(facts=(fact,), reply=m.OverridesAdded(message.slice_number))
 
 
 def add(job: Job, message: m.AddOverrides, at: At) -> Decision:
-    """One more piece; sent again, it replaces the earlier one."""
+    """Store one more piece; a repeat replaces the earlier one."""
     if job.spec is not None:
         return Decision(reply=Refused(EXISTS, f"job {_id(at)} already exists", "id"))
     return _foreign(job, at) or add_first(message, at)
@@ -71,10 +71,10 @@ def create(job: Job, message: m.CreateJob, at: At) -> Decision:
 
 
 def _foreign(job: Job, at: At) -> Decision | None:
-    """The refusal, where the pieces of an incomplete job are another client's.
+    """Refuse a message if the pieces of an incomplete job are another client's; else return None.
 
-    Whoever may submit somewhere may send pieces for any id: those of others are not replaced,
-    dropped or completed by that.
+    Any client that may submit somewhere may send pieces for any id: those of other clients must not
+    be replaced, dropped or completed by that.
     """
     if not job.created_by or sender_of(job.created_by) == sender_of(at.who):
         return None
@@ -128,7 +128,7 @@ def _create(job: Job | None, message: m.CreateJob, at: At) -> Decision:
 
 
 def make_first(message: m.MakeJob, at: At) -> Decision:
-    """Create the job of a moment of a schedule."""
+    """Create the job of one moment of a schedule."""
     created = m.CreateJob(message.spec, message.overrides, pool_path=message.pool_path)
     decision = _create(None, created, replace(at, who=message.who))
     answer: m.JobIsMade | m.JobNotMade = m.JobIsMade(at.key)
@@ -140,7 +140,7 @@ def make_first(message: m.MakeJob, at: At) -> Decision:
 
 
 def make(job: Job, message: m.MakeJob, at: At) -> Decision:
-    """The moment has its job: nobody else can have made one with this id."""
+    """Answer that the moment has its job: no other client can have made one with this id."""
     return Decision(sends=(Send(SENDER, m.JobIsMade(at.key)),), because="it is made already")
 
 
@@ -216,10 +216,11 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
 
 
 def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
-    """A slice confirms the goal; a confirmation of an older version confirms nothing.
+    """Record that a slice has confirmed the goal; a confirmation of an older version confirms
+    nothing.
 
-    Its tally counts even so, where the slice holds the order that awaits it: an order to another
-    slice may have raised the version meanwhile.
+    Its tally counts even so, if the slice holds the order that awaits it: an order to another slice
+    may have raised the version meanwhile.
     """
     facts: tuple[Fact, ...] = ()
     if message.number not in job.confirmed and message.version >= job.version:
@@ -236,7 +237,7 @@ def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
 
 
 def tally(job: Job, message: SliceTally, at: At) -> Decision:
-    """The tally of a slice, unless a newer one is known."""
+    """Apply the tally of a slice, unless a newer one is known."""
     known = job.reports.get(message.number)
     if job.goal == m.JobGoals.DELETED or (known is not None and known.version >= message.version):
         return Decision()
@@ -251,7 +252,7 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
 
 
 def slice_gone(job: Job, message: SliceGone, at: At) -> Decision:
-    """A slice and its tasks are deleted."""
+    """Record that a slice and its tasks are deleted."""
     if message.number in job.gone or job.goal != m.JobGoals.DELETED:
         return Decision()
     fact = f.SliceVanished(message.number)
@@ -267,7 +268,7 @@ def drop(job: Job, message: m.DropPieces, at: At) -> Decision:
 
 
 def due(job: Job, message: Due, at: At) -> Decision:
-    """A deadline passed: of the job, its throttle or workflow, or of pieces not completed."""
+    """Act on a deadline that has passed: of the job, its throttle or workflow, or of pieces."""
     name = message.name.partition(" ")[0]
     if name == waiting.DEADLINE:
         return waiting.deadline_passed(job, at)
@@ -282,8 +283,11 @@ def due(job: Job, message: Due, at: At) -> Decision:
 
 
 def deadline(job: Job) -> tuple[str, float] | None:
-    """How long pieces of an incomplete job or update, which take memory, are kept; or the
-    deadline of the job, its throttle or its workflow, where that comes first."""
+    """Return the name and the seconds of the next deadline, or None.
+
+    It is that of the pieces of an incomplete job or update, which take memory, or the first of the
+    job, its throttle and its workflow.
+    """
     pieces = (PIECES, PIECES_TIMEOUT_S) if job.spec is None or job.pieces else None
     own, starts = waiting.deadline_of(job), waiting.throttle_of(job)
     progress = waiting.progress_end_of(job) if job.workflow is not None else None
@@ -349,8 +353,11 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
 
 
 def owed(job: Job) -> tuple[Send, ...]:
-    """Goals are sent until their slice has confirmed them; deletion, until it is gone. So is what
-    concerns other jobs, until they answer."""
+    """Return what is repeated until it is answered.
+
+    Goals are sent until their slice has confirmed them; deletion, until it is gone; and what
+    concerns other jobs, until they answer.
+    """
     if job.spec is None:
         return ()
     done = job.gone if job.goal == m.JobGoals.DELETED else job.confirmed

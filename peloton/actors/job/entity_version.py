@@ -1,4 +1,4 @@
-"""How often what of a service has changed. Must not know the job."""
+"""The version of a service that clients compare before they change it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from peloton.runtime.vocabulary import Value
 
 
 class EntityVersion(Value, frozen=True, gc=False, array_like=True):
-    """What clients compare before they change a service: how often what has changed.
-
-    Of its config, its goal and its workflows; each counts from 1.
-    """
+    """How often config, goal and workflows of a service have changed, each counted from 1."""
 
     config: int
     goal: int

@@ -1,7 +1,4 @@
-"""What a job journals. Numbers are permanent, because journals hold them.
-
-A fact must not hold more than its fold needs, nor ever change its meaning.
-"""
+"""The facts of a job. Numbers and meanings are permanent, because journals hold them."""
 
 from __future__ import annotations
 
@@ -105,7 +102,7 @@ class GrantsRaised(Fact, frozen=True, gc=False, array_like=True):
 
 
 class InstancesStarted(Fact, frozen=True, gc=False, array_like=True):
-    """These members of slices begin a new run; of a job that was stopped, all others stay so."""
+    """These members of slices begin a new run; all others of a stopped job stay stopped."""
 
     members: tuple[tuple[int, Bits], ...]
     at: float
@@ -144,7 +141,7 @@ class OtherNoted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class OtherEnded(Fact, frozen=True, gc=False, array_like=True):
-    """The end of another job is known, and not awaited any more."""
+    """The end of another job is known, or not awaited any more."""
 
     other: Key
 
@@ -162,13 +159,13 @@ class WaiterTold(Fact, frozen=True, gc=False, array_like=True):
 
 
 class NameSettled(Fact, frozen=True, gc=False, array_like=True):
-    """The name is the job's, or is no longer."""
+    """The job holds its name, or no longer holds it."""
 
     held: bool
 
 
 class NoticeSettled(Fact, frozen=True, gc=False, array_like=True):
-    """The end of this number was told outside, or that was given up."""
+    """The notice of this number was delivered, or given up."""
 
     number: int
     posted: bool
@@ -186,26 +183,26 @@ class ArchivedIn(Fact, frozen=True, gc=False, array_like=True):
 
 
 class BudgetShared(Fact, frozen=True, gc=False, array_like=True):
-    """So many members of these slices may be down from now on."""
+    """These slices may have so many members down from now on."""
 
     allowances: tuple[tuple[int, int], ...]
 
 
 class SpareHeard(Fact, frozen=True, gc=False, array_like=True):
-    """A slice wishes that more of its members may be down: it is to tell how many, by a tally."""
+    """A slice wishes for more members to be down: it is to tell how many, by a tally."""
 
     number: int
     asks: int
 
 
 class SpecConfirmed(Fact, frozen=True, gc=False, array_like=True):
-    """An earlier spec is kept by its owner."""
+    """The owner of an earlier spec has stored it."""
 
     number: int
 
 
 class SpecGone(Fact, frozen=True, gc=False, array_like=True):
-    """An earlier spec is not kept any more."""
+    """The owner of an earlier spec has deleted it."""
 
     number: int
 

@@ -1,4 +1,4 @@
-"""How facts change the state of a job. Must not decide anything."""
+"""How facts change the state of a job."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
 
 
 def _told(job: Job, fact: f.JobTallied) -> Job:
-    """What the tally says of starts; the next release is timed from it."""
+    """Apply what the tally says of starts; the next release is timed from it."""
     starts, known = fact.tally.starts, job.throttled
     if starts is None or known is None or job.spec is None or job.spec.throttle is None:
         return job
@@ -301,7 +301,7 @@ def _changed(job: Job, fact: f.JobChanged) -> Job:
 def _regranted(
     job: Job, spec: JobSpec, *, grown: range
 ) -> tuple[immutables.Map[int, int], immutables.Map[int, Use], tuple[int, ...]]:
-    """Grants and uses under a new spec, and the slices whose grant is lower than it was."""
+    """Return grants and uses under a new spec, and the slices whose grant is lower than it was."""
     known = job.spec
     assert known is not None
     if not limited(spec):
@@ -331,7 +331,7 @@ def _regranted(
 
 
 def _unended(job: Job, number: int) -> int:
-    """How many instances of a slice of an unlimited job have not ended, at most."""
+    """Return how many instances of a slice of an unlimited job have not ended, at most."""
     report = job.reports.get(number)
     assert job.spec is not None
     if report is None or report.goal < job.awaited.get(number, 0):
@@ -362,7 +362,7 @@ def _gone_spec(job: Job, fact: f.SpecGone) -> Job:
 
 
 def _waits(fold: Callable[[w.Waits, Any], w.Waits]) -> Callable[[Any, Any], Job]:
-    """The fold of a fact that changes nothing else."""
+    """Return the fold of a fact that changes nothing but what the job waits for."""
     return lambda job, fact: replace(job, waits=fold(job.waits, fact))
 
 

@@ -1,7 +1,7 @@
 """Goal table of a job: its slices carry out its goal, and the job waits for their reports.
 
-Turns (state, goal) into the next step. Only deletion needs one: all else is owed to the slices
-and sent again until each has confirmed it. A step must not address a task.
+Only deletion needs a step: all else is owed to the slices and sent again until each has confirmed
+it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ JobStep = Callable[[Job], Decision | Rest]
 
 
 def wait(job: Job) -> Decision | Rest:
-    """The slices are working towards the goal."""
+    """Return that the slices are working towards the goal."""
     return WAITING
 
 
 def settle(job: Job) -> Decision | Rest:
-    """The goal is reached, or nothing more is tried."""
+    """Return that the goal is reached, or nothing more is tried."""
     return SETTLED
 
 
 def finish_deletion(job: Job) -> Decision | Rest:
-    """Forget the job once no slice is left, nobody waits for its end or its name, and no earlier
-    spec is kept."""
+    """Forget the job once no slice is left, no other job waits for its end, its name is free,
+    and no earlier spec is kept."""
     if len(job.gone) < job.slices or job.waits.keeps or job.versions.owes:
         return WAITING
     return Decision(facts=(JobForgotten(),), because="deleted")
@@ -60,7 +60,7 @@ TABLE: Mapping[JobStates, Mapping[JobGoals, JobStep]] = {
 
 
 def pursue(job: Job, at: At) -> Decision | Rest:
-    """The next step towards the goal."""
+    """Take the next step towards the goal."""
     if job.spec is None:
         return WAITING  # for the remaining pieces of the job
     return TABLE[job.state][job.goal](job)

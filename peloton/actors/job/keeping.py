@@ -1,6 +1,6 @@
-"""How a job decides what owners of its earlier specs tell it.
+"""How a job decides confirmations of the owners of its earlier specs.
 
-Must not decide which specs are kept: that follows from what changed the job (`spec_versions.py`).
+Which specs are kept follows from what changed the job (`spec_versions.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from peloton.runtime.vocabulary import SENDER, At, Decision, Send
 
 
 def stored(job: Job, message: m.SpecStored, at: At) -> Decision:
-    """An owner has a spec; one that nobody wants any more is to go."""
+    """Record that an owner has a spec; one that is not wanted any more is deleted."""
     versions = job.versions
     if any(one.number == message.number for one in versions.keeping):
         return Decision(facts=(f.SpecConfirmed(message.number),))
@@ -25,12 +25,12 @@ def stored(job: Job, message: m.SpecStored, at: At) -> Decision:
 
 
 def stored_for_nobody(message: m.SpecStored, at: At) -> Decision:
-    """The job does not want it any more, or is deleted."""
+    """Order the owner to delete the spec: the job does not want it any more, or is deleted."""
     return Decision(sends=(Send(SENDER, DropSpec(message.number)),), because="nobody wants it")
 
 
 def dropped(job: Job, message: m.SpecDropped, at: At) -> Decision:
-    """An owner has a spec no more: the next one is to go."""
+    """Record that an owner has deleted a spec, and delete the next one."""
     if message.number not in job.versions.leaving:
         return Decision()
     fact = f.SpecGone(message.number)

@@ -1,4 +1,4 @@
-"""The kind "job", as registered with the runtime. Must hold nothing but the table."""
+"""The kind "job", as registered with the runtime."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def kind(
     finished_bytes_max: float = FINISHED_JOBS_BYTES_MAX,
     archive_after_s: float = FINISHED_JOBS_S,
 ) -> Kind:
-    """The kind, for a cluster whose jobmgr group has `shards` shards.
+    """Return the kind, for a cluster whose jobmgr group has `shards` shards.
 
     So many finished jobs are kept in the memory of a shard, for so many seconds at most, and so
     many bytes of them in that of all shards: an even part in each.

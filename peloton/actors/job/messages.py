@@ -1,6 +1,7 @@
 """Messages and queries a job receives from clients and its slices, and its answers.
 
-None may grow with the number of instances, except configs of single instances, sent in pieces.
+No message may grow with the number of instances, as a frame has a limit; configs of single
+instances are sent in pieces.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Valu
 class AddOverrides(Message, frozen=True, gc=False, array_like=True):
     """Client to a job that does not exist yet: configs of single instances of one slice.
 
-    A job whose overrides do not fit one frame is sent in several messages; `CreateJob` is the
-    last, and only its answer counts. Pieces that are not completed in time are forgotten; by a
-    recovery, at once.
+    A job whose overrides do not fit one frame is sent in several messages; `CreateJob` is the last,
+    and only its answer counts. Pieces that are not completed in time are forgotten; by a recovery,
+    at once.
     """
 
     slice_number: int
@@ -48,7 +49,7 @@ class CreateJob(Message, frozen=True, gc=False, array_like=True):
     """Client to a job that does not exist yet. `pieces` counts the `AddOverrides` sent before.
 
     `drawn`: the id was generated for this call, so no ended job can have it, and the final states
-    need not be searched. `options`: a workflow adds its instances, which is for services alone.
+    need not be searched. `options`: a workflow adds the instances; for services alone.
     """
 
     spec: JobSpec
@@ -67,7 +68,7 @@ class DropPieces(Message, frozen=True, gc=False, array_like=True):
 class StopJob(Message, frozen=True, gc=False, array_like=True):
     """Client to a job: end these instances, or all when no range is given. Half-open ranges.
 
-    `ended` are those that had ended before the call; used in the answer only.
+    `ended` are the instances that had ended before the call; used in the answer only.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -91,8 +92,8 @@ class StartJob(Message, frozen=True, gc=False, array_like=True):
 class StartInstances(Message, frozen=True, gc=False, array_like=True):
     """Client to a job: begin a new run with fresh attempts; no range means all. Half-open ranges.
 
-    Only of instances that were stopped; with `again`, only of those that were not, ended or not:
-    those that run are killed first.
+    Only stopped instances begin; with `again`, only those that are not stopped, ended or not: those
+    that run are killed first.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -112,8 +113,8 @@ class AddChange(Message, frozen=True, gc=False, array_like=True):
 class UpdateJob(Message, frozen=True, gc=False, array_like=True):
     """Client to a job: more instances, and what the spec says of the job as a whole.
 
-    What may not be changed is taken from the present spec. `pieces` counts the `AddChange` sent
-    before. `version` is the config version that the client has read, 0 if it named none.
+    Parts that may not be changed are taken from the present spec. `pieces` counts the `AddChange`
+    sent before. `version` is the config version that the client has read, 0 if it named none.
     """
 
     spec: JobSpec
@@ -123,25 +124,25 @@ class UpdateJob(Message, frozen=True, gc=False, array_like=True):
 
 
 class LeaveMemory(Message, frozen=True, gc=False, array_like=True):
-    """The runtime to a job that has ended: leave memory, once this archive has it."""
+    """Runtime to a job that has ended: leave memory, once this archive has the job."""
 
     archive: Key
 
 
 class Archived(Message, frozen=True, gc=False, array_like=True):
-    """A period of the archive to a job: it has it, as it was with this end."""
+    """Period of the archive to a job: the period has the job, as it was with this end."""
 
     completed_at: float
 
 
 class ForgetJob(Message, frozen=True, gc=False, array_like=True):
-    """A period of the archive to a job: be deleted, if it ended by then."""
+    """Period of the archive to a job: be deleted, if you ended by then."""
 
     before: float
 
 
 class AwaitEnd(Message, frozen=True, gc=False, array_like=True):
-    """Job to another: tell the sender how this one ends, or has ended."""
+    """Job to another job: tell the sender how you end, or have ended."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -153,9 +154,9 @@ class AwaitNoted(Message, frozen=True, gc=False, array_like=True):
 
 
 class EndTold(Message, frozen=True, gc=False, array_like=True):
-    """Job to those that await its end: it ended in this state.
+    """Job to those that await its end: the job ended in this state.
 
-    DELETED: its end will never be known; `text` says why.
+    DELETED: the end will never be known; `text` says why.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -166,7 +167,7 @@ class EndTold(Message, frozen=True, gc=False, array_like=True):
 
 
 class EndHeard(Message, frozen=True, gc=False, array_like=True):
-    """Answer to `EndTold`: the waiting job knows it, or does not wait any more."""
+    """Answer to `EndTold`: the waiting job knows the end, or does not wait any more."""
 
     waiter: Key
 
@@ -183,7 +184,7 @@ class MakeJob(Message, frozen=True, gc=False, array_like=True):
 
 
 class JobIsMade(Message, frozen=True, gc=False, array_like=True):
-    """Answer to `MakeJob`: it exists."""
+    """Answer to `MakeJob`: the job exists."""
 
     job: Key
 
@@ -196,7 +197,7 @@ class JobNotMade(Message, frozen=True, gc=False, array_like=True):
 
 
 class GetJob(Query, frozen=True, gc=False, array_like=True):
-    """The job, as `JobView`."""
+    """Asks for the job, answered `JobView`."""
 
 
 class JobCreated(Value, frozen=True, gc=False, array_like=True):
@@ -214,8 +215,8 @@ class OverridesAdded(Value, frozen=True, gc=False, array_like=True):
 class JobStopped(Value, frozen=True, gc=False, array_like=True):
     """Answer to `StopJob`: the instances that were ordered to stop, as half-open ranges.
 
-    Less those of `ended`, which is part of the answer because the answer is stored: a repeat that
-    computed it again would count instances that ended by this very stop.
+    Those of `ended` do not count. They are part of the answer because the answer is stored: a
+    repeat that computed it again would count instances that ended by this very stop.
     """
 
     ranges: tuple[tuple[int, int], ...]
@@ -278,7 +279,7 @@ class StopRecord(Value, frozen=True, gc=False, array_like=True):
 
 
 class JobView(Value, frozen=True, gc=False, array_like=True):
-    """A job as clients see it. `counts` are instances by their state's name."""
+    """A job as clients see it. `counts` are instances by the name of their state."""
 
     summary: JobSummary
     spec: JobSpec
@@ -301,19 +302,22 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def adds(self) -> bool:
-        """Whether instances exist only as far as its workflows have come to them."""
+        """Return whether a workflow adds the instances, which exist only as far as it has come
+        to them."""
         return bool(self.workflows) and not self.spec.is_daemon
 
     @property
     def unadded(self) -> int:
-        """How many instances a workflow has still to add, or had when it was over."""
+        """Return how many instances a workflow has still to add, or had when it was over."""
         there = sum(count for _, count in self.summary.counts)
         return max(self.spec.instances - there, 0) if self.adds else 0
 
     @property
     def reach(self) -> int:
-        """One past the highest instance there may be: an update that removes instances and is
-        aborted leaves some beyond the count of the spec."""
+        """Return one past the highest instance there may be.
+
+        An update that removes instances and is aborted leaves some beyond the count of the spec.
+        """
         return max(self.spec.instances, self.span)
 
 
@@ -362,5 +366,5 @@ ANSWERS: dict[int, type] = {
 
 
 def job_key(job_id: str) -> Key:
-    """The key of a job by its id."""
+    """Return the key of a job by its id."""
     return key("job", job_id)

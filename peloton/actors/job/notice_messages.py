@@ -1,4 +1,4 @@
-"""How the end of a job is told to who is no actor, and the answer. Must not say who listens."""
+"""How the end of a job is told to a listener outside the cluster, and the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from peloton.runtime.vocabulary import Delivery, Key, Message, Value, key
 
 
 class Notice(Value, frozen=True, gc=False, array_like=True):
-    """One end of a job, as it is told outside. `number` counts them; `counts` are by state."""
+    """One end of a job, as a listener is told it.
+
+    `number` counts the ends; `counts` are instances by state.
+    """
 
     number: int
     state: JobStates
@@ -19,7 +22,7 @@ class Notice(Value, frozen=True, gc=False, array_like=True):
 
 
 class PostNotice(Message, frozen=True, gc=False, array_like=True):
-    """Job to the notifier of its daemon: tell this end to who listens at `url`."""
+    """Job to the notifier of its daemon: tell this end to the listener at `url`."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -34,7 +37,7 @@ class PostNotice(Message, frozen=True, gc=False, array_like=True):
 
 
 class NoticeHandled(Message, frozen=True, gc=False, array_like=True):
-    """Answer to `PostNotice`: it was told, or given up; `text` says how or why."""
+    """Answer to `PostNotice`: the end was told, or given up; `text` says how or why."""
 
     number: int
     posted: bool

@@ -1,7 +1,4 @@
-"""What commands and reports of a job have in common: folds, ranges, grants, goals for its slices.
-
-Turns a state into the goals that its slices are to hold. Must not decide upon a message.
-"""
+"""Common parts of the decisions of a job: folds, ranges, grants, and goals for its slices."""
 
 from __future__ import annotations
 
@@ -32,38 +29,39 @@ NOT_FOUND, OTHER_VERSION = "NOT_FOUND", "OTHER_VERSION"
 
 
 def sender_of(who: str) -> str:
-    """How and under which name a principal is known; a repeat may come from another address."""
+    """Return how and under which name a principal is known; a repeat may come from another
+    address."""
     return who.partition("@")[0].partition("/")[0]
 
 
 def missing(message: Any, at: At) -> Decision:
-    """There is no such job."""
+    """Answer that there is no such job."""
     return Decision(reply=Refused(NOT_FOUND, "job not found", "id"))
 
 
 def other_version(job: Job, expected: EntityVersion | None) -> Decision | None:
-    """The refusal of a change by who knows another version of the job than this one."""
+    """Refuse a change if the client expects another version of the job; else return None."""
     if expected is None or expected == version_of(job):
         return None
     return Decision(reply=Refused(OTHER_VERSION, "unexpected entity version", "version"))
 
 
 def evolved_by(job: Job, facts: tuple[Fact, ...]) -> Job:
-    """The job after these facts."""
+    """Return the job after these facts."""
     for fact in facts:
         job = evolve(job, fact)
     return job
 
 
 def evolve(job: Job | None, fact: Fact) -> Job:
-    """The job after one fact."""
+    """Return the job after one fact."""
     evolved = EVOLVE[type(fact)](job, fact)
     assert evolved is not None
     return evolved
 
 
 def tallied_by(job: Job, facts: tuple[Fact, ...], *, now: float) -> Decision:
-    """What these facts of a tally mean for the job, and for the grants of its slices."""
+    """Return what these facts of a tally mean for the job, and for the grants of its slices."""
     folded = evolved_by(job, facts)
     terminal = folded.state in TERMINAL_JOB_STATES
     ended = f"the job ended as {folded.state.name}" if terminal else ""
@@ -99,7 +97,7 @@ def _moved(job: Job) -> str:
 
 
 def asked_first(job: Job) -> tuple[Send, ...]:
-    """What a job that may not begin asks of others, until they have answered."""
+    """Return what a job that may not begin asks of others, until they have answered."""
     if not job.held:
         return ()
     asked = tuple(Send(other, m.AwaitEnd()) for other in unnoted(job.waits))
@@ -107,7 +105,7 @@ def asked_first(job: Job) -> tuple[Send, ...]:
 
 
 def said_at_end(job: Job) -> tuple[Send, ...]:
-    """What others want to know of a job that has ended, or will never be known to."""
+    """Return what a job that has ended, or is deleted, tells other actors."""
     deleted = job.goal == m.JobGoals.DELETED
     ended = job.state in TERMINAL_JOB_STATES
     told: tuple[Send, ...] = ()
@@ -122,7 +120,7 @@ def said_at_end(job: Job) -> tuple[Send, ...]:
 
 
 def _outside(job: Job) -> tuple[Send, ...]:
-    """The end that is to be told to who is no actor."""
+    """Return the notice of the end for a listener outside the cluster."""
     notice, spec = job.waits.notice, job.spec
     if notice is None or spec is None or spec.notify is None:
         return ()
@@ -148,8 +146,10 @@ def _about_name(job: Job, *, asks: bool) -> tuple[Send, ...]:
 
 
 def raise_grants(job: Job, *, now: float) -> tuple[tuple[Fact, ...], Job, Bits]:
-    """The fact that gives slices what others cannot use, and what the throttle allows by now; the
-    job after it, and these slices."""
+    """Give slices what others cannot use, and what the throttle allows by now.
+
+    Returns the fact, the job after it, and these slices.
+    """
     spec = job.spec
     if not job.is_wanted or spec is None or not metered(spec):
         return (), job, Bits()
@@ -163,7 +163,7 @@ def raise_grants(job: Job, *, now: float) -> tuple[tuple[Fact, ...], Job, Bits]:
 
 
 def _releasable(job: Job, grants: Mapping[int, int], *, now: float) -> tuple[tuple[int, int], ...]:
-    """How many members of slices may have begun in all, where that is more than it was."""
+    """Return how many members of slices may have begun in all, if that is more than before."""
     spec = job.spec
     if spec is None or spec.throttle is None or job.throttled is None or job.held:
         return ()
@@ -177,7 +177,7 @@ def _releasable(job: Job, grants: Mapping[int, int], *, now: float) -> tuple[tup
 
 
 def goals_of(job: Job, slices: Bits) -> tuple[Send, ...]:
-    """The goals of these slices; none while the job may not begin."""
+    """Return the goals of these slices; none while the job may not begin."""
     if job.held:
         return ()
     return tuple(
@@ -229,7 +229,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
 
 
 def _hosts_of(spec: JobSpec, number: int) -> HostsOf:
-    """Whose hosts a slice of a daemon job has: one inventory's, or a part of them."""
+    """Return whose hosts a slice of a daemon job has: those of one inventory, or a part of them."""
     part, inventory = divmod(number, spec.inventories)
     parts = spec.instances // (spec.inventories * SLICE_SIZE)
     terms = FollowTerms(spec.default.constraint, part, parts)
@@ -242,7 +242,7 @@ def _begins(job: Job, number: int) -> int | None:
 
 
 def spare_asked(job: Job, message: SpareAsked, at: At) -> Decision:
-    """A slice wishes for more: have it tell how many, and who is down by then."""
+    """Let a slice that wishes for more report how many, and who is down by then."""
     if not is_shared(job) or not job.is_wanted:
         return Decision(because="nothing is shared")
     if job.shares.get(message.number, Share()).heard >= message.asks:
@@ -253,7 +253,7 @@ def spare_asked(job: Job, message: SpareAsked, at: At) -> Decision:
 
 
 def clipped(ranges: tuple[tuple[int, int], ...], instances: int) -> tuple[tuple[int, int], ...]:
-    """The ranges without what lies outside, ascending and disjoint."""
+    """Return the ranges within the instances, ascending and disjoint."""
     inside = sorted((max(start, 0), min(stop, instances)) for start, stop in ranges)
     merged: list[tuple[int, int]] = []
     for start, stop in inside:
@@ -267,7 +267,7 @@ def clipped(ranges: tuple[tuple[int, int], ...], instances: int) -> tuple[tuple[
 
 
 def slices_in(ranges: tuple[tuple[int, int], ...]) -> list[int]:
-    """The slices that have instances in these ranges."""
+    """Return the slices that have instances in these ranges."""
     return sorted(
         {k for start, stop in ranges for k in range(start // SLICE_SIZE, -(-stop // SLICE_SIZE))}
     )

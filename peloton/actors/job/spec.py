@@ -1,8 +1,8 @@
 """What a job is made of, and the rules for it.
 
-Turns a spec into a refusal or None, with the original's texts. Configs of instances are defined
-in `slice/messages.py` and exported here too, because a job's creator needs both. Must not know
-how a config is encoded on the wire: `raw` is kept for reading back and never read here.
+A spec that breaks a rule is refused with the original's texts. Configs of instances are defined in
+`slice/messages.py` and exported here too, because a job's creator needs both. `raw`, the encoding
+of a config on the wire, is kept for reading back and never read here.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ NO_GANG = "sla.minimumRunningInstances is not above 1, or the job is revocable"
 
 
 class After(Value, frozen=True, gc=False, array_like=True):
-    """Another job that has to end before this one begins. `state`: as what, or `ENDED` for any."""
+    """Another job that has to end before this one begins. `state`: in which state, or `ENDED`
+    for any."""
 
     job: Key
     state: str = "SUCCEEDED"
 
 
 class Deadline(Value, frozen=True, gc=False, array_like=True):
-    """When a job has to have ended: so long after its creation, or else at a moment.
+    """When a job has to have ended: a time after its creation, or else a moment.
 
     `text` is what the client wrote.
     """
@@ -54,7 +55,10 @@ class Deadline(Value, frozen=True, gc=False, array_like=True):
 
 
 class Throttle(Value, frozen=True, gc=False, array_like=True):
-    """At most `count` instances begin within any `period_s`. `text` is what the client wrote."""
+    """At most `count` instances begin within any `period_s`.
+
+    `text` is what the client wrote.
+    """
 
     text: str
     count: int
@@ -62,7 +66,10 @@ class Throttle(Value, frozen=True, gc=False, array_like=True):
 
 
 class Notify(Value, frozen=True, gc=False, array_like=True):
-    """Where the end of a job is told; `states`: only where it ended so, empty for any end."""
+    """Where the end of a job is told.
+
+    `states`: only if it ended in one of these; empty for any end.
+    """
 
     url: str
     states: tuple[str, ...] = ()
@@ -105,16 +112,18 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def is_service(self) -> bool:
-        """Whether its instances are to run for ever, and to run again whatever ended them."""
+        """Return whether its instances are to run for ever, and to run again whatever ended
+        them."""
         return self.job_type in (SERVICE, DAEMON)
 
     @property
     def is_daemon(self) -> bool:
-        """Whether it has one instance on every host that matches, and no other."""
+        """Return whether the job has one instance on every host that matches, and no other."""
         return self.job_type == DAEMON
 
     def on_hosts_of(self, inventories: int) -> JobSpec:
-        """The spec of a daemon job with numbers for the instances on so many inventories' hosts."""
+        """Return the spec of a daemon job with numbers for the instances on so many inventories'
+        hosts."""
         if not self.is_daemon:
             return self
         slices = inventories * max(1, DAEMON_SLICES // inventories)
@@ -122,25 +131,25 @@ class JobSpec(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def gang(self) -> int:
-        """How many instances, the first ones, are admitted, placed and started together."""
+        """Return how many instances, the first ones, are admitted, placed and started together."""
         return self.minimum_running if self.minimum_running > 1 and not self.revocable else 0
 
     def ranked_by(self, strategy: str) -> JobSpec:
-        """The same with a strategy of this name."""
+        """Return the spec with a strategy of this name."""
         return msgspec.structs.replace(self, strategy=strategy)
 
     def with_secrets(self, secrets: tuple[SecretRef, ...]) -> JobSpec:
-        """The same with these secrets for each instance."""
+        """Return the spec with these secrets for each instance."""
         return msgspec.structs.replace(self, default=with_secrets(self.default, secrets))
 
 
 def with_secrets(config: TaskConfig, secrets: tuple[SecretRef, ...]) -> TaskConfig:
-    """The same with these secrets, if there are any."""
+    """Return the config with these secrets, if there are any."""
     return msgspec.structs.replace(config, secrets=secrets) if secrets else config
 
 
 def check_spec(spec: JobSpec) -> Refused | None:
-    """The first rule that the job as a whole breaks."""
+    """Return the refusal for the first rule that the job as a whole breaks, or None."""
     if spec.job_type not in (BATCH, SERVICE, DAEMON):
         return _invalid("type", f"invalid job type: {spec.job_type}")
     if spec.instances < 1:
@@ -218,7 +227,8 @@ def _check_batch(spec: JobSpec) -> Refused | None:
 
 
 def check_waits(spec: JobSpec, *, now: float) -> Refused | None:
-    """The first rule that what the job wants besides its instances breaks, at this moment."""
+    """Return the refusal for the first rule on waits, deadline or notices that the spec breaks
+    now, or None."""
     if not (spec.after or spec.deadline or spec.unique or spec.throttle or spec.notify):
         return None
     if spec.deadline is not None and 0 < spec.deadline.at <= now:
@@ -227,7 +237,7 @@ def check_waits(spec: JobSpec, *, now: float) -> Refused | None:
 
 
 def updated(known: JobSpec, wanted: JobSpec) -> JobSpec:
-    """The spec of a job after an update: what clients may not change is as it was."""
+    """Return the spec of a job after an update: what clients may not change stays."""
     return msgspec.structs.replace(
         wanted,
         name=known.name,
@@ -254,15 +264,15 @@ def updated(known: JobSpec, wanted: JobSpec) -> JobSpec:
 
 
 def _minimum(known: JobSpec, wanted: JobSpec) -> int:
-    """A gang is as it was created."""
+    """Return the minimum of running instances: a gang stays as it was created."""
     return known.minimum_running if known.gang or wanted.gang else wanted.minimum_running
 
 
 def check_instances(spec: JobSpec, overrides: Iterable[Override], *, own: int) -> Refused | None:
-    """The first rule that the config of an instance breaks.
+    """Return the refusal for the first rule that the config of an instance breaks, or None.
 
-    `own` counts the instances with a config of their own: if not all have one, the default must
-    be valid by itself.
+    `own` counts the instances with a config of their own: if not all have one, the default must be
+    valid by itself.
     """
     below: set[int] = set()
     for override in overrides:
@@ -298,7 +308,7 @@ def _first_missing(numbers: set[int]) -> int:
 def _check_preemption(
     spec: JobSpec, config: TaskConfig, *, field: str, instance: int
 ) -> Refused | None:
-    """Instances that have to run together are preempted as their job says, all or none."""
+    """Refuse configs by which instances that have to run together are not preempted alike."""
     if config.preemptible is None or config.preemptible == spec.preemptible:
         return None
     text = (
@@ -340,7 +350,7 @@ NOTICES = ("preempted", "checkpointed")
 
 
 def _no_volume(spec: JobSpec, config: TaskConfig) -> str:
-    """Why an instance of the job cannot have a volume; empty if it can.
+    """Return why an instance of the job cannot have a volume; empty if it can.
 
     A link to a secret in a volume would outlive its run, and lead where the last run wants it.
     """
@@ -358,7 +368,7 @@ def _no_volume(spec: JobSpec, config: TaskConfig) -> str:
 
 
 def _of_another_type(spec: JobSpec, config: TaskConfig) -> dict[str, str]:
-    """What is only for jobs of another type, by field, with what is wrong about it."""
+    """Return what is only for jobs of another type, by field, with what is wrong about it."""
     if spec.is_service:
         found = {
             "preemptionPolicy.killOnPreempt": (

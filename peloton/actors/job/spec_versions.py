@@ -1,8 +1,8 @@
-"""Which earlier specs of a job are kept, as facts leave it, and what is owed to their owners.
+"""Which earlier specs of a job are kept, as facts leave it, and what their owners are sent.
 
-A spec is stored when the next one takes its place, or as it begins where single instances have
-configs of their own: only then does the job know these. A new run of the same spec has another
-config version, but is no other spec. Must not decide anything.
+A spec is stored when the next one takes its place, or as it begins if single instances have configs
+of their own: only then does the job know these. A new run of the same spec has another config
+version, but is no other spec.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ class Unstored(Value, frozen=True, gc=False, array_like=True):
 
 
 class SpecVersions(Value, frozen=True, gc=False, array_like=True):
-    """`since` is the config version with which the present spec began, 0 if that is not known;
+    """The kept specs of a job.
+
+    `since` is the config version with which the present spec began, 0 if that is not known;
     `stored` the number under which that is stored, 0 while it is not. `past` are the specs before
-    it, the newest last. `leaving` are stored ones that are not wanted any more."""
+    it, the newest last. `leaving` are stored ones that are not wanted any more.
+    """
 
     since: int = 0
     stored: int = 0
@@ -45,19 +48,22 @@ class SpecVersions(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def owes(self) -> bool:
-        """Whether an owner has to do something yet."""
+        """Return whether an owner has to do something yet."""
         return bool(self.keeping or self.leaving)
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """All that are stored and wanted, ascending."""
+        """Return the numbers of all specs that are stored and wanted, ascending."""
         found = {self.stored, *(each.stored for each in self.past)}
         return tuple(sorted(found - {0}))
 
 
 def began(versions: SpecVersions, spec: JobSpec, *, overrides: Overrides = ()) -> SpecVersions:
-    """The present spec is this one from now on. That of a service is stored with its own configs:
-    those of batch jobs never change, so that their instances have them."""
+    """Record that this is the present spec from now on.
+
+    The spec of a service is stored with its own configs: those of batch jobs never change, so that
+    their instances have them.
+    """
     versions = replace(versions, since=spec.config_version, stored=0)
     own = tuple(override for _, some in overrides for override in some)
     if not (own and spec.is_service):
@@ -71,7 +77,8 @@ def began(versions: SpecVersions, spec: JobSpec, *, overrides: Overrides = ()) -
 
 
 def replaced(versions: SpecVersions, known: JobSpec) -> SpecVersions:
-    """Another spec takes the place of this one, which is one of the past from now on."""
+    """Record that another spec takes the place of the present one, which is a past one from now
+    on."""
     since, stored = versions.since or known.config_version, versions.stored
     keeping: tuple[Unstored, ...] = ()
     if not stored and not (known.is_service and known.own_configs):
@@ -81,34 +88,36 @@ def replaced(versions: SpecVersions, known: JobSpec) -> SpecVersions:
 
 
 def gone_back(versions: SpecVersions, version: int, *, to: int) -> SpecVersions:
-    """The present spec is that of an earlier version once more, as this version."""
+    """Record that the present spec is that of an earlier version once more, as this version."""
     same = next((each.stored for each in versions.past if each.first <= to <= each.last), 0)
     return replace(versions, since=version, stored=same)
 
 
 def same_spec(versions: SpecVersions, known: JobSpec) -> SpecVersions:
-    """The config version rises, and the spec stays."""
+    """Record that the config version rises, and the spec stays."""
     return versions if versions.since else replace(versions, since=known.config_version)
 
 
 def deleted(versions: SpecVersions) -> SpecVersions:
-    """The job is deleted: no spec of it is to stay."""
+    """Record that the job is deleted, so that no spec of it is to stay."""
     return SpecVersions(leaving=(*versions.leaving, *versions.numbers))
 
 
 def stored(versions: SpecVersions, number: int) -> SpecVersions:
-    """The owner has this one."""
+    """Record that the owner has the spec of this number."""
     return replace(versions, keeping=tuple(one for one in versions.keeping if one.number != number))
 
 
 def dropped(versions: SpecVersions, number: int) -> SpecVersions:
-    """The owner has this one no more."""
+    """Record that the owner has no longer the spec of this number."""
     return replace(versions, leaving=tuple(one for one in versions.leaving if one != number))
 
 
 def owed_to_specs(job: Key, versions: SpecVersions) -> tuple[Send, ...]:
-    """What owners of specs are sent until they answer. They are told to go one after the other:
-    each comes back into memory for it."""
+    """Return what owners of specs are sent until they answer.
+
+    They are told to delete one after the other: each comes back into memory for it.
+    """
     kept = (
         Send(version_key(job, one.number), StoreSpec(one.number, one.spec, one.overrides))
         for one in versions.keeping
@@ -118,7 +127,7 @@ def owed_to_specs(job: Key, versions: SpecVersions) -> tuple[Send, ...]:
 
 
 def newly_owed(job: Key, *, before: SpecVersions, after: SpecVersions) -> tuple[Send, ...]:
-    """What of that was not owed before."""
+    """Return what owners are sent after a change and were not sent before."""
     if after is before or not after.owes:
         return ()
     known = owed_to_specs(job, before)

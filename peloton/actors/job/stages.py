@@ -1,4 +1,4 @@
-"""What a job can be, and what should become of it. Must not know what leads from one to another."""
+"""States and goals of a job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class JobStates(enum.IntEnum):
-    """What clients see; the numbers are those of the wire."""
+    """The states that clients see; the numbers are those of the wire."""
 
     INITIALIZED = 1
     PENDING = 2
@@ -19,7 +19,7 @@ class JobStates(enum.IntEnum):
 
 
 class JobGoals(enum.IntEnum):
-    """What should be."""
+    """What should become of a job."""
 
     SUCCEEDED = 1
     RUNNING = 2

@@ -1,7 +1,7 @@
 """The state of a job: the record that facts change (`folds.py`), and what follows from it.
 
-Its size must not grow with the instances, but for two things bounded by slices: their last
-reports, and which of their members are stopped. Overrides are kept only until their slice has them.
+Its size must not grow with the instances, but for two things limited by slices: their last reports,
+and which of their members are stopped. Overrides are kept only until their slice has them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from peloton.runtime.vocabulary import Bits, Key, Value
 
 
 def default_goal(spec: JobSpec) -> JobGoals:
-    """What should become of a job that nobody has stopped."""
+    """Return the goal of a job that nobody has stopped."""
     return JobGoals.RUNNING if spec.is_service else JobGoals.SUCCEEDED
 
 
@@ -37,9 +37,11 @@ class SliceReport(Value, frozen=True, gc=False, array_like=True):
 
 
 class Share(Value, frozen=True, gc=False, array_like=True):
-    """How many members of one slice may be down. `carried`: how many might have been before it was
-    lowered, which holds until the slice reports under a goal of the version `since` or later.
-    `heard`: the number of its last wish."""
+    """How many members of one slice may be down.
+
+    `carried`: how many might have been before it was lowered, which holds until the slice reports
+    under a goal of the version `since` or later. `heard`: the number of its last wish.
+    """
 
     allowance: int = 0
     carried: int = 0
@@ -95,17 +97,17 @@ class Job(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def held(self) -> bool:
-        """Whether the job may not begin yet: its slices are not told its goal."""
+        """Return whether the job may not begin yet: its slices are not told its goal."""
         return self.waits.holds and self.is_wanted
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is to run: nobody has stopped or deleted it."""
+        """Return whether the job is to run: nobody has stopped or deleted it."""
         return self.goal in (JobGoals.SUCCEEDED, JobGoals.RUNNING)
 
     @property
     def is_stopped(self) -> bool:
-        """Whether no instance is to run, be it that all were stopped one by one."""
+        """Return whether no instance is to run, also if all were stopped one by one."""
         if self.spec is None or not self.is_wanted:
             return True
         spec, parts = self.spec, self.stopped
@@ -116,17 +118,17 @@ class Job(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def reach(self) -> int:
-        """One past the highest instance there may be."""
+        """Return one past the highest instance there may be."""
         count = self.spec.instances if self.spec is not None else 0
         return max(count, self.span)
 
     def reach_in(self, number: int) -> int:
-        """The same of one slice, by its members."""
+        """Return one past the highest member of one slice there may be."""
         return max(min(self.reach - number * SLICE_SIZE, SLICE_SIZE), 0)
 
     @property
     def slices(self) -> int:
-        """How many slices hold the instances."""
+        """Return how many slices hold the instances."""
         if self.spec is None:
             return 0
         needed = slices_of(self.spec.instances)
@@ -134,7 +136,7 @@ class Job(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Instances by the state that clients see."""
+        """Return instances by the state that clients see."""
         found = counts_of(self.spec, self.reports, rolled=self.workflow is not None)
         if BETWEEN_ATTEMPTS in found:
             found["FAILED"] = found.get("FAILED", 0) + found.pop(BETWEEN_ATTEMPTS)
@@ -142,13 +144,13 @@ class Job(Value, frozen=True, gc=False, array_like=True):
 
 
 def still_there(stopped: immutables.Map[int, Bits], spec: JobSpec) -> immutables.Map[int, Bits]:
-    """Of these members of slices, those that there are to be."""
+    """Return those of these members of slices that the spec still has."""
     kept = ((k, stopped[k] & Bits.span(0, count_of(spec, k))) for k in sorted(stopped))
     return immutables.Map({number: some for number, some in kept if some})
 
 
 def awaited_of(job: Job, version: int) -> immutables.Map[int, int]:
-    """What is awaited once there is a goal of this version for all slices.
+    """Return what is awaited once there is a goal of this version for all slices.
 
     Of a daemon job it is the tally of each: one without hosts has no tasks that would send it.
     """
@@ -158,13 +160,13 @@ def awaited_of(job: Job, version: int) -> immutables.Map[int, int]:
 
 
 def version_of(job: Job) -> EntityVersion:
-    """What clients compare before they change the job."""
+    """Return what clients compare before they change the job."""
     config = job.spec.config_version if job.spec is not None else 1
     return EntityVersion(config, job.desired_state_version, job.workflow_version)
 
 
 def known_use(job: Job, number: int) -> Use:
-    """What is known of the use of one slice of a job with a limit."""
+    """Return what is known of the use of one slice of a job with a limit."""
     use, report = job.uses.get(number), job.reports.get(number)
     assert job.spec is not None
     if use is not None:
@@ -175,15 +177,18 @@ def known_use(job: Job, number: int) -> Use:
 
 
 def known_uses(job: Job) -> dict[int, Use]:
-    """The same of all slices."""
+    """Return what is known of the use of all slices."""
     return {number: known_use(job, number) for number in range(job.slices)}
 
 
 def counts_of(
     spec: JobSpec | None, reports: immutables.Map[int, SliceReport], *, rolled: bool
 ) -> dict[str, int]:
-    """Instances by state, by what slices report; of a job that had a workflow, those beyond that
-    do not exist yet."""
+    """Return instances by state, by what slices report.
+
+    Slices without a report count as INITIALIZED if a service or a metered job has them, but not for
+    a job that had a workflow (`rolled`).
+    """
     counts = total(reports[number].tally for number in sorted(reports))
     if spec is None or spec.inventories or rolled:
         return counts

@@ -1,13 +1,13 @@
 """How fast instances of a job begin: at most so many within any period, exactly.
 
-Turns what slices report of their starts into how many members of each may have begun in all.
-A slice begins that many and no more, and reports how many have begun, and when the last one did.
-What is `open` was released and may begin at any moment; what is `recent` began less than a period
-ago. Their sum never exceeds the count of the throttle, so neither does any period: whatever begins
-in it is open at the last release before its end, or was recent then.
+From what slices report of their starts follows how many members of each may have begun in all. A
+slice begins that many and no more, and reports how many have begun, and when the last one did. What
+is `open` was released and may begin at any moment; what is `recent` began less than a period ago.
+Their sum never exceeds the count of the throttle, so neither does any period: whatever begins in it
+is open at the last release before its end, or was recent then.
 
 A start is that of an instance which did not run: its first run, or a new one by an order after it
-had ended. Retries, and restarts of an instance that runs, are none. Must not read a clock.
+had ended. Retries, and restarts of an instance that runs, are none.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class SliceStarts(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def open(self) -> int:
-        """How many may begin at any moment."""
+        """Return how many may begin at any moment."""
         return self.released - self.begun
 
     @property
     def wanting(self) -> int:
-        """How many wait for the throttle."""
+        """Return how many wait for the throttle."""
         return max(self.waiting - self.open, 0)
 
 
 class StartGroup(Value, frozen=True, gc=False, array_like=True):
-    """So many began between these moments."""
+    """So many instances began between these moments."""
 
     first: float
     last: float
@@ -64,12 +64,12 @@ class Throttled(Value, frozen=True, gc=False, array_like=True):
 
 
 def first_starts(spec: JobSpec) -> Throttled | None:
-    """What is known of a new job; None without a throttle."""
+    """Return what is known of a new job; None without a throttle."""
     return None if spec.throttle is None else grown(Throttled(), spec)
 
 
 def grown(throttled: Throttled, spec: JobSpec) -> Throttled:
-    """The same with slices that are new; of others the next tally says that they have grown."""
+    """Return the starts with new slices; the next tally of the others says that they have grown."""
     for number in range(slices_of(spec.instances)):
         if number not in throttled.slices:
             count = max(min(SLICE_SIZE, spec.instances - number * SLICE_SIZE), 0)
@@ -78,7 +78,7 @@ def grown(throttled: Throttled, spec: JobSpec) -> Throttled:
 
 
 def told(throttled: Throttled, rule: Throttle, *, number: int, starts: StartsUsed) -> Throttled:
-    """The same after a tally of a slice."""
+    """Return the starts after a tally of a slice."""
     known = throttled.slices.get(number, SliceStarts())
     begun = min(max(starts.begun, known.begun), known.released)
     throttled = _with(
@@ -91,7 +91,7 @@ def told(throttled: Throttled, rule: Throttle, *, number: int, starts: StartsUse
 
 
 def released(throttled: Throttled, totals: Iterable[tuple[int, int]]) -> Throttled:
-    """The same after a release."""
+    """Return the starts after a release."""
     for number, total in totals:
         known = throttled.slices.get(number, SliceStarts())
         throttled = _with(throttled, number=number, starts=replace(known, released=total))
@@ -99,7 +99,7 @@ def released(throttled: Throttled, totals: Iterable[tuple[int, int]]) -> Throttl
 
 
 def without_old(throttled: Throttled, rule: Throttle, *, now: float) -> Throttled:
-    """The same without starts that are a period ago."""
+    """Return the starts without those that are a period ago."""
     recent = throttled.recent
     while recent and recent[0].last + rule.period_s <= now:
         recent = recent[1:]
@@ -109,9 +109,9 @@ def without_old(throttled: Throttled, rule: Throttle, *, now: float) -> Throttle
 def to_release(
     throttled: Throttled, rule: Throttle, *, now: float, room: Callable[[int], int]
 ) -> tuple[tuple[int, int], ...]:
-    """The new totals of slices of which more may begin now, the lowest first.
+    """Return the new totals of slices in which more may begin now, the lowest first.
 
-    `room`: how many a slice could begin at once. It is given no more: what lies open where nothing
+    `room`: how many a slice could begin at once. It is given no more: what is open where nothing
     can begin would be missing elsewhere.
     """
     throttled = without_old(throttled, rule, now=now)
@@ -131,7 +131,8 @@ def to_release(
 
 
 def next_release(throttled: Throttled, rule: Throttle) -> float | None:
-    """When the next instance may begin; None if none waits, or if it waits for something else."""
+    """Return when the next instance may begin; None if none waits, or if it waits for something
+    else."""
     left = rule.count - throttled.open
     if not throttled.wanting or left <= 0:
         return None
@@ -150,7 +151,8 @@ def _count(throttled: Throttled) -> int:
 def _joined(
     recent: tuple[StartGroup, ...], rule: Throttle, *, at: float, count: int
 ) -> tuple[StartGroup, ...]:
-    """With so many more that began by then, as one group with the last one where it is near."""
+    """Return the groups with `count` more starts by then, joined to the last group if that is
+    near."""
     if not recent:
         return (StartGroup(at, at, count),)
     last = recent[-1]

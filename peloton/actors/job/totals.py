@@ -1,7 +1,7 @@
 """The state of a job from the states of its instances.
 
-Turns the tallies of slices into sums, and the sums into the job's state by the original's rules,
-first match wins. Must not need single instances: a tally has only counts.
+The tallies of slices are summed, and the sums give the job's state by the original's rules, first
+match wins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TERMINAL_JOB_STATES = frozenset(
 
 
 def total(tallies: Iterable[Tally]) -> dict[str, int]:
-    """Instances by state, over all slices, in no order."""
+    """Return instances by state, over all slices, in no order."""
     sums: dict[str, int] = {}
     for tally in tallies:
         for name, count in tally.counts:
@@ -34,7 +34,8 @@ def total(tallies: Iterable[Tally]) -> dict[str, int]:
 
 
 def used(tallies: Iterable[Tally]) -> tuple[float, ...]:
-    """The usage of all slices, by kind, without kinds of which nothing is used at the end."""
+    """Return the usage of all slices, by kind, without kinds of which nothing is used at the
+    end."""
     some = [tally.times[2:] for tally in tallies if len(tally.times) > 2]
     if len(some) < 2:
         return some[0] if some else ()
@@ -43,7 +44,7 @@ def used(tallies: Iterable[Tally]) -> tuple[float, ...]:
 
 
 def by_version(tallies: Iterable[Tally]) -> tuple[tuple[int, int], ...]:
-    """Instances by the version of their config, over all slices."""
+    """Return instances by the version of their config, over all slices."""
     sums: dict[int, int] = {}
     for tally in tallies:
         alike = ((1, sum(count for _, count in tally.counts)),)
@@ -53,7 +54,7 @@ def by_version(tallies: Iterable[Tally]) -> tuple[tuple[int, int], ...]:
 
 
 class Ending(enum.Enum):
-    """How a job ends once all that it has ended."""
+    """How a job ends once all its instances have ended."""
 
     AS_ITS_RUNS = 1
     NEVER = 2  # a service, of which some instances are to run: what has ended of it begins anew
@@ -68,12 +69,12 @@ def job_state_of(
     controller: str = "",
     ends: Ending = Ending.AS_ITS_RUNS,
 ) -> JobStates:
-    """The job's state. `controller` is the state of instance 0 where it decides the end.
+    """Return the job's state.
 
-    `instances`: 0 of a daemon job, which has as many as there are hosts, and of a service that had
-    a workflow, which has as many as that has added.
-    The original calls a service FAILED or SUCCEEDED while all of its instances are between two
-    runs.
+    `controller` is the state of instance 0 if it decides the end. `instances`: 0 of a daemon job,
+    which has as many as there are hosts, and of a service that had a workflow, which has as many as
+    that has added. The original calls a service FAILED or SUCCEEDED while all of its instances are
+    between two runs.
     """
     if ends == Ending.NEVER:
         return JobStates.RUNNING if counts.get("RUNNING", 0) else JobStates.PENDING
@@ -111,7 +112,7 @@ def _by_counts(counts: Mapping[str, int], instances: int, *, known: JobStates) -
 
 
 def has_begun(counts: Mapping[str, int]) -> bool:
-    """Whether any instance has ever been started."""
+    """Return whether any instance has ever been started."""
     for name, count in counts.items():  # noqa: SIM110 (asked at each tally: no generator)
         if count and name in BEGUN:
             return True
@@ -119,7 +120,8 @@ def has_begun(counts: Mapping[str, int]) -> bool:
 
 
 def began(counts: Mapping[str, int], known: float, *, at: float, times: tuple[float, ...]) -> float:
-    """The first start of an instance; the time of the first report of one until that is told."""
+    """Return the first start of an instance; until it is told, the time of the first report of a
+    start."""
     if not has_begun(counts):
         return known
     known = known or at

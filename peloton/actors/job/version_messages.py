@@ -1,7 +1,4 @@
-"""What a job is told of its earlier specs, and what is seen of them.
-
-Must not hold a spec.
-"""
+"""What the owners of earlier specs tell a job, and what clients see of these specs."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from peloton.runtime.vocabulary import Message, Value
 class KeptSpec(Value, frozen=True, gc=False, array_like=True):
     """An earlier spec of a job, by the config versions that had it: `first` to `last`.
 
-    `stored` is the number under which it is found, 0 where it was too large to be kept.
+    `stored` is the number under which it is found, 0 if it was too large to be kept.
     """
 
     first: int
@@ -20,12 +17,12 @@ class KeptSpec(Value, frozen=True, gc=False, array_like=True):
 
 
 class SpecStored(Message, frozen=True, gc=False, array_like=True):
-    """To the job: its spec of this number is kept."""
+    """Owner to job: the spec of this number is kept."""
 
     number: int
 
 
 class SpecDropped(Message, frozen=True, gc=False, array_like=True):
-    """To the job: its spec of this number is not kept any more."""
+    """Owner to job: the spec of this number is not kept any more."""
 
     number: int

@@ -1,4 +1,4 @@
-"""A job as clients see it: its entry in a listing, and its details. Must not decide anything."""
+"""A job as clients see it: its entry in a listing, and its details."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from peloton.runtime.vocabulary import Absent, At, Bits, Key
 
 
 def summary(key: Key, job: Job) -> JobSummary | None:
-    """The entry of a listing; none for a job that is incomplete or being deleted."""
+    """Return the entry of a listing; None for a job that is incomplete or being deleted."""
     spec = job.spec
     if spec is None or job.goal == JobGoals.DELETED:
         return None
@@ -50,15 +50,15 @@ TEXT_LENGTH_MAX = 16 * 1024
 
 
 def texts(job: Job) -> tuple[str, ...]:
-    """What the strings of the config are, in small letters: of the job, and of its default.
+    """Return the strings of the config in lower case: of the job, and of its default.
 
-    A word of the config is one of theirs, and a name and its value are also found together.
+    A word of the config is in one of them, and a name and its value are also found together.
     """
     return () if job.spec is None else texts_of(job.spec, job.pool_path)
 
 
 def texts_of(spec: JobSpec, pool_path: str) -> tuple[str, ...]:
-    """The same, of a spec."""
+    """Return the strings of a spec in lower case."""
     own = [spec.name, spec.owner, spec.description, pool_path, spec.job_type]
     own += _pairs(spec.labels)
     return "\n".join(own)[:TEXT_LENGTH_MAX].lower(), _text_of(spec.default)
@@ -80,7 +80,7 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> list[str]:
 
 
 def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
-    """The details; a job that is being deleted is absent for clients at once."""
+    """Return the details; a job that is being deleted is absent for clients at once."""
     line = summary(at.key, job)
     if line is None or job.spec is None:
         return Absent(at.key)
@@ -106,7 +106,7 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
 
 
 def of_spec(view: JobView, spec: JobSpec) -> JobView:
-    """The same of an earlier spec."""
+    """Return the view with an earlier spec."""
     return replace(view, spec=spec)
 
 

@@ -1,8 +1,8 @@
-"""The sizes of the volumes of a job: each keeps the one that it was made with.
+"""The sizes of the volumes of a job: each keeps the size that it was made with.
 
-Those of the default config are its own; of instances with a config of their own the job remembers
-the sizes that differ from it, also of instances that were removed, as their volumes are there yet.
-Must not ask a host: it keeps the size in any case, and a new one would hold for nobody.
+The size in the default config is stored there; for instances with a config of their own the job
+remembers the sizes that differ from it, also for instances that were removed, as their volumes
+still exist. A host keeps the size in any case, so a new one would have no effect, and is refused.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ VolumeSizes = immutables.Map[int, int]
 
 
 def configs_of(pieces: Iterable[tuple[int, tuple[Override, ...]]]) -> Iterator[Override]:
-    """Those of all slices."""
+    """Return the overrides of all slices."""
     return (override for _, overrides in pieces for override in overrides)
 
 
 def sizes_with(known: VolumeSizes, spec: JobSpec, *, own: Iterable[Override]) -> VolumeSizes:
-    """The sizes that differ from the default's, with these configs of instances."""
+    """Return the sizes that differ from the default's, with these configs of instances."""
     if not spec.is_service:
         return known
     default = spec.default.volume
@@ -36,8 +36,11 @@ def sizes_with(known: VolumeSizes, spec: JobSpec, *, own: Iterable[Override]) ->
 
 
 def sizes_of_update(known: VolumeSizes, spec: JobSpec, *, own: Iterable[Override]) -> VolumeSizes:
-    """The same for an update, whose configs are all there are. One that gives an instance no volume
-    lets a later one say any size, as with the default's: what is on a host keeps its own."""
+    """Return the sizes after an update, whose configs are all there are.
+
+    An update that gives an instance no volume lets a later one say any size, as with the default's:
+    what is on a host keeps its own.
+    """
     given = [*own]
     configs = {override.instance: override.config for override in given}
     for instance in sorted(known):
@@ -50,7 +53,8 @@ def sizes_of_update(known: VolumeSizes, spec: JobSpec, *, own: Iterable[Override
 def resized(
     known: JobSpec, wanted: JobSpec, *, own: Iterable[Override], sizes: Mapping[int, int]
 ) -> Refused | None:
-    """The first volume that another size is wanted for; `sizes` are those that differ."""
+    """Return the refusal for the first volume that would get another size; `sizes` are those
+    that differ."""
     before, after = known.default.volume, wanted.default.volume
     if before is not None and after is not None and before.size_mb != after.size_mb:
         text = f"the volumes of the job have {before.size_mb} MB, and keep that size"

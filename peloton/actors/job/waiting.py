@@ -1,7 +1,7 @@
 """How a job decides what concerns others: jobs it waits for or that wait for it, its name, a URL.
 
-No job asks another more than once: who is asked notes it, and tells its end when it comes. All
-messages are owed until they are answered. Must not address a task.
+No job asks another more than once: the other job journals the question, and tells its end when it
+comes. All messages are repeated until they are answered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STARTS_AFTER_S = 0.001
 
 
 def await_end(job: Job, message: m.AwaitEnd, at: At) -> Decision:
-    """Tell the end, or note who wants to know it."""
+    """Tell the end, or record the job that wants to know it."""
     waiter = at.sender
     if waiter is None:
         return Decision()
@@ -52,20 +52,21 @@ def await_end(job: Job, message: m.AwaitEnd, at: At) -> Decision:
 
 
 def await_absent(message: m.AwaitEnd, at: At) -> Decision:
-    """How a job ended that does not exist will never be known."""
+    """Answer that the end of a job that does not exist will never be known."""
     end = m.EndTold(at.key, m.JobStates.DELETED, "it does not exist")
     return Decision(sends=(Send(SENDER, end),), because="no such job")
 
 
 def noted(job: Job, message: m.AwaitNoted, at: At) -> Decision:
-    """The other job will tell its end."""
+    """Record that the other job will tell its end."""
     if job.waits.others.get(message.other, True):
         return Decision()
     return Decision(facts=(f.OtherNoted(message.other),))
 
 
 def told(job: Job, message: m.EndTold, at: At) -> Decision:
-    """Another job has ended: begin once all have, or end if one did not end as it had to."""
+    """Record the end of another job: begin once all have ended, or end if one ended in a wrong
+    state."""
     heard = Send(SENDER, m.EndHeard(at.key))
     if message.other not in job.waits.others:
         return Decision(sends=(heard,))
@@ -80,19 +81,19 @@ def told(job: Job, message: m.EndTold, at: At) -> Decision:
 
 
 def told_absent(message: m.EndTold, at: At) -> Decision:
-    """The waiting job is no more: nobody wants to know it."""
+    """Answer that the waiting job does not exist any more."""
     return Decision(sends=(Send(SENDER, m.EndHeard(at.key)),), because="no such job")
 
 
 def heard(job: Job, message: m.EndHeard, at: At) -> Decision:
-    """A job that awaited the end knows it."""
+    """Record that a job that awaited the end knows it."""
     if message.waiter not in job.waits.waiters:
         return Decision()
     return Decision(facts=(f.WaiterTold(message.waiter),))
 
 
 def granted(job: Job, message: NameGranted, at: At) -> Decision:
-    """The name is the job's."""
+    """Record that the job has the name."""
     if job.waits.name == NameStates.HELD:
         return Decision()
     if job.waits.name != NameStates.ASKED:
@@ -101,12 +102,12 @@ def granted(job: Job, message: NameGranted, at: At) -> Decision:
 
 
 def granted_absent(message: NameGranted, at: At) -> Decision:
-    """A late answer: the name is not wanted any more."""
+    """Answer a late grant: the name is not wanted any more."""
     return Decision(sends=(Send(SENDER, FreeName(at.key)),), because="not wanted any more")
 
 
 def refused(job: Job, message: NameRefused, at: At) -> Decision:
-    """The name is another's: its reservation was not claimed in time."""
+    """End the job, because another job has its name: the reservation was not claimed in time."""
     if job.waits.name != NameStates.ASKED:
         return Decision()
     facts = (f.NameSettled(False),)
@@ -117,12 +118,12 @@ def refused(job: Job, message: NameRefused, at: At) -> Decision:
 
 
 def freed(job: Job, message: NameFreed, at: At) -> Decision:
-    """The name is no longer the job's."""
+    """Record that the job no longer has the name."""
     return Decision(facts=(f.NameSettled(False),) if job.waits.has_name else ())
 
 
 def told_outside(job: Job, message: m.NoticeHandled, at: At) -> Decision:
-    """The notifier has told the end, or given it up."""
+    """Record that the notifier has told the end, or given it up."""
     notice = job.waits.notice
     if notice is None or notice.number != message.number:
         return Decision()
@@ -132,7 +133,7 @@ def told_outside(job: Job, message: m.NoticeHandled, at: At) -> Decision:
 
 
 def deadline_passed(job: Job, at: At) -> Decision:
-    """The job has not ended in time: whatever of it runs or waits is stopped."""
+    """Stop all of the job that runs or waits, because it has not ended in time."""
     spec = job.spec
     if spec is None or spec.deadline is None:
         return Decision()
@@ -142,8 +143,10 @@ def deadline_passed(job: Job, at: At) -> Decision:
 
 
 def deadline_of(job: Job) -> tuple[str, float] | None:
-    """The deadline of a job that has not ended, in seconds from when the runtime set it; one that
-    has a date comes by the clock on the wall."""
+    """Return the deadline of a job that has not ended, in seconds from when the runtime set it.
+
+    A deadline with a date comes by the wall clock.
+    """
     found = _open_deadline(job)
     if found is None or found.at:
         return None
@@ -151,7 +154,7 @@ def deadline_of(job: Job) -> tuple[str, float] | None:
 
 
 def dated_deadline_of(job: Job) -> tuple[str, float] | None:
-    """The date by which a job has to have ended, where it has one and has not."""
+    """Return the date by which a job has to end, if it has one and has not ended."""
     if job.spec is None or job.spec.deadline is None or not job.spec.deadline.at:
         return None
     return None if _open_deadline(job) is None else (DEADLINE, job.spec.deadline.at)
@@ -164,13 +167,13 @@ def _open_deadline(job: Job) -> Deadline | None:
 
 
 def throttle_of(job: Job) -> tuple[str, float] | None:
-    """When further instances may begin, if some wait for it."""
+    """Return when further instances may begin, if some wait for it."""
     moment = next_start_of(job)
     return None if moment is None else _timed(THROTTLE, job, moment=moment + STARTS_AFTER_S)
 
 
 def progress_end_of(job: Job) -> tuple[str, float] | None:
-    """When the workflow fails, unless an instance is through by then."""
+    """Return when the workflow fails, unless an instance is through by then."""
     workflow, spec = job.workflow, job.spec
     if workflow is None or spec is None or not spec.progress_s or not workflow.is_rolling:
         return None
@@ -182,7 +185,7 @@ def progress_end_of(job: Job) -> tuple[str, float] | None:
 
 
 def next_start_of(job: Job) -> float | None:
-    """When the next instance may begin by the throttle; None if none waits for it."""
+    """Return when the next instance may begin by the throttle; None if none waits for it."""
     if job.throttled is None or job.spec is None or job.spec.throttle is None or job.held:
         return None
     if not job.is_wanted:
@@ -191,14 +194,14 @@ def next_start_of(job: Job) -> float | None:
 
 
 def throttle_passed(job: Job, at: At) -> Decision:
-    """Further instances may begin."""
+    """Let further instances begin."""
     raised, folded, touched = raise_grants(job, now=at.now)
     sends = goals_of(folded, touched)
     return Decision(facts=raised, sends=sends, because="the throttle allows more starts")
 
 
 def _timed(name: str, job: Job, *, moment: float | None) -> tuple[str, float] | None:
-    """A deadline at this moment. The runtime counts it anew once it has another name."""
+    """Return a deadline at this moment. The runtime counts it anew once it has another name."""
     if moment is None:
         return None
     since = job.waits.timed_from
@@ -208,7 +211,7 @@ def _timed(name: str, job: Job, *, moment: float | None) -> tuple[str, float] | 
 def ended_by_itself(
     job: Job, at: At, *, reason: str, facts: tuple[Fact, ...] = (), also: tuple[Send, ...] = ()
 ) -> Decision:
-    """The job stops all its instances, for a reason that clients see."""
+    """Stop all instances of the job, for a reason that clients see."""
     assert job.spec is not None
     facts = (*facts, f.StopOrdered(at.now, "", metered(job.spec), reason))
     folded = evolved_by(job, facts)
@@ -217,12 +220,12 @@ def ended_by_itself(
 
 
 def owed_to_others(job: Job) -> tuple[Send, ...]:
-    """What other jobs and the owner of the name have not answered yet."""
+    """Return what other jobs and the owner of the name have not answered yet."""
     return (*asked_first(job), *said_at_end(job))
 
 
 def what_holds(job: Job) -> str:
-    """Why the job may not begin yet; empty where it may."""
+    """Return why the job may not begin yet; empty if it may."""
     if not job.held:
         return ""
     others = [
@@ -238,7 +241,7 @@ def what_holds(job: Job) -> str:
 def _released(
     job: Job, facts: tuple[Fact, ...], *, at: At, also: tuple[Send, ...] = ()
 ) -> Decision:
-    """The decision upon these facts: if nothing holds the job any more, it begins."""
+    """Return the decision with these facts: if nothing holds the job any more, it begins."""
     folded = evolved_by(job, facts)
     goals: tuple[Send, ...] = ()
     if job.held and not folded.held:
@@ -254,5 +257,5 @@ def _after(job: Job, other: str) -> After:
 
 
 def _ends(after: After) -> tuple[str, ...]:
-    """The states in which the other job may have ended."""
+    """Return the states in which the other job may have ended."""
     return ("SUCCEEDED", "FAILED", "KILLED") if after.state == ANY_END else (after.state,)

@@ -1,6 +1,6 @@
-"""What a job waits for besides its own instances, and who waits for it: jobs, its name, a URL.
+"""What a job waits for besides its own instances, and what waits for it: jobs, its name, a URL.
 
-Part of the state of a job, with the functions that facts need. Must not decide anything.
+Part of the state of a job, with the functions that its folds use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ replace = msgspec.structs.replace
 
 
 class NameStates(enum.IntEnum):
-    """How far a job is with a name that no other may have."""
+    """How far a job is with a name that no other job may have."""
 
     NONE = 0  # it wants none
     ASKED = 1
@@ -28,11 +28,12 @@ class NameStates(enum.IntEnum):
 
 
 class Waits(Value, frozen=True, gc=False, array_like=True):
-    """`others` are the jobs whose end is awaited, and whether each has noted that.
+    """What a job waits for, and what waits for it.
 
-    `waiters` are the jobs that await the end of this one. `timed_from` is the moment from which
-    the runtime counts the present deadline, whose name says it; `deadline_over`: it was started
-    again after it. `notice` is the end that is to be told outside; `notices` counts all there were.
+    `others` are the jobs whose end is awaited, and whether each has noted that. `waiters` are the
+    jobs that await the end of this one. `timed_from` is the moment from which the runtime counts
+    the present deadline, and part of its name; `deadline_over`: the job was started again after it.
+    `notice` is the end that is to be told outside; `notices` counts all there were.
     """
 
     others: immutables.Map[Key, bool] = immutables.Map()
@@ -45,65 +46,68 @@ class Waits(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the job may not begin yet."""
+        """Return whether the job may not begin yet."""
         return bool(self.others) or self.name == NameStates.ASKED
 
     @property
     def keeps(self) -> bool:
-        """Whether somebody else has to be told something before the job may go."""
+        """Return whether others have to be told something before the job may be deleted."""
         return bool(self.waiters) or self.has_name or self.notice is not None
 
     @property
     def has_name(self) -> bool:
-        """Whether the name may be the job's at its owner."""
+        """Return whether the name may be the job's at its owner."""
         return self.name in (NameStates.ASKED, NameStates.HELD)
 
 
 def first_waits(spec: JobSpec, at: float) -> Waits:
-    """What a new job waits for."""
+    """Return what a new job waits for."""
     name = NameStates.ASKED if spec.unique else NameStates.NONE
     others = immutables.Map(dict.fromkeys((after.job for after in spec.after), False))
     return Waits(others=others, name=name, timed_from=at)
 
 
 def noted(waits: Waits, other: Key) -> Waits:
-    """Another job will tell its end."""
+    """Record that another job will tell its end."""
     return replace(waits, others=waits.others.set(other, True))
 
 
 def learned(waits: Waits, other: Key) -> Waits:
-    """The end of another job is known."""
+    """Record that the end of another job is known."""
     return replace(waits, others=_without(waits.others, other))
 
 
 def awaited_by(waits: Waits, waiter: Key) -> Waits:
-    """One more job awaits the end."""
+    """Record that one more job awaits the end."""
     return replace(waits, waiters=waits.waiters.set(waiter, True))
 
 
 def told(waits: Waits, waiter: Key) -> Waits:
-    """A job that awaited the end knows it."""
+    """Record that a job that awaited the end knows it."""
     return replace(waits, waiters=_without(waits.waiters, waiter))
 
 
 def named(waits: Waits, name: NameStates) -> Waits:
-    """The owner of the name has answered."""
+    """Record the answer of the owner of the name."""
     return replace(waits, name=name)
 
 
 def timed(waits: Waits, at: float) -> Waits:
-    """The deadline may be another one from now on."""
+    """Record that the deadline may be another one from now on."""
     return replace(waits, timed_from=at) if at else waits
 
 
 def started_again(waits: Waits, *, at: float, moment: float | None) -> Waits:
-    """Instances begin a new run. A deadline that has passed does not hold for it."""
+    """Record that instances begin a new run. A deadline that has passed does not hold for it."""
     over = waits.deadline_over or (moment is not None and at >= moment)
     return replace(waits, timed_from=at, deadline_over=over)
 
 
 def noticed(waits: Waits, spec: JobSpec | None, *, end: Notice) -> Waits:
-    """The job has ended so. If that is to be told, an older end that was not told yet is not."""
+    """Record the end of the job.
+
+    If it is to be told outside, it replaces an older end that was not told yet.
+    """
     notify = spec.notify if spec is not None else None
     if notify is None or (notify.states and end.state.name not in notify.states):
         return waits
@@ -112,14 +116,14 @@ def noticed(waits: Waits, spec: JobSpec | None, *, end: Notice) -> Waits:
 
 
 def told_outside(waits: Waits, number: int) -> Waits:
-    """The end of this number need not be told any more."""
+    """Record that the end of this number need not be told any more."""
     if waits.notice is None or waits.notice.number != number:
         return waits
     return replace(waits, notice=None)
 
 
 def moment_of(deadline: Deadline | None, created_at: float) -> float | None:
-    """When a job has to have ended."""
+    """Return when a job has to have ended, or None."""
     if deadline is None:
         return None
     return deadline.at or created_at + deadline.after_s
@@ -130,5 +134,5 @@ def _without(some: immutables.Map[Key, bool], one: Key) -> immutables.Map[Key, b
 
 
 def unnoted(waits: Waits) -> Iterable[Key]:
-    """The jobs that have not answered yet whether they will tell their end, in order."""
+    """Return the jobs that have not answered yet whether they will tell their end, in order."""
     return (other for other in sorted(waits.others) if not waits.others[other])

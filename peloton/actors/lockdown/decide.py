@@ -1,6 +1,7 @@
 """How the lockdown decides orders of operators.
 
-A repeat changes nothing: who locked first, and when, stays. It must not stop anything itself.
+A repeat changes nothing: the principal that locked first, and the time, stay. Daemons stop their
+components by what they read here.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ def set_locks(lockdown: Lockdown, message: m.SetLocks, at: At) -> Decision:
 
 
 def set_first(message: m.SetLocks, at: At) -> Decision:
-    """As `set_locks`, while nothing has ever been locked."""
+    """Lock components while nothing has ever been locked."""
     return set_locks(Lockdown(), message, at)
 
 
 def get_locks(lockdown: Lockdown, query: m.GetLocks, at: At) -> m.Locks:
-    """What is locked."""
+    """Return what is locked."""
     return m.Locks(lockdown.locks, lockdown.version)
 
 

@@ -1,4 +1,4 @@
-"""What the lockdown journals. A fact must not say more than which components have a lock."""
+"""The facts of the lockdown: which components were locked and unlocked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The kind "lockdown", as registered with the runtime: one in a cluster.
-
-It must hold nothing but the table.
-"""
+"""The kind "lockdown", as registered with the runtime: one in a cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Messages the lockdown of the cluster receives from operators, its query and its answers.
-
-None must say how a component is stopped: daemons do that, each from what it reads here.
-"""
+"""Messages the lockdown of the cluster receives from operators, its query and its answers."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ BAD_COMPONENT = "BAD_COMPONENT"
 
 
 class SetLocks(Message, frozen=True, gc=False, array_like=True):
-    """Operator: these components are to be locked, or not to be any more."""
+    """Operator to the lockdown: lock these components, or unlock them."""
 
     components: tuple[str, ...]
     locked: bool
 
 
 class GetLocks(Query, frozen=True, gc=False, array_like=True):
-    """What is locked, as `Locks`."""
+    """Asks what is locked, answered `Locks`."""
 
 
 class Lock(Value, frozen=True, gc=False, array_like=True):
@@ -38,18 +35,18 @@ class Lock(Value, frozen=True, gc=False, array_like=True):
 
 
 class Locks(Value, frozen=True, gc=False, array_like=True):
-    """What is locked. `version` grows with each change."""
+    """What is locked. `version` rises with each change."""
 
     locks: tuple[Lock, ...] = ()
     version: int = 0
 
     def of(self, component: str) -> Lock | None:
-        """The lock of a component; None where it has none."""
+        """Return the lock of a component, or None."""
         return next((one for one in self.locks if one.component == component), None)
 
 
 class LocksSet(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `SetLocks`: it is journaled, with this version."""
+    """Answer to `SetLocks`: the order is journaled, with this version."""
 
     version: int
 

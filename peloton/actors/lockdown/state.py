@@ -1,4 +1,4 @@
-"""The state of the lockdown: which components have a lock. It must hold nothing of any daemon."""
+"""The state of the lockdown: which components have a lock."""
 
 from __future__ import annotations
 

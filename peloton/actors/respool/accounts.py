@@ -1,7 +1,7 @@
-"""The account of one pool: how it came to what it may use, who waits there, and who gives back.
+"""The account of one pool: its entitlement, the tasks that wait there, and those that give back.
 
-Turns a copy of the tree into what people are told of one pool, by the code that decides it, on a
-tree of the reader's own. Must not decide anything, nor tell what becomes of it: `planning.py` does.
+It explains a copy of the tree by the code that decides on the tree itself. `planning.py` tells what
+happens next.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LotInLine(NamedTuple):
 
 
 class GivingLot(NamedTuple):
-    """Tasks of one job that give back what they hold, and why, which names for whom."""
+    """Tasks of one job that give back what they hold, and why; the reason names for whom."""
 
     pool: str
     job: str
@@ -61,7 +61,7 @@ class PoolAccount(NamedTuple):
 
 
 def account(of: PoolsCopy, path: str, *, now: float) -> PoolAccount | None:
-    """Of the pool at a path; None if there is none."""
+    """Return the account of the pool at a path; None if there is none."""
     tree = fork(of)
     admissions(tree)  # finds who can never be admitted, and so needs nothing; it admits nobody
     pool = find_pool(tree, path)

@@ -1,22 +1,22 @@
 """Which tickets are admitted next: by priority, then arrival, as far as limits and shares allow.
 
-Turns a tree into admissions. The head of each pool's queue is admitted as far as it fits into the
-limits on its way to the root and into the entitlement of its pool. While it does not fit, those
-behind it that do pass it, except where the pool is strict, or ends tasks of its own for its head.
-Once a head has waited for `HEAD_KEPT_AFTER_S`, or where tasks on slack are ended for it, only those
-pass it that need nothing of what it lacks: that is kept for it.
+The head of each pool's queue is admitted as far as it fits into the limits on its way to the root
+and into the entitlement of its pool. While it does not fit, those behind it that do pass it, except
+if the pool is strict, or ends tasks of its own for its head. Once a head has waited for
+`HEAD_KEPT_AFTER_S`, or if tasks on slack are ended for it, only tickets pass it that need nothing
+of what it lacks: that is kept for it.
 
-One that can never fit under the limits is skipped until a limit changes, for waiting would never
-admit it. A task whose ration is used up (of controllers, or of tasks that may not be preempted) is
-skipped until another one of it ends.
+A ticket that can never fit under the limits is skipped until a limit changes, for waiting would
+never admit it. A task whose ration is used up (of controllers, or of tasks that may not be
+preempted) is skipped until another one of it ends.
 
 Tasks on slack have a lane of their own (`lanes`). Its turn comes after all others, and it leaves to
 the first of the others of its pool what that needs of memory, disk and gpus.
 
-Entitlements are rarely whole tasks. If no head fits, and none that is entitled to room waits for
+Entitlements are rarely whole tasks. If no head fits, and no head that is entitled to room waits for
 it, one task is admitted in each pool that is entitled to a part of it: else what is left over would
-be used by nobody. The cost depends on the heads, not on the length of a queue. Must not change use:
-that is derived from the lots.
+be used by no pool. The cost depends on the heads, not on the length of a queue. Use is derived from
+the lots, and changes only with them.
 """
 
 from __future__ import annotations
@@ -69,10 +69,11 @@ class AdmissionBatch(NamedTuple):
 def admissions(
     tree: Tree, heads: int = COUNT_MAX, *, now: float | None = 0.0
 ) -> list[AdmissionBatch]:
-    """What every pool can admit now. It admits nobody, so a second call returns the same. Without
-    the time nobody passes a head, as it depends on how long that has waited.
+    """Return what every pool can admit now.
 
-    Once so many heads were looked at, the rest is left to the next call: then `waiting.unfinished`.
+    Nothing is changed, so a second call returns the same. Without the time no ticket passes a head,
+    as that depends on how long the head has waited. After `heads` heads the rest is left to the
+    next call: then `waiting.unfinished`.
     """
     tree.settle()
     while True:
@@ -142,8 +143,10 @@ def _take(tree: Tree, pool: Key, *, taken: dict[Key, Resources], amount: Resourc
 def _is_awaited(
     tree: Tree, where: Key, *, by_slack: bool, known: dict[tuple[Key, bool], bool]
 ) -> bool:
-    """Whether room in a pool is awaited by a head that is entitled to it. Heads that were, and are
-    not as others need more since, are checked again."""
+    """Return whether room in a pool is awaited by a head that is entitled to it.
+
+    Heads that were entitled, and no longer are as others need more since, are checked again.
+    """
     found = known.get((where, by_slack))
     if found is None:
         no_more: list[Key] = []
@@ -160,14 +163,17 @@ def _is_awaited(
 
 
 def is_still_entitled(tree: Tree, lane: Key) -> bool:
-    """Whether a lane whose head waits is entitled to what that needs: others may need more since
-    it began to."""
+    """Return whether a lane whose head waits is entitled to what the head needs.
+
+    Others may need more since it began to wait.
+    """
     need = tree.waiting.head(lane)
     return need is not None and need.within(spare_entitlement(tree, lane, taken={}))
 
 
 def count_fitting(tree: Tree, pool: Key, *, need: Resources, taken: Taken) -> int:
-    """How many of `need` fit into the limits from a pool to the root, and its entitlement."""
+    """Return how many of `need` fit into the limits from a pool to the root, and its
+    entitlement."""
     count = _count_within_limits(tree, pool, need=need, taken=taken)
     if not count or tree.is_ample(pool):
         return count
@@ -185,7 +191,7 @@ def _count_within_limits(tree: Tree, pool: Key, *, need: Resources, taken: Taken
 
 
 def _with_aside(tree: Tree, lane: Key, *, taken: Taken) -> Taken:
-    """What is taken for a lane: what another lane of its pool has set aside, too."""
+    """Return what is taken for a lane, including what another lane of its pool has set aside."""
     aside = tree.set_aside(lane)
     if aside is ZERO:
         return taken
@@ -194,18 +200,18 @@ def _with_aside(tree: Tree, lane: Key, *, taken: Taken) -> Taken:
 
 
 def _is_part(need: Resources, spare: Resources) -> bool:
-    """Whether a pool is entitled to a part of each kind that it lacks for a task."""
+    """Return whether a pool is entitled to a part of each kind that it lacks for a task."""
     lacked = lacked_kind(need, spare)
     return lacked is not None and spare.amounts()[lacked] >= EPSILON
 
 
 def _candidates(tree: Tree, taken: Taken, *, heads: int) -> Iterator[Key]:
-    """The lanes that may admit a ticket, in the order in which they began to wait.
+    """Yield the lanes that may admit a ticket, in the order in which they began to wait.
 
-    These are those that changed; and of those blocked on a resource of which more is
-    available, the ones whose head fits into what is left of it when their turn comes. The lane of
-    a pool for slack follows the other one, which may have set something else aside. Of very many
-    that changed, those come first that changed first.
+    These are those that changed; and of those blocked on a resource of which more is available, the
+    ones whose head fits into what is left of it when their turn comes. The lane of a pool for slack
+    follows the other one, which may have set something else aside. If very many changed, those come
+    first that changed first.
     """
     waiting = tree.waiting
     changed = waiting.changed if len(waiting.changed) <= heads else waiting.first_changed(heads + 1)
@@ -250,7 +256,7 @@ def _follow(
 
 
 def _most(tree: Tree, resource: PoolResource, *, taken: Taken) -> int:
-    """The largest need that fits into what is available of a resource."""
+    """Return the largest need that fits into what is available of a resource."""
     if resource.slack:
         return tree.slack_room(resource.pool).amounts()[resource.kind] + EPSILON - 1
     available = tree.available(resource.pool) - taken.get(resource.pool, Resources())
@@ -258,7 +264,7 @@ def _most(tree: Tree, resource: PoolResource, *, taken: Taken) -> int:
 
 
 def _batches(tree: Tree, lots: tuple[Key, ...]) -> list[AdmissionBatch]:
-    """All members of a gang that wait, of all its lots."""
+    """Return all members of a gang that wait, of all its lots."""
     waiting = ((lot, tree.lots[lot].waiting) for lot in lots)
     return [AdmissionBatch(lot, members) for lot, members in waiting if members]
 
@@ -323,7 +329,7 @@ def _looked(
     unfit: dict[Resources, None],
     barred: frozenset[int] | None,
 ) -> None:
-    """A lane has had its turn."""
+    """Record that a lane has had its turn."""
     if found:
         tree.waiting.recheck(lane)
     elif unfit:
@@ -340,8 +346,7 @@ def _looked(
 def _barred(
     tree: Tree, lane: Key, *, head: QueuePosition, now: float | None
 ) -> frozenset[int] | None:
-    """The kinds of which those behind a head that does not fit may need nothing; None: nobody
-    passes it."""
+    """Return the kinds that tickets passing a head may not need; None: no ticket passes it."""
     pool = pool_of_lane(lane)
     strict = tree.pools[pool].config.queueing == Queueing.STRICT or tree.ends_own(pool)
     if strict or now is None:
@@ -355,7 +360,7 @@ def _barred(
 
 
 def short_ration(tree: Tree, pool: Key, *, unit: QueuedUnit) -> PoolResource | None:
-    """The first ration that leaves less than what is admitted at once needs of it."""
+    """Return the first ration that leaves less than what is admitted at once needs of it."""
     for each, part in unit.rationed:
         left = tree.ration_left(pool, each)
         kind = next(iter(part.short_of(left)), None) if left is not None else None
@@ -365,7 +370,7 @@ def short_ration(tree: Tree, pool: Key, *, unit: QueuedUnit) -> PoolResource | N
 
 
 def fitting_rations(tree: Tree, pool: Key, *, unit: QueuedUnit, rationed: list[Resources]) -> int:
-    """How many fit into all rations, less what this pass has taken of them."""
+    """Return how many fit into all rations, less what this pass has taken of them."""
     count = COUNT_MAX
     for each, part in unit.rationed:
         left = tree.ration_left(pool, each)
@@ -375,7 +380,7 @@ def fitting_rations(tree: Tree, pool: Key, *, unit: QueuedUnit, rationed: list[R
 
 
 def _too_low(tree: Tree, lane: Key, *, need: Resources) -> PoolResource | None:
-    """The first limit under which one can never be admitted."""
+    """Return the first limit under which one task can never be admitted."""
     pool = pool_of_lane(lane)
     found = bottleneck(tree, pool, need=need, of=tree.limit)
     if found is not None or not is_slack(lane):

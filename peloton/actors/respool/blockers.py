@@ -1,8 +1,8 @@
-"""All that keeps a ticket waiting, not only the first of it, and when that may be over.
+"""All that keeps a ticket waiting, not only the first cause, and when that may be over.
 
-Turns a tree and a lot into each limit, entitlement and place in a queue that is in its way, with
-numbers, and into an estimate from what was released lately. It costs the path to the root and the
-first entries of the queue. Must not admit or change anything.
+It lists each limit, entitlement and place in a queue that blocks a lot, with numbers, and estimates
+the wait from what was released lately. It costs the path to the root and the first entries of the
+queue.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOOKED_AT_MAX = 64
 
 
 class QueueAhead(NamedTuple):
-    """The first entries before a lot: what they want, and who they are."""
+    """The first entries before a lot: what they want, and how many they are."""
 
     need: Resources
     tasks: int
@@ -104,7 +104,10 @@ def _blockers(tree: Tree, key: Key) -> Iterator[PoolBlocker]:
 def _of_entitlement(
     tree: Tree, pool: Key, *, need: Resources, in_all: Resources
 ) -> Iterator[PoolBlocker]:
-    """Where a pool is entitled to all that a limit above allows, that alone is in the way."""
+    """Yield blockers of the entitlement.
+
+    If a pool is entitled to all that a limit above allows, the limit alone is the blocker.
+    """
     entitled, used = tree.entitlement(pool), tree.use(pool)
     limits = [tree.limit(above) for above in tree.up(pool)]
     for kind in KINDS:
@@ -153,7 +156,7 @@ def _of_part(
     free: Resources,
     wants: tuple[Resources, Resources],
 ) -> Iterator[PoolBlocker]:
-    """Of what such tasks of a pool may hold, all kinds of which too little is left."""
+    """Yield the kinds of which too little is left of what such tasks of a pool may hold."""
     for kind in KINDS:
         if _short(wants[0], free, kind=kind):
             found = _blocker(where, kind, most=most, used=most - free, wants=wants)
@@ -250,7 +253,8 @@ def _whole(tree: Tree, short: MissingRoom) -> int:
 
 
 def _scaled(ahead: QueueAhead, position: int) -> Resources:
-    """What all before it want, if those that were not looked at want as much each."""
+    """Return what all entries before it want, if those that were not looked at want as much
+    each."""
     if not ahead.tasks or position <= ahead.tasks:
         return ahead.need
     return Resources(*(each * position // ahead.tasks for each in ahead.need.amounts()))

@@ -1,8 +1,7 @@
-"""The tree of pools as values, for a plan: what it would do, without doing it.
+"""Copies of the tree of pools, for plans: what the tree would do, without doing it.
 
-Turns the tree into a copy that may leave the shard, and a copy into a tree of its own. The values
-are those of the shard and never change, so a copy costs a reference for each lot. Must not change
-the tree that it copies.
+A copy may leave the shard, and becomes a tree of its own. The values are those of the shard and
+never change, so a copy costs a reference for each lot.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from peloton.runtime.vocabulary import At, Key, Query, Value
 
 
 class CopyPools(Query, frozen=True, gc=False, array_like=True):
-    """To the root: all pools, and so many lots at most, as `PoolsCopy`."""
+    """Asks the root for all pools, and at most so many lots; answered `PoolsCopy`."""
 
     lots_max: int
 
@@ -34,9 +33,10 @@ class CopiedRelease(Value, frozen=True, gc=False, array_like=True):
 
 
 class PoolsCopy(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `CopyPools`. `more_lots`: how many lots are not in it, as there are too many.
+    """Answer to `CopyPools`.
 
-    The rest is how pools take back what they lent, and what their tasks released lately.
+    `more_lots`: how many lots are left out, as there are too many. The rest is how pools take back
+    what they lent, and what their tasks released lately.
     """
 
     pools: tuple[tuple[Key, Pool], ...]
@@ -78,7 +78,7 @@ def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
 def fork(of: PoolsCopy) -> ExplainedTree:
     """A tree of its own, with queues, needs and entitlements derived as by a recovery.
 
-    Pools begin to wait in the order in which the first of each came.
+    Pools begin to wait in the order in which the first ticket of each came.
     """
     policy = PreemptionPolicy(
         of.preempts,

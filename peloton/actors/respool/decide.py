@@ -1,7 +1,7 @@
 """How a pool decides commands of clients and reports of inventories.
 
-Turns commands into a pool's config, under the rules of the tree, and the sums of inventories into
-the root's capacity. Must not touch lots or queues: `goals` serves them.
+Commands become a pool's config, under the rules of the tree, and the sums of inventories the root's
+capacity. `goals` serves lots and queues.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from peloton.runtime.vocabulary import At, Decision, Refused
 
 
 def open_root(message: m.OpenRoot, at: At) -> Decision:
-    """The root begins to exist; its limit is the capacity of the cluster."""
+    """Open the root pool; its limit is the capacity of the cluster."""
     config = m.PoolConfig(m.ROOT_ID, m.ROOT, Resources(), Resources())
     return Decision(facts=(f.PoolCreated(config),), because="first start")
 
 
 def root_open(pool: Pool, message: m.OpenRoot, at: At) -> Decision:
-    """Do nothing: the root exists."""
+    """Do nothing, because the root exists."""
     return Decision()
 
 
@@ -40,7 +40,7 @@ def create(message: m.CreatePool, at: At) -> Decision:
 
 
 def exists(pool: Pool, message: m.CreatePool, at: At) -> Decision:
-    """The id is taken; a repeat of the same creation succeeds."""
+    """Refuse, because the id is taken; a repeat of the same creation succeeds."""
     if pool.config == message.config:
         return Decision(reply=m.PoolDone(at.key))
     return Decision(reply=Refused(BUSY, "resource pool already exists", "id"))
@@ -64,12 +64,12 @@ def delete(pool: Pool, message: m.DeletePool, at: At) -> Decision:
 
 
 def missing(message: Any, at: At) -> Decision:
-    """There is no such pool."""
+    """Answer that there is no such pool."""
     return Decision(reply=Refused(NOT_FOUND, "resource pool not found", "id"))
 
 
 def capacity(pool: Pool, message: m.Capacity, at: At) -> Decision:
-    """The sum of an inventory, unless it is an older report or unchanged."""
+    """Record the sum of an inventory, unless the report is older or unchanged."""
     known = pool.inventories.get(message.inventory)
     if known is not None and message.version <= known.version:
         return Decision(because="an older report of this inventory")
@@ -80,7 +80,7 @@ def capacity(pool: Pool, message: m.Capacity, at: At) -> Decision:
 
 
 def early(message: m.Capacity, at: At) -> Decision:
-    """An inventory reported before the root was opened: create the root with its sum."""
+    """Create the root with the sum of an inventory that reported before the root was opened."""
     fact = f.CapacityChanged(message.inventory, message.version, message.capacity)
     opened = open_root(m.OpenRoot(), at)
     return Decision(facts=(*opened.facts, fact), because="an inventory reported first")
@@ -94,7 +94,7 @@ def keep_hour(pool: Pool, message: m.KeepHour, at: At) -> Decision:
 
 
 def heard(pool: Pool, message: m.LeaversFound | GangRoomFound, at: At) -> Decision:
-    """An answer about a gang: the next step of the root takes it."""
+    """Record an answer about a gang, which the next step of the root uses."""
     if at.index is None or not at.index.pending:
         return Decision(because="nobody waits")
     notes = at.notes if at.notes is not None else PoolNotes()

@@ -1,8 +1,8 @@
-"""Pools that may end tasks of their own for others that wait: who waits since when.
+"""Pools that may end tasks of their own for waiting ones: which lanes wait, and since when.
 
-Turns lanes with a head that waits into the moment at which room is made for it, and lots that
-could not make room into a rest. All of it is derived or may be lost: after a recovery the times
-begin anew. Must not decide: `displacing.py` does.
+For each lane with a waiting head there is a moment at which room is made for it, and lots that
+could not make room are left alone for a while. All of it is derived or may be lost: after a
+recovery the times begin anew. `displacing.py` decides.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Displacements:
         self._spared: dict[Key, float] = {}  # those that have just become such, for how long
 
     def put(self, key: Key, *, old: Lot | None, new: Lot | None) -> None:
-        """A lot has a new state; None if it does not exist."""
+        """Apply the new state of a lot; None if it does not exist."""
         self._count_slack(old, -1)
         self._count_slack(new, 1)
         if new is None:
@@ -60,12 +60,13 @@ class Displacements:
             del self._on_slack[pool]
 
     def _may_end(self, lane: Key, path: Callable[[Key], str]) -> bool:
-        """Whether tasks of its pool may end for a lane: those on slack, or of a lower priority."""
+        """Return whether tasks of its pool may end for a lane: those on slack, or of a lower
+        priority."""
         pool = pool_of_lane(lane)
         return (not is_slack(lane) and pool in self._on_slack) or path(pool) in self.min_run_s
 
     def follow(self, waiting: Waiting, *, path: Callable[[Key], str], now: float) -> None:
-        """Note whose head has begun or ceased to wait, in pools that may end tasks of their own."""
+        """Record heads that begin or cease to wait, in pools that may end tasks of their own."""
         for key, rest_s in self._spared.items():
             self._rests[key] = now + max(REST_S_MIN, min(rest_s or self._rest_s, self._rest_s))
         self._spared = {}
@@ -90,29 +91,32 @@ class Displacements:
             known.pop(lane, None)
 
     def wake(self, lane: Key) -> None:
-        """Look at a lane that waits at once."""
+        """Look at a waiting lane at once."""
         self._moments.push(lane, 0.0)
 
     def due(self, now: float) -> Key | None:
-        """The next lane that has waited for long enough, once."""
+        """Return the next lane that has waited for long enough, once."""
         return self._moments.due(now)
 
     @property
     def wake_at(self) -> float | None:
-        """When the next lane will have waited for long enough."""
+        """Return when the next lane will have waited for long enough."""
         return self._moments.next_at
 
     def again(self, lane: Key, at: float, *, verdict: str) -> None:
-        """No room is made for a lane: look again then."""
+        """Record that no room is made for a lane, which is looked at again at this time."""
         self.verdicts[lane] = verdict
         self._moments.push(lane, at)
 
     def ordered(self, lane: Key, at: float, *, verdict: str) -> None:
-        """Lots were ordered to give back for a lane: look again when they have answered, or then,
-        for an order to a lot that has just ended is not answered."""
+        """Record that lots were ordered to give back for a lane.
+
+        It is looked at again when they have answered, or at this time, as a lot that has just ended
+        does not answer.
+        """
         self.again(lane, at, verdict=verdict)
         self._asked[lane] = None
 
     def rests(self, lot: Key, now: float) -> bool:
-        """Whether a lot is left alone."""
+        """Return whether a lot is left alone."""
         return now < self._rests.get(lot, 0.0)

@@ -1,14 +1,13 @@
 """Room inside a pool: work on slack ends for other work, and a low priority for a higher one.
 
-Turns a tree in which nothing more can be admitted into orders to lots. Where the first lot in the
+It is used when nothing more can be admitted, and gives orders to lots. If the first lot in the
 queue of a pool has waited for long enough, others of the pool give back what it lacks: of its
 pool's entitlement, of the limits above, or of the cluster. Those are tasks on slack, if it is not;
 and those of a lower priority, in pools that the policy names. What others owe to the pool comes
-first. Nobody gives in vain: not where it is too little for one task, nor where somebody else is
-before it.
+first. No lot gives in vain: not if it is too little for one task, nor if another lot is before it.
 
 The cost is that of the lots that give and of the pools that wait, paid once for each lane that
-waits for long enough. Must not choose tasks: their slice does.
+waits for long enough. The slices choose the tasks.
 """
 
 from __future__ import annotations
@@ -53,7 +52,8 @@ OFTEN = "nobody of its pool gives back: it has done so as often as it may"
 
 
 def displacements(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
-    """The orders to lots that are due now; to be asked once `reclaims` has nothing to order."""
+    """Return the orders to lots that are due now; to be called once `reclaims` has nothing to
+    order."""
     books = tree.displacements
     books.follow(tree.waiting, path=tree.path, now=now)
     found: list[tuple[Key, Reclaim]] = []
@@ -109,7 +109,7 @@ def _for_lane(tree: Tree, lane: Key, *, min_run_s: float, now: float) -> list[tu
 
 
 def _others_first(tree: Tree, lane: Key) -> bool:
-    """Whether another lane is entitled to room that it awaits in this pool or above it."""
+    """Return whether another lane is entitled to room that it awaits in this pool or above it."""
     above = tree.up(pool_of_lane(lane))
     return any(
         each != lane and is_still_entitled(tree, each)
@@ -119,7 +119,7 @@ def _others_first(tree: Tree, lane: Key) -> bool:
 
 
 def _room(tree: Tree, lane: Key) -> Resources:
-    """What its entitlement and all limits leave for a lane, once all that comes back has come."""
+    """Return what entitlement and limits leave for a lane, once all that is given back has come."""
     pool = pool_of_lane(lane)
     spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
     rooms = [spare + coming_in(tree, pool)]
@@ -137,7 +137,10 @@ def _all_of(tree: Tree, pool: Key) -> Overdrafts:
 
 
 def _where(tree: Tree, pool: Key, *, wanted: list[TaskBatch]) -> Key:
-    """Where it is missing: hosts have to have room only where the cluster has none."""
+    """Return the pool in which room is missing.
+
+    Hosts have to have room only if the cluster has none.
+    """
     return ROOT if any(missing_of(wanted, free_in(tree, ROOT))) else pool
 
 
@@ -154,7 +157,7 @@ def _reason(tree: Tree, giver: Key, *, inside: Displacement) -> str:
 
 
 def _why_not(tree: Tree, short: Shortfall, *, picked: bool, now: float) -> tuple[float, str]:
-    """When to look again, and why nobody gives back."""
+    """Return when to look again, and why no lot gives back."""
     policy, books, inside = tree.policy, tree.reclaims, short.inside
     assert inside is not None
     later = now + policy.rest_s

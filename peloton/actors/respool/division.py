@@ -1,12 +1,12 @@
 """How the entitlement of a pool to one kind of resource is divided among its children.
 
-Turns what the children claim and what there is into one level, and the level into the share of any
-child. First each child gets what it needs of its reservation (all of it where that is static), then
-unmet needs are filled by share, then what nobody needs is offered by share up to the limits. Where
-there is less than the reservations ask for, they are filled by reservation.
+What the children claim and what there is determine one level, and the level the share of any child.
+First each child gets what it needs of its reservation (all of it if that is static), then unmet
+needs are filled by share, then what no child needs is offered by share up to the limits. If there
+is less than the reservations ask for, they are filled by reservation.
 
-A changed claim and a level cost about the square root of the number of children, whatever they
-have below them. Must not know what the children are.
+A changed claim and a level cost about the square root of the number of children, whatever they have
+below them.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class KindClaim(NamedTuple):
 
     @property
     def reserved(self) -> int:
-        """What it gets before any other gets more than its reservation."""
+        """Return what the child gets before any other gets more than its reservation."""
         terms = self.terms
         return terms.reservation if terms.static else min(self.need, terms.reservation)
 
     @property
     def beyond(self) -> int:
-        """What it needs beyond its reservation."""
+        """Return what the child needs beyond its reservation."""
         return max(0, self.need - self.terms.reservation)
 
 
@@ -72,7 +72,7 @@ class DivisionSteps(NamedTuple):
     """How one child came to what it is entitled to, of one kind, in millionths.
 
     Of `divided` it gets something for its reservation, then for what it needs beyond that, then of
-    what nobody needs. `reserved` and `beyond` are what all children together ask for in the first
+    what no child needs. `reserved` and `beyond` are what all children together ask for in the first
     two; `shares` is the sum of their shares.
     """
 
@@ -88,7 +88,7 @@ class DivisionSteps(NamedTuple):
 
     @property
     def entitled(self) -> int:
-        """What comes of it."""
+        """Return the resulting entitlement."""
         return self.by_reservation + self.by_need + self.offered
 
 
@@ -102,7 +102,7 @@ class Waiters:
         self.order: list[tuple[DivisionLevel, Key]] = []  # the lowest first
 
     def put(self, child: Key, level: DivisionLevel | None) -> bool:
-        """A child waits for a level; None: for none. Whether that is another one than before."""
+        """Let a child wait for a level, or for none; return whether that changes anything."""
         was = self._levels.get(child)
         if was == level:
             return False
@@ -115,7 +115,7 @@ class Waiters:
         return True
 
     def up_to(self, level: DivisionLevel) -> Iterator[Key]:
-        """The children that wait for this level or a lower one."""
+        """Yield the children that wait for this level or a lower one."""
         for its_level, child in self.order:
             if its_level > level:
                 return
@@ -137,7 +137,7 @@ class Division:
         self._known: tuple[int, DivisionLevel] | None = None  # the last level, and for how much
 
     def put(self, child: Key, claim: KindClaim | None) -> None:
-        """A child claims this; None: it is a child no more."""
+        """Set the claim of a child; None: it is a child no more."""
         was, now = self._claims.get(child, NO_CLAIM), claim or NO_CLAIM
         if claim is None:
             self._claims.pop(child, None)
@@ -158,7 +158,7 @@ class Division:
         self._known = None
 
     def level(self, entitled: int) -> DivisionLevel:
-        """How far an entitlement goes."""
+        """Return how far an entitlement goes."""
         if self._known is not None and self._known[0] == entitled:
             return self._known[1]
         found = self._level(entitled)
@@ -166,7 +166,7 @@ class Division:
         return found
 
     def received(self, child: Key, at: DivisionLevel) -> int:
-        """What a child is entitled to at a level."""
+        """Return what a child is entitled to at a level."""
         stage, level = at
         need, (reservation, limit, share, static) = self._claims.get(child, NO_CLAIM)
         reserved = reservation if static or need > reservation else need
@@ -179,7 +179,7 @@ class Division:
         return max(met, min(limit, met + (share * level >> SCALE_BITS)))
 
     def steps(self, child: Key, entitled: int) -> DivisionSteps:
-        """How a child comes to what it receives, for people."""
+        """Return how a child comes to what it receives, for people."""
         at = self.level(entitled)
         claim, received = self._claims.get(child, NO_CLAIM), self.received(child, at)
         first = received if at.stage is FillStage.RESERVED else claim.reserved
@@ -198,7 +198,8 @@ class Division:
         )
 
     def level_for(self, child: Key, wanted: int) -> DivisionLevel | None:
-        """The lowest level at which a child gets `wanted`; None if none gives it as much."""
+        """Return the lowest level at which a child gets `wanted`; None if no level gives it as
+        much."""
         claim = self._claims.get(child, NO_CLAIM)
         if wanted <= 0:
             return DivisionLevel(FillStage.RESERVED, 0)
@@ -215,7 +216,7 @@ class Division:
         return DivisionLevel(FillStage.OFFERED, -(-(rest << SCALE_BITS) // claim.terms.share))
 
     def wanted(self, at: DivisionLevel) -> int:
-        """The least entitlement that reaches a level."""
+        """Return the least entitlement that reaches a level."""
         if at.stage is FillStage.RESERVED:
             return self._reserved.poured(at.level)
         if at.stage is FillStage.SHARED:

@@ -1,7 +1,4 @@
-"""What a pool journals. Numbers are permanent, because journals hold them.
-
-A fact must not hold more than its fold needs, nor ever change its meaning.
-"""
+"""The facts of a pool. Numbers and meanings are permanent, because journals hold them."""
 
 from __future__ import annotations
 

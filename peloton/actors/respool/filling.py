@@ -1,9 +1,8 @@
 """Weighted filling: an amount is poured over claims, each rising by its weight until it is met.
 
-Turns claims (an amount and a weight each) and what there is into a level, and a level back into
-what each claim receives. A change and a level cost about the square root of the number of claims.
-All arithmetic is of integers: the same claims give the same level in whatever order they came.
-Must not know what is divided.
+Each claim is an amount and a weight; what there is determines a level, and the level what each
+claim receives. A change and a level cost about the square root of the number of claims. All
+arithmetic is of integers: the same claims give the same level in whatever order they came.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class WeightedFill:
         self._lasts: list[PutClaim] = []  # the last claim of each
 
     def put(self, claimant: str, *, amount: int, weight: int) -> None:
-        """Set a claim. One of no amount or of no weight receives nothing, and is not held."""
+        """Set a claim. A claim of no amount or of no weight receives nothing, and is not stored."""
         held = self._held.get(claimant)
         if amount <= 0 or weight <= 0:
             if held is not None:
@@ -57,7 +56,8 @@ class WeightedFill:
             self._insert(claimant, amount=amount, weight=weight)
 
     def level(self, available: int) -> int | None:
-        """The level at which exactly that much is poured; None if all claims are met by less."""
+        """Return the level at which exactly that much is poured; None if all claims are met by
+        less."""
         if available >= self.amount:
             return None
         rest, weight, held = available, self.weight, self._held
@@ -78,17 +78,17 @@ class WeightedFill:
         return (max(0, rest) << SCALE_BITS) // weight
 
     def received(self, claimant: str, level: int | None) -> int:
-        """What a claim receives at a level; all of it at None."""
+        """Return what a claim receives at a level; all of it at None."""
         amount, weight, _ = self._held.get(claimant, (0, 0, 0))
         return amount if level is None else min(amount, weight * level >> SCALE_BITS)
 
     def level_of(self, claimant: str, wanted: int) -> int | None:
-        """The lowest level at which a claim receives `wanted`; None if it is never as much."""
+        """Return the lowest level at which a claim receives `wanted`; None if it never does."""
         amount, weight, _ = self._held.get(claimant, (0, 0, 0))
         return -(-(wanted << SCALE_BITS) // weight) if 0 < wanted <= amount else None
 
     def poured(self, level: int) -> int:
-        """The least amount that reaches a level."""
+        """Return the least amount that reaches a level."""
         met, weight = 0, self.weight
         for block in self._blocks:
             if block.claims[-1][0] <= level:
@@ -103,7 +103,7 @@ class WeightedFill:
         return met - (-weight * level >> SCALE_BITS)
 
     def _replace(self, claimant: str, *, amount: int, weight: int) -> bool:
-        """Change a claim within its block; False where it belongs into another one."""
+        """Change a claim within its block; return False if it belongs into another one."""
         its_amount, its_weight, level = self._held[claimant]
         old, lasts = (level, claimant), self._lasts
         level = -(-(amount << SCALE_BITS) // weight)  # `met_at`
@@ -172,5 +172,5 @@ class WeightedFill:
 
 
 def met_at(amount: int, weight: int) -> int:
-    """The level that meets a claim."""
+    """Return the level that meets a claim."""
     return -(-(amount << SCALE_BITS) // weight)

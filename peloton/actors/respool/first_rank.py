@@ -1,7 +1,7 @@
 """Ranked amounts, with a search for the first rank whose amount is at most a given one.
 
-Sorted blocks with the least amount of each: a change and a search cost the size of a block and the
-number of blocks, however many ranks there are. Must not know what a rank or an amount stands for.
+They are sorted blocks with the least amount of each: a change and a search cost the size of a block
+and the number of blocks, however many ranks there are.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FirstRank(Generic[Rank]):
             self._leasts[at] = self._least(block)
 
     def first(self, most: int, *, start: Rank | None = None) -> Rank | None:
-        """The lowest rank, from `start` on, whose amount is at most `most`."""
+        """Return the lowest rank, from `start` on, whose amount is at most `most`."""
         begin = 0 if start is None else bisect_left(self._lasts, start)
         for at in range(begin, len(self._blocks)):
             if self._leasts[at] > most:
@@ -69,7 +69,7 @@ class FirstRank(Generic[Rank]):
         return None
 
     def amount(self, rank: Rank) -> int:
-        """The amount of a rank, which must be held."""
+        """Return the amount of a rank, which must be held."""
         return self._amounts[rank]
 
     def __len__(self) -> int:

@@ -1,9 +1,8 @@
 """The gangs of a tree: lots whose members are admitted all at once, or not at all.
 
-Turns lots into the one head that stands for all of them in the queue of their pool, once every
-member has come. It is dated by the first of its lots, so waiting for each other costs no place.
-What is left waiting of a gang that was admitted in part, because an owner died between two lots,
-is one head again. Must not know queues or limits.
+One head stands for all lots of a gang in the queue of their pool, once every member has come. It is
+dated by the first of its lots, so waiting for each other costs no place. What is left waiting of a
+gang that was admitted in part, because an owner died between two lots, is one head again.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from peloton.runtime.vocabulary import Bits, Key
 
 
 class QueuedUnit(NamedTuple):
-    """What is admitted at once: so much in all, of which a part counts in rations."""
+    """What is admitted at once: the need in all, of which a part counts in rations."""
 
     need: Resources
     rationed: tuple[tuple[Ration, Resources], ...] = ()
@@ -42,12 +41,12 @@ class Gang:
         self.head: GangHead | None = None
 
     def here(self) -> tuple[int, int]:
-        """How many members have come, and how many are to come as far as known."""
+        """Return how many members have come, and how many are to come as far as known."""
         joined = sum(len(lot.joined & wanted_of(lot)) for lot in self.lots.values())
         return joined, sum(len(wanted_of(lot)) for lot in self.lots.values())
 
     def found_head(self) -> GangHead | None:
-        """The head, by the lots there are; None while a member is missing, or none waits."""
+        """Return the head, by the lots there are; None while a member is missing, or none waits."""
         newest = max(self.lots.values(), key=_age).gang
         assert newest is not None
         if len(self.lots) != newest.lots:
@@ -78,11 +77,11 @@ class Gangs:
         self._gangs: dict[str, Gang] = {}
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
         return bool(self._gangs)
 
     def put(self, key: Key, lot: Lot | None) -> Gang | None:
-        """A lot is new, another or gone: the gang to which it belongs, or belonged until now."""
+        """Apply a lot that is new, changed or gone; return the gang that it belongs to, or
+        belonged to."""
         job = key.split("/")[1]
         gang = self._gangs.get(job)
         if lot is not None and lot.forming:
@@ -98,7 +97,7 @@ class Gangs:
         return gang
 
     def of(self, key: Key) -> Gang | None:
-        """The gang of a lot; None for one whose members are admitted one by one."""
+        """Return the gang of a lot; None if its members are admitted one by one."""
         if not self._gangs:
             return None
         gang = self._gangs.get(key.split("/")[1])
@@ -106,7 +105,7 @@ class Gangs:
 
 
 def wanted_of(lot: Lot) -> Bits:
-    """The members of a lot that are to be admitted together with others."""
+    """Return the members of a lot that are to be admitted together with others."""
     return lot.gang.members if lot.gang is not None else Bits()
 
 

@@ -1,9 +1,9 @@
 """Which lots give back, how many of their tasks, and whether that is enough for tasks that wait.
 
-Turns what is missing into members of lots that hold it: of the pools given, in the order of their
-victims, no more of each kind than is missing and than the pool may lose. What a task holds of a
-kind that is not missing does not count. Must not decide who waits for what, nor since when:
-`reclaiming.py` does that between pools, and `displacing.py` inside of one.
+What is missing is covered by members of lots that hold it: of the pools given, in the order of
+their victims, no more of each kind than is missing and than the pool may lose. What a task holds of
+a kind that is not missing does not count. `reclaiming.py` decides between pools which waits for
+what, and `displacing.py` inside of one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOTS_MAX = 1000
 
 
 class TaskBatch(NamedTuple):
-    """So many tasks that wait, each of which needs this; a gang is one, of all these lots."""
+    """Tasks that wait, each of which needs this; a gang is one, of all these lots."""
 
     need: Resources
     tasks: int
@@ -34,8 +34,10 @@ class TaskBatch(NamedTuple):
 
 
 class LotShare(NamedTuple):
-    """How many members of a lot are to give back; `hosts`: where those of them run that run, if
-    that is settled."""
+    """How many members of a lot are to give back.
+
+    `hosts`: where the running ones of them run, if that is decided.
+    """
 
     lot: Key
     tasks: int
@@ -50,7 +52,7 @@ class Overdraft(NamedTuple):
 
 
 class Overdrafts:
-    """Pools that may be asked, and how much each and those above it may lose, of each kind."""
+    """Pools that may be asked, and how much of each kind they and those above may lose."""
 
     def __init__(self) -> None:
         self.pools: list[Overdraft] = []
@@ -58,7 +60,7 @@ class Overdrafts:
 
 
 class Shortfall(NamedTuple):
-    """What is missing for a pool, and where: in that pool above it."""
+    """What is missing for a pool, and in which pool at or above it."""
 
     pool: Key
     where: Key
@@ -69,17 +71,17 @@ class Shortfall(NamedTuple):
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """What is wanted beyond what is free, of each kind."""
+        """Return what is wanted beyond what is free, of each kind."""
         return missing_of(self.wanted, self.free)
 
     @property
     def for_hosts(self) -> Resources:
-        """For what hosts must have room: for nothing, where only the limit of a pool is short."""
+        """Return what hosts must have room for: nothing, if only the limit of a pool is short."""
         return self.size if self.where == ROOT else ZERO
 
 
 class Cover(NamedTuple):
-    """Who gives for what is missing, and for which of the tasks there is room then."""
+    """The lots that give for what is missing, and for which of the tasks there is room then."""
 
     short: Shortfall
     gain: list[TaskBatch]
@@ -88,7 +90,7 @@ class Cover(NamedTuple):
 
 
 def size_of_first(tree: Tree, lane: Key) -> Resources:
-    """What one task needs of those that wait first; of a gang, the one that needs most."""
+    """Return what one task needs of those that wait first; of a gang, the one that needs most."""
     first = next(iter(tree.queues[lane].eligible()))
     lots = tree.unit(first).lots or (first,)
     return max((tree.lots[key].shape.resources for key in lots), key=Resources.amounts)
@@ -97,8 +99,11 @@ def size_of_first(tree: Tree, lane: Key) -> Resources:
 def first_waiting(
     tree: Tree, lane: Key, *, room: Resources | None = None, priority: int | None = None
 ) -> list[TaskBatch]:
-    """The tasks that wait first, in the order of the queue, as they would be admitted: all that
-    have this priority, as far as there is room. A gang is alone: it has a proof of its own."""
+    """Return the tasks that wait first, in the order of the queue, as they would be admitted.
+
+    These are all that have this priority, as far as there is room. A gang is alone: it has a proof
+    of its own.
+    """
     found: list[TaskBatch] = []
     rationed = [ZERO, ZERO, ZERO]
     for key in islice(tree.queues[lane].eligible(), LOTS_MAX):
@@ -123,12 +128,12 @@ def first_waiting(
 
 
 def least_of(rooms: Sequence[Resources]) -> Resources:
-    """What all of them leave, of each kind."""
+    """Return what all of these rooms leave, of each kind."""
     return Resources(*map(min, zip(*(each.amounts() for each in rooms), strict=True)))
 
 
 def total_of(batches: Sequence[TaskBatch]) -> Resources:
-    """What they need together."""
+    """Return what all batches need together."""
     total = ZERO
     for each in batches:
         total = total + each.need.times(each.tasks)
@@ -136,7 +141,7 @@ def total_of(batches: Sequence[TaskBatch]) -> Resources:
 
 
 def fitting(batches: Sequence[TaskBatch], room: Resources) -> list[TaskBatch]:
-    """Those that fit, in their order, up to the first that does not."""
+    """Return the batches that fit, in their order, up to the first that does not."""
     found: list[TaskBatch] = []
     for each in batches:
         count = min(each.tasks, each.need.fits(room))
@@ -149,13 +154,14 @@ def fitting(batches: Sequence[TaskBatch], room: Resources) -> list[TaskBatch]:
 
 
 def missing_of(wanted: Sequence[TaskBatch], free: Resources) -> tuple[int, ...]:
-    """What is wanted beyond what is free, of each kind; of slack, or cpu, only if any is wanted."""
+    """Return what is wanted beyond what is free, of each kind; of slack, or cpu, only if any is
+    wanted."""
     short = total_of(wanted).short_of(free)
     return tuple(short.get(kind, 0) for kind in Resources.KINDS)
 
 
 def coming_in(tree: Tree, pool: Key) -> Resources:
-    """What will be given back in a pool and all below."""
+    """Return what will be given back in a pool and all below."""
     total = ZERO
     for giver, coming in tree.reclaims.coming.items():
         if pool in tree.up(giver):
@@ -164,14 +170,14 @@ def coming_in(tree: Tree, pool: Key) -> Resources:
 
 
 def free_in(tree: Tree, pool: Key) -> Resources:
-    """What a limit leaves for anybody, once all that comes back to the pool has come."""
+    """Return what a limit leaves for any lot, once all that is given back to the pool has come."""
     return tree.available(pool) + coming_in(tree, pool) - tree.reclaims.claimed(pool)
 
 
 def cover(tree: Tree, over: Overdrafts, *, short: Shortfall, now: float) -> Cover:
-    """Who gives for all tasks that are wanted, or else for the first of them that fit then.
+    """Return the lots that give for all wanted tasks, or else for the first that fit then.
 
-    Where there is no gain, those are picked who could give, but not enough.
+    If there is no gain, the lots are named that could give, but not enough.
     """
     picked, gained = pick_givers(tree, over, short=short, now=now)
     gain = fitting(short.wanted, short.free + gained)
@@ -184,7 +190,7 @@ def cover(tree: Tree, over: Overdrafts, *, short: Shortfall, now: float) -> Cove
 def pick_givers(
     tree: Tree, over: Overdrafts, *, short: Shortfall, now: float, wide: bool = False
 ) -> tuple[list[LotShare], Resources]:
-    """Members that cover what is missing, as far as they can, and what they give.
+    """Return members that cover what is missing, as far as they can, and what they give.
 
     `wide`: all of each lot that could give something, as if no other did.
     """
@@ -223,14 +229,14 @@ def pick_givers(
 
 
 def _needed(wanted: Sequence[int], size: Sequence[int], *, kinds: Sequence[int]) -> int:
-    """How many of a size it takes for what is wanted of these kinds."""
+    """Return how many of a size it takes for what is wanted of these kinds."""
     return max((-(-wanted[kind] // size[kind]) for kind in kinds if size[kind]), default=0)
 
 
 def may_lose(
     tree: Tree, over: Overdrafts, *, shares: Sequence[LotShare], short: Shortfall, now: float
 ) -> bool:
-    """Whether pools, and those above them, may give all of this back together."""
+    """Return whether pools, and those above them, may give all of this back together."""
     excess = {pool: list(kinds) for pool, kinds in over.excess.items()}
     chains = {each.pool: each.chain for each in over.pools}
     kinds = [kind for kind, missing in enumerate(short.missing) if missing]
@@ -252,14 +258,16 @@ def may_lose(
 
 
 def sizable(missing: int) -> int:
-    """So much less that nobody gives for what a comparison ignores: entitlements are rounded."""
+    """Return the amount less the epsilon of comparisons, as entitlements are rounded."""
     return max(0, missing - EPSILON + 1)
 
 
 def may_give(tree: Tree, key: Key, *, inside: Displacement) -> bool:
-    """Whether a lot gives back for one of its own pool. Work on slack does for any that is not, and
-    for nothing else does a task on slack get room, which others reserve. In pools that end tasks of
-    their own, one of a lower priority does too."""
+    """Return whether a lot gives back for another of its own pool.
+
+    Work on slack does for any that is not on slack, and for nothing else a task on slack gets room,
+    which others reserve. In pools that end tasks of their own, a lot of a lower priority does too.
+    """
     shape, asks = tree.lots[key].shape, tree.lots[inside.lot].shape
     if shape.on_slack and not asks.on_slack:
         return True
@@ -281,7 +289,7 @@ def _givers(tree: Tree, pool: Key, *, short: Shortfall, now: float) -> Iterator[
 
 
 def most_of(tree: Tree, pool: Key, *, now: float) -> int:
-    """How many more tasks of a pool may give back now."""
+    """Return how many more tasks of a pool may give back now."""
     policy, books = tree.policy, tree.reclaims
     flying = books.in_flight.get(pool, 0)
     if 2 * flying > policy.in_flight_max:
@@ -292,7 +300,7 @@ def most_of(tree: Tree, pool: Key, *, now: float) -> int:
 def orders_for(
     tree: Tree, over: Overdrafts, *, cover: Cover, reason: Callable[[Key], str], now: float
 ) -> list[tuple[Key, Reclaim]]:
-    """The orders to those that were picked; `reason` says why of a lot."""
+    """Return the orders to the lots that were picked; `reason` returns the reason for a lot."""
     need, picked, gain = cover.short.for_hosts, cover.picked, _gain_text(tree, over, cover=cover)
     sizes = [tree.lots[each.lot].shape.resources for each in picked]
     if not cover.proven and not all(need.within(size) for size in sizes):
@@ -308,7 +316,7 @@ def orders_for(
 
 
 def _gain_text(tree: Tree, over: Overdrafts, *, cover: Cover) -> str:
-    """What is gained, and how many lots that could be asked are not."""
+    """Return text about what is gained, and how many lots that could be asked are not."""
     tasks = counted(sum(each.tasks for each in cover.gain), "task", many="tasks")
     if cover.gain[0].gang:
         members = sum(len(tree.lots[lot].waiting) for lot in cover.gain[0].gang)

@@ -1,9 +1,9 @@
 """Goal table of a pool: it should serve its queue. The root takes the steps for all pools.
 
 The table is total. Only the root acts, because only it has the index of all pools and lots: it
-admits while somebody waits, which lends what others leave idle, as that is part of what a pool is
-entitled to; where nothing more fits, it reclaims what was lent. Must not choose tasks: the slice of
-a lot that is to give back does.
+admits while lots wait, which lends what others leave idle, as that is part of what a pool is
+entitled to; if nothing more fits, it reclaims what was lent. The slice of a lot that is to give
+back chooses the tasks.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ AGAIN = Send(ROOT, OpenRoot())
 
 
 class PoolGoals(enum.StrEnum):
-    """What should be."""
+    """What a pool should do."""
 
     SERVING = "serving"
 
 
 class PoolStates(enum.StrEnum):
-    """What is: of the tree, which the root serves, or of any other pool."""
+    """The state of the tree, which the root serves, or of any other pool."""
 
     UNREAD = "unread"  # the tree has not been read yet
     IDLE = "idle"  # nobody waits in any queue
@@ -48,12 +48,12 @@ class PoolStates(enum.StrEnum):
 
 
 def admit_or_reclaim(at: At) -> Decision | Rest:
-    """Admit what fits, in any pool of the tree; where nothing does, have others give back."""
+    """Admit what fits, in any pool of the tree; if nothing does, let others give back."""
     return _with_hours(at, _admit(at))
 
 
 def keep_hours(at: At) -> Decision | Rest:
-    """Have pools keep the hours that are over."""
+    """Let pools keep the hours that are over."""
     return _with_hours(at, SETTLED)
 
 
@@ -80,7 +80,7 @@ def _admit(at: At) -> Decision | Rest:
 
 
 def take_back(at: At) -> Decision | Rest:
-    """Nothing more can be admitted: have others give back what somebody is entitled to."""
+    """Let others give back what a pool is entitled to, as nothing more can be admitted."""
     tree: Tree = at.index
     if not tree.policy.enabled:
         return WAITING
@@ -102,7 +102,7 @@ def take_back(at: At) -> Decision | Rest:
 
 
 def settled(at: At) -> Decision | Rest:
-    """The root serves this pool's queue."""
+    """Do nothing, because the root serves this pool's queue."""
     return SETTLED
 
 
@@ -115,7 +115,7 @@ TABLE: Mapping[PoolStates, Mapping[PoolGoals, Callable[[At], Decision | Rest]]] 
 
 
 def pursue(pool: Pool, at: At) -> Decision | Rest:
-    """The next step towards the goal."""
+    """Take the next step towards the goal."""
     state = _state(at)
     if state in (PoolStates.IDLE, PoolStates.QUEUED):
         known = at.index.pools.get(ROOT)
@@ -128,7 +128,7 @@ def pursue(pool: Pool, at: At) -> Decision | Rest:
 
 
 def keep(pool: Pool, at: At) -> Decision | Rest:
-    """At rest: admit nobody, and take nothing back; the hours of pools go on being kept."""
+    """Admit nothing and take nothing back while at rest; pools still keep their hours."""
     if _state(at) not in (PoolStates.IDLE, PoolStates.QUEUED):
         return SETTLED
     known = at.index.pools.get(ROOT)

@@ -1,7 +1,7 @@
-"""What a lane whose head cannot begin waits for: of which resources more lets somebody begin.
+"""What a lane whose head cannot begin waits for: more of which resources lets a ticket begin.
 
-Turns the needs of a head and of those that may pass it into thresholds of `Waiting` and of
-entitlements. The cost depends on how many different needs these are. Must not admit.
+The needs of a head, and of those that may pass it, become thresholds of `Waiting` and of
+entitlements. The cost depends on how many different needs these are.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ Taken = Mapping[Key, Resources]
 
 
 def spare_entitlement(tree: Tree, lane: Key, *, taken: Taken) -> Resources:
-    """What a lane of a pool is entitled to beyond what the pool uses."""
+    """Return what a lane of a pool is entitled to beyond what the pool uses."""
     pool = pool_of_lane(lane)
     spare = tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)
     return spare - taken[pool] if pool in taken else spare
 
 
 def lacked_kind(need: Resources, spare: Resources) -> int | None:
-    """A kind of which a pool is entitled to less than a task needs: best to nothing."""
+    """Return a kind of which a pool is entitled to less than a task needs, first one of which
+    nothing is left."""
     lacked = [Resources.KINDS.index(kind) for kind in need.short_of(spare)]
     return min(lacked, key=lambda kind: spare.amounts()[kind] >= EPSILON, default=None)
 
 
 def lacked_rooms(tree: Tree, lane: Key, *, need: Resources) -> list[PoolResource]:
-    """All that is less than what a lane needs for this."""
+    """Return all resources that are less than what a lane needs."""
     pool, wanted = pool_of_lane(lane), need + tree.set_aside(lane)
     found = [
         PoolResource(above, Resources.KINDS.index(kind))
@@ -48,9 +49,12 @@ def lacked_rooms(tree: Tree, lane: Key, *, need: Resources) -> list[PoolResource
 
 
 def block(tree: Tree, lane: Key, *, unfit: list[Resources], whole_head: bool) -> None:
-    """Nothing was admitted: note what the head waits for, and what lets any of those behind it
-    begin that may pass it. `unfit` has the needs of all of them, of the head first; a head that
-    nobody may pass is alone. `whole_head`: who may depends on each kind that the head lacks."""
+    """Record what the head of a lane waits for, as nothing was admitted.
+
+    It also records what lets any of the tickets begin that may pass the head. `unfit` has the needs
+    of all of them, of the head first; a head that no ticket may pass is alone. `whole_head`: which
+    may pass depends on each kind that the head lacks.
+    """
     lacked = {need: lacked_rooms(tree, lane, need=need) for need in unfit}
     if not all(lacked.values()):
         return  # what only this pass has taken is no reason to block: that lot may have left by now
@@ -71,8 +75,10 @@ def block(tree: Tree, lane: Key, *, unfit: list[Resources], whole_head: bool) ->
 
 
 def _block_head(tree: Tree, lane: Key, *, head: Resources) -> dict[int, int]:
-    """Note what the head of a lane waits for; returns how much more of a kind its pool has to be
-    entitled to."""
+    """Record what the head of a lane waits for.
+
+    Returns how much more of a kind its pool has to be entitled to.
+    """
     pool, waiting = pool_of_lane(lane), tree.waiting
     of_slack = lacked_slack(pool, need=head, room=tree.slack_room(pool)) if is_slack(lane) else None
     if of_slack is not None:
@@ -101,7 +107,7 @@ def _block_head(tree: Tree, lane: Key, *, head: Resources) -> dict[int, int]:
 def bottleneck(
     tree: Tree, pool: Key, *, need: Resources, of: Callable[[Key], Resources]
 ) -> PoolResource | None:
-    """The first resource on the way to the root of which `of(pool)` is less than `need`."""
+    """Return the first resource on the way to the root of which `of(pool)` is less than `need`."""
     for above in tree.up(pool):
         for kind in need.short_of(of(above)):
             return PoolResource(above, Resources.KINDS.index(kind))
@@ -109,7 +115,7 @@ def bottleneck(
 
 
 def lacked_slack(pool: Key, *, need: Resources, room: Resources) -> PoolResource | None:
-    """What tasks on slack lack of the room that their pool has for them."""
+    """Return what tasks on slack lack of the room that their pool has for them."""
     for kind in need.short_of(room):
         return PoolResource(pool, Resources.KINDS.index(kind), slack=True)
     return None

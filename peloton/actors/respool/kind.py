@@ -1,7 +1,4 @@
-"""The kind "respool", as registered with the runtime. All pools of a tree share a shard.
-
-Must hold nothing but the table.
-"""
+"""The kind "respool", as registered with the runtime. All pools of a tree share a shard."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ def _depends(query: Query) -> str:
 
 
 def kind(policy: PreemptionPolicy = PreemptionPolicy()) -> Kind:  # noqa: B008
-    """The kind, for pools that take back what they lent by this policy."""
+    """Return the kind, for pools that take back what they lent by this policy."""
     return Kind(
         name="respool",
         group="resmgr",

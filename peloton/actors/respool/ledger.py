@@ -1,9 +1,9 @@
 """The ledger of lending: what each pool held, borrowed and left to others, hour by hour.
 
-Turns changes of use into integrals over time: nothing is sampled, so none is missed, and a pool
-that does not change costs nothing. An hour of a pool is closed by the first change after its end,
-and then kept by the pool itself (`PoolHour`); what is still open is lost with the owner of the
-tree, which shows as a gap between two hours. Must not decide anything.
+Changes of use are integrated over time: nothing is sampled, so none is missed, and a pool that does
+not change costs nothing. An hour of a pool is closed by the first change after its end, and then
+kept by the pool itself (`PoolHour`); what is still open is lost with the owner of the tree, which
+shows as a gap between two hours.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ class LendingAccount:
 
     @property
     def hour(self) -> int:
-        """The number of the hour that is open."""
+        """Return the number of the hour that is open."""
         return self._began // MS_PER_HOUR
 
     def advance(self, now: int) -> None:
-        """Nothing has changed until now. A clock that goes back counts for nothing."""
+        """Integrate until now, as nothing has changed. A clock that goes back counts for
+        nothing."""
         lasted = now - self._at
         if lasted <= 0:
             return
@@ -52,7 +53,7 @@ class LendingAccount:
             self._unused[kind] += unused * lasted
 
     def set(self, use: Resources, reserved: Resources) -> None:
-        """From now on it uses this."""
+        """Set the use from now on."""
         self._rates = [
             (kind, used, used - own if used > own else 0, own - used if own > used else 0)
             for kind, (used, own) in enumerate(zip(use.amounts(), reserved.amounts(), strict=True))
@@ -60,7 +61,7 @@ class LendingAccount:
         ]
 
     def row(self) -> PoolHour:
-        """What has come together until the last advance."""
+        """Return what has accumulated until the last advance."""
         return PoolHour(
             self._began / 1000, self._at / 1000, _hours(self._held), _hours(self._borrowed),
             _hours(self._unused), self.given, self.tasks,
@@ -75,7 +76,7 @@ class LendingAccount:
 
 
 class LendingLedger:
-    """The open hours of all pools of one tree that were in use since it has its owner."""
+    """The open hours of all pools of one tree that were in use under the present owner."""
 
     def __init__(self) -> None:
         self._accounts: dict[Key, LendingAccount] = {}
@@ -84,33 +85,35 @@ class LendingLedger:
         self._closed: list[tuple[Key, PoolHour]] = []
 
     def touch(self, pool: Key) -> None:
-        """What a pool or its own tasks use may have changed."""
+        """Mark a pool whose use, or that of its own tasks, may have changed."""
         self._touched[pool] = None
 
     def touch_known(self, pool: Key) -> None:
-        """The same, of one that was never in use unless it has been noted."""
+        """Mark a pool, unless it was never in use."""
         if pool in self._accounts:
             self._touched[pool] = None
 
     @property
     def is_behind(self) -> bool:
-        """Whether a note has left some for the next one."""
+        """Return whether changes are left for the next `note`."""
         return bool(self._touched)
 
     def gave(self, pool: Key, amount: Resources, *, tasks: int) -> None:
-        """Tasks of a pool were chosen to give back."""
+        """Count tasks of a pool that were chosen to give back."""
         known, count = self._gave.get(pool, (Resources(), 0))
         self._gave[pool] = known + amount, count + tasks
         self._touched[pool] = None
 
     def drop(self, pool: Key) -> None:
-        """There is no such pool any more."""
+        """Forget a pool that does not exist any more."""
         for known in (self._accounts, self._touched, self._gave):
             known.pop(pool, None)
 
     def note(self, now: float, *, look: UseOf, up: Up) -> None:
-        """Date what has changed since the last note; it costs the pools that changed, and their
-        paths to the root."""
+        """Date what has changed since the last call.
+
+        It costs the pools that changed, and their paths to the root.
+        """
         if not self._touched:
             return
         at = int(now * 1000)
@@ -134,12 +137,12 @@ class LendingLedger:
                 account.given, account.tasks = account.given + amount, account.tasks + tasks
 
     def take_closed(self) -> list[tuple[Key, PoolHour]]:
-        """The hours that were closed since the last call, to be kept by their pools."""
+        """Return the hours that were closed since the last call, to be kept by their pools."""
         found, self._closed = self._closed, []
         return found
 
     def open_hour(self, pool: Key, now: float) -> PoolHour | None:
-        """What has come together of a pool until now and is not kept yet."""
+        """Return what has accumulated for a pool until now and is not kept yet."""
         account = self._accounts.get(pool)
         if account is None:
             return None
@@ -148,5 +151,5 @@ class LendingLedger:
 
 
 def _hours(integrals: list[int]) -> Resources:
-    """Millionths of a unit for an hour, rounded down."""
+    """Return integrals in millionths of a unit times an hour, rounded down."""
     return Resources(*(each // MS_PER_HOUR for each in integrals))

@@ -1,6 +1,6 @@
 """Messages and queries a pool receives from clients and inventories, and its answers.
 
-None must concern tasks: lots receive those, and the tree is derived from the lots.
+Lots receive the messages that concern tasks; the tree is derived from the lots.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ TREE_PARTITION = "tree"
 
 
 class Within(enum.IntEnum):
-    """How far the tasks of a pool that may not be preempted keep to its reservation: not at all, in
-    the kinds of which it reserves any, or in all kinds. CLUSTER: as the cluster says."""
+    """How far the tasks of a pool that may not be preempted keep to its reservation.
+
+    Not at all, in the kinds of which it reserves any, or in all kinds. CLUSTER: as the cluster
+    says.
+    """
 
     CLUSTER = 0
     NEVER = 1
@@ -28,8 +31,8 @@ class Within(enum.IntEnum):
 
 
 class Queueing(enum.IntEnum):
-    """What comes of those behind the first of a queue while that cannot begin: they pass it where
-    they fit, or wait."""
+    """Whether tickets behind the first of a queue, while that cannot begin, pass it if they fit,
+    or wait."""
 
     BEST_EFFORT = 0
     STRICT = 1
@@ -53,11 +56,12 @@ class PoolConfig(Value, frozen=True, gc=False, array_like=True):
 
 
 class PoolHour(Value, frozen=True, gc=False, array_like=True):
-    """A stretch of time of a pool, of an hour or more: what it held, beyond its reservation what it
-    `borrowed`, and what it left `unused` of it, which others may have borrowed.
+    """What a pool held, borrowed and left unused in an hour or more.
 
-    Amounts for an hour: one cpu for two hours is 2. `given`: what tasks held that were ended for
-    others, and how many these were. Times are in seconds since 1970. Pools below are included.
+    It `borrowed` what it held beyond its reservation, and left `unused` what it did not hold of it,
+    which others may have borrowed. Amounts are for an hour: one cpu for two hours is 2. `given`:
+    what tasks held that were ended for others, and how many these were. Times are in seconds since
+    1970. Pools below are included.
     """
 
     began: float
@@ -104,7 +108,7 @@ class KeepHour(Message, frozen=True, gc=False, array_like=True):
 
 
 class LeaversFound(Message, frozen=True, gc=False, array_like=True):
-    """Slice to the root, in answer to `AskLeavers`: who of a lot could give back.
+    """Slice to the root, in answer to `AskLeavers`: which members of a lot could give back.
 
     So many `idle` members wait for a host; each other one runs on one of `hosts`, in the order in
     which they would be chosen.
@@ -123,11 +127,11 @@ class PoolDone(Value, frozen=True, gc=False, array_like=True):
 
 
 class ListPools(Query, frozen=True, gc=False, array_like=True):
-    """To the root: pools as `PoolView`, parents before children, siblings by name.
+    """Asks the root for pools as `PoolView`, parents before children, siblings by name.
 
-    `most` bounds the page (0: all pools at once). The next page comes `after` the last pool of
-    this one, given as name and key of each pool on the path to it, without the root. With `parent`
-    only its children are listed.
+    `most` limits the page (0: all pools at once). The next page comes `after` the last pool of this
+    one, given as name and key of each pool on the path to it, without the root. With `parent` only
+    its children are listed.
     """
 
     most: int = 0
@@ -136,7 +140,7 @@ class ListPools(Query, frozen=True, gc=False, array_like=True):
 
 
 class GetPool(Query, frozen=True, gc=False, array_like=True):
-    """To the root: one pool, by its path if given, and those above it: a `PoolView` of each.
+    """Asks the root for one pool, by its path if given, and those above it: a `PoolView` of each.
 
     The pool comes first and the root last; the answer is empty if there is no such pool. Only the
     view of the pool itself has children (on request) and the reason why its first ticket waits.
@@ -151,7 +155,8 @@ class GetPool(Query, frozen=True, gc=False, array_like=True):
 
 
 class ListQueue(Query, frozen=True, gc=False, array_like=True):
-    """To the root: the lots with waiting members in the queue of a pool, as `QueuedLot`, in order.
+    """Asks the root for the lots with waiting members in the queue of a pool, as `QueuedLot`, in
+    order.
 
     They have `most` members in all at most; the last lot is cut to that.
     """
@@ -161,13 +166,14 @@ class ListQueue(Query, frozen=True, gc=False, array_like=True):
 
 
 class GetPoolHistory(Query, frozen=True, gc=False, array_like=True):
-    """To the root: the hours of the pool at a path, as `PoolHistory`; None if there is no pool."""
+    """Asks the root for the hours of the pool at a path, as `PoolHistory`; None if there is no
+    pool."""
 
     path: str
 
 
 class PoolHistory(Value, frozen=True, gc=False, array_like=True):
-    """The hours that a pool has kept, the oldest first, and the one that is still open."""
+    """The hours that a pool has kept, the oldest first, and the hour that is still open."""
 
     path: str
     kept: tuple[PoolHour, ...]
@@ -175,7 +181,7 @@ class PoolHistory(Value, frozen=True, gc=False, array_like=True):
 
 
 class QueuedLot(Value, frozen=True, gc=False, array_like=True):
-    """The waiting members of one lot; its crowd says of which tasks."""
+    """The waiting members of one lot, and their crowd."""
 
     lot: Key
     crowd: Key
@@ -211,5 +217,5 @@ ANSWERS: dict[int, type] = {1: PoolDone}
 
 
 def pool_key(pool_id: str) -> Key:
-    """The key of a pool by its id."""
+    """Return the key of a pool by its id."""
     return key("respool", pool_id)

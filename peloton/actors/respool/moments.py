@@ -1,8 +1,4 @@
-"""Lanes of pools that wait for something, since when, and each once when it is due.
-
-Turns the moments at which lanes are to be looked at into the next one that is due, so that nothing
-is polled. Must not know what they wait for.
-"""
+"""The moments at which waiting lanes of pools are to be looked at, so that nothing is polled."""
 
 from __future__ import annotations
 
@@ -20,23 +16,23 @@ class LaneMoments:
         self._due_at: dict[Key, float] = {}
 
     def begin(self, lane: Key, now: float) -> float:
-        """A lane waits; returns since when."""
+        """Record that a lane waits; return since when."""
         return self._since.setdefault(lane, now)
 
     def end(self, lane: Key) -> None:
-        """It waits no more."""
+        """Record that a lane waits no more."""
         self._since.pop(lane, None)
         self._due_at.pop(lane, None)
 
     def push(self, lane: Key, at: float) -> None:
-        """Look at a lane that waits then, or earlier if that was to be."""
+        """Look at a waiting lane at this moment, or at an earlier one that was set before."""
         known = self._due_at.get(lane)
         if lane in self._since and (known is None or at < known):
             self._due_at[lane] = at
             heappush(self._due, (at, lane))
 
     def due(self, now: float) -> Key | None:
-        """The next lane that is due, once."""
+        """Return the next lane that is due, once."""
         while self._due and self._due[0][0] <= now:
             at, lane = heappop(self._due)
             if self._due_at.get(lane) == at:
@@ -46,7 +42,7 @@ class LaneMoments:
 
     @property
     def next_at(self) -> float | None:
-        """When the next lane will be due."""
+        """Return when the next lane will be due."""
         while self._due and self._due_at.get(self._due[0][1]) != self._due[0][0]:
             heappop(self._due)
         return self._due[0][0] if self._due else None

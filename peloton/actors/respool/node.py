@@ -1,7 +1,6 @@
 """One pool of the tree, with the sums over it and all pools below.
 
-A change of a lot or of a child updates the sums along the path to the root and nowhere else. Must
-not know queues, nor who may be admitted.
+A change of a lot or of a child updates the sums along the path to the root and nowhere else.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ NO_SLACK_LIMIT = Resources(slack=MILLIONTHS_MAX)
 
 
 class Lacking(NamedTuple):
-    """The entitlement to one kind at which somebody in a lane is no longer blocked by it."""
+    """The entitlement to one kind at which a head of a lane is no longer blocked by it."""
 
     kind: int
     wanted: int
 
     def enough(self, kind: int, entitled: int) -> bool:
-        """Whether an entitlement to a kind is that."""
+        """Return whether an entitlement to a kind is enough."""
         return kind == self.kind and entitled >= self.wanted
 
 
@@ -80,7 +79,8 @@ class Node:
         self.divisions: tuple[Division, ...] = ()  # by kind, once it has had a child
 
     def lineage(self) -> Iterator[Node]:
-        """The node and those above it, up to the root or to a missing pool, which is included."""
+        """Yield the node and those above it, up to the root or to a missing pool, which is
+        included."""
         node: Node | None = self
         while node is not None:
             yield node
@@ -88,14 +88,14 @@ class Node:
 
     @property
     def depth(self) -> int:
-        """How many nodes are above it."""
+        """Return how many nodes are above this one."""
         depth, node = 0, self.parent
         while node is not None:
             depth, node = depth + 1, node.parent
         return depth
 
     def subtree(self) -> Iterator[Node]:
-        """The node and all below it."""
+        """Yield the node and all below it."""
         open_nodes = [self]
         while open_nodes:
             node = open_nodes.pop()
@@ -103,7 +103,7 @@ class Node:
             yield node
 
     def wanted(self, kind: int) -> int | None:
-        """The least entitlement that is enough for a head that lacks it, here or below."""
+        """Return the least entitlement that is enough for a head that lacks it, here or below."""
         lacking = [each for lane in self.lacking.values() for each in lane if each.kind == kind]
         found = min((each.wanted for each in lacking), default=None)
         if self.divisions and self.divisions[kind].waiters.order:
@@ -113,7 +113,8 @@ class Node:
         return found
 
     def needs(self) -> tuple[int, ...]:
-        """What its own lots need; those that run on slack no more than they may use."""
+        """Return what the node's own lots need; those that run on slack no more than they may
+        use."""
         own = self.own.amounts()
         if self.own_slack is ZERO:
             return own
@@ -185,7 +186,7 @@ class Node:
         self.reserved = self.reserved - state.config.reservation
 
     def holder(self, kind: int) -> tuple[str, int]:
-        """Which job holds most of a kind, and how much; "" if none holds any."""
+        """Return which job holds most of a kind, and how much; "" if no job holds any."""
         most = self._most.get(kind)
         if most is None:
             most = "", 0
@@ -196,7 +197,7 @@ class Node:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing refers to it, so that it may be forgotten."""
+        """Return whether nothing refers to the node, so that it may be forgotten."""
         return self.state is None and not self.lots and not self.names
 
     def _add_held(self, job: str, more: Resources) -> None:
@@ -218,14 +219,17 @@ class Node:
 
 
 def _more(most: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
-    """The one that holds more; of equals, the first by name."""
+    """Return the one that holds more; of equals, the first by name."""
     if other[1] > most[1] or (other[1] == most[1] > 0 and other[0] < most[0]):
         return other
     return most
 
 
 def terms_of(config: PoolConfig, limit: Resources) -> tuple[KindTerms, ...]:
-    """The terms of a pool, by kind. Slack is shared as cpu is; nobody reserves any."""
+    """Return the terms of a pool, by kind.
+
+    Slack is shared as cpu is; no pool reserves any.
+    """
     shares, static = (*config.share, config.share[CPU]), (*config.static, False)
     rows = zip(config.reservation.amounts(), limit.amounts(), shares, static, strict=True)
     return tuple(
@@ -235,19 +239,21 @@ def terms_of(config: PoolConfig, limit: Resources) -> tuple[KindTerms, ...]:
 
 
 def parent_of(key: Key, state: Pool | None) -> Key | None:
-    """The parent that a pool names; the root and a missing pool have none."""
+    """Return the parent that a pool names; the root and a missing pool have none."""
     return state.config.parent if state is not None and key != ROOT else None
 
 
 def limit_of(key: Key, state: Pool | None) -> Resources:
-    """The most a pool may use: of the root, what the cluster has."""
+    """Return the most a pool may use; for the root, what the cluster has."""
     if state is None:
         return ZERO
     return state.capacity if key == ROOT else state.config.limit + NO_SLACK_LIMIT
 
 
 def slack_limit_of(config: PoolConfig) -> Resources:
-    """The most that the tasks of a pool that run on slack may use: a part of its reservation, and
-    of slack all that there is."""
+    """Return the most that the tasks of a pool that run on slack may use.
+
+    A part of its reservation, and of slack all that there is.
+    """
     part = config.reservation.percent(config.slack_percent)
     return Resources(0, part.memory, part.disk, part.gpu, MILLIONTHS_MAX)

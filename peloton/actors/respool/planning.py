@@ -1,8 +1,8 @@
-"""What pools would do with more work, or with another config of a pool: a plan.
+"""Plans: what pools would do with more work, or with another config of a pool.
 
-Turns a copy of the tree and a change into who would be admitted, who would wait and why, and who
-would give back, by the code that decides it (`admission.py`, `reclaiming.py`) on a tree of its own.
-What would happen without the change is taken off. Must not touch the tree that was copied.
+A copy of the tree and a change determine which lots would be admitted, which would wait and why,
+and which would give back, by the code that decides it (`admission.py`, `reclaiming.py`). What would
+happen without the change is subtracted. The tree that was copied does not change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ ORDERS_MAX = 256
 
 
 class NewLot(NamedTuple):
-    """Members of a job that is not there yet; `gang_lots`: of how many lots its gang is, or 0."""
+    """Members of a job that does not exist yet.
+
+    `gang_lots`: of how many lots its gang is, or 0.
+    """
 
     key: Key
     shape: LotShape
@@ -43,7 +46,7 @@ class NewLot(NamedTuple):
 
 
 class GivenBack(NamedTuple):
-    """What one pool would give back: so many tasks of a job, and what they hold."""
+    """What one pool would give back: tasks of a job, and what they hold."""
 
     pool: str
     job: str
@@ -52,10 +55,10 @@ class GivenBack(NamedTuple):
 
 
 class LotsPlan(NamedTuple):
-    """What would become of lots that are not there yet.
+    """What would become of lots that do not exist yet.
 
-    `later`: who would be admitted once others have given back, which takes `sustained_s` and as
-    long as their tasks take to end.
+    `later`: the members that would be admitted once others have given back, which takes
+    `sustained_s` and as long as their tasks take to end.
     """
 
     admitted: dict[Key, Bits]
@@ -78,7 +81,7 @@ class PlannedShare(NamedTuple):
 
 
 class AdmittedJob(NamedTuple):
-    """How many instances of a job that wait would be admitted."""
+    """How many waiting instances of a job would be admitted."""
 
     pool: str
     job: str
@@ -95,7 +98,7 @@ class PoolPlan(NamedTuple):
 
 
 def plan_lots(of: PoolsCopy, new: Sequence[NewLot], *, now: float) -> LotsPlan:
-    """What would become of these lots if they came now."""
+    """Return what would become of these lots if they came now."""
     tree = fork(of)
     admit_all(tree)
     lots = {each.key: _queued(each, now) for each in new}
@@ -118,7 +121,8 @@ def plan_lots(of: PoolsCopy, new: Sequence[NewLot], *, now: float) -> LotsPlan:
 def plan_pool(
     of: PoolsCopy, pool: Key, *, config: PoolConfig, now: float
 ) -> PoolPlan | Refused | Unavailable:
-    """What this config would change, of a pool that exists or of a new one; or why it cannot be."""
+    """Return what this config would change, for a pool that exists or a new one; or why it is
+    refused."""
     before, tree = fork(of), fork(of)
     refused = check(tree, pool, config=config)
     if refused is not None:
@@ -148,7 +152,7 @@ def plan_pool(
 
 
 def _queued(new: NewLot, now: float) -> Lot:
-    """The lot once all of its members have queued."""
+    """Return the lot once all of its members have queued."""
     lot = Lot(new.shape, new.crowd, now, immutables.Map(), waiting=new.members)
     if not new.gang_lots:
         return lot
@@ -157,7 +161,7 @@ def _queued(new: NewLot, now: float) -> Lot:
 
 
 def admit_all(tree: Tree) -> dict[Key, Bits]:
-    """Admit what fits, pass after pass, as the root does; the members that were, by lot."""
+    """Admit what fits, pass after pass, as the root does; return the admitted members by lot."""
     found: dict[Key, Bits] = {}
     for _ in range(PASSES_MAX):
         batches = admissions(tree)
@@ -171,9 +175,9 @@ def admit_all(tree: Tree) -> dict[Key, Bits]:
 
 
 def take_back(tree: Tree, now: float) -> dict[Key, int]:
-    """Have pools give back what others are entitled to, and what they gave by lot.
+    """Let pools give back what others are entitled to; return what they gave by lot.
 
-    As if all that wait had begun to wait now, and all who are asked could be chosen.
+    As if all that wait had begun to wait now, and all that are asked could be chosen.
     """
     found: dict[Key, int] = {}
     until = moment = now
@@ -192,7 +196,7 @@ def take_back(tree: Tree, now: float) -> dict[Key, int]:
 
 
 def _give_back(tree: Tree, key: Key, *, order: Reclaim, now: float) -> int:
-    """A lot carries out an order at once; how many of its members give back."""
+    """Let a lot carry out an order at once; return how many of its members give back."""
     lot = tree.lots[key]
     going = _last(lot.admitted, order.count)
     ordered = msgspec.structs.replace(
@@ -213,12 +217,12 @@ def _give_back(tree: Tree, key: Key, *, order: Reclaim, now: float) -> int:
 
 
 def _last(members: Bits, count: int) -> Bits:
-    """The highest of these."""
+    """Return the `count` highest of these members."""
     return members - members.lowest(max(len(members) - count, 0))
 
 
 def _orders_without(of: PoolsCopy, now: float) -> dict[Key, int]:
-    """What would be given back anyway."""
+    """Return what would be given back anyway."""
     tree = fork(of)
     admit_all(tree)
     return take_back(tree, now)

@@ -1,6 +1,6 @@
-"""The proof that is in the making that a gang goes together on hosts, and what it asks next.
+"""The unfinished proof that a gang fits on hosts as a whole, and what it asks next.
 
-It holds what was asked and answered; all of it may be lost. Must not decide: `proving.py` does.
+It holds what was asked and answered; all of it may be lost. `proving.py` decides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PROVING = "it is being proven that all of the gang go together on the hosts of w
 
 
 class GangProof:
-    """One proof: for which gang, who could leave, and what a placer says."""
+    """One proof: the gang, the runs that could leave, and what a placer answered."""
 
     def __init__(self, lane: Key, gang: tuple[Key, ...], *, inside: bool, wide: bool) -> None:
         self.lane, self.gang, self.inside = lane, gang, inside
@@ -38,12 +38,12 @@ class GangProofs:
         self._number = 0
 
     def begin(self, proof: GangProof, now: float) -> None:
-        """A proof begins. Its number is higher than any of another owner's."""
+        """Begin a proof. Its number is higher than any of another owner's."""
         self._number = max(self._number + 1, int(now * 1000))
         proof.number, proof.until = self._number, now + PROOF_S
         self.open = proof
 
     def take_sends(self) -> tuple[Send, ...]:
-        """What is to be asked now."""
+        """Return what is to be asked now."""
         sends, self.sends = self.sends, []
         return tuple(sends)

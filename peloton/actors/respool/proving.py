@@ -1,16 +1,15 @@
-"""Before anybody gives back for a gang: the proof that all of it goes together on the hosts then.
+"""Proofs that all of a gang would fit on the hosts, before anything gives back for it.
 
-Turns lots that could give back into questions, and the answers into which of their members are to:
-first each slice says who could leave, and where; then a placer says, for the slice of the gang,
-whether all of it would have hosts, and what of that room is not free yet. Those who hold that give
-back, and of the others only as many as the pools lack still. At first those are asked who would
-give if hosts did not matter; where the gang does not go on the hosts with them, all who may give
-anything; and where it still does not, nobody gives.
+First each slice of a lot that could give back says which members could leave, and where; then a
+placer says, for the slice of the gang, whether all of it would have hosts, and what of that room is
+not free yet. Those that hold that give back, and of the others only as many as the pools still
+lack. At first those are asked that would give if hosts did not matter; if the gang does not fit
+with them, all that may give anything; and if it still does not, nothing is given.
 
 One proof runs at a time, and the next when the gang before it is admitted, so that two gangs do not
-count on the same room. It is soft: what is lost is asked again after `PROOF_S`. Must not order
-anybody to give back: what is proven is checked against the pools as they are by then, and ordered
-by `reclaiming.py` and `displacing.py`.
+count on the same room. Proofs are soft state: what is lost is asked again after `PROOF_S`. What is
+proven is checked against the pools as they are by then, and ordered by `reclaiming.py` and
+`displacing.py`.
 """
 
 from __future__ import annotations
@@ -61,7 +60,8 @@ class RunOn(NamedTuple):
 
 
 def prove(tree: Tree, lane: Key, *, over: Overdrafts, cover: Cover, now: float) -> Proven:
-    """The members that are to give back; for a gang once it is proven that it goes on the hosts."""
+    """Return the members that are to give back; for a gang once it is proven that it fits on
+    hosts."""
     if not cover.gain[0].gang:
         return Proven(cover)
     (gang,), proofs = cover.gain, tree.proofs
@@ -88,7 +88,7 @@ def prove(tree: Tree, lane: Key, *, over: Overdrafts, cover: Cover, now: float) 
 
 
 def wake_next(tree: Tree, now: float) -> None:
-    """Whoever waits for the proof of another has its turn, once that is over."""
+    """Wake the lanes that waited for the proof of another, once that is over."""
     proofs = tree.proofs
     if not proofs.next or _held_until(tree, NO_LANE, gang=(), now=now) > now:
         return
@@ -98,7 +98,8 @@ def wake_next(tree: Tree, now: float) -> None:
 
 
 def _held_until(tree: Tree, lane: Key, *, gang: tuple[Key, ...], now: float) -> float:
-    """Until when a proof for another gang runs, or another gang may take what is proven for it."""
+    """Return until when a proof for another gang runs, or another gang may take what is proven
+    for it."""
     proof, last = tree.proofs.open, tree.proofs.last
     if proof is not None and (proof.lane, proof.gang) != (lane, gang) and now < proof.until:
         return proof.until
@@ -121,7 +122,7 @@ def _begin(tree: Tree, lane: Key, *, cover: Cover, wide: bool, now: float) -> Pr
 
 
 def hear(tree: Tree, message: LeaversFound | GangRoomFound) -> None:
-    """An answer has come: ask the next question, or have the lane looked at again."""
+    """Apply an answer: ask the next question, or have the lane looked at again."""
     proof = tree.proofs.open
     if proof is None or message.number != proof.number:
         return
@@ -143,15 +144,18 @@ def hear(tree: Tree, message: LeaversFound | GangRoomFound) -> None:
 
 
 def _runs(proof: GangProof) -> Iterator[RunOn]:
-    """The runs that could end, in the order of their turn."""
+    """Yield the runs that could end, in the order of their turn."""
     for lot in proof.asked:
         for host in proof.leavers[lot].hosts:
             yield RunOn(lot, host)
 
 
 def _shares(proof: GangProof, missing: tuple[int, ...]) -> list[LotShare] | None:
-    """Who is to give back: who holds what the gang lacks on hosts, then as many as the pools lack
-    still, those first that wait for a host. None if that is more than there are."""
+    """Return the members that are to give back; None if more are needed than there are.
+
+    First those that hold what the gang lacks on hosts, then as many as the pools still lack, of
+    these first members that wait for a host.
+    """
     ending = _holders(proof)
     left = [sizable(each) for each in missing]
     _less(left, (proof.asked[run.lot] for run in ending.elements()))
@@ -180,7 +184,7 @@ def _shares(proof: GangProof, missing: tuple[int, ...]) -> list[LotShare] | None
 
 
 def _holders(proof: GangProof) -> Counter[RunOn]:
-    """The runs that hold what the gang lacks: of each host as few as it takes."""
+    """Return the runs that hold what the gang lacks: of each host as few as it takes."""
     assert proof.room is not None
     lacks = {
         host: [sizable(each) for each in lack.amounts()]
@@ -210,7 +214,7 @@ def _gives(size: Resources, left: list[int]) -> bool:
 
 
 def _less(left: list[int], sizes: Iterable[Resources]) -> None:
-    """So much less is missing."""
+    """Subtract the sizes from what is missing."""
     for size in sizes:
         amounts = size.amounts()
         for kind in KINDS:

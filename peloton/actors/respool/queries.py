@@ -1,7 +1,6 @@
 """Answers to queries: one pool with those above it, or pages of all.
 
-Turns the tree into views for clients. One pool costs its path to the root, a page the pools it
-shows. Must not change anything.
+One pool costs its path to the root, a page the pools it shows.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from peloton.runtime.vocabulary import At, Key
 
 
 def list_pools(pool: Pool, query: m.ListPools, at: At) -> tuple[m.PoolView, ...]:
-    """Every pool of the tree, or a page of them."""
+    """Return every pool of the tree, or a page of them."""
     tree: Tree = at.index
     if query.parent is None:
         found: Iterator[Key] = walk_pools(tree, query.after)
@@ -30,7 +29,7 @@ def list_pools(pool: Pool, query: m.ListPools, at: At) -> tuple[m.PoolView, ...]
 
 
 def get_pool(pool: Pool, query: m.GetPool, at: At) -> tuple[m.PoolView, ...]:
-    """One pool and those above it."""
+    """Return one pool and those above it."""
     tree: Tree = at.index
     key = find_pool(tree, query.path) if query.path else query.pool
     if key is None or key not in tree.pools:
@@ -42,7 +41,7 @@ def get_pool(pool: Pool, query: m.GetPool, at: At) -> tuple[m.PoolView, ...]:
 
 
 def list_queue(pool: Pool, query: m.ListQueue, at: At) -> tuple[m.QueuedLot, ...]:
-    """Who waits in a pool, the first first."""
+    """Return the lots that wait in a pool, in order."""
     tree: Tree = at.index
     left, found = query.most, []
     queues = [tree.queues[lane] for lane in lanes_of(query.pool) if lane in tree.queues]
@@ -59,7 +58,7 @@ def list_queue(pool: Pool, query: m.ListQueue, at: At) -> tuple[m.QueuedLot, ...
 
 
 def pool_history(pool: Pool, query: m.GetPoolHistory, at: At) -> m.PoolHistory | None:
-    """What a pool held, borrowed and left to others, as far back as it has kept it."""
+    """Return what a pool held, borrowed and left to others, as far back as it has kept it."""
     tree: Tree = at.index
     found = find_pool(tree, query.path)
     if found is None or found not in tree.pools:
@@ -70,7 +69,7 @@ def pool_history(pool: Pool, query: m.GetPoolHistory, at: At) -> m.PoolHistory |
 
 
 def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:
-    """A pool as clients see it; the root shows the cluster's capacity as its own."""
+    """Return a pool as clients see it; the root shows the cluster's capacity as its own."""
     below = tuple(sorted(tree.below(pool))) if children else ()
     texts = [text for at in lanes_of(pool) for text in (why_head_waits(tree, at), tree.verdict(at))]
     return _view(tree, pool, children=below, because="; ".join(filter(None, texts)))

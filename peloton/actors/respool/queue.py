@@ -1,8 +1,8 @@
 """The queue of one pool: the lots that have waiting members, by priority, then by arrival.
 
-A lot that can never be admitted under the present limits is skipped: it keeps its position for
-when a limit grows, and blocks no other meanwhile. The queue must not decide which lots are
-skipped: the caller, which knows the limits, does.
+A lot that can never be admitted under the present limits is skipped: it keeps its position for when
+a limit grows, and blocks no other meanwhile. The caller, which knows the limits, decides which lots
+are skipped.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ class Queue:
         waiting: int = 1,
         need: Resources = Resources(),  # noqa: B008
     ) -> None:
-        """Members of a lot wait, each or all at once for `need`; if some did before, it keeps its
-        position."""
+        """Add or change a lot whose members wait, each or all at once for `need`.
+
+        A lot that is in the queue already keeps its position.
+        """
         position = QueuePosition(-priority, arrived, key, need)
         known = self._positions.get(key)
         if known is None and self._skipped.get(key) == position:
@@ -65,7 +67,7 @@ class Queue:
         self._ranking.put(position, waiting)
 
     def drop(self, key: Key) -> None:
-        """No member of a lot waits any more."""
+        """Remove a lot, because no member of it waits any more."""
         position = self._positions.pop(key, None)
         if position is not None:
             self._ranking.drop(position)
@@ -75,7 +77,7 @@ class Queue:
             self._skipped_ranking.drop(position)
 
     def skip(self, key: Key) -> QueuePosition:
-        """Let an eligible lot block no other until `restore`; returns where it stays."""
+        """Let an eligible lot block no other until `restore`; return where it stays."""
         position = self._positions.pop(key)
         self._skipped[key] = position
         self._skipped_ranking.put(position, self._ranking.weight(position))
@@ -84,15 +86,15 @@ class Queue:
         return position
 
     def is_skipped(self, key: Key) -> bool:
-        """Whether a lot is skipped."""
+        """Return whether a lot is skipped."""
         return key in self._skipped
 
     def skipped(self) -> list[Key]:
-        """The skipped lots."""
+        """Return the skipped lots."""
         return [*self._skipped]
 
     def restore(self, key: Key) -> None:
-        """A limit changed: a skipped lot is eligible again, at its old position."""
+        """Make a skipped lot eligible again, at its old position, because a limit changed."""
         position = self._positions[key] = self._skipped.pop(key)
         self._ranking.put(position, self._skipped_ranking.weight(position))
         self._skipped_ranking.drop(position)
@@ -106,28 +108,28 @@ class Queue:
             del self.needs[need]
 
     def positions(self) -> Iterator[QueuePosition]:
-        """Those of the lots that are not skipped, in order and lazily: the cost is what is read.
+        """Yield the positions of lots that are not skipped, in order.
 
-        The reader may skip the lot that was just returned.
+        The cost is what is read. The reader may skip the lot that was just returned.
         """
         return _walk(self._ranking)
 
     def eligible(self) -> Iterator[Key]:
-        """These lots."""
+        """Yield the lots that are not skipped, in order."""
         return (position.lot for position in self.positions())
 
     def before(self, key: Key) -> int:
-        """How many members wait in eligible lots before this one."""
+        """Return how many members wait in eligible lots before this one."""
         position = self._positions.get(key) or self._skipped[key]
         return self._ranking.before(position)
 
     def higher(self, key: Key) -> int:
-        """How many members wait in eligible lots of a higher priority."""
+        """Return how many members wait in eligible lots of a higher priority."""
         position = self._positions.get(key) or self._skipped[key]
         return self._ranking.before(QueuePosition(position.falling_priority, FIRST, Key("")))
 
     def ahead(self, key: Key, most: int) -> Iterator[Key]:
-        """The first eligible lots before this one, so many at most."""
+        """Yield the first eligible lots before this one, `most` at most."""
         position = self._positions.get(key) or self._skipped[key]
         for each in islice(self.eligible(), most):
             if self._positions[each] >= position:
@@ -135,12 +137,12 @@ class Queue:
             yield each
 
     def in_order(self) -> Iterator[Key]:
-        """All lots, skipped ones at their positions; lazily, too."""
+        """Yield all lots, skipped ones at their positions."""
         both = merge(_walk(self._ranking), _walk(self._skipped_ranking))
         return (position.lot for position in both)
 
     def first(self) -> Key | None:
-        """The first eligible lot; if there is none, the first skipped one."""
+        """Return the first eligible lot; if there is none, the first skipped one."""
         position = self._ranking.first()
         if position is None:
             position = self._skipped_ranking.first()
@@ -151,7 +153,7 @@ class Queue:
 
 
 def _walk(ranking: Ranking[QueuePosition]) -> Iterator[QueuePosition]:
-    """Positions in order; the reader may drop the one that was just returned."""
+    """Yield positions in order; the reader may drop the one that was just returned."""
     position = ranking.first()
     while position is not None:
         yield position

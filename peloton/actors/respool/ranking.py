@@ -1,7 +1,7 @@
 """Ranks in order, each with a weight: the first, the next, and the weight before one.
 
-Sorted blocks with the weight of each: a change and a position cost the size of a block, however
-many ranks there are. Must not know what a rank stands for.
+They are sorted blocks with the weight of each: a change and a position cost the size of a block,
+however many ranks there are.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class Ranking(Generic[Rank]):
             del self._blocks[at], self._lasts[at], self._sums[at]
 
     def weight(self, rank: Rank) -> int:
-        """The weight of a rank, which must be held."""
+        """Return the weight of a rank, which must be held."""
         return self._weights[rank]
 
     def first(self) -> Rank | None:
-        """The lowest rank."""
+        """Return the lowest rank."""
         return self._blocks[0][0] if self._blocks else None
 
     def after(self, rank: Rank) -> Rank | None:
-        """The next higher rank; `rank` itself may have been removed."""
+        """Return the next higher rank; `rank` itself may have been removed."""
         at = bisect_right(self._lasts, rank)
         if at == len(self._blocks):
             return None
@@ -69,7 +69,7 @@ class Ranking(Generic[Rank]):
         return block[bisect_right(block, rank)]
 
     def before(self, rank: Rank) -> int:
-        """The weight of all lower ranks."""
+        """Return the weight of all lower ranks."""
         at = bisect_left(self._lasts, rank)
         if at == len(self._blocks):
             return sum(self._sums)

@@ -1,10 +1,10 @@
-"""What of a pool some of its tasks may hold in all, whatever else is free.
+"""Rations: the part of a pool that some of its tasks may hold in all, whatever else is free.
 
-Turns the shape of a task into the rations that it counts in, and the config of a pool into how much
-each of them is. Controllers have a part of the reservation, so that jobs which wait for their
-workers cannot fill the pool. Tasks that may not be preempted have the reservation, of the kinds of
-which the pool reserves any unless somebody says otherwise: what is borrowed must be given back when
-its owner needs it. Must not know who waits.
+The shape of a task determines the rations that it counts in, and the config of a pool how much each
+of them is. Controllers have a part of the reservation, so that jobs which wait for their workers
+cannot fill the pool. Tasks that may not be preempted have the reservation, of the kinds of which
+the pool reserves any unless its config says otherwise: what is borrowed must be given back when its
+owner needs it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from peloton.actors.respool.node import MILLIONTHS_MAX
 
 
 class Ration(enum.IntEnum):
-    """For whom a part of a pool is; NONE is all of it, for everybody."""
+    """The tasks that a part of a pool is for; NONE is the whole pool, for all tasks."""
 
     NONE = 0
     CONTROLLERS = 1
@@ -29,7 +29,10 @@ RATIONS = (Ration.CONTROLLERS, Ration.NON_PREEMPTIBLE)
 
 
 def rations_of(shape: LotShape) -> tuple[Ration, ...]:
-    """The rations in which such tasks count; a revocable one runs on what others do not use."""
+    """Return the rations in which such tasks count.
+
+    A revocable task counts in none: it runs on what others do not use.
+    """
     if shape.on_slack:
         return ()  # the limit of its lane is its own
     if shape.preemptible or shape.revocable:
@@ -38,8 +41,10 @@ def rations_of(shape: LotShape) -> tuple[Ration, ...]:
 
 
 def ration(config: PoolConfig, of: Ration, *, within: Within) -> Resources | None:
-    """How much of a pool it is; None: no less than all. `within`: what the cluster says of tasks
-    that may not be preempted."""
+    """Return how much of a pool a ration is; None: all of it.
+
+    `within`: what the cluster says of tasks that may not be preempted.
+    """
     if of == Ration.NON_PREEMPTIBLE:
         return _reserved(config.reservation, config.within or within)
     percent = config.controller_percent

@@ -1,13 +1,13 @@
-"""Who gives back, how much, and for whom: pools take back what they are entitled to.
+"""Which lots give back, how much, and for which: pools take back what they are entitled to.
 
-Turns a tree in which nothing more can be admitted into orders to lots. A pool whose head waits for
-room to which it is entitled, for as long as the policy says, gets it from pools below the one that
-lacks room: those that use more than their entitlement, the one with the most first. Of each kind
-they give no more than that, and no more than is missing: what is free and what already comes back
-is counted first. Where it would not be enough for a single task, nobody gives anything.
+It is used when nothing more can be admitted, and gives orders to lots. A pool whose head has waited
+for room to which it is entitled, for as long as the policy says, gets it from pools below the one
+that lacks room: those that use more than their entitlement, the one with the most first. Of each
+kind they give no more than that, and no more than is missing: what is free and what is already
+coming back is counted first. If it would not be enough for a single task, nothing is given.
 
 The cost is that of the pools in use and of the lots that give; it is paid once for each pool that
-waits for long enough, not in every turn. Must not choose tasks: their slice does.
+waits for long enough, not in every turn. The slices choose the tasks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NO_GAIN = "nobody gives back: it would not make room for a task that waits"
 
 
 def reclaims(tree: Tree, now: float) -> list[tuple[Key, Reclaim]]:
-    """The orders to lots that are due now. They count as given once the lots have them."""
+    """Return the orders to lots that are due now. They count as given once the lots have them."""
     books = tree.reclaims
     books.follow(tree.waiting, tree.policy, now)
     wake_next(tree, now)
@@ -111,7 +111,8 @@ def _for_lane(
 
 
 def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
-    """The tasks to which a pool is entitled beyond those it has, in the order of the queue."""
+    """Return the tasks to which a pool is entitled beyond those it has, in the order of the
+    queue."""
     pool = pool_of_lane(lane)
     rooms = [tree.entitlement(pool) - tree.use(pool) - tree.set_aside(lane)]
     if is_slack(lane):
@@ -120,11 +121,10 @@ def _wanted(tree: Tree, lane: Key) -> list[TaskBatch]:
 
 
 def _overdrafts(tree: Tree, asks: Key, *, where: Key, excess: ExcessLookup) -> Overdrafts:
-    """The pools below one that use more than they are entitled to; what comes back is used no
-    more.
+    """Return the pools below one that use more than they are entitled to.
 
-    What those above the one that asks use in all does not matter for who gives below them: it stays
-    the same.
+    What is being given back counts as used no more. What those above the asking pool use in all
+    does not matter for the pools that give below them: it stays the same.
     """
     coming: dict[Key, Resources] = {}
     for giver, amount_ in tree.reclaims.coming.items():
@@ -160,7 +160,7 @@ def _reason(tree: Tree, lot: Key, *, asks: Key, kind: int) -> str:
 
 
 def _why_not(tree: Tree, over: Overdrafts, *, later: float, now: float) -> tuple[float, str]:
-    """When to look again, and why nobody gives back."""
+    """Return when to look again, and why no lot gives back."""
     policy, books = tree.policy, tree.reclaims
     if not over.excess:
         return later, NONE_OVER

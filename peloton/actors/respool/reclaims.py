@@ -1,8 +1,8 @@
-"""What pools have to give back: who waits for it since when, who could give, what is on its way.
+"""What pools have to give back: which pools wait since when, which lots could give, what is coming.
 
-Turns changes of lots into the order of victims in each pool, and pools that wait for room to which
-they are entitled into the moments at which others give it back. All of it is derived or may be
-lost: after a recovery the times begin anew. Must not decide: `reclaiming.py` does.
+Lots are ranked as victims in each pool, and pools that wait for room to which they are entitled
+have a moment at which others give it back. All of it is derived or may be lost: after a recovery
+the times begin anew. `reclaiming.py` decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REST_S_MIN = 1.0
 class PreemptionPolicy(NamedTuple):
     """How pools take back what they lent.
 
-    `sustained_s`: how long somebody entitled has waited before others give back. `in_flight_max`:
+    `sustained_s`: how long an entitled pool has waited before others give back. `in_flight_max`:
     tasks of one pool that give back at a time. `evictions_max`: of one pool within `window_s`; what
     exceeds it waits for the next window. `within_reservation`: how far tasks that may not be
     preempted are admitted only within the reservation of a pool that does not say so itself, so
@@ -46,12 +46,13 @@ class PreemptionPolicy(NamedTuple):
 
     @property
     def rest_s(self) -> float:
-        """How long who could not give back, and who waits for it, are left alone."""
+        """Return how long a lot that could not give back, and a pool that waits for it, are left
+        alone."""
         return max(self.sustained_s, REST_S_MIN)
 
     @property
     def within(self) -> Within:
-        """The rule in force: without preemption nothing is given back anyway."""
+        """Return the rule in force: without preemption nothing is given back anyway."""
         return self.within_reservation if self.enabled else Within.NEVER
 
 
@@ -65,7 +66,7 @@ class VictimRank(NamedTuple):
 
 
 class RankedLot(NamedTuple):
-    """Where a lot is ranked, and how."""
+    """The pool in which a lot is ranked, and its rank."""
 
     pool: Key
     rank: VictimRank
@@ -107,7 +108,7 @@ class Reclaims:
     # ---- lots ----
 
     def put(self, key: Key, *, old: Lot | None, new: Lot | None) -> None:
-        """A lot has a new state; None if it does not exist."""
+        """Apply the new state of a lot; None if it does not exist."""
         lot = new if new is not None else old
         if lot is None:
             return
@@ -132,7 +133,10 @@ class Reclaims:
             self._again = {}
 
     def sort(self, lots: Mapping[Key, Lot]) -> None:
-        """Bring the order of victims up to date: it is seldom needed, and most lots end before."""
+        """Bring the order of victims up to date.
+
+        It is seldom needed, and most lots end before.
+        """
         changed, self._unsorted = self._unsorted, {}
         for key in changed:
             lot, rank = lots.get(key), None
@@ -150,7 +154,7 @@ class Reclaims:
                 self._ranks[key] = RankedLot(pool, rank)
 
     def victims(self, pool: Key) -> Iterator[Key]:
-        """The lots of a pool that could give back, in the order of their turn."""
+        """Yield the lots of a pool that could give back, in the order of their turn."""
         ranking = self._victims.get(pool)
         rank = ranking.first() if ranking is not None else None
         while rank is not None and ranking is not None:
@@ -158,11 +162,11 @@ class Reclaims:
             rank = ranking.after(rank)
 
     def count_victims(self, pool: Key) -> int:
-        """How many lots of a pool could give back."""
+        """Return how many lots of a pool could give back."""
         return len(self._victims.get(pool, ()))
 
     def has_victims(self, pool: Key) -> bool:
-        """Whether any lot of a pool could give back."""
+        """Return whether any lot of a pool could give back."""
         return pool in self._victims
 
     def _unrank(self, key: Key, known: RankedLot) -> None:
@@ -182,13 +186,13 @@ class Reclaims:
             del self.in_flight[pool], self.coming[pool]
 
     def forget(self, pool: Key) -> None:
-        """There is no such pool any more."""
+        """Forget a pool that does not exist any more."""
         self._windows.pop(pool, None)
 
     # ---- pools that wait ----
 
     def follow(self, waiting: Waiting, policy: PreemptionPolicy, now: float) -> None:
-        """Note which pools have begun or ceased to wait for what they are entitled to."""
+        """Record pools that begin or cease to wait for what they are entitled to."""
         news, waiting.entitled_news = waiting.entitled_news, {}
         ended, waiting.entitled_ended = waiting.entitled_ended, {}
         for pool in ended:
@@ -212,26 +216,27 @@ class Reclaims:
         self.unclaim(pool)
 
     def wake(self, lane: Key) -> None:
-        """Look at a lane that waits at once."""
+        """Look at a waiting lane at once."""
         self._moments.push(lane, 0.0)
 
     def due(self, now: float) -> Key | None:
-        """The next pool that has waited for long enough, once."""
+        """Return the next pool that has waited for long enough, once."""
         return self._moments.due(now)
 
     @property
     def wake_at(self) -> float | None:
-        """When the next pool will have waited for long enough."""
+        """Return when the next pool will have waited for long enough."""
         return self._moments.next_at
 
     def again(self, pool: Key, at: float, *, verdict: str) -> None:
-        """Nobody could give back for a pool: look again then."""
+        """Record that no lot could give back for a pool, which is looked at again at this time."""
         self.verdicts[pool] = verdict
         self._rest_until[pool] = at
         self._moments.push(pool, at)
 
     def verdict(self, pool: Key, waiting: Waiting) -> str:
-        """What others do for a pool that waits for what it is entitled to; "" if it does not."""
+        """Return what others do for a pool that waits for its entitlement; "" if it does not
+        wait."""
         if waiting.awaits(pool) is None:
             return ""
         if pool in self.verdicts:
@@ -241,17 +246,17 @@ class Reclaims:
         return ASKED_LATER if pool in self._moments else ""
 
     def is_open(self, lane: Key) -> bool:
-        """Whether others give back for a lane, or may, as they have not been asked yet."""
+        """Return whether others give back for a lane, or may, as they have not been asked yet."""
         return lane in self._moments and self.verdicts.get(lane, "") in ("", PROVING)
 
     def claim(self, pool: Key, amount: Resources, *, above: list[Key]) -> None:
-        """What is free or comes back is for this pool, as far as it is this."""
+        """Earmark what is free or comes back, up to this amount, for a pool."""
         self._claims[pool] = EarmarkedRoom(amount, above)
         for each in above:
             self._claimed[each] = self.claimed(each) + amount
 
     def unclaim(self, pool: Key) -> None:
-        """Nothing is for this pool any more."""
+        """End the earmark of a pool."""
         known = self._claims.pop(pool, None)
         for each in known.above if known is not None else ():
             left = self.claimed(each) - (known.amount if known is not None else Resources())
@@ -262,17 +267,18 @@ class Reclaims:
 
     @property
     def claimants(self) -> list[Key]:
-        """For whom something is."""
+        """Return the pools with earmarks."""
         return [*self._claims]
 
     def claimed(self, pool: Key) -> Resources:
-        """What is free or comes back in a pool, and is for somebody."""
+        """Return what is free or comes back in a pool, and is earmarked."""
         return self._claimed.get(pool, Resources())
 
     def on_the_way(self, pool: Key, *, until: float) -> None:
-        """Others give back for a pool: look again when they have answered, or then.
+        """Record that others give back for a pool.
 
-        For what they free may be gone: hosts are lost, or a smaller task of another comes first.
+        It is looked at again when they have answered, or at `until`: what they free may be gone, as
+        hosts are lost, or a smaller task of another pool comes first.
         """
         self._again[pool] = None
         self._moments.push(pool, until)
@@ -280,26 +286,26 @@ class Reclaims:
     # ---- limits ----
 
     def budget(self, pool: Key, policy: PreemptionPolicy, now: float) -> int:
-        """How many more tasks of a pool may be ordered to give back within this window."""
+        """Return how many more tasks of a pool may be ordered to give back within this window."""
         window = self._windows.get(pool)
         if window is None or now >= window.since + policy.window_s:
             return policy.evictions_max
         return policy.evictions_max - window.tasks
 
     def window_ends(self, pool: Key, policy: PreemptionPolicy) -> float:
-        """When the next window of a pool begins."""
+        """Return when the next window of a pool begins."""
         window = self._windows.get(pool)
         return window.since + policy.window_s if window is not None else 0.0
 
     def count(self, pool: Key, policy: PreemptionPolicy, *, tasks: int, now: float) -> None:
-        """So many more were ordered to."""
+        """Count tasks of a pool that were ordered to give back."""
         window = self._windows.get(pool)
         if window is None or now >= window.since + policy.window_s:
             window = EvictionWindow(now, 0)
         self._windows[pool] = EvictionWindow(window.since, window.tasks + tasks)
 
     def rests(self, lot: Key, need: Resources, *, now: float) -> bool:
-        """Whether a lot is left alone for a task that needs this."""
+        """Return whether a lot is left alone for a task that needs this."""
         known = self._rests.get(lot)
         return known is not None and now < known[1] and need == known[0]
 

@@ -1,8 +1,8 @@
-"""How much the tasks of each pool released lately: what an estimate of a wait is made of.
+"""How much the tasks of each pool released lately, for estimates of waits.
 
-Turns the ends of admitted members into a smoothed rate of each pool and of those above it. What was
+Ends of admitted members become a smoothed rate of each pool and of those above it. What was
 released counts less the longer ago it was, so a pool holds a few numbers, however many end. None of
-it is journaled: a new owner of the tree begins anew. Must not decide anything: queries read it.
+it is journaled: a new owner of the tree begins anew.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Up = Callable[[Key], list[Key]]
 
 
 class ReleaseSum(NamedTuple):
-    """What a pool and those below it released until a time, less what it counts less by now."""
+    """What a pool and those below it released until a time, reduced by age."""
 
     amounts: tuple[float, ...] = (0.0,) * len(Resources.KINDS)
     tasks: float = 0.0
     at: float = 0.0
 
     def until(self, now: float) -> ReleaseSum:
-        """What it counts for later."""
+        """Return the sum as of a later time."""
         left = math.exp(-max(now - self.at, 0.0) / MEMORY_S)
         return ReleaseSum(tuple(each * left for each in self.amounts), self.tasks * left, now)
 
     def plus(self, more: Resources, tasks: int) -> ReleaseSum:
-        """With more that was released at its time."""
+        """Return the sum with more that was released at its time."""
         pairs = zip(self.amounts, more.amounts(), strict=True)
         return ReleaseSum(tuple(one + other for one, other in pairs), self.tasks + tasks, self.at)
 
@@ -51,7 +51,7 @@ class ReleaseRate(NamedTuple):
 
 
 class NotedReleases(NamedTuple):
-    """All that is noted: since when, and of which pools."""
+    """All that is recorded: since when, and for which pools."""
 
     since: float | None
     sums: dict[Key, ReleaseSum]
@@ -67,7 +67,7 @@ class Releases:
         self._sums: dict[Key, ReleaseSum] = {}  # by pool, those above included
 
     def add(self, pool: Key, amount: Resources, *, tasks: int) -> None:
-        """Tasks of a pool released what they held, since the last note."""
+        """Add what tasks of a pool released since the last `note`."""
         known, count = self._new.get(pool, (Resources(), 0))
         self._new[pool] = known + amount, count + tasks
 
@@ -86,20 +86,21 @@ class Releases:
 
     @property
     def noted(self) -> NotedReleases:
-        """What is noted, for a copy."""
+        """Return what is recorded, for a copy."""
         return NotedReleases(self._since, self._sums)
 
     def restore(self, since: float | None, sums: dict[Key, ReleaseSum]) -> None:
-        """Go on from what another noted."""
+        """Continue with what another instance recorded."""
         self._since, self._sums, self._new = since, sums, {}
 
     def drop(self, pool: Key) -> None:
-        """There is no such pool any more."""
+        """Forget a pool that does not exist any more."""
         self._new.pop(pool, None)
         self._sums.pop(pool, None)
 
     def rate(self, pool: Key, kind: int, *, now: float, up: Up) -> ReleaseRate | None:
-        """How much of a kind a pool, and those below it, release; None: nothing of it lately."""
+        """Return how much of a kind a pool, and those below it, release; None: nothing of it
+        lately."""
         found = self._sums.get(pool, ReleaseSum()).until(now)
         for own, (amount, tasks) in self._new.items():
             if pool in up(own):

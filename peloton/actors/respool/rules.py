@@ -1,7 +1,4 @@
-"""The rules of the tree of pools, in the original's order; the first broken one is reported.
-
-Turns (tree, pool, config) into a refusal or None. Must not change the tree.
-"""
+"""The rules of the tree of pools, in the original's order; the first broken one is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ INVALID, NOT_FOUND, BUSY, NOT_LEAF = "INVALID_CONFIG", "NOT_FOUND", "BUSY", "NOT
 
 
 def check(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | Unavailable | None:
-    """Whether `pool` may have this config; `pool` may exist (update) or not (create).
+    """Return the refusal if `pool` may not have this config; it may exist (update) or not (create).
 
     Unavailable: it is not known yet, since no host is up.
     """
@@ -29,7 +26,7 @@ def check(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | Unavailable
 
 
 def check_forced(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
-    """The rules that apply even to a forced update: breaking them would break the tree."""
+    """Return the refusal by rules that hold even for a forced update: else the tree would break."""
     if pool == ROOT or config.parent == pool:
         return _own(pool, config)
     if config.parent != tree.pools[pool].config.parent:
@@ -38,7 +35,7 @@ def check_forced(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None
 
 
 def check_delete(tree: Tree, pool: Key) -> Refused | None:
-    """Whether `pool` may be deleted."""
+    """Return the refusal if `pool` may not be deleted."""
     if pool not in tree.pools:
         return Refused(NOT_FOUND, "resource pool not found", "path")
     if pool == ROOT:
@@ -113,8 +110,11 @@ def _siblings(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
 
 
 def _reservations(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:
-    """What reserves no more than before is accepted, though the sum may be too high: the cluster
-    may have shrunk below the reservations that exist."""
+    """Refuse reservations that exceed the parent's.
+
+    A config that reserves no more than before is accepted, though the sum may be too high: the
+    cluster may have shrunk below the reservations that exist.
+    """
     known = tree.pools.get(pool)
     # Of the same parent, as was checked before.
     before = known.config.reservation if known is not None else Resources()

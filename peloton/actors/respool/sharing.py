@@ -1,13 +1,13 @@
 """What every pool is entitled to, and which pools a change of that may unblock.
 
-Turns the needs, reservations, limits and shares of pools into entitlements, from the root down: a
+Entitlements follow from the needs, reservations, limits and shares of pools, from the root down: a
 pool's entitlement is divided among its children, kind by kind (`division.Division`). Nothing is
 calculated before it is asked for. A change of one pool costs its path to the root; the entitlement
-of one pool costs the same, and who of its children uses more than theirs costs a look at each.
+of one pool costs the same, and finding the children that use more than theirs costs a look at each.
 
 A pool whose head lacks entitlement waits at the level of its parent's division at which it would
 have enough. A parent waits in turn at the level above at which one of its children would. So a walk
-from the root meets just those pools that have enough now. Must not admit.
+from the root meets just those pools that have enough now.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Sharing:
 
     @property
     def has_news(self) -> bool:
-        """Whether `woken` may return anything."""
+        """Return whether `woken` may return anything."""
         return self._changed and bool(self._lacking)
 
     def touch(self, node: Node) -> None:
-        """Its need, its config, its children or what it waits for has changed."""
+        """Record that a node's need, config, children or waits have changed."""
         self._touched[node.key] = node
         self._changed = True
 
     def unlink(self, node: Node, parent: Node) -> None:
-        """A node will be no child of `parent` any more."""
+        """Record that a node will be no child of `parent` any more."""
         for division in parent.divisions:
             division.put(node.key, None)
             division.waiters.put(node.key, None)
@@ -49,13 +49,13 @@ class Sharing:
         self.touch(parent)
 
     def block(self, node: Node, lane: Key, *, enough: tuple[Lacking, ...]) -> None:
-        """Who waits in a lane of a pool lacks entitlement, until one of these is `enough`."""
+        """Record that a lane of a pool lacks entitlement, until one of these is `enough`."""
         node.lacking[lane] = enough
         self._lacking[node.key] = self._blocked[node.key] = node
         self._changed = True
 
     def entitlement(self, node: Node) -> Resources:
-        """What a pool and all below it may use, if no limit is lower."""
+        """Return what a pool and all below it may use, if no limit is lower."""
         self.settle()
         path = [*node.lineage()]
         if path[-1].key != ROOT:
@@ -63,7 +63,7 @@ class Sharing:
         return Resources(*(_of_kind(path, kind) for kind in KINDS))
 
     def steps(self, node: Node) -> tuple[DivisionSteps, ...]:
-        """How a pool, which must not be the root, came to its entitlement, by kind."""
+        """Return how a pool, which must not be the root, came to its entitlement, by kind."""
         self.settle()
         parent = node.parent
         assert parent is not None
@@ -72,7 +72,8 @@ class Sharing:
         return tuple(division.steps(node.key, entitled) for division, entitled in pairs)
 
     def excess(self, node: Node) -> dict[Key, list[int]]:
-        """The children of a pool that use more than they are entitled to: how much, by kind."""
+        """Return the children of a pool that use more than they are entitled to: how much, by
+        kind."""
         found: dict[Key, list[int]] = {}
         if not node.children:
             return found
@@ -92,7 +93,8 @@ class Sharing:
         return found
 
     def woken(self, root: Node) -> list[Key]:
-        """The pools whose head may have enough entitlement now, and did not when it was blocked."""
+        """Return the pools whose head may have enough entitlement now, and did not when it was
+        blocked."""
         self._touched |= self._blocked
         self._blocked = {}
         self.settle()
@@ -123,7 +125,7 @@ class Sharing:
 
 
 def _claim(node: Node, parent: Node) -> bool:
-    """Claim at the parent, and wait there; whether that changes anything for the parent.
+    """Claim at the parent, and wait there; return whether that changes anything for the parent.
 
     Most kinds of most nodes are as they were, so this compares before it calls.
     """
@@ -146,7 +148,7 @@ def _claim(node: Node, parent: Node) -> bool:
 
 
 def _of_kind(path: list[Node], kind: int) -> int:
-    """Of the first node of the path, which ends at the root."""
+    """Return the entitlement of the first node of the path, which ends at the root."""
     entitled = path[-1].limit.amounts()[kind]
     for at in range(len(path) - 1, 0, -1):
         if not entitled:

@@ -30,7 +30,7 @@ UNITS = {"cpu": "", "memory": " MB", "disk": " MB", "gpu": "", "slack": ""}
 
 
 class Shortage(NamedTuple):
-    """The rule, a text, and whether it can `never` be admitted, whatever others release."""
+    """The rule, a text, and whether the lot can `never` be admitted, whatever others release."""
 
     rule: str
     text: str = ""
@@ -100,7 +100,7 @@ def _of_slack(tree: Tree, pool: Key, *, need: Resources) -> Shortage | None:
 
 
 def _of_part(name: str, *, most: Resources, free: Resources, need: Resources) -> Shortage | None:
-    """What is lacking of a part of a pool that only some tasks may use."""
+    """Return what is lacking of a part of a pool that only some tasks may use."""
     for kind in need.short_of(most):
         text = f"requested {_shown(kind, need)} {kind}, but the {name} is {_shown(kind, most)}"
         return Shortage(LIMIT, f"{text}: it can never be admitted", True)

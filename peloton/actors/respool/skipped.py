@@ -1,7 +1,6 @@
 """Lots that no admission can reach under the present limits, by the limit that is too low for them.
 
-Turns a higher limit into the lots that may be admitted again, in the order of their queues. Must
-not know how many of them there is room for.
+A higher limit yields the lots that may be admitted again, in the order of their queues.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ class SkippedLots:
         self._lots: dict[Key, tuple[PoolResource, QueuePosition]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
         return bool(self._lots)
 
     def put(self, position: QueuePosition, *, resource: PoolResource, amount: int) -> None:
-        """A lot is skipped until there is so much of a resource."""
+        """Skip a lot until there is so much of a resource."""
         ranks = self._ranks.get(resource)
         if ranks is None:
             ranks = self._ranks[resource] = FirstRank()
@@ -32,7 +30,7 @@ class SkippedLots:
         self._lots[position.lot] = resource, position
 
     def drop(self, lot: Key) -> None:
-        """A lot is skipped no more, if it was."""
+        """End the skipping of a lot, if it was skipped."""
         known = self._lots.pop(lot, None)
         if known is None:
             return
@@ -43,20 +41,20 @@ class SkippedLots:
             del self._ranks[resource]
 
     def needs(self, resource: PoolResource) -> bool:
-        """Whether a lot is skipped because of this resource."""
+        """Return whether a lot is skipped because of this resource."""
         return resource in self._ranks
 
     def first(self, resource: PoolResource, most: int) -> Key | None:
-        """The first lot that needs at most so much of it."""
+        """Return the first lot that needs at most `most` of the resource."""
         ranks = self._ranks.get(resource)
         position = ranks.first(most) if ranks is not None else None
         return position.lot if position is not None else None
 
     def amount(self, lot: Key) -> int:
-        """How much a skipped lot needs of what it is skipped for."""
+        """Return how much a skipped lot needs of what it is skipped for."""
         resource, position = self._lots[lot]
         return self._ranks[resource].amount(position)
 
     def items(self) -> list[Key]:
-        """All skipped lots."""
+        """Return all skipped lots."""
         return [*self._lots]

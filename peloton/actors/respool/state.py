@@ -34,12 +34,12 @@ class Pool(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def terms(self) -> tuple[PoolConfig, immutables.Map[Key, InventorySum]]:
-        """All that the tree of pools is made of: its history is not."""
+        """Return all that the tree of pools is made of, which leaves out the history."""
         return self.config, self.inventories
 
     @property
     def capacity(self) -> Resources:
-        """The sum of all inventories, which is the limit of the root."""
+        """Return the sum of all inventories, which is the limit of the root."""
         total = Resources()
         for inventory in sorted(self.inventories):
             total = total + self.inventories[inventory].capacity

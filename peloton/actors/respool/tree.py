@@ -1,8 +1,8 @@
 """The tree of pools: the root's index over all pools and lots of one shard.
 
-Turns old and new states of pools and lots into use, demand and queues, in the same turn, so that a
-pool's use cannot drift: it is the sum of its lots. It is never journaled; recovery derives it by
-the same `put`. It must not admit: `admission.py` reads it and decides.
+New states of pools and lots update use, demand and queues in the same turn, so that a pool's use
+cannot drift: it is the sum of its lots. The tree is never journaled; recovery derives it by the
+same `put`. `admission.py` reads it and decides.
 
 A change of a lot or of a pool costs the path to the root. `waiting.Waiting` knows which pools it
 may unblock; no other pool is checked.
@@ -70,17 +70,17 @@ class Tree:
 
     @property
     def children(self) -> dict[Key, dict[Key, None]]:
-        """The children of every pool that has any; O(pools), so for checks only."""
+        """Return the children of every pool that has any; O(pools), so for checks only."""
         nodes = self._nodes.items()
         return {key: dict.fromkeys(node.children) for key, node in nodes if node.children}
 
     @property
     def pending(self) -> dict[Key, int]:
-        """Pools that have waiting members, in the order in which they began to wait."""
+        """Return pools that have waiting members, in the order in which they began to wait."""
         return self.waiting.numbers
 
     def put(self, key: Key, *, old: Pool | Lot | None, new: Pool | Lot | None) -> None:
-        """A pool or a lot has a new state; None if it does not exist."""
+        """Apply the new state of a pool or a lot; None if it does not exist."""
         if kind_of(key) == "lot":
             assert not isinstance(old, Pool) and not isinstance(new, Pool)
             if old is not None and new is not None and old.shape != new.shape:
@@ -92,12 +92,12 @@ class Tree:
             self._put_pool(key, new)
 
     def rebuilt(self) -> None:
-        """All pools and lots of a recovery are in: what they claim reaches the root before the
-        first turn, which would have to wait for it."""
+        """Let all claims reach the root after a recovery; else the first turn would have to
+        wait."""
         self._sharing.settle()
 
     def note(self, now: float) -> None:
-        """Date what has changed since the last note."""
+        """Date what has changed since the last call."""
         self.releases.note(now, up=self.up)
         self.ledger.note(now, look=self._lending, up=self.up)
 
@@ -108,44 +108,47 @@ class Tree:
     # ---- one pool ----
 
     def limit(self, pool: Key) -> Resources:
-        """The most a pool may use: its limit; of the root, the cluster's capacity."""
+        """Return the most a pool may use: its limit; of the root, the cluster's capacity."""
         node = self._nodes.get(pool)
         return node.limit if node is not None else ZERO
 
     def use(self, pool: Key) -> Resources:
-        """What the admitted members of a pool and of all pools below hold."""
+        """Return what the admitted members of a pool and of all pools below hold."""
         return self._nodes[pool].use if pool in self.pools else ZERO
 
     def demand(self, pool: Key) -> Resources:
-        """What their waiting members need in addition."""
+        """Return what the waiting members of a pool and of all pools below need in addition."""
         return self._nodes[pool].demand if pool in self.pools else ZERO
 
     def members(self, pool: Key) -> int:
-        """How many members of its own lots wait or are admitted; some may request nothing."""
+        """Return how many members of its own lots wait or are admitted; some may request
+        nothing."""
         return self._nodes[pool].members if pool in self.pools else 0
 
     def available(self, pool: Key) -> Resources:
-        """What its limit leaves; negative if it uses more than that."""
+        """Return what the limit of a pool leaves; negative if it uses more than that."""
         return self.limit(pool) - self.use(pool)
 
     def entitlement(self, pool: Key) -> Resources:
-        """What a pool may use as long as others need what they need, by reservation and share."""
+        """Return what a pool may use, by reservation and share, while others need what they
+        need."""
         return self._sharing.entitlement(self._nodes[pool]) if pool in self.pools else ZERO
 
     def steps(self, pool: Key) -> tuple[DivisionSteps, ...]:
-        """How a pool came to its entitlement, by kind; nothing of the root or a missing pool."""
+        """Return how a pool came to its entitlement, by kind; nothing for the root or a missing
+        pool."""
         known = pool in self.pools and pool != ROOT
         return self._sharing.steps(self._nodes[pool]) if known else ()
 
     def excess(self, pool: Key) -> dict[Key, list[int]]:
-        """The children that use more than they are entitled to, by name: how much, by kind."""
+        """Return the children that use more than they are entitled to, by name: how much, by
+        kind."""
         found = self._sharing.excess(self._nodes[pool]) if pool in self.pools else {}
         names = sorted((self.pools[key].config.name, key) for key in found)
         return {key: found[key] for _, key in names}
 
     def is_ample(self, pool: Key) -> bool:
-        """Whether all that anybody needs fits into every pool above: then a pool is entitled to
-        all that it needs, and nothing has to be divided to know it."""
+        """Return whether all needs fit into every pool above, so that nothing has to be divided."""
         if self._uneven:
             return False
         node = self._nodes[pool].parent
@@ -156,88 +159,91 @@ class Tree:
         return True
 
     def ration(self, pool: Key, of: Ration) -> Resources | None:
-        """The most that such tasks of a pool may hold; None: as much as others."""
+        """Return the most that tasks of a ration may hold in a pool; None: as much as others."""
         known = self.pools.get(pool)
         return None if known is None else ration(known.config, of, within=self.policy.within)
 
     def ration_left(self, pool: Key, of: Ration) -> Resources | None:
-        """What they may still take; negative if they hold more. None: no limit of their own."""
+        """Return what tasks of a ration may still take, negative if they hold more; None: no
+        limit."""
         most = self.ration(pool, of)
         return None if most is None else most - self._nodes[pool].rationed[of]
 
     def slack_limit(self, pool: Key) -> Resources:
-        """The most that the tasks of a pool that run on slack may hold."""
+        """Return the most that the tasks of a pool that run on slack may hold."""
         return self._nodes[pool].slack_limit if pool in self.pools else ZERO
 
     def slack_room(self, pool: Key) -> Resources:
-        """What they may still take; negative if they hold more."""
+        """Return what tasks on slack may still take in a pool; negative if they hold more."""
         return self.slack_limit(pool) - self._nodes[pool].on_slack
 
     def slack_use(self, pool: Key) -> Resources:
-        """Of `use`, what tasks hold that run on slack."""
+        """Return the part of `use` that tasks on slack hold."""
         return self._nodes[pool].slack_use if pool in self.pools else ZERO
 
     def set_aside(self, lane: Key) -> Resources:
-        """What tasks on slack leave to the first of the others of their pool: what it needs."""
+        """Return what tasks on slack leave to the first of the others of their pool: what it
+        needs."""
         head = self.waiting.head(pool_of_lane(lane)) if is_slack(lane) else None
         return ZERO if head is None else Resources(0, head.memory, head.disk, head.gpu)
 
     def up(self, pool: Key) -> list[Key]:
-        """A pool and its ancestors, the root last."""
+        """Return a pool and its ancestors, the root last."""
         node = self._nodes.get(pool)
         lineage = node.lineage() if node is not None else ()
         return [above.key for above in lineage if above.state is not None]
 
     def path(self, pool: Key) -> str:
-        """The path of a pool, such as `/a/b`."""
+        """Return the path of a pool, such as `/a/b`."""
         names = [self.pools[key].config.name for key in self.up(pool) if key != ROOT]
         return "/" + "/".join(reversed(names))
 
     def reserved(self, pool: Key) -> Resources:
-        """What the children of a pool reserve in all."""
+        """Return what the children of a pool reserve in all."""
         node = self._nodes.get(pool)
         return node.reserved if node is not None else ZERO
 
     def named(self, parent: Key, name: str) -> list[Key]:
-        """The children of that name; more than one only after a forced update."""
+        """Return the children of that name; more than one only after a forced update."""
         node = self._nodes.get(parent)
         return [*node.names.get(name, ())] if node is not None else []
 
     def siblings(self, pool: Key) -> list[tuple[str, Key]]:
-        """The children of a pool, by name; not to be changed."""
+        """Return the children of a pool, by name; not to be changed."""
         node = self._nodes.get(pool)
         return node.by_name if node is not None else []
 
     def below(self, pool: Key, after: tuple[str, Key] | None = None) -> Iterator[Key]:
-        """The children of a pool by name, lazily; with `after`, those behind that name and key."""
+        """Yield the children of a pool by name; with `after`, those behind that name and key."""
         siblings = self.siblings(pool)
         start = bisect_right(siblings, after) if after is not None else 0
         return (siblings[number][1] for number in range(start, len(siblings)))
 
     def count_below(self, pool: Key) -> int:
-        """How many children a pool has."""
+        """Return how many children a pool has."""
         node = self._nodes.get(pool)
         return len(node.by_name) if node is not None else 0
 
     def holder(self, pool: Key, kind: int) -> tuple[str, int]:
-        """The job that holds most of a resource in a pool and below, and how much; "" for none."""
+        """Return the job that holds most of a resource in a pool and below, and how much; or ""."""
         return self._nodes[pool].holder(kind) if pool in self.pools else ("", 0)
 
     # ---- who waits, and why ----
 
     def verdict(self, lane: Key) -> str:
-        """What others do for a lane that waits, or why they do nothing; "" if that is unknown."""
+        """Return what others do for a waiting lane, or why they do nothing; "" if that is
+        unknown."""
         found = self.reclaims.verdict(lane, self.waiting)
         inside = "" if self.waiting.head(lane) is None else self.displacements.verdicts.get(lane)
         after = f"{self.policy.sustained_s:g} s"
         return "; ".join(filter(None, (found, inside))).replace("{after}", after)
 
     def gang(self, key: Key) -> Gang | None:
-        """The gang of a lot that is to be admitted with others, or all at once."""
+        """Return the gang of a lot that is to be admitted with others, or all at once."""
         return self._gangs.of(key)
 
     def unit(self, key: Key) -> QueuedUnit:
-        """What is admitted at once of a lot in a queue: one member, or a whole gang."""
+        """Return what is admitted at once of a lot in a queue: one member, or a whole gang."""
         gang = self._gangs.of(key) if self._gangs else None
         if gang is not None and gang.head is not None:
             return gang.head.unit
@@ -246,8 +252,10 @@ class Tree:
         return QueuedUnit(shape.resources, rationed)
 
     def skip(self, key: Key, resource: PoolResource) -> None:
-        """A lot can never be admitted under the present limit of a resource, or not before others
-        of its ration end: it blocks no other, and entitles its pool to nothing."""
+        """Skip a lot that cannot be admitted under a limit, or before others of its ration end.
+
+        It blocks no other, and entitles its pool to nothing.
+        """
         lot, unit = self.lots[key], self.unit(key)
         position = self.queues[lane_of(lot.shape)].skip(key)
         need = dict(unit.rationed)[resource.ration] if resource.ration else unit.need
@@ -255,22 +263,22 @@ class Tree:
         self._claim_all(key, lot.shape.pool)
 
     def lack(self, lane: Key, more: Mapping[int, int]) -> None:
-        """A lane lacks entitlement: check it again once its pool may use so much more of a kind."""
+        """Record that a lane lacks entitlement, until its pool may use so much more of a kind."""
         node = self._nodes[pool_of_lane(lane)]
         held = (node.use + self.set_aside(lane)).amounts()
         enough = tuple(Lacking(kind, held[kind] + some) for kind, some in more.items())
         self._sharing.block(node, lane, enough=enough)
 
     def ends_own(self, pool: Key) -> bool:
-        """Whether a pool ends tasks of its own for the first that waits there."""
+        """Return whether a pool ends tasks of its own for the first that waits there."""
         return self.policy.enabled and self.path(pool) in self.displacements.min_run_s
 
     def ends_slack(self, pool: Key) -> bool:
-        """Whether it has tasks on slack, which it ends for others of its own."""
+        """Return whether a pool has tasks on slack, which it ends for others of its own."""
         return self.policy.enabled and self._nodes[pool].on_slack != ZERO
 
     def settle(self) -> bool:
-        """Let all changes reach the entitlements; whether there are heads to be checked again."""
+        """Let all changes reach the entitlements; return whether heads are to be checked again."""
         root = self._nodes.get(ROOT) if self._sharing.has_news else None
         if root is None:
             return False
@@ -321,7 +329,7 @@ class Tree:
             self._forget(each)
 
     def _reshaped(self, node: Node) -> None:
-        """A pool begins or ceases to exist, or has another parent."""
+        """Apply that a pool begins or ceases to exist, or has another parent."""
         if node.names:
             # Only while a recovery derives the tree, whose pools come in any order.
             self.waiting.recheck_all()
@@ -335,7 +343,7 @@ class Tree:
                 self._restore(lot)
 
     def _limited(self, node: Node, was: Resources) -> None:
-        """The limit of a pool may be another."""
+        """Apply that the limit of a pool may have changed."""
         if node.limit == was:
             return
         self._recheck(node.key)
@@ -349,7 +357,7 @@ class Tree:
             self._recheck(pool_of_lane(lane))
 
     def _beyond(self, node: Node) -> list[Key]:
-        """The lanes at or below a pool whose head needs more than its limit.
+        """Return the lanes at or below a pool whose head needs more than its limit.
 
         By a walk of the pools below it, or of all heads that need more: whichever ends first.
         """
@@ -369,8 +377,10 @@ class Tree:
         return by_pool
 
     def restore_rationed(self, pool: Key, rations: tuple[Ration, ...] = RATIONS) -> None:
-        """Lots that waited for others of their ration are eligible again: the first of the queue
-        that fit now, no more than there is room for."""
+        """Make lots eligible again that waited for others of their ration.
+
+        Only the first of the queue that fit now, no more than there is room for.
+        """
         for each in rations if self._skipped else ():
             left = self.ration_left(pool, each)
             for kind in KINDS:
@@ -383,7 +393,7 @@ class Tree:
                     self._restore(lot)
 
     def _restore_on_slack(self, pool: Key) -> None:
-        """The limit of a pool for tasks on slack may be another."""
+        """Restore lots, as the limit of a pool for tasks on slack may have changed."""
         self.waiting.recheck(slack_lane(pool))
         for kind in KINDS:
             most = self.slack_limit(pool).amounts()[kind]
@@ -394,7 +404,7 @@ class Tree:
             self.waiting.recheck(lane)
 
     def _restore_fitting(self, resource: PoolResource, limit: int) -> None:
-        """Lots that were skipped because of this limit are eligible again if it is high enough."""
+        """Restore lots that were skipped because of this limit, if it is high enough."""
         while (lot := self._skipped.first(resource, limit + EPSILON - 1)) is not None:
             self._restore(lot)
 
@@ -478,7 +488,7 @@ class Tree:
             self.waiting.recheck(slack_lane(lane))  # nothing is set aside any more
 
     def _queue_gang(self, gang: Gang, queue: Queue, *, pool: Key) -> None:
-        """A gang is one entry, and is in the queue only while it is complete."""
+        """Queue a gang as one entry, only while it is complete."""
         was, head = gang.head, gang.found_head() if gang.lots else None
         if head == was:
             return
@@ -496,12 +506,12 @@ class Tree:
             self._claim(lot, pool)
 
     def _claim_all(self, key: Key, pool: Key) -> None:
-        """As `_claim`, for all lots that are admitted with this one."""
+        """Claim for all lots that are admitted with this one."""
         for lot in self.unit(key).lots or (key,):
             self._claim(lot, pool, on_slack=self.lots[lot].shape.on_slack)
 
     def _claim(self, key: Key, pool: Key, *, on_slack: bool = False) -> None:
-        """What a lot adds to the need of its pool may be another; of a skipped one, what it holds.
+        """Update what a lot adds to the need of its pool; of a skipped lot, what it holds.
 
         Else a task that is too large for ever would take from other pools what it cannot use.
         """
@@ -559,7 +569,10 @@ class Tree:
 
 
 def _given_up(old: Lot, new: Lot) -> Bits:
-    """Members whose end frees nothing for who waits here: what was ended for others is theirs, and
-    slack of one that queues again was mostly taken back."""
+    """Return members whose end frees nothing for waiting tasks.
+
+    What was ended for others is theirs, and slack of a task that queues again was mostly taken
+    back.
+    """
     taken_back = old.admitted & new.waiting if new.shape.on_slack else Bits()
     return (old.leaving - new.leaving) | taken_back

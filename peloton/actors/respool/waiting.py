@@ -1,16 +1,16 @@
 """Which pools have waiting members, and which resource blocks the head of each.
 
-Turns "the head of this pool needs this amount of one kind in that pool" into the pools to serve
-once more of it is available: the first whose head fits, in the order in which the pools began to
-wait. A release or a higher limit so reaches the pools it can help, and no other. Must not decide
-what fits: the caller, which knows the tree, does.
+A blocked head needs an amount of one kind in one pool. Once more of it is available, the pools to
+serve are found: the first whose head fits, in the order in which the pools began to wait. A release
+or a higher limit so reaches the pools it can help, and no other. The caller, which knows the tree,
+decides what fits.
 
 A pool that waits is in one of four states:
 
 - changed: something of its own has changed, so it has to be checked;
-- blocked: its head lacks one kind in one pool on its path to the root, or entitlement, and so does
-  each of those that may pass it. As long as no more of that is available, no change elsewhere can
-  admit any of them;
+- blocked: its head lacks one kind in one pool on its path to the root, or entitlement, and so
+  does each of those that may pass it. As long as no more of that is available, no change
+  elsewhere can admit any of them;
 - with a part: there is room for its head, to a part of which the pool is entitled;
 - neither: it does not exist, or all its lots are skipped. Only a change of its own helps.
 """
@@ -32,9 +32,11 @@ SLACK_NUMBERS = 1 << 40
 
 
 class PoolResource(NamedTuple):
-    """A kind of resource in a pool, by its index in `Resources.KINDS`; or a ration of it; or what
-    the pool is entitled to of it, which `sharing.Sharing` knows; or what its tasks that run on
-    `slack` may hold of it."""
+    """A kind of resource in a pool, by its index in `Resources.KINDS`.
+
+    Or a ration of it; or what the pool is entitled to of it, which `sharing.Sharing` knows; or what
+    its tasks that run on `slack` may hold of it.
+    """
 
     pool: Key
     kind: int
@@ -53,8 +55,10 @@ class Thresholds:
         self._items: dict[int, Key] = {}
 
     def put(self, item: Key, number: int, *, resource: PoolResource, amount: int) -> None:
-        """Add an item, or another resource of one, of which the lesser amount counts; no two items
-        may have the same number."""
+        """Add an item, or another resource of one.
+
+        Of two amounts of a resource the lesser counts; no two items may have the same number.
+        """
         known = self._resources.setdefault(item, {})
         search = self._searches.get(resource)
         if search is None:
@@ -81,29 +85,32 @@ class Thresholds:
                 del self._searches[resource]
 
     def first(self, resource: PoolResource, *, start: int, most: int) -> int | None:
-        """The lowest number from `start` on of an item that needs at most so much of it."""
+        """Return the lowest number from `start` on of an item that needs at most so much of the
+        resource."""
         search = self._searches.get(resource)
         return search.first(most, start=start) if search is not None else None
 
     def item(self, number: int) -> Key:
-        """The item of a number."""
+        """Return the item of a number."""
         return self._items[number]
 
     def __len__(self) -> int:
         return len(self._items)
 
     def items(self) -> list[Key]:
-        """All items."""
+        """Return all items."""
         return [*self._resources]
 
     def needs(self, resource: PoolResource) -> bool:
-        """Whether any item needs this resource."""
+        """Return whether any item needs this resource."""
         return resource in self._searches
 
 
 class Waiting:
-    """The pools of a tree that have waiting members; or rather their lanes (`lanes`), for the head
-    of one lane does not block those of the other."""
+    """The lanes of pools that have waiting members.
+
+    Lanes (`lanes`) rather than pools, as the head of one lane does not block those of the other.
+    """
 
     def __init__(self, *, heads_noted: bool = False) -> None:
         self.head_news: dict[Key, None] | None = {} if heads_noted else None  # other heads, if any
@@ -127,7 +134,7 @@ class Waiting:
         self._headed: dict[Key, tuple[Key, float]] = {}
 
     def headed(self, lane: Key, lot: Key, now: float) -> float:
-        """The first of a lane cannot begin; returns since when nothing of it could."""
+        """Record that the head of a lane cannot begin; return since when nothing of it could."""
         first, since = self._headed.get(lane, (lot, now))
         if first != lot:
             since = now
@@ -135,18 +142,18 @@ class Waiting:
         return since
 
     def began(self, lane: Key) -> None:
-        """Some of the first of a lane were admitted."""
+        """Record that members of the head of a lane were admitted."""
         self._headed.pop(lane, None)
 
     def add(self, pool: Key) -> None:
-        """A pool has waiting members, and something of it has changed."""
+        """Record that a pool has waiting members, and something of it has changed."""
         if pool not in self.numbers:
             self._number += 1
             self.numbers[pool] = self._number + (SLACK_NUMBERS if is_slack(pool) else 0)
         self.recheck(pool)
 
     def remove(self, pool: Key) -> None:
-        """A pool has no waiting members any more."""
+        """Record that a pool has no waiting members any more."""
         self.numbers.pop(pool, None)
         self.changed.pop(pool, None)
         self.rounded_up.pop(pool, None)
@@ -156,13 +163,14 @@ class Waiting:
             self.entitled_ended[pool] = None
 
     def recheck(self, pool: Key) -> None:
-        """The resource that blocks a pool may be another now."""
+        """Check a pool again, as the resource that blocks it may be another now."""
         if pool in self.numbers:
             self._unblock(pool)
             self.changed[pool] = None
 
     def first_changed(self, count: int) -> list[Key]:
-        """Some that changed first; a lane for slack only once the other one of its pool is done."""
+        """Return the lanes that changed first; a lane for slack only once the other one of its
+        pool is done."""
         ready = (
             lane
             for lane in self.changed
@@ -171,30 +179,34 @@ class Waiting:
         return [*islice(ready, count)]
 
     def recheck_all(self) -> None:
-        """The shape of the tree changed above pools that wait."""
+        """Check all pools again, because the tree changed above them."""
         for pool in [*self._heads]:
             self.recheck(pool)
 
     def admitted(self, pool: Key) -> None:
-        """Members of a pool were admitted; if beyond its entitlement, others are before it now."""
+        """Record that members of a pool were admitted.
+
+        If that exceeds its entitlement, others are before it now.
+        """
         if pool in self.rounded_up:
             del self.rounded_up[pool]
             del self.numbers[pool]
             self.add(pool)
 
     def wait_with_part(self, pool: Key, *, need: Resources) -> None:
-        """There is room for the head of a pool, which is entitled to a part of what it needs."""
+        """Record that there is room for the head of a pool, which is entitled to a part of it."""
         self._unblock(pool)
         self.changed.pop(pool, None)
         self._parts[pool] = None
         self._head(pool, need)
 
     def parts(self) -> list[Key]:
-        """The pools with a part, in order."""
+        """Return the pools with a part, in order."""
         return sorted(self._parts, key=self.numbers.__getitem__)
 
     def awaits(self, pool: Key) -> tuple[Key, Resources] | None:
-        """Where the head of a pool waits for room to which the pool is entitled, and for how much.
+        """Return where the head of a pool waits for room to which the pool is entitled, and for how
+        much.
 
         None if it does not.
         """
@@ -202,22 +214,26 @@ class Waiting:
         return None if where is None else (where, self._heads[pool])
 
     def awaiting_in(self, where: Key, *, by_slack: bool) -> Iterator[Key]:
-        """The lanes that were entitled to the room in a pool for which their head waits; of those
-        for slack only if `by_slack`. Lazily: none of them may change meanwhile."""
+        """Yield the lanes whose head waits for room in this pool to which they were entitled.
+
+        Lanes for slack only if `by_slack`. Lazily: none of them may change meanwhile.
+        """
         yield from self._awaited.get(where, ())
         if by_slack:
             yield from self._awaited.get(slack_lane(where), ())
 
     def head(self, pool: Key) -> Resources | None:
-        """What the head of a pool needs, if it waits for something."""
+        """Return what the head of a pool needs, if it waits for something."""
         return self._heads.get(pool)
 
     def block(
         self, pool: Key, *, resource: PoolResource, need: Resources, entitled: bool = False,
         aside: int = 0,
     ) -> None:  # fmt: skip
-        """The head of a pool, which needs that much, lacks a resource; `entitled`: its pool is
-        entitled to it. So much of it is set `aside` for others."""
+        """Record that the head of a pool, which needs that much, lacks a resource.
+
+        `entitled`: its pool is entitled to it. So much of it is set `aside` for others.
+        """
         self._unblock(pool)
         self.changed.pop(pool, None)
         amount = need.amounts()[resource.kind] + aside
@@ -230,22 +246,23 @@ class Waiting:
         self._head(pool, need)
 
     def block_too(self, pool: Key, *, resource: PoolResource, amount: int) -> None:
-        """So much of another resource lets the head of a pool, which is blocked, or one behind it
-        begin."""
+        """Record that so much of another resource lets the blocked head of a pool, or one behind
+        it, begin."""
         self.blocked.put(pool, self.numbers[pool], resource=resource, amount=amount)
 
     def settle(self, pool: Key) -> None:
-        """Nothing in a pool can be admitted until something of its own changes."""
+        """Record that nothing in a pool can be admitted until something of its own changes."""
         self.changed.pop(pool, None)
         self._unblock(pool)
 
     def grow(self, resource: PoolResource) -> None:
-        """More of a resource is available."""
+        """Record that more of a resource is available."""
         if self.blocked.needs(resource):
             self.grown[resource] = None
 
     def beyond(self, limit: Resources) -> Iterator[Key | None]:
-        """The lanes whose head is known, and needs more than `limit`; None for each other need."""
+        """Yield the lanes whose head is known and needs more than `limit`; None for each other
+        need."""
         for need, lanes in self._needs.items():
             if need.within(limit):
                 yield None

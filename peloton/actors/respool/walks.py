@@ -1,7 +1,4 @@
-"""Ways through the tree of pools: to the pool at a path, and along all of them.
-
-Turns names into pools, lazily. Must not change the tree.
-"""
+"""Ways through the tree of pools: to the pool at a path, and along all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from peloton.runtime.vocabulary import Key
 
 
 def find_pool(tree: Tree, path: str) -> Key | None:
-    """The pool at a path."""
+    """Return the pool at a path, or None."""
     pool, names = ROOT, [part for part in path.split("/") if part]
     for at, name in enumerate(names):
         found = tree.named(pool, name)
@@ -26,7 +23,8 @@ def find_pool(tree: Tree, path: str) -> Key | None:
 
 
 def walk_pools(tree: Tree, after: Sequence[tuple[str, Key]] | None = None) -> Iterator[Key]:
-    """Every pool, parents before children, siblings by name; with `after`, those behind that pool.
+    """Yield every pool, parents before children, siblings by name; with `after`, those behind that
+    pool.
 
     `after` is the path to it, without the root: the name and key of each pool. It need not exist
     any more.

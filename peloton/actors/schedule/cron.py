@@ -34,7 +34,7 @@ Zones = Callable[[str], tzinfo]
 
 
 class CronField(NamedTuple):
-    """One of the five: its name, its bounds, and names of its values from the least on."""
+    """One of the five fields: its name, its bounds, and names of its values from the least on."""
 
     name: str
     least: int
@@ -52,7 +52,7 @@ FIELDS = (
 
 
 class Cron(NamedTuple):
-    """An expression. `open_` has for each field whether it begins with `*`."""
+    """A cron expression. `open_` has for each field whether it begins with `*`."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -62,7 +62,10 @@ class Cron(NamedTuple):
     open_: tuple[bool, ...]
 
     def has(self, day: date) -> bool:
-        """Whether it has moments on this day: if both kinds of days are given, either will do."""
+        """Return whether the expression has moments on this day.
+
+        If both kinds of days are given, either will do.
+        """
         if day.month not in self.months:
             return False
         by_month, by_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
@@ -72,7 +75,10 @@ class Cron(NamedTuple):
 
 
 def parse_cron(text: str) -> Cron:
-    """The expression of a text. Raises ValueError, naming the field."""
+    """Return the expression of a text.
+
+    Raises ValueError, naming the field.
+    """
     if len(text) > TEXT_LENGTH_MAX:
         raise ValueError(f"{len(text)} characters, the limit is {TEXT_LENGTH_MAX}")
     words = MACROS.get(text.strip().lower(), text).lower().split()
@@ -122,7 +128,7 @@ class Moments:
         self._zone = zone
 
     def after(self, at: float) -> float | None:
-        """The first one after this; None if there is none for years."""
+        """Return the first moment after this; None if there is none for years."""
         day = datetime.fromtimestamp(at, self._zone).date() - timedelta(days=1)
         for _ in range(DAYS_MAX):
             if self._cron.has(day):
@@ -133,7 +139,7 @@ class Moments:
         return None
 
     def last(self, at: float) -> float | None:
-        """The last one up to this; None if there was none for years."""
+        """Return the last moment up to this; None if there was none for years."""
         day = datetime.fromtimestamp(at, self._zone).date() + timedelta(days=1)
         for _ in range(DAYS_MAX):
             if self._cron.has(day):
@@ -144,7 +150,7 @@ class Moments:
         return None
 
     def _of_day(self, day: date) -> list[float]:
-        """All of one day, in order."""
+        """Return all moments of one day, in order."""
         first = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         begin, end = first.timestamp(), (first + timedelta(days=1)).timestamp()
         hours = self._cron.hours
@@ -163,7 +169,7 @@ class Moments:
         return sorted(found)
 
     def _at(self, wall: datetime) -> list[float]:
-        """When a clock on the wall shows this: of a day on which it is set, not always once."""
+        """Return when a wall clock shows this: not always once, on a day on which it is set."""
         moments = [wall.timestamp(), wall.replace(fold=1).timestamp()]
         if not self._cron.open_[1]:
             return moments[:1]
@@ -176,7 +182,7 @@ class Moments:
 
 
 def _is_steady(start: datetime) -> bool:
-    """Whether a clock on the wall shows this hour once, and whole: the others cost much more."""
+    """Return whether a wall clock shows this hour once, and whole: other hours cost much more."""
     offsets = {
         start.replace(minute=minute, fold=fold).utcoffset() for minute in (0, 59) for fold in (0, 1)
     }

@@ -1,4 +1,4 @@
-"""How a schedule decides commands of clients, its moments, and what its jobs tell it.
+"""How a schedule decides commands of clients, its moments, and answers of its jobs.
 
 Each moment makes one job: its id follows from schedule and moment, so a repeat finds it there.
 After a time without an owner only the last moment counts. Before anything of a moment is journaled,
@@ -52,7 +52,7 @@ def create_first(message: m.CreateSchedule, at: At, *, zones: Zones) -> Decision
 
 
 def create(schedule: Schedule, message: m.CreateSchedule, at: At) -> Decision:
-    """Its name is taken."""
+    """Refuse, because the name is taken."""
     text = f"schedule {at.key.partition('/')[2]} already exists"
     return Decision(reply=Refused(EXISTS, text, "name"), because=text)
 
@@ -90,7 +90,7 @@ def pause(schedule: Schedule, message: m.PauseSchedule, at: At, *, zones: Zones)
 
 
 def delete(schedule: Schedule, message: m.DeleteSchedule, at: At) -> Decision:
-    """Its jobs go on."""
+    """Delete the schedule; its jobs go on."""
     return Decision(facts=(f.ScheduleDeleted(),), reply=m.ScheduleChanged())
 
 
@@ -127,7 +127,7 @@ def _come(schedule: Schedule, why: str, *, at: At, zones: Zones) -> f.MomentCome
 
 
 def _why_not(schedule: Schedule, late_s: float) -> str:
-    """Why a moment makes no job; empty where it does."""
+    """Return why a moment makes no job; empty if it does."""
     spec = schedule.spec
     if 0 < spec.starting_deadline_s < late_s:
         return f"it came {late_s:.0f} s late, the limit is {spec.starting_deadline_s:g} s"
@@ -139,7 +139,10 @@ def _why_not(schedule: Schedule, late_s: float) -> str:
 
 
 def _job_of(schedule: Schedule, moment: float) -> Key:
-    """The one job of this moment, as a UUID. A later schedule of the name has others."""
+    """Return the key of the one job of this moment, as a UUID.
+
+    A later schedule of the name has others.
+    """
     text = f"{schedule.key}\n{schedule.created_at!r}\n{moment!r}"
     found = hashlib.sha256(text.encode()).hexdigest()
     # The digits of version and variant are those of an id made from a name.
@@ -147,14 +150,14 @@ def _job_of(schedule: Schedule, moment: float) -> Key:
 
 
 def made(schedule: Schedule, message: JobIsMade, at: At) -> Decision:
-    """The job of the moment is there."""
+    """Record that the job of the moment exists."""
     if schedule.making != message.job:
         return Decision()
     return _decided(schedule, (f.JobSettled(message.job, True, "", at.now),))
 
 
 def not_made(schedule: Schedule, message: JobNotMade, at: At) -> Decision:
-    """There cannot be such a job: nothing else is tried for this moment."""
+    """Record that there cannot be such a job: nothing else is tried for this moment."""
     if schedule.making != message.job:
         return Decision()
     fact = f.JobSettled(message.job, False, message.text, at.now)
@@ -162,14 +165,14 @@ def not_made(schedule: Schedule, message: JobNotMade, at: At) -> Decision:
 
 
 def noted(schedule: Schedule, message: AwaitNoted, at: At) -> Decision:
-    """The last job will tell its end."""
+    """Record that the last job will tell its end."""
     if schedule.active != message.other or schedule.awaited:
         return Decision()
     return Decision(facts=(f.EndAwaited(message.other),))
 
 
 def told(schedule: Schedule, message: EndTold, at: At) -> Decision:
-    """A job has ended."""
+    """Record that a job has ended."""
     if schedule.active != message.other:
         return Decision(sends=(Send(SENDER, EndHeard(at.key)),))
     heard = Send(SENDER, EndHeard(at.key))
@@ -177,12 +180,12 @@ def told(schedule: Schedule, message: EndTold, at: At) -> Decision:
 
 
 def told_absent(message: EndTold, at: At) -> Decision:
-    """The schedule is no more: nobody wants to know it."""
+    """Answer that the schedule does not exist any more."""
     return Decision(sends=(Send(SENDER, EndHeard(at.key)),), because="no such schedule")
 
 
 def owed(schedule: Schedule) -> tuple[Send, ...]:
-    """What its jobs have not answered yet."""
+    """Return what the jobs have not answered yet."""
     sends: list[Send] = []
     if schedule.stops:
         sends.append(Send(schedule.active, StopJob()))
@@ -208,19 +211,19 @@ def owed(schedule: Schedule) -> tuple[Send, ...]:
 
 
 def _time_text(moment: float) -> str:
-    """A moment as RFC 3339 writes it, in UTC: moments are whole seconds."""
+    """Return a moment as RFC 3339 writes it, in UTC: moments are whole seconds."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def next_moment(schedule: Schedule) -> tuple[str, float] | None:
-    """The next moment, by the clock on the wall."""
+    """Return the deadline of the next moment, by the wall clock."""
     if schedule.paused or not schedule.next_at:
         return None
     return f"moment {schedule.next_at}", schedule.next_at
 
 
 def schedule_line(name: Key, schedule: Schedule) -> m.ScheduleSummary:
-    """The schedule in a listing."""
+    """Return the schedule as in a listing."""
     spec = schedule.spec
     return m.ScheduleSummary(
         schedule=name,
@@ -240,7 +243,7 @@ def schedule_line(name: Key, schedule: Schedule) -> m.ScheduleSummary:
 
 
 def get_schedule(schedule: Schedule, query: m.GetSchedule, at: At) -> m.ScheduleView:
-    """The details."""
+    """Return the details."""
     line, raw = schedule_line(at.key, schedule), schedule.spec.raw
     return m.ScheduleView(line, raw, schedule.runs, schedule.skip, schedule.making)
 
@@ -252,7 +255,7 @@ def _decided(
     also: tuple[Send, ...] = (),
     because: str = "",
 ) -> Decision:
-    """These facts, and what is owed after them."""
+    """Return the decision with these facts, and what is owed after them."""
     folded: Any = schedule
     for fact in facts:
         folded = EVOLVE[type(fact)](folded, fact)

@@ -1,6 +1,6 @@
-"""What a schedule journals. Numbers are permanent, because journals hold them.
+"""The facts of a schedule. Numbers and meanings are permanent, because journals hold them.
 
-Moments are journaled as they were computed: a fold must not know a time zone.
+Moments are journaled as they were computed, because the data of time zones change.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from peloton.runtime.vocabulary import Fact, Key
 
 
 class ScheduleMade(Fact, frozen=True, gc=False, array_like=True):
-    """A client created it."""
+    """A client created the schedule."""
 
     schedule: Key
     spec: ScheduleSpec
@@ -21,7 +21,7 @@ class ScheduleMade(Fact, frozen=True, gc=False, array_like=True):
 
 
 class SchedulePaused(Fact, frozen=True, gc=False, array_like=True):
-    """From now on it makes no jobs, or does so again."""
+    """The schedule makes no jobs from now on, or does so again."""
 
     paused: bool
     at: float
@@ -39,7 +39,7 @@ class MomentCome(Fact, frozen=True, gc=False, array_like=True):
 
 
 class JobSettled(Fact, frozen=True, gc=False, array_like=True):
-    """The job that was to be made is there, or was refused, and why."""
+    """The job that was to be made exists, or was refused, and why."""
 
     job: Key
     made: bool
@@ -60,7 +60,7 @@ class EndKnown(Fact, frozen=True, gc=False, array_like=True):
 
 
 class ScheduleDeleted(Fact, frozen=True, gc=False, array_like=True):
-    """A client deleted it."""
+    """A client deleted the schedule."""
 
 
 FACTS: dict[int, type] = {

@@ -1,7 +1,7 @@
 """What a schedule does by itself: it waits for its next moment, or rests while it is paused.
 
-The clock and its jobs take the steps (`decide.py`): pursuing must take none but to repeat a
-question whose answer was lost.
+The clock and its jobs take the steps (`decide.py`). Pursuing only repeats a question whose answer
+was lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ASK_AGAIN_S = 5.0
 
 
 def pursue(schedule: Schedule, at: At) -> Decision | Rest:
-    """The next step towards the goal."""
+    """Take the next step towards the goal."""
     notes = at.notes
     if notes is not None and notes.again_at is not None and notes.again_at <= at.now:
         waits = not schedule.paused and 0 < schedule.next_at <= at.wall
@@ -24,17 +24,17 @@ def pursue(schedule: Schedule, at: At) -> Decision | Rest:
 
 
 def ask(schedule: Schedule, at: At) -> Decision:
-    """The moment waits for what its daemon says of its owner."""
+    """Ask the daemon about the rights of the owner again, for the moment that waits."""
     again = RightsPending(at.now + ASK_AGAIN_S)
     return Decision(sends=(Send(RIGHTS, question(schedule)),), notes=again)
 
 
 def question(schedule: Schedule) -> AskRights:
-    """Of the moment that is next."""
+    """Return the question about the next moment."""
     path, by = schedule.spec.pool_path, schedule.created_by
     return AskRights(schedule.key, schedule.created_at, schedule.next_at, by, path)
 
 
 def recall_s(notes: RightsPending) -> float | None:
-    """When to ask again."""
+    """Return when to ask again."""
     return notes.again_at

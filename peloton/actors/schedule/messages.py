@@ -1,6 +1,6 @@
 """Messages a schedule receives from clients and from its jobs, its queries and answers.
 
-None may grow with what the schedule has done: of its jobs the last ones are kept.
+No message may grow with the number of past moments: of its jobs the last ones are kept.
 """
 
 from __future__ import annotations
@@ -45,24 +45,25 @@ class ScheduleSpec(Value, frozen=True, gc=False, array_like=True):
 
 
 class CreateSchedule(Message, frozen=True, gc=False, array_like=True):
-    """Client to a schedule that does not exist yet."""
+    """Client to a schedule that does not exist yet: create it."""
 
     spec: ScheduleSpec
     paused: bool = False
 
 
 class PauseSchedule(Message, frozen=True, gc=False, array_like=True):
-    """Client: make no jobs, or make them again; moments between are not made up for."""
+    """Client to a schedule: make no jobs, or make them again; moments between are not made up
+    for."""
 
     paused: bool
 
 
 class DeleteSchedule(Message, frozen=True, gc=False, array_like=True):
-    """Client: the schedule is no more; its jobs stay."""
+    """Client to a schedule: delete it; its jobs stay."""
 
 
 class GetSchedule(Query, frozen=True, gc=False, array_like=True):
-    """The schedule, as `ScheduleView`."""
+    """Asks for the schedule, answered `ScheduleView`."""
 
 
 class ScheduleChanged(Value, frozen=True, gc=False, array_like=True):
@@ -103,7 +104,7 @@ class ScheduleSummary(Value, frozen=True, gc=False, array_like=True):
 
 
 class ScheduleView(Value, frozen=True, gc=False, array_like=True):
-    """A schedule as clients see it; of its jobs the newest last."""
+    """A schedule as clients see it; its newest jobs come last."""
 
     summary: ScheduleSummary
     raw: bytes
@@ -113,9 +114,10 @@ class ScheduleView(Value, frozen=True, gc=False, array_like=True):
 
 
 class AskRights(Message, frozen=True, gc=False, array_like=True):
-    """Schedule to its daemon: may its owner still create jobs in its pool?
+    """Schedule to its daemon: may the owner still create jobs in the pool?
 
-    The answer names all of it: no answer serves another moment, nor a later schedule of the name.
+    The answer repeats all fields: no answer serves another moment, nor a later schedule of the
+    name.
     """
 
     schedule: Key
@@ -126,7 +128,7 @@ class AskRights(Message, frozen=True, gc=False, array_like=True):
 
 
 class RightsTold(Message, frozen=True, gc=False, array_like=True):
-    """Answer to `AskRights`: why not, or empty where the owner may."""
+    """Answer to `AskRights`: why not, or empty if the owner may."""
 
     asked: AskRights
     why: str
@@ -150,5 +152,5 @@ ANSWERS: dict[int, type] = {1: ScheduleChanged, 501: ScheduleView, 502: Schedule
 
 
 def schedule_key(name: str) -> Key:
-    """The key of a schedule by its name."""
+    """Return the key of a schedule by its name."""
     return key("schedule", name)

@@ -1,7 +1,7 @@
 """The state of a schedule, and how facts change it.
 
-Of its jobs it has the one that is being made, the last one while its end matters, and a short list.
-It must not grow with the moments that have come.
+Of its jobs it has the one that is being made, the last one while its end matters, and a short list,
+so that it does not grow with the moments that have come.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class RightsPending(Value, frozen=True, gc=False, array_like=True):
 
 
 class Schedule(Value, frozen=True, gc=False, array_like=True):
-    """One schedule. `next_at` is by the clock on the wall; `timed_from`, by that of the runtime, is
-    when it was computed.
+    """One schedule.
 
-    `making` is the job of the moment `moment`, until it is there. `active` is the last job that was
-    made, until it has ended; `awaited`: it will tell that. Where jobs may overlap it stays empty.
+    `next_at` is by the wall clock; `timed_from`, by that of the runtime, is when it was computed.
+    `making` is the job of the moment `moment`, until it exists. `active` is the last job that was
+    made, until it has ended; `awaited`: it will tell that. If jobs may overlap it stays empty.
     """
 
     key: Key
@@ -60,7 +60,7 @@ class Schedule(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def stops(self) -> bool:
-        """Whether the last job has to end before the next one is made."""
+        """Return whether the last job has to end before the next one is made."""
         return bool(self.active and self.making) and self.spec.overlap == Overlaps.REPLACE
 
 

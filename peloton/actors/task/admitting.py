@@ -1,7 +1,6 @@
 """What a task decides about its ticket: what its lot says of it, and when it gives it back.
 
-Turns answers of the lot and orders of the slice into facts and answers; a late or repeated one is
-recognised by its ticket. Must not choose hosts, nor decide anything of a run.
+A late or repeated message is recognised by its ticket.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ _HAD_IT = PARKS | {Admission.ADMITTED}
 
 
 def queued(task: Task, message: m.Queued, at: At) -> Decision:
-    """The lot has queued the ticket."""
+    """Record that the lot has queued the ticket."""
     if task.admission == Admission.REQUESTED and message.ticket == task.ticket:
         return Decision(facts=(f.AdmissionQueued(),))
     return Decision()
 
 
 def admitted(task: Task, message: m.Admitted, at: At) -> Decision:
-    """The pool admitted the ticket; one that is no longer wanted is released at once."""
+    """Record that the pool admitted the ticket; one that is no longer wanted is released at
+    once."""
     if message.ticket == task.ticket and task.admission in (Admission.REQUESTED, Admission.QUEUED):
         return Decision(facts=(f.AdmissionGranted(),))
     if message.ticket == task.ticket and task.admission in _HAD_IT:
@@ -35,7 +35,7 @@ def admitted(task: Task, message: m.Admitted, at: At) -> Decision:
 
 
 def released(task: Task, message: m.TicketReleased, at: At) -> Decision:
-    """The lot released the ticket."""
+    """Record that the lot released the ticket."""
     if task.admission == Admission.RELEASING and message.ticket >= task.ticket:
         return Decision(facts=(f.AdmissionReleased(),))
     return Decision()
@@ -44,7 +44,7 @@ def released(task: Task, message: m.TicketReleased, at: At) -> Decision:
 def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Decision:
     """Release or park the ticket of a task for which there is no host, so that others are admitted.
 
-    It requests admission again when its slice learns of a host that could run it.
+    The task requests admission again when its slice learns of a host that could run it.
     """
     if message.unschedulable == task.unschedulable:
         return Decision()
@@ -63,7 +63,7 @@ def mark_unschedulable(task: Task, message: m.MarkUnschedulable, at: At) -> Deci
 
 
 def parked(task: Task, message: m.TicketParked, at: At) -> Decision:
-    """The lot has parked the ticket."""
+    """Record that the lot has parked the ticket."""
     if task.admission == Admission.PARKING and message.ticket == task.ticket:
         return Decision(facts=(f.AdmissionParked(),))
     return Decision()

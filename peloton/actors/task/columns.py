@@ -1,6 +1,6 @@
 """What differs from one task to another, kept in columns: how facts write and archive it.
 
-Must not hold what `decide` reads: that is state.
+What `decide` reads must be state instead: equal tasks are decided as one, without their columns.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _archive_run(task: Task, fact: Fact, *, read: Callable[[str], Any]) -> Mappi
 def _archive_version(
     task: Task, fact: f.TaskRenewed, *, read: Callable[[str], Any]
 ) -> Mapping[str, Any]:
-    """By which config a run ran that has ended: the next one has another."""
+    """Return the config version of a run that has ended: the next run has another."""
     if not fact.runs or task.state == TaskStates.WAITING:
         return {}
     return {"ran_by": read("ran_by") or read("version")}
@@ -100,7 +100,7 @@ def _archive_version(
 def _keep_containers(
     task: Task, fact: f.ContainersTold, *, read: Callable[[str], Any]
 ) -> Mapping[str, Any]:
-    """What is told late, or again, changes nothing."""
+    """Keep the newer state of containers: what is told late, or again, changes nothing."""
     known: LiveContainers | None = read("containers")
     steps = steps_of(known.containers) if known is not None and known.run == task.run else -1
     if steps >= steps_of(fact.containers):

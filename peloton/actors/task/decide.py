@@ -1,7 +1,7 @@
 """How a task decides each message it receives.
 
-Turns (task, message) into facts and answers. A late or repeated message is recognised by its run
-or ticket number and answered from the state. Must not read the clock, a column or its own name.
+A late or repeated message is recognised by its run or ticket number and answered from the state. No
+decision may read a column or the task's own name, as equal tasks are decided as one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def goal_set(task: Task, message: m.SetTaskGoal, at: At) -> Decision:
 
 
 def limit_set(task: Task, message: m.SetRunLimit, at: At) -> Decision:
-    """Limit this run, too: from its start, or from now on where it had no limit."""
+    """Limit this run, too: from its start, or from now on if it had no limit."""
     if task.policy.max_running_s == message.max_running_s:
         return Decision()
     told = LimitRun(task.run, message.max_running_s or 0.0)
@@ -73,7 +73,7 @@ def limit_set(task: Task, message: m.SetRunLimit, at: At) -> Decision:
 
 
 def renew(task: Task, message: m.Renew, at: At) -> Decision:
-    """Have another config: the run ends first, unless nothing of it changes."""
+    """Take another config: the run ends first, unless nothing of it changes."""
     renewal = message.renewal
     newest = task.renewal.number if task.renewal is not None else task.renewed
     if renewal.number <= newest or task.goal == m.TaskGoals.DELETED:
@@ -92,7 +92,7 @@ def drop_events(task: Task, message: m.DropEvents, at: At) -> Decision:
 
 
 def created(message: m.SetTaskGoal, at: At) -> Decision:
-    """The slice opens: the instance begins to exist, unless its goal is deletion."""
+    """Begin to exist, because the slice opens, unless the goal is deletion."""
     if message.goal == m.TaskGoals.DELETED:
         return Decision(because="deleted before it was created")
     created = message.goal, message.policy, message.spec, message.lot, message.past
@@ -109,7 +109,7 @@ def place(task: Task, message: m.Place, at: At) -> Decision:
 
 
 def held(task: Task, message: m.Held, at: At) -> Decision:
-    """The host holds the room, or asks whether the task still wants it."""
+    """Record that the host holds the room, or answer whether the task still wants it."""
     if message.run != task.run or task.state not in ON_HOST:
         return _cancel(task, message.run)
     if task.state == TaskStates.HOLDING:
@@ -132,7 +132,7 @@ def join_gang(task: Task, message: m.JoinGang, at: At) -> Decision:
 
 
 def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
-    """The host granted resources."""
+    """Record that the host granted resources."""
     if message.run != task.run or task.state not in ON_HOST:
         return _cancel(task, message.run)
     if task.state == TaskStates.LAUNCHING:
@@ -141,7 +141,7 @@ def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
 
 
 def started(task: Task, message: m.Started, at: At) -> Decision:
-    """The process has started."""
+    """Record that the process has started."""
     if message.run != task.run or task.state not in ON_HOST:
         return _cancel(task, message.run)
     if task.state in _WAITS_FOR_START:
@@ -150,7 +150,7 @@ def started(task: Task, message: m.Started, at: At) -> Decision:
 
 
 def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
-    """The run never started. The next attempt is a new run under the same ticket."""
+    """Record that the run never started. The next attempt is a new run under the same ticket."""
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="refusal of another run")
@@ -161,7 +161,7 @@ def refused(task: Task, message: m.RunRefused, at: At) -> Decision:
 
 
 def ended(task: Task, message: m.Ended, at: At) -> Decision:
-    """The run ended; the host keeps it until it receives `RunSeen`."""
+    """Record that the run ended; the host keeps it until it receives `RunSeen`."""
     seen = (Send(SENDER, RunSeen(message.run)),)
     if message.run != task.run or task.state not in ON_HOST:
         return Decision(sends=seen, because="end of another run")
@@ -181,14 +181,15 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
 
 
 def _had_started(outcome: m.RunOutcome) -> bool:
-    """Of several containers: one that is no init container had."""
+    """Return whether, of several containers, one that is no init container had started."""
     if outcome.containers:
         return any(one.started_at and not one.init for one in outcome.containers)
     return outcome.exit_code is not None or bool(outcome.signal)
 
 
 def gone(task: Task, message: m.RunGone, at: At) -> Decision:
-    """The host does not know the run, so the run that was to be cancelled never began."""
+    """Record that the host does not know the run, so the run that was to be cancelled never
+    began."""
     if message.run != task.run or task.state != TaskStates.KILLING:
         return Decision(because="another run is unknown to its host")
     if _gives_back(task):
@@ -206,8 +207,10 @@ def _not_started(task: Task, outcome: m.RunOutcome) -> tuple[Send, ...]:
 
 
 def due(task: Task, message: Due, at: At) -> Decision:
-    """A deadline has passed: the start or the run took too long, the throttle delay is over, or the
-    run has lasted."""
+    """Act on a deadline that has passed.
+
+    The start or the run took too long, the throttle delay is over, or the run has lasted.
+    """
     if message.name == THROTTLE:
         ticket = Send(LOT, Enqueue(task.ticket + 1))
         return Decision(
@@ -223,7 +226,7 @@ def due(task: Task, message: Due, at: At) -> Decision:
 
 
 def _start_s(task: Task) -> float:
-    """How long the host may take to answer the launch, or then to start the run."""
+    """Return how long the host may take to answer the launch, or then to start the run."""
     most = task.policy.start_timeout_s
     return min(LAUNCH_TIMEOUT_S, most) if task.state == TaskStates.LAUNCHING else most
 
@@ -288,7 +291,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
 
 
 def owed(task: Task) -> tuple[Send, ...]:
-    """What is sent again until it is answered: first of admission, then of the run."""
+    """Return what is sent again until it is answered: first of admission, then of the run."""
     sends: tuple[Send, ...] = ()
     if task.admission in (Admission.REQUESTED, Admission.QUEUED):
         sends = (Send(LOT, Enqueue(task.ticket)),)
@@ -308,8 +311,11 @@ def owed(task: Task) -> tuple[Send, ...]:
 
 
 def deadline(task: Task) -> tuple[str, float] | None:
-    """Seconds in which a run must start or end, for which the next attempt is delayed, or after
-    which the failures of a service count no more."""
+    """Return the next deadline and its seconds, or None.
+
+    A run must start or end by then, the next attempt is delayed until then, or the failures of a
+    service count no more after it.
+    """
     if task.state in _WAITS_FOR_START:
         return START, _start_s(task)
     if task.state == TaskStates.RUNNING and task.policy.max_running_s is not None:

@@ -1,7 +1,4 @@
-"""What a task journals. Numbers are permanent, because journals hold them.
-
-A fact must not hold more than its fold needs, nor ever change its meaning.
-"""
+"""The facts of a task. Numbers and meanings are permanent, because journals hold them."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class TaskCreated(Fact, frozen=True, gc=False, array_like=True):
 class TaskGoalSet(Fact, frozen=True, gc=False, array_like=True):
     """The goal changed, or the restart of this number was ordered (0: none).
 
-    `fresh`: it begins with fresh attempts.
+    `fresh`: with fresh attempts.
     """
 
     goal: TaskGoals
@@ -68,7 +65,7 @@ class TaskLaunching(Fact, frozen=True, gc=False, array_like=True):
 
 
 class LaunchAccepted(Fact, frozen=True, gc=False, array_like=True):
-    """The host has the run; journaled only where the launch had to be repeated."""
+    """The host has the run; journaled only if the launch had to be repeated."""
 
 
 class LaunchRefused(Fact, frozen=True, gc=False, array_like=True):
@@ -78,7 +75,7 @@ class LaunchRefused(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The run's process has started; `at` is when, where this is journaled long after it."""
+    """The run's process has started; `at` is when, if this is journaled long after it."""
 
     at: float | None = None
 
@@ -91,7 +88,7 @@ class TaskKilling(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RunEnded(Fact, frozen=True, gc=False, array_like=True):
-    """The run ended; `at` is when, where that is long before this was journaled."""
+    """The run ended; `at` is when, if that is long before this was journaled."""
 
     outcome: RunOutcome
     at: float | None = None
@@ -114,7 +111,7 @@ class TaskWithdrawn(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskUnschedulable(Fact, frozen=True, gc=False, array_like=True):
-    """Whether no host could run it; while so, it requests no admission."""
+    """Whether no host could run the task; while so, it requests no admission."""
 
     unschedulable: bool
 
@@ -142,7 +139,7 @@ class RoomHeld(Fact, frozen=True, gc=False, array_like=True):
 
 
 class GangJoined(Fact, frozen=True, gc=False, array_like=True):
-    """It is one of its gang in this round, for which it requests admission.
+    """The task belongs to its gang in this round, for which it requests admission.
 
     `queued_anew`: with a new ticket; else a retry beside this fact has one.
     """
@@ -166,15 +163,19 @@ class RenewalOrdered(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskRenewed(Fact, frozen=True, gc=False, array_like=True):
-    """It has this config; with `runs`, the next run is to begin, unless the task was stopped."""
+    """The task has this config; with `runs`, the next run is to begin, unless the task was
+    stopped."""
 
     renewal: Renewal
     runs: bool = True
 
 
 class HealthTold(Fact, frozen=True, gc=False, array_like=True):
-    """The health or the readiness of the present run has changed; `text` is what the check found
-    that failed, of its health if both did. Or nothing is known yet: why it could not be checked."""
+    """The health or the readiness of the present run has changed.
+
+    `text` is what the failed check found, of its health if both did; or, while nothing is known
+    yet, why it could not be checked.
+    """
 
     health: TaskHealth
     text: str = ""
@@ -182,8 +183,10 @@ class HealthTold(Fact, frozen=True, gc=False, array_like=True):
 
 
 class ContainersTold(Fact, frozen=True, gc=False, array_like=True):
-    """How far the containers of the present run have come, of a pod with several; nothing, if it is
-    known that they have come as far."""
+    """How far the containers of the present run have come, of a pod with several.
+
+    Empty if they were known to have come as far.
+    """
 
     containers: tuple[ContainerEnd, ...]
 

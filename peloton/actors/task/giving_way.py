@@ -1,7 +1,7 @@
 """How a task gives up what it holds for others, though it is to run: preempted, moved, restarted.
 
-Turns such an order into the end of its run, and the end that is reported into the outcome that is
-kept. Who is chosen, and whether their job can spare them, is decided by their slice, never here.
+The order ends its run, and the reported end becomes the outcome that is kept. The slice chooses the
+tasks, and knows whether the job can spare them.
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ def give_way(task: Task, message: m.GiveWay, at: At) -> Decision:
 
 
 def outcome_of(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
-    """As reported, but for a run that was killed because it ran too long, or was not well, for
-    another pool, or for the maintenance of its host."""
+    """Return the outcome as reported, except for a run that was killed by an order.
+
+    These are runs that ran too long, were not well, or ended for another pool or for the
+    maintenance of the host.
+    """
     if task.state == TaskStates.KILLING and task.cause == m.KillCause.MAINTENANCE:
         return _moved(reported)
     if task.state == TaskStates.KILLING and task.cause == m.KillCause.UNHEALTHY:
@@ -70,7 +73,8 @@ def outcome_of(task: Task, reported: m.RunOutcome) -> m.RunOutcome:
 
 
 def ended_for_limit(task: Task, outcome: m.RunOutcome) -> tuple[Fact, ...]:
-    """What comes before the end of a run that its host has ended itself, as it ran too long."""
+    """Return the fact before the end of a run that its host has ended itself, as it ran too
+    long."""
     too_long = (outcome.end, outcome.reason) == (m.End.KILLED, m.DEADLINE_EXCEEDED)
     if not too_long or task.state == TaskStates.KILLING:
         return ()
@@ -82,7 +86,8 @@ def _killed(task: Task, reported: m.RunOutcome, *, reason: str) -> m.RunOutcome:
 
 
 def _moved(reported: m.RunOutcome) -> m.RunOutcome:
-    """As no fault of the program; one that ended well, or with its host, is as it was reported."""
+    """Return the outcome as no fault of the program; a run that ended well, or with its host, is
+    unchanged."""
     if reported.end in (m.End.SUCCEEDED, m.End.LOST):
         return reported
     text = f"ended by the maintenance of its host: {reported.message or 'killed'}"

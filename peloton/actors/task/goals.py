@@ -1,8 +1,7 @@
 """Goal tables of a task: state by goal or order, a step in every cell; and one of its admission.
 
-Turns (state, goal) into the next step, `SETTLED` or `WAITING`. The table is total: a missing pair
-would silently mean "do nothing", which is how instances get stuck. Steps must not wait or send:
-they return a decision.
+The tables are total: a missing pair would silently mean "do nothing", which is how instances get
+stuck.
 """
 
 from __future__ import annotations
@@ -149,7 +148,8 @@ def throttle(task: Task) -> Decision:
 def retry(task: Task) -> Decision | Rest:
     """Start a new run while attempts are left, after a pause; a system failure uses none up.
 
-    One that is retried only with its gang releases its ticket and waits for its slice's word.
+    A task that is retried only with its gang releases its ticket and waits for the order of its
+    slice.
     """
     if not may_retry(task):
         return release_admission(task)
@@ -187,7 +187,7 @@ def end_old_run(task: Task) -> Decision | Rest:
 
 
 def take_config(task: Task) -> Decision | Rest:
-    """Have the new config, once no lot holds a ticket: the next one may be of another lot."""
+    """Take the new config, once no lot holds a ticket: the next one may be of another lot."""
     if task.admission != Admission.NONE:
         return release_admission(task)
     assert task.renewal is not None

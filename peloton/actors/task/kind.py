@@ -1,7 +1,4 @@
-"""The kind "task", as registered with the runtime: members of their slice's crowd.
-
-It must hold nothing but the table.
-"""
+"""The kind "task", as registered with the runtime: members of their slice's crowd."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ class SetTaskGoal(Goal, frozen=True, gc=False, array_like=True):
     """Slice to tasks: the goal; the other fields create those that do not exist yet.
 
     `restart` numbers an order to begin a new run with fresh attempts, obeyed once by tasks that are
-    to run at all; 0 is no order. `fresh`: one that was to end, and is to run, has fresh attempts.
-    `past`: the highest number of a run or ticket of removed members: none is used again.
+    to run at all; 0 is no order. `fresh`: a task that was to end, and is to run, has fresh
+    attempts. `past`: the highest number of a run or ticket of removed members: none is used again.
     """
 
     goal: TaskGoals
@@ -143,7 +143,7 @@ class Renewal(Value, frozen=True, gc=False, array_like=True):
 class Renew(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: have this config.
 
-    `runs`: it is another one, or a run of its own is wanted: the present run ends first. Else the
+    `runs`: the config differs, or a run of its own is wanted: the present run ends first. Else the
     run goes on, as nothing of it changes. Obeyed once, by the renewal's number.
     """
 
@@ -165,7 +165,8 @@ class Admitted(Message, frozen=True, gc=False, array_like=True):
     ticket: int
 
     def replaced(self) -> Message:
-        """A task that is admitted at once needs no separate `Queued`."""
+        """Return the message that this one makes unnecessary: a task admitted at once needs no
+        `Queued`."""
         return Queued(self.ticket)
 
 
@@ -245,7 +246,8 @@ class Accepted(Message, frozen=True, gc=False, array_like=True):
 
 
 class Held(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: it holds the room for this run, and asks so until they start or cancel it."""
+    """Host to tasks: the host holds the room for this run, and asks so until they start or
+    cancel it."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -269,16 +271,16 @@ class RunRefused(Message, frozen=True, gc=False, array_like=True):
 
 
 class Started(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run's process has started. `at` is when, where that is long ago."""
+    """Host to tasks: this run's process has started. `at` is when, if that is long ago."""
 
     run: int
     at: float | None = None
 
 
 class Ended(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: this run ended. `at` is when, where that is long ago.
+    """Host to tasks: this run ended. `at` is when, if that is long ago.
 
-    `started_at` is when it had started, where the task was not told, and that is long ago.
+    `started_at` is when it had started, if the task was not told, and that is long ago.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -318,23 +320,24 @@ MESSAGES: dict[int, type] = {
 
 
 def crowd_key(job: str, slice_number: int) -> Key:
-    """The key of the crowd of one slice's tasks."""
+    """Return the key of the crowd of one slice's tasks."""
     return key("task", job, slice_number)
 
 
 def slice_of_crowd(crowd: Key) -> Key:
-    """The slice whose tasks a crowd holds."""
+    """Return the slice whose tasks a crowd holds."""
     return Key("slice" + crowd[len("task") :])
 
 
 def pod_id(crowd: Key, member: int, *, run: int) -> str:
-    """The name of one run, `<job>-<instance>-<run>`, as the original's clients know it."""
+    """Return the name of one run, `<job>-<instance>-<run>`, as the original's clients know it."""
     _, job, number = crowd.split("/")
     return f"{job}-{int(number) * SLICE_SIZE + member}-{run}"
 
 
 def parse_pod(pod: str) -> tuple[Key, int, int] | None:
-    """Crowd, member and run number: the inverse of `pod_id`. None if it is no name of a run."""
+    """Return crowd, member and run number, the inverse of `pod_id`; None if it is no name of a
+    run."""
     if (found := _POD.fullmatch(pod)) is None:
         return None
     job, instance, run = found.groups()

@@ -1,9 +1,8 @@
 """What a task decides when it is told of its run: one that fails its check too often is ended.
 
-Turns (task, change) into facts, and the answer that it was seen, upon which the backend repeats it
-no more. What it believes need not be the newest for a moment: the answer names the change that was
-seen, and a backend that sees another one than its last repeats that. Of its containers, of which
-nothing follows, the newest are found where they are folded. Must not judge single results.
+Each change is answered, upon which the backend repeats it no more. What the task believes need not
+be the newest for a moment: the answer names the change that was seen, and a backend that sees
+another one than its last repeats that. The newest containers are chosen when they are folded.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def run_changed(task: Task, message: RunChanged, at: At) -> Decision:
 
 
 def _judged(task: Task, live: LiveRun, *, kept: tuple[Fact, ...], seen: Send) -> Decision:
-    """Believe it; end the run if it has failed too often, as a failure of the program."""
+    """Believe the health; end the run if it has failed too often, as a failure of the program."""
     health, ready = _health_in(live, task), _ready_in(live, task)
     unready = ready == TaskHealth.UNHEALTHY or live.ungated
     unready = unready and health != TaskHealth.UNHEALTHY
@@ -60,7 +59,7 @@ def _ready_in(live: LiveRun, task: Task) -> TaskHealth:
 
 
 def _trouble_in(live: LiveRun) -> str:
-    """Why a check has found nothing yet: it could not be carried out so far."""
+    """Return why a check has found nothing yet: it could not be carried out so far."""
     if live.healthy is None and live.text and not live.unchecked:
         return live.text
     known = live.ungated or live.ready > TaskHealth.UNKNOWN
@@ -68,7 +67,7 @@ def _trouble_in(live: LiveRun) -> str:
 
 
 def told_of_nobody(message: RunChanged, at: At) -> Decision:
-    """The instance does not exist any more: nothing is to be repeated to it."""
+    """Answer that the instance does not exist any more, so nothing needs to be repeated."""
     return Decision(sends=(_seen(message),), because="no such instance")
 
 

@@ -37,7 +37,7 @@ RUNS_KEPT_MAX = 10
 
 
 class TaskStates(enum.IntEnum):
-    """What is."""
+    """The states of a task."""
 
     WAITING = 1
     LAUNCHING = 2
@@ -111,32 +111,34 @@ class Task(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def ends_for_next(self) -> bool:
-        """Whether its present run ends only because the next one was ordered."""
+        """Return whether the present run ends only because the next one was ordered."""
         return self.again or self.renewal is not None
 
 
 def is_well(task: Task) -> bool:
-    """Whether it runs, its last health check has passed, and it is ready, as far as it has checks
-    of that."""
+    """Return whether the task runs, its last health check has passed, and it is ready, as far as
+    it has checks."""
     return task.state == TaskStates.RUNNING and task.health in _WELL and task.ready in _WELL
 
 
 def is_let_pass(task: Task) -> bool:
-    """Whether it runs, and nobody carries out a check that it has: it is as one without that."""
+    """Return whether the task runs, and no backend carries out a check that it has: it counts as
+    without."""
     unchecked = task.policy.checked and task.health == TaskHealth.DISABLED
     ungated = task.policy.awaits_ready and task.ready == TaskHealth.DISABLED
     return task.state == TaskStates.RUNNING and (unchecked or ungated)
 
 
 def may_retry(task: Task) -> bool:
-    """Whether an ended batch task gets another run: system failures up to a limit are free."""
+    """Return whether an ended batch task gets another run: system failures up to a limit are
+    free."""
     if task.spent or task.cause in (KillCause.RUN_LIMIT, KillCause.PREEMPTED_FOR_GOOD):
         return False
     return task.free_try or task.failures < task.policy.max_failures
 
 
 def pause_s(task: Task) -> float:
-    """Seconds that it waits, after the end of its run, before it requests the next one."""
+    """Return the seconds from the end of a run until the task requests the next one."""
     if is_wanted(task):
         return THROTTLE.after(task.failures)
     rules = task.policy.retry
@@ -155,27 +157,29 @@ def is_held(task: Task) -> bool:
 
 
 def is_wanted(task: Task) -> bool:
-    """Whether it is to run for ever: what the disruption budget of a service is counted from."""
+    """Return whether the task is to run for ever: the disruption budget of a service counts
+    these."""
     return task.goal == TaskGoals.RUNNING
 
 
 def is_available(task: Task) -> bool:
-    """Whether an instance of a service does its work, and nothing is about to end its run.
+    """Return whether an instance of a service does its work, and nothing is about to end its run.
 
-    The one place where that is said: budgets, workflows and drains all ask here.
+    Budgets, workflows and drains all use this definition.
     """
     return is_well(task) and is_wanted(task) and not task.ends_for_next
 
 
 def waits_for_gang(task: Task) -> bool:
-    """Whether it has ended badly, and would be retried, but only with its gang."""
+    """Return whether the task has ended badly, and would be retried, but only with its gang."""
     if not task.policy.together or task.state not in BAD_ENDS:
         return False
     return task.goal == TaskGoals.SUCCEEDED and not task.again and may_retry(task)
 
 
 def dropped_runs(read: Callable[[str], Any]) -> tuple[tuple[int, float], ...]:
-    """The single runs whose events are not shown, by number, and until when; the newest ones."""
+    """Return the single runs whose events are hidden, by number, and until when; the newest
+    ones."""
     known = dict(read("dropped_before") or ())
     if newest := read("dropped_run"):
         known[newest[0]] = newest[1]
@@ -311,7 +315,8 @@ def _ended(task: Task, fact: f.RunEnded) -> Task:
 
 
 def _is_for_good(task: Task, outcome: RunOutcome) -> bool:
-    """Whether a batch task that ended so ends the same way again, whatever attempts are left."""
+    """Return whether a batch task that ended so ends the same way again, whatever attempts are
+    left."""
     if outcome.reason == SECRET_NOT_FOUND:
         return True
     rules = task.policy.retry

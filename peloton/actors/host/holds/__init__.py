@@ -1,6 +1,6 @@
-"""A host that somebody wants whole: callers who launch runs of their own there, and tasks to come.
+"""Holds on whole hosts: by clients that launch runs of their own there, and for tasks to come.
 
-Part of the kind "host", as all beside it: only a host decides its holds. `hold_messages.py` is
-what other kinds and the private services may read, and `foreign_names.py` what marks runs that
-are of no task. Messages keep their numbers and fields: journals hold them.
+Part of the kind "host": only a host decides its holds. Other kinds and the private services may
+read `hold_messages.py`; `foreign_names.py` names runs that are of no task. Numbers and fields of
+messages are permanent: journals hold them.
 """

@@ -1,9 +1,8 @@
-"""Runs that callers launch on their holds: in the ledger as any other, but of no task.
+"""Runs that clients launch on their holds: in the ledger as any other, but of no task.
 
-Turns (host, message) into ledger facts, orders for the backend and answers. Their starts and ends
-are told to nobody but those who follow the host, and an end takes them out of the ledger. It must
-not start anything without a hold: a late repeat of a launch would start what has ended.
-A hold is used up by its first launch: a repeat is refused, as in the original.
+Only followers of the host are told of their starts and ends, and an end takes them out of the
+ledger. Nothing may start without a hold: a late repeat of a launch would start what has ended. A
+hold is used up by its first launch: a repeat is refused, as in the original.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _ONE = Bits.of(0)
 
 
 def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
-    """Start all of these on the room that is held, or none."""
+    """Start all of these runs on the room that is held, or none."""
     if host.removed:
         return no_host(message, at)
     if host.hold is None or host.hold.name != message.hold:
@@ -74,8 +73,8 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
 def _devices(
     host: Host, need: Resources, *, free: list[int]
 ) -> tuple[Devices | None, tuple[int, ...] | None]:
-    """The devices of one run, as journaled (None: there are not enough) and as the backend is
-    told."""
+    """Return the devices of one run, as journaled (None: there are not enough) and as the
+    backend is told."""
     if not devices_wanted(need):
         return (), devices_told(host, need)
     some, devices = with_devices(free, _ONE, need=need)
@@ -83,7 +82,7 @@ def _devices(
 
 
 def _problem(host: Host, message: hm.LaunchForeign, at: At) -> str:
-    """Why these cannot be launched, but for ports; empty if nothing is wrong."""
+    """Return why these runs cannot be launched, ports not considered; empty if nothing is wrong."""
     if not host.grants:
         return "the host is not ready"
     tasks: dict[str, None] = {}
@@ -104,7 +103,7 @@ def _cannot(text: str) -> Decision:
 
 
 def kill_foreign(host: Host, message: hm.KillForeign, at: At) -> Decision:
-    """End those of these ids that are here."""
+    """End the runs on this host that have these ids."""
     known, orders, stops = list[str](), list[str](), list[str]()
     for task in dict.fromkeys(message.tasks):
         crowd = foreign_crowd(task)
@@ -121,5 +120,5 @@ def kill_foreign(host: Host, message: hm.KillForeign, at: At) -> Decision:
 
 
 def none_there(message: hm.KillForeign, at: At) -> Decision:
-    """There is no such host, so none of them."""
+    """Answer a kill at a host that does not exist: no run has been found."""
     return Decision(reply=hm.ForeignKilled(()), because="no such host")

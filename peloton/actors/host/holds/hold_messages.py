@@ -1,7 +1,7 @@
-"""Messages about holds: who wants a host whole, gives it back, or launches runs of its own there.
+"""Messages about holds: a client holds a host whole, releases it, or launches its own runs there.
 
-A hold has a name, by which its holder gives it back or uses it. None of these comes from a task of
-a job: those launch without a hold. They must not name a run by anything but its caller's id.
+A hold has a name, by which its holder releases or uses it. Tasks of jobs launch without a hold. A
+message names a run only by its client's id.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ CANNOT_LAUNCH = "CANNOT_LAUNCH"
 
 
 class HostHold(Value, frozen=True, gc=False, array_like=True):
-    """Who has all that runs leave free on a host, for how long, and what that was at the start."""
+    """The holder of all that runs leave free on a host, for how long, and what that was at the
+    start."""
 
     name: str
     holder: str
@@ -41,9 +42,9 @@ class HostHold(Value, frozen=True, gc=False, array_like=True):
 class HoldHost(Message, frozen=True, gc=False, array_like=True):
     """Gateway to host: grant nothing to anybody else for so many seconds.
 
-    Answered `HostHeld`, a repeat as well, or refused with the first reason why it does not suit.
-    A host that is held for tasks suits if the caller's `hint` names one of them, or the host alone,
-    which is the empty name.
+    Answered `HostHeld`, a repeat as well, or refused with the first reason why the host does not
+    suit. A host that is held for tasks suits if the client's `hint` names one of them, or the host
+    itself, which is the empty name.
     """
 
     name: str
@@ -54,7 +55,7 @@ class HoldHost(Message, frozen=True, gc=False, array_like=True):
 
 
 class HostHeld(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `HoldHost`: what is held, until when, and the host as it is otherwise."""
+    """Answer to `HoldHost`: what is held, until when, and the summary of the host."""
 
     name: str
     resources: Resources
@@ -69,20 +70,20 @@ class ReleaseHold(Message, frozen=True, gc=False, array_like=True):
 
 
 class HoldReleased(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `ReleaseHold`; without such a hold there was nothing to do."""
+    """Answer to `ReleaseHold`; if the hold is not `known`, there was nothing to do."""
 
     known: bool
 
 
 class ForeignRun(Value, frozen=True, gc=False, array_like=True):
-    """A run that its caller placed: the caller's id of it, and what to run."""
+    """A run that a client placed: the client's id of it, and what to run."""
 
     task: str
     spec: RunSpec
 
 
 class LaunchForeign(Message, frozen=True, gc=False, array_like=True):
-    """Gateway to host: start these, all or none. The hold ends with it."""
+    """Gateway to host: start all of these runs, or none. The hold ends with it."""
 
     hold: str
     runs: tuple[ForeignRun, ...]
@@ -110,8 +111,8 @@ class ForeignKilled(Value, frozen=True, gc=False, array_like=True):
 class TaskHold(Value, frozen=True, gc=False, array_like=True):
     """A task for which a host is held: who ordered it, what the task needs, and until when.
 
-    `task` is its name without a run, `crowd` and `member` say which task that is. With `reserved`
-    the room was not there yet when it was ordered.
+    `task` is its name without a run; `crowd` and `member` identify it. `reserved`: the room was not
+    there yet when the hold was ordered.
     """
 
     task: str
@@ -124,16 +125,17 @@ class TaskHold(Value, frozen=True, gc=False, array_like=True):
 
 
 def comes_for(hint: Iterable[str], tasks: Container[str]) -> bool:
-    """Whether a caller with this hint comes for one of the tasks for which a host is held."""
+    """Return whether a client with this hint comes for one of the tasks for which a host is
+    held."""
     return any(name == "" or name in tasks for name in hint)
 
 
 class HoldForTask(Message, frozen=True, gc=False, array_like=True):
     """Gateway or slice to host: for so many seconds grant nothing to others than this task.
 
-    Without `need` it is what the task's run on the host has. With `reserve` the host must be nobody
-    else's. Answered `HeldForTask`; a repeat begins the time anew. Slices of daemon jobs say `until`
-    when instead, so that a repeat of theirs changes nothing.
+    Without `need` it is what the task's run on the host has. With `reserve` the host must not be
+    held by others. Answered `HeldForTask`; a repeat begins the time anew. Slices of daemon jobs
+    give the end of the hold as `until` instead, so that a repeat changes nothing.
     """
 
     task: str
@@ -147,7 +149,7 @@ class HoldForTask(Message, frozen=True, gc=False, array_like=True):
 
 
 class HeldForTask(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `HoldForTask`: until when, and the host as it is otherwise."""
+    """Answer to `HoldForTask`: until when the host is held, and its summary."""
 
     task: str
     until: float
@@ -155,13 +157,13 @@ class HeldForTask(Value, frozen=True, gc=False, array_like=True):
 
 
 class ReleaseTaskHolds(Message, frozen=True, gc=False, array_like=True):
-    """Gateway to host: it need not be held for these tasks any more."""
+    """Gateway to host: the host need not be held for these tasks any more."""
 
     tasks: tuple[str, ...]
 
 
 class TaskHoldsReleased(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `ReleaseTaskHolds`: those for which it was held."""
+    """Answer to `ReleaseTaskHolds`: the tasks for which the host was held."""
 
     tasks: tuple[str, ...]
 

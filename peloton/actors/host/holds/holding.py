@@ -1,8 +1,7 @@
-"""How a host is held: all that its runs leave free is one caller's, until a time.
+"""How a host is held for a client: all that its runs leave free, for a time.
 
-Turns (host, message) into facts and answers. While there is a hold nothing is granted to tasks, and
-what runs leave is added to it. It ends by its holder's order, by its first launch, by its time, and
-with the host's readiness for work; must not outlive a maintenance.
+While there is a hold nothing is granted to tasks, and what runs leave is added to it. It ends by
+its holder's order, by its first launch, by its time, and when the host is no longer ready for work.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ RELEASED, EXPIRED = "released", "expired"
 
 
 def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
-    """Hold the host for a caller whom it suits."""
+    """Hold the host for a client that it suits."""
     if host.removed:
         return no_host(message, at)
     # One whose time is over is no obstacle: its deadline may come behind this message.
@@ -44,7 +43,7 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
 
 
 def _awaited(host: Host, message: hm.HoldHost, at: At) -> bool:
-    """Whether no task has a right to the host, or the caller comes for one that has."""
+    """Return whether no task has a right to the host, or the client comes for one that has."""
     names = [one.task for one in alive(host, at.now)]
     return not names or hm.comes_for(message.hint, names)
 
@@ -54,14 +53,14 @@ def _answer(host: Host, taken: hm.HostHold, at: At) -> hm.HostHeld:
 
 
 def release(host: Host, message: hm.ReleaseHold, at: At) -> Decision:
-    """The hold is over; one that is not there is over already."""
+    """End the hold; without such a hold there is nothing to do."""
     if host.hold is None or host.hold.name != message.name:
         return Decision(reply=hm.HoldReleased(known=False), because="no such hold")
     return Decision(facts=(f.HoldEnded(message.name, RELEASED),), reply=hm.HoldReleased(known=True))
 
 
 def not_held(message: hm.ReleaseHold, at: At) -> Decision:
-    """There is no such host, so nothing is held."""
+    """Answer a release at a host that does not exist: nothing is held."""
     return Decision(reply=hm.HoldReleased(known=False), because="no such host")
 
 
@@ -71,10 +70,10 @@ def end_hold(host: Host, at: At) -> Decision | None:
 
 
 def expired(taken: hm.HostHold) -> Decision:
-    """The hold was neither used nor given back in time."""
+    """End a hold that was neither used nor released in time."""
     return Decision(facts=(f.HoldEnded(taken.name, EXPIRED),), because="the hold expired")
 
 
 def hold_deadline(taken: hm.HostHold) -> tuple[str, float]:
-    """Its own name for each hold, so that the time of the next one begins anew."""
+    """Return the deadline of a hold. Each hold has its own name, so that its time begins anew."""
     return f"hold {taken.name}", taken.seconds

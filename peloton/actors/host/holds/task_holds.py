@@ -1,8 +1,7 @@
-"""How a host is held for tasks: nobody else gets room there until they came, or a time is over.
+"""How a host is held for tasks: others get no room there until the tasks came, or a time is over.
 
-Turns (host, message) into facts and answers. A hold ends by the launch of its task here, by an
-order, by its time, and with the host's readiness for work. It must not outlive its time: whoever
-grants room asks `alive`.
+A hold ends by the launch of its task here, by an order, by its time, and when the host is no longer
+ready for work. Code that grants room uses `alive`, which leaves out holds whose time is over.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def _problem(host: Host, message: hm.HoldForTask) -> Refused | None:
 
 
 def _runs_of(host: Host, crowd: Key, *, member: int) -> Resources:
-    """What the runs of this task hold here."""
+    """Return what the runs of this task hold here."""
     found = Resources()
     for some in host.runs.grouped.get(crowd, NO_SETS):
         if some.phase in HOLDING and member in some.members:
@@ -70,7 +69,7 @@ def _runs_of(host: Host, crowd: Key, *, member: int) -> Resources:
 
 
 def release_task_holds(host: Host, message: hm.ReleaseTaskHolds, at: At) -> Decision:
-    """The host need not wait for these tasks; for those it does not wait for it does not."""
+    """End the holds for these tasks, as far as there are any."""
     wanted = frozenset(message.tasks)
     known = tuple(one.task for one in host.task_holds if one.task in wanted)
     reply = hm.TaskHoldsReleased(known)
@@ -78,18 +77,18 @@ def release_task_holds(host: Host, message: hm.ReleaseTaskHolds, at: At) -> Deci
 
 
 def no_task_holds(message: hm.ReleaseTaskHolds, at: At) -> Decision:
-    """There is no such host, so it is held for nobody."""
+    """Answer a release at a host that does not exist: no holds were released."""
     return Decision(reply=hm.TaskHoldsReleased(()), because="no such host")
 
 
 def ended_holds(tasks: Iterable[str], reason: str) -> tuple[f.TaskHoldsEnded, ...]:
-    """The fact that the host is not held for these any more; none for nobody."""
+    """Return the fact that the host is not held for these tasks any more; nothing for no tasks."""
     some = tuple(tasks)
     return (f.TaskHoldsEnded(some, reason),) if some else ()
 
 
 def alive(host: Host, now: float) -> tuple[hm.TaskHold, ...]:
-    """The holds whose time is not over."""
+    """Return the holds whose time is not over."""
     return tuple(one for one in host.task_holds if now < one.until)
 
 
@@ -102,17 +101,17 @@ def end_task_holds(host: Host, at: At) -> Decision | None:
 
 
 def next_over(host: Host) -> float:
-    """When the first of them is over; 0.0 without any."""
+    """Return when the first hold is over; 0.0 without any."""
     return min((one.until for one in host.task_holds), default=0.0)
 
 
 def members_held(holds: Iterable[hm.TaskHold], crowd: Key) -> Bits:
-    """The members of this crowd for which the host is held."""
+    """Return the members of this crowd for which the host is held."""
     return Bits.of(*sorted(one.member for one in holds if one.crowd == crowd))
 
 
 def room_beside(host: Host, holds: Iterable[hm.TaskHold]) -> Resources:
-    """What runs leave free, less what these tasks need that have no run here."""
+    """Return what runs leave free, less the needs of held-for tasks that have no run here."""
     room = host.unused
     for one in holds:
         if _runs_of(host, one.crowd, member=one.member) == Resources():

@@ -1,7 +1,6 @@
 """How an inventory decides messages, and what it reports.
 
-Turns changes of its hosts into deltas for placers and a sum for the root pool. Must not choose a
-host or grant resources.
+Changes of its hosts become deltas for placers, and a sum of capacity for the root pool.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from peloton.runtime.vocabulary import At, Decision, Key, Send
 
 
 def opened(message: OpenInventory, at: At) -> Decision:
-    """The inventory begins to exist."""
+    """Begin to exist."""
     return Decision(facts=(InventoryOpened(),), because="first start")
 
 
 def already_open(inventory: Inventory, message: OpenInventory, at: At) -> Decision:
-    """Do nothing: the inventory exists."""
+    """Do nothing, because the inventory exists."""
     return Decision()
 
 
@@ -53,7 +52,7 @@ def snapshot(inventory: Inventory, message: SnapshotWanted, at: At) -> Decision:
 
 
 def not_open(message: SnapshotWanted | FollowHosts | UnfollowHosts, at: At) -> Decision:
-    """There are no hosts to send yet."""
+    """Ignore the request, because there are no hosts to send yet."""
     return Decision(because="the inventory is not open yet")
 
 
@@ -83,11 +82,11 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
 
 
 def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
-    """What has changed: to placers (they notice gaps), to the slices that follow hosts, and the sum
-    to the root pool.
+    """Report what has changed to placers, to the slices that follow hosts, and the sum to the root
+    pool.
 
-    After a recovery each host is sent `RecheckBackend`, because its backend may not know that the
-    shard was away.
+    Placers notice gaps. After a recovery each host is sent `RecheckBackend`, because its backend
+    may not know that the shard was away.
     """
     hosts: Hosts = at.index
     deltas = hosts.take(at.key)
@@ -110,7 +109,7 @@ def _why(host: Host) -> str:
 
 
 def list_hosts(inventory: Inventory, query: ListHosts, at: At) -> tuple[HostView, ...]:
-    """Every host of the shard that was asked for, by name."""
+    """Return the hosts of the shard that were asked for, by name."""
     hosts: Hosts = at.index
     asked = hosts.held_for(query.tasks) if query.tasks else hosts.hosts
     keys = [key for key in asked if not query.troubled or is_troubled(hosts.hosts[key])]

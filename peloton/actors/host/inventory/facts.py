@@ -1,7 +1,6 @@
-"""What an inventory journals: that it exists, who follows its hosts, and which pools there are.
+"""The facts of an inventory: that it exists, who follows its hosts, and which host pools there are.
 
-All else is derived from its hosts. A sum must not be a fact: it could drift from the hosts it is
-the sum of.
+All else is derived from its hosts. A sum must not be a fact: it could drift from the hosts.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ class InventoryOpened(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostPoolMade(Fact, frozen=True, gc=False, array_like=True):
-    """There is a pool of this name."""
+    """There is a host pool of this name."""
 
     name: str
 
 
 class HostPoolDropped(Fact, frozen=True, gc=False, array_like=True):
-    """No host may join the pool any more, and those of it are to leave."""
+    """No host may join the pool any more, and its hosts are to leave."""
 
     name: str
 
@@ -46,7 +45,7 @@ class HostTold(Fact, frozen=True, gc=False, array_like=True):
 
 
 class FollowerNoted(Fact, frozen=True, gc=False, array_like=True):
-    """The slice is to be told which hosts match; `asked` numbers what it has asked for."""
+    """The slice is to be told which hosts match; `asked` numbers its requests."""
 
     follower: Key
     asked: int
@@ -54,7 +53,7 @@ class FollowerNoted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class FollowerGone(Fact, frozen=True, gc=False, array_like=True):
-    """The slice is told no more."""
+    """The slice is no longer told which hosts match."""
 
     follower: Key
 

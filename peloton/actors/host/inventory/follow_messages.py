@@ -1,7 +1,7 @@
-"""How slices of daemon jobs follow the hosts of an inventory.
+"""Messages by which slices of daemon jobs follow the hosts of an inventory.
 
 A slice asks once, and is told from then on which hosts match: all of them first, and then what has
-changed. None of it concerns a run, nor what a host has free.
+changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ class FollowTerms(Value, frozen=True, gc=False, array_like=True):
 
 
 class HostsOf(Value, frozen=True, gc=False, array_like=True):
-    """Whose hosts a slice of a daemon job has its instances on. `first`: these hosts keep room."""
+    """The inventory whose hosts a slice of a daemon job has its instances on.
+
+    `first`: these hosts keep room for the slice.
+    """
 
     inventory: Key
     terms: FollowTerms
@@ -29,8 +32,10 @@ class HostsOf(Value, frozen=True, gc=False, array_like=True):
 
 
 class FollowHosts(Message, frozen=True, gc=False, array_like=True):
-    """Slice to inventory: tell the hosts that match. `asked` numbers what the slice has asked for;
-    a higher one is answered with all of them anew."""
+    """Slice to inventory: tell the hosts that match.
+
+    `asked` numbers the requests of the slice; a higher number is answered with all hosts anew.
+    """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -39,7 +44,7 @@ class FollowHosts(Message, frozen=True, gc=False, array_like=True):
 
 
 class UnfollowHosts(Message, frozen=True, gc=False, array_like=True):
-    """Slice to inventory: nobody wants to know what was asked for by this number."""
+    """Slice to inventory: end what was asked for by this number."""
 
     asked: int
 
@@ -47,7 +52,7 @@ class UnfollowHosts(Message, frozen=True, gc=False, array_like=True):
 class HostsTold(Latest, frozen=True, gc=False, array_like=True):
     """Inventory to slice: which hosts match.
 
-    `previous` is the version that the changes are based on; 0 where `joined` are all of them.
+    `previous` is the version that the changes are based on; 0 if `joined` are all of them.
     """
 
     asked: int

@@ -1,8 +1,7 @@
-"""Which hosts match what slices of daemon jobs follow, and what each slice was told of that.
+"""Which hosts match what slices of daemon jobs follow, and what each slice was told.
 
-Turns changes of hosts into reports to the slices that they concern. What a slice was told is not
-journaled: after a recovery each is told all of its hosts once. Whether a host is up decides
-nothing here: the instance of a host that is down waits for it. It must not choose hosts for runs.
+What a slice was told is not journaled: after a recovery each is told all of its hosts once. Hosts
+that are down match as well: the instance of such a host waits for it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ _NOTHING_RUNS: Mapping[Any, int] = {}
 
 
 def follow(inventory: Any, message: FollowHosts, at: At) -> Decision:
-    """The sender is to be told; a repeat changes nothing, as what it is told is sent until seen."""
+    """Record that the sender follows hosts.
+
+    A repeat changes nothing, as what the sender is told is sent until it is seen.
+    """
     assert at.sender is not None
     known = inventory.followers.get(at.sender)
     if known is not None and known.asked >= message.asked:
@@ -38,7 +40,7 @@ def follow(inventory: Any, message: FollowHosts, at: At) -> Decision:
 
 
 def unfollow(inventory: Any, message: UnfollowHosts, at: At) -> Decision:
-    """The sender is told no more, unless it has asked anew since."""
+    """Stop telling the sender, unless it has asked anew since."""
     assert at.sender is not None
     known = inventory.followers.get(at.sender)
     if known is None or known.asked > message.asked:
@@ -69,7 +71,7 @@ class FollowedHosts:
         *,
         version: int,
     ) -> tuple[Send, ...]:
-        """What is to be told since the last call."""
+        """Return what is to be told since the last call."""
         if not self.changed and followers is self._followers:
             return ()  # asked whenever a run begins or ends
         if followers is not self._followers:
@@ -103,7 +105,7 @@ def _matching(hosts: Mapping[Key, Host], constraint: Constraint | None) -> list[
 def _news(
     told: _Told, terms: FollowTerms, *, changed: Iterable[Key], hosts: Mapping[Key, Host]
 ) -> tuple[tuple[Key, ...], tuple[Key, ...]] | None:
-    """Who joined and who left, noted as told; None where that is nobody."""
+    """Return the hosts that joined and left, noted as told; None if there are none."""
     joined, left = [], []
     for key in changed:
         host = hosts.get(key)
@@ -122,13 +124,13 @@ def _news(
 
 
 def in_part(host: Key, terms: FollowTerms) -> bool:
-    """Whether a host belongs to the part of the names that is followed."""
+    """Return whether a host belongs to the part of the names that is followed."""
     # By other bits of the checksum than those by which hosts are spread over the shards.
     return terms.parts == 1 or (zlib.crc32(host.encode()) >> 16) % terms.parts == terms.part
 
 
 def matches(key: Key, host: Host, *, constraint: Constraint | None) -> bool:
-    """Whether a host is one on which such a task is to run, be it up or not."""
+    """Return whether such a task is to run on a host, be it up or not."""
     labels = host.all_labels
     if closed_to(constraint, labels):
         return False

@@ -1,7 +1,6 @@
-"""Goal table of an inventory: it should be open, and every pool that was dropped without hosts.
+"""Goal table of an inventory: it should be open, and every dropped host pool without hosts.
 
-The table is total. But for the pools of hosts it must not take steps: whatever else an inventory
-sends is a report.
+The table is total. All that an inventory sends otherwise is a report.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from peloton.runtime.vocabulary import SETTLED, At, Decision, Rest
 
 
 class InventoryGoals(enum.StrEnum):
-    """What should be."""
+    """What an inventory should be."""
 
     OPEN = "open"
 
 
 class InventoryStates(enum.StrEnum):
-    """What is."""
+    """What an inventory is."""
 
     OPEN = "open"
     EMPTYING = "emptying"  # hosts of a dropped pool have still to leave it
 
 
 def settle(inventory: Inventory) -> Rest:
-    """There is nothing to do."""
+    """Return that there is nothing to do."""
     return SETTLED
 
 
@@ -39,6 +38,6 @@ TABLE: Mapping[InventoryStates, Mapping[InventoryGoals, Callable[[Inventory], De
 
 
 def pursue(inventory: Inventory, at: At) -> Decision | Rest:
-    """The next step towards the goal."""
+    """Take the next step towards the goal."""
     state = InventoryStates.EMPTYING if inventory.dropped else InventoryStates.OPEN
     return TABLE[state][InventoryGoals.OPEN](inventory)

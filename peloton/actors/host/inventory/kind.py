@@ -1,7 +1,4 @@
-"""The kind "inventory", as registered with the runtime: one in every hostmgr shard.
-
-It must hold nothing but the table.
-"""
+"""The kind "inventory", as registered with the runtime: one in every hostmgr shard."""
 
 from __future__ import annotations
 

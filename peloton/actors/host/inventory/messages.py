@@ -1,9 +1,7 @@
 """Messages an inventory receives; those it sends to placers are in `placement.messages`.
 
-The first inventory also has the pools of hosts: it alone knows which there are and which host
-belongs to which, so that a pool cannot be deleted while a host is moved into it.
-
-None must concern a single run: hosts report those.
+The first inventory also has the host pools: it alone knows which there are and which host belongs
+to which, so that a pool cannot be deleted while a host is moved into it.
 """
 
 from __future__ import annotations
@@ -29,10 +27,11 @@ class OpenInventory(Message, frozen=True, gc=False, array_like=True):
 
 
 class ListHosts(Query, frozen=True, gc=False, array_like=True):
-    """Every host of the shard, as `HostView`; with names of tasks, only those held for one of them.
+    """Asks for the hosts of the shard, as `HostView`; with names of tasks, only those held for one
+    of them.
 
-    `labels`: with the labels of the tasks on them. `troubled`: of the same those only that are out
-    of reach, lost or in maintenance.
+    `labels`: with the labels of the tasks on them. `troubled`: only those that are out of reach,
+    lost or in maintenance.
     """
 
     tasks: tuple[str, ...] = ()
@@ -61,7 +60,7 @@ OUT_OF_REACH = frozenset((HostStates.UNREACHABLE, HostStates.LOST))
 
 
 def is_troubled(host: Host | HostView) -> bool:
-    """Whether it is out of reach, lost or in maintenance."""
+    """Return whether a host is out of reach, lost or in maintenance."""
     return host.state in OUT_OF_REACH or host.maintenance != Maintenance.NONE
 
 
@@ -76,13 +75,13 @@ WRONG_SOURCE = "WRONG_SOURCE"
 
 
 class MakeHostPool(Message, frozen=True, gc=False, array_like=True):
-    """Operator to the first inventory: there is to be a pool of this name."""
+    """Operator to the first inventory: make a host pool of this name."""
 
     name: str
 
 
 class DropHostPool(Message, frozen=True, gc=False, array_like=True):
-    """Operator to the first inventory: no such pool any more; its hosts are the default pool's."""
+    """Operator to the first inventory: remove this host pool; its hosts join the default one."""
 
     name: str
 
@@ -90,7 +89,7 @@ class DropHostPool(Message, frozen=True, gc=False, array_like=True):
 class AssignHost(Message, frozen=True, gc=False, array_like=True):
     """Operator to the first inventory: the host leaves one pool for another.
 
-    Whoever sends it has made sure that the host exists.
+    The sender has made sure that the host exists.
     """
 
     host: Key
@@ -99,15 +98,15 @@ class AssignHost(Message, frozen=True, gc=False, array_like=True):
 
 
 class HostPoolSeen(Message, frozen=True, gc=False, array_like=True):
-    """Host to the first inventory: it knows its pool as of this version."""
+    """Host to the first inventory: the host knows its pool as of this version."""
 
     version: int
 
 
 class MoveHostPool(Message, frozen=True, gc=False, array_like=True):
-    """Host to the first inventory: it is down, and asks to leave one pool for another.
+    """Host to the first inventory: the host is down, and asks to leave one pool for another.
 
-    Answered by `SetHostPool` as often as it comes, or by `PoolMoveRefused`.
+    Each request is answered by `SetHostPool` or `PoolMoveRefused`.
     """
 
     source: str
@@ -121,11 +120,11 @@ class HostPoolChanged(Value, frozen=True, gc=False, array_like=True):
 
 
 class GetHostPools(Query, frozen=True, gc=False, array_like=True):
-    """The pools of hosts, as `HostPools`."""
+    """Asks for the host pools, answered `HostPools`."""
 
 
 class HostPools(Value, frozen=True, gc=False, array_like=True):
-    """The names, the default one first, and the hosts that belong to another one, by key."""
+    """The names of host pools, the default one first, and the hosts in other ones, by key."""
 
     names: tuple[str, ...]
     members: tuple[tuple[Key, str], ...] = ()
@@ -145,7 +144,7 @@ MESSAGES: dict[int, type] = {
 
 
 def inventory_key(shard_number: int) -> Key:
-    """The inventory of one hostmgr shard."""
+    """Return the key of the inventory of one hostmgr shard."""
     return key("inventory", shard_number)
 
 

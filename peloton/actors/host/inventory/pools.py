@@ -1,9 +1,9 @@
-"""How the first inventory decides which pools of hosts there are, and which host is in which.
+"""How the first inventory decides which host pools there are, and which host is in which.
 
-Turns the orders of operators into facts, and those into orders to hosts, which are repeated until
-the host has answered. Each order has a version, of which a host obeys the newest only. A pool that
-is dropped vanishes at once; its hosts are told so a few at a time. Must not place anything: a host
-reports its pool as a label.
+Orders of operators become facts, and these become orders to hosts, which are repeated until the
+host has answered. Each order has a version, of which a host obeys the newest only. A pool that is
+dropped vanishes at once; its hosts are told so a few at a time. Hosts report their pools to placers
+as labels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNTOLD_MAX = 100
 
 
 def make(inventory: Inventory, message: m.MakeHostPool, at: At) -> Decision:
-    """A new pool, without hosts."""
+    """Make a new pool, without hosts."""
     if not POOL_NAME.fullmatch(message.name):
         text = "a name has 1 to 63 letters, digits, '-', '_' and '.', and begins with no mark"
         return Decision(reply=Refused(m.BAD_POOL, text, "name"))
@@ -41,7 +41,7 @@ def make(inventory: Inventory, message: m.MakeHostPool, at: At) -> Decision:
 
 
 def drop(inventory: Inventory, message: m.DropHostPool, at: At) -> Decision:
-    """The pool is no more; `empty` moves its hosts."""
+    """Remove a pool; `empty` moves its hosts."""
     if message.name == DEFAULT_HOST_POOL:
         return Decision(reply=Refused(m.BAD_POOL, "default pool can not be deleted", "name"))
     if message.name not in inventory.pools:
@@ -50,7 +50,7 @@ def drop(inventory: Inventory, message: m.DropHostPool, at: At) -> Decision:
 
 
 def assign(inventory: Inventory, message: m.AssignHost, at: At) -> Decision:
-    """The host leaves `source`, which must be its pool, for a pool that there is."""
+    """Move a host from `source`, which must be its pool, to an existing pool."""
     current = inventory.pool_of(message.host)
     if message.source != current:
         text = f"source pool mismatch: the host is in {current}"
@@ -69,7 +69,8 @@ def assign(inventory: Inventory, message: m.AssignHost, at: At) -> Decision:
 
 
 def move_host(inventory: Inventory, message: m.MoveHostPool, at: At) -> Decision:
-    """A host that is down leaves `source`, as `assign` has it; it is told either way."""
+    """Move a host that is down from `source`, as `assign` does; it is told the result either
+    way."""
     assert at.sender is not None
     current = inventory.pool_of(at.sender)
     if current == message.destination:
@@ -84,7 +85,7 @@ def move_host(inventory: Inventory, message: m.MoveHostPool, at: At) -> Decision
 
 
 def seen(inventory: Inventory, message: m.HostPoolSeen, at: At) -> Decision:
-    """The host knows its pool, unless there is a newer order."""
+    """Record that the host knows its pool, unless there is a newer order."""
     assert at.sender is not None
     if inventory.untold.get(at.sender) != message.version:
         return Decision(because="an older order, or a repeat")
@@ -109,7 +110,7 @@ def empty(inventory: Inventory) -> Decision | Rest:
 
 
 def owed(inventory: Inventory) -> tuple[Send, ...]:
-    """Orders to the hosts that may not know their pool."""
+    """Return the orders to the hosts that may not know their pool."""
     return tuple(
         Send(host, SetHostPool(inventory.pool_of(host), version))
         for host, version in sorted(inventory.untold.items())
@@ -117,7 +118,7 @@ def owed(inventory: Inventory) -> tuple[Send, ...]:
 
 
 def get_host_pools(inventory: Inventory, query: m.GetHostPools, at: At) -> m.HostPools:
-    """Which pools there are, and who is not in the default one."""
+    """Return which pools there are, and the hosts that are not in the default one."""
     members = (
         (host, pool)
         for host, pool in sorted(inventory.members.items())
@@ -127,6 +128,6 @@ def get_host_pools(inventory: Inventory, query: m.GetHostPools, at: At) -> m.Hos
 
 
 def not_there(message: Any, at: At) -> Decision:
-    """There is no inventory yet."""
+    """Answer that there is no inventory yet."""
     text = "the cluster is still starting"
     return Decision(reply=Refused(m.NO_POOL, text, again=True), because=text)

@@ -1,7 +1,7 @@
 """The state of an inventory, and the index over its hosts.
 
-The state is empty but for who follows its hosts, and the pools of hosts in the first one. What a
-host itself reports must not be in the state: the index follows it.
+The state has only the followers of its hosts and, in the first inventory, the host pools. What a
+host itself reports is not in the state: the index follows it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Inventory(Value, frozen=True, gc=False, array_like=True):
     followers: immutables.Map[Key, f.FollowerNoted] = immutables.Map()  # slices of daemon jobs
 
     def pool_of(self, host: Key) -> str:
-        """The pool that the host belongs to; once a pool is dropped, the default one."""
+        """Return the pool that a host belongs to; once that is dropped, the default one."""
         pool = self.members.get(host, DEFAULT_HOST_POOL)
         return DEFAULT_HOST_POOL if pool in self.dropped else pool
 
@@ -109,7 +109,7 @@ class Hosts:
         self._held_for: dict[str, dict[Key, None]] = {}  # by the name of a task
 
     def take_recovered(self) -> list[Key]:
-        """The hosts of a new index, removed ones included; from the second call on, none.
+        """Return the hosts of a new index, removed ones included; from the second call on, none.
 
         An index is new after a recovery. Orders to backends may then have been lost between the
         journal and the wire, and reports of backends on their way to the journal: among them the
@@ -119,7 +119,7 @@ class Hosts:
         return [*recovered] if recovered else []
 
     def put(self, key: Key, *, old: Host | None, new: Host | None) -> None:
-        """A host has a new state."""
+        """Apply the change of a host's state."""
         self.capacity = self.capacity + _capacity(new) - _capacity(old)
         self._follow_task_holds(key, old=_task_holds(self.hosts.get(key)), new=_task_holds(new))
         if self._recovered is not None:
@@ -139,7 +139,7 @@ class Hosts:
             self._changed[key] = None
 
     def held_for(self, tasks: Iterable[str]) -> set[Key]:
-        """The hosts that are held for one of these tasks."""
+        """Return the hosts that are held for one of these tasks."""
         return {host for task in tasks for host in self._held_for.get(task, ())}
 
     def _follow_task_holds(
@@ -156,24 +156,24 @@ class Hosts:
             self._held_for.setdefault(hold.task, {})[key] = None
 
     def take(self, inventory: Key) -> HostDeltas | None:
-        """What changed since the last call, or None."""
+        """Return what changed since the last call, or None."""
         if not (self._changed or self._gone or self._snapshot):
             return None
         keys = self.hosts if self._snapshot else self._changed
         return self._deltas(inventory, [*keys])
 
     def take_capacity(self) -> Resources | None:
-        """The sum, if it differs from the one returned last."""
+        """Return the sum of capacities, if it differs from the one returned last."""
         if self._reported == self.capacity:
             return None
         self._reported = self.capacity
         return self.capacity
 
     def snapshot(self, inventory: Key) -> HostDeltas:
-        """All hosts, for one placer.
+        """Return all hosts, for one placer.
 
-        Under the number of the last deltas, and nothing pending is taken: with a number of its own
-        all other placers would see a gap, and each of them would request a snapshot, too.
+        The snapshot has the number of the last deltas, and takes nothing pending: with a number of
+        its own all other placers would see a gap, and each of them would request a snapshot, too.
         """
         summaries = tuple(host.summary(key) for key, host in self.hosts.items())
         return HostDeltas(inventory, self._sequence, summaries, snapshot=True)
@@ -193,9 +193,11 @@ def _task_holds(host: Host | None) -> tuple[TaskHold, ...]:
 
 
 def _capacity(host: Host | None) -> Resources:
-    """What a host adds to the cluster: nothing once it is lost, and while it is in maintenance what
-    its runs still hold. These are charged to pools until they end: left out here, they would count
-    against the room of the other hosts."""
+    """Return what a host adds to the cluster's capacity.
+
+    A lost host adds nothing, a host in maintenance what its runs still hold: these are charged to
+    pools until they end, and would otherwise count against the room of the other hosts.
+    """
     if host is None or host.state == HostStates.LOST:
         return Resources()
     if host.maintenance != Maintenance.NONE:

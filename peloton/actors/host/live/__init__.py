@@ -1,6 +1,6 @@
-"""What goes on inside of runs: their health, their containers, and who has been told of it.
+"""Health and containers of running runs, and which of their changes the tasks know.
 
-Part of the kind "host", as all beside it. Backends report changes, the host passes them to the
-task and keeps nothing, and nothing here grants or ends a run. `live_messages.py` may be read by
-other kinds; its numbers and fields stay.
+Part of the kind "host". Backends report changes, and the host passes them to the task and keeps
+nothing; no run is granted or ended here. Other kinds may read `live_messages.py`; its numbers and
+fields are permanent.
 """

@@ -1,9 +1,9 @@
-"""Messages about runs that go on: what has changed of them, and how long they may take.
+"""Messages about running runs: what has changed of them, and how long they may take.
 
-A change is repeated by the backend until its task has seen it, so a host keeps nothing of it. A
-limit is told once: where it is lost, the run has the limit that it had, and the task ends it where
-the new one is shorter. Here is also what a host says of its runs when it asks its backend for a
-list. A message must not carry the result of a check that changed nothing.
+The backend repeats a change until its task has seen it, so a host keeps nothing of it. A limit is
+told once: if it is lost, the run keeps its old limit, and the task ends the run if the new one is
+shorter. The module also has what a host says of its runs when it asks its backend for a list. A
+health check that changed nothing is not reported, as there would be too many messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from peloton.runtime.vocabulary import Bits, Key, Message, Value
 
 
 class KnownSet(Value, frozen=True, gc=False, array_like=True):
-    """The same run of many members of a crowd, in the ledger, and since when."""
+    """The same run of many members of a crowd in the ledger, and since when they are there."""
 
     crowd: Key
     run: int
@@ -22,7 +22,8 @@ class KnownSet(Value, frozen=True, gc=False, array_like=True):
 
 
 class CheckedSet(Value, frozen=True, gc=False, array_like=True):
-    """The same run of members of a crowd, how it is checked, and since when it is in the ledger."""
+    """The same run of members of a crowd, how its health is checked, and since when it is in the
+    ledger."""
 
     crowd: Key
     run: int
@@ -46,7 +47,7 @@ class RunsChanged(Message, frozen=True, gc=False, array_like=True):
 
 
 class ChangeSeen(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to host: they know of the change of this number."""
+    """Tasks to host: the tasks know of the change of this number."""
 
     run: int
     number: int
@@ -55,7 +56,7 @@ class ChangeSeen(Message, frozen=True, gc=False, array_like=True):
 class ChangesNoted(Message, frozen=True, gc=False, array_like=True):
     """Host to backend: the tasks of these runs know of the change of this number.
 
-    It is another than the last one if that was lost, or was overtaken by it.
+    If it is not the last number, the last change was lost or overtaken.
     """
 
     host: Key
@@ -64,15 +65,20 @@ class ChangesNoted(Message, frozen=True, gc=False, array_like=True):
 
 
 class LimitRun(Message, frozen=True, gc=False, array_like=True):
-    """Tasks to host: how long this run may take, from its start, or from now where it had no limit;
-    0 for as long as it likes."""
+    """Tasks to host: how long this run may take, from its start, or from now if it had no limit.
+
+    With 0 it has no limit.
+    """
 
     run: int
     max_running_s: float
 
 
 class LimitRuns(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: the same of these runs. One that holds no limits leaves it to the tasks."""
+    """Host to backend: how long these runs may take.
+
+    A backend that enforces no limits leaves it to the tasks.
+    """
 
     host: Key
     epoch: int

@@ -1,8 +1,8 @@
-"""A host's runs while they go on: what its backend tells of them, and how long they may take.
+"""Changes of running runs that a backend reports, and how long runs may take.
 
-Turns reports into messages to tasks, one for all members with the same change, and their answers
-into confirmations. It keeps nothing: a change that gets lost on the way is reported again. Must not
-decide what becomes of a run; its task does.
+A report becomes one message for all members with the same change, and the answer of the tasks a
+confirmation to the backend. Nothing is kept: a change that is lost on the way is reported again.
+The task decides what becomes of a run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GOES_ON = _CHECKED | {RunPhase.KILLING}
 
 
 def checked_sets(host: Host) -> tuple[CheckedSet, ...]:
-    """The runs that are to be checked while they run; not those that are to end."""
+    """Return the runs whose health is to be checked while they run; not those that are to end."""
     return tuple(
         CheckedSet(crowd, some.run, some.members, some.spec.check, some.since)
         for crowd, some in host.runs.sets()
@@ -35,8 +35,11 @@ def checked_sets(host: Host) -> tuple[CheckedSet, ...]:
 
 
 def runs_changed(host: Host, message: RunsChanged, at: At) -> Decision:
-    """Pass changes on; those of runs that have ended, or of no task, concern nobody, nor does the
-    health of one that is to end."""
+    """Forward changes to tasks.
+
+    Changes of runs that have ended or are of no task are ignored, and so is the health of a run
+    that is to end.
+    """
     told: dict[tuple[Key, Message], int] = {}
     nobody: dict[int, list[str]] = {}
     for change in message.runs:
@@ -62,7 +65,7 @@ def change_seen(host: Host, message: ChangeSeen, at: At) -> Decision:
 
 
 def run_limited(host: Host, message: LimitRun, at: At) -> Decision:
-    """Runs may take longer, or not so long: their backend is told, which may end them itself."""
+    """Tell the backend the new time limit of runs, which it may enforce itself."""
     assert at.members is not None and at.sender is not None
     names = [
         name

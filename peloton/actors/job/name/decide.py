@@ -1,8 +1,8 @@
-"""How the owner of a name decides whose it is: the first that asks, until that job has ended.
+"""How the owner of a name decides who holds it: the first job that asks, until that job has ended.
 
 The gateway reserves a name before it creates the job, so that a creation can be refused at once.
-What counts is the claim of the job itself: a reservation that its job does not claim in time, as
-its creation failed, is forgotten.
+The claim of the job itself decides: a reservation that its job does not claim in time, as its
+creation failed, is forgotten.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ RESERVATION, RESERVATION_S = "reservation", 60.0
 
 
 def reserve_first(message: m.ReserveName, at: At) -> Decision:
-    """Keep the name for a job."""
+    """Reserve the name for a job."""
     return Decision(facts=(f.NameKept(message.job, at.now),), reply=m.NameReserved())
 
 
 def reserve(name: Name, message: m.ReserveName, at: At) -> Decision:
-    """Refused, unless it is kept for this very job."""
+    """Refuse the reservation, unless the name is reserved for the same job."""
     if name.holder == message.job:
         return Decision(reply=m.NameReserved(), because="reserved already")
     if not name.claimed and at.now >= name.kept_at + RESERVATION_S:
@@ -42,13 +42,13 @@ def cancel(name: Name, message: m.CancelReservation, at: At) -> Decision:
 
 
 def claim_first(message: m.ClaimName, at: At) -> Decision:
-    """The name is free: it is the job's."""
+    """Give the free name to the job."""
     granted = Send(SENDER, m.NameGranted())
     return Decision(facts=(f.NameClaimed(message.job),), sends=(granted,))
 
 
 def claim(name: Name, message: m.ClaimName, at: At) -> Decision:
-    """The job's if it was kept for it; a repeat is answered again."""
+    """Give the name to the job that it is reserved for; a repeat is answered again."""
     if name.holder != message.job:
         return Decision(sends=(Send(SENDER, m.NameRefused(name.holder)),), because="it is taken")
     facts = () if name.claimed else (f.NameClaimed(message.job),)
@@ -56,19 +56,22 @@ def claim(name: Name, message: m.ClaimName, at: At) -> Decision:
 
 
 def free(name: Name, message: m.FreeName, at: At) -> Decision:
-    """Its job has ended. Who does not have the name is answered all the same."""
+    """Free the name, because its job has ended.
+
+    A job that does not hold it is answered as well.
+    """
     facts = (f.NameForgotten(),) if name.holder == message.job else ()
     return Decision(facts=facts, sends=(Send(SENDER, m.NameFreed()),), because="its job has ended")
 
 
 def due(name: Name, message: Due, at: At) -> Decision:
-    """The job was not created in time."""
+    """Forget the reservation, because the job was not created in time."""
     text = f"its job did not claim it within {RESERVATION_S:g} s"
     return Decision(facts=(f.NameForgotten(),), because=text)
 
 
 def deadline(name: Name) -> tuple[str, float] | None:
-    """A name that its job has claimed stays until the job gives it up."""
+    """Return the deadline of a reservation; a claimed name stays until the job gives it up."""
     # The runtime counts on while the deadline's name stays, and a reservation may follow another.
     return None if name.claimed else (f"{RESERVATION} of {name.kept_at}", RESERVATION_S)
 

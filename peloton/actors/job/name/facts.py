@@ -1,7 +1,4 @@
-"""What the owner of a name journals. Numbers are permanent, because journals hold them.
-
-A fact must not hold more than its fold needs, nor ever change its meaning.
-"""
+"""The facts of the owner of a name. Numbers and meanings are permanent: journals hold them."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class NameClaimed(Fact, frozen=True, gc=False, array_like=True):
 
 
 class NameForgotten(Fact, frozen=True, gc=False, array_like=True):
-    """The name is nobody's."""
+    """No job holds the name."""
 
 
 FACTS: dict[int, type] = {1: NameKept, 2: NameClaimed, 3: NameForgotten}

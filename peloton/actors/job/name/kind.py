@@ -1,4 +1,4 @@
-"""The kind "name", as registered with the runtime. Must hold nothing but the table."""
+"""The kind "name", as registered with the runtime."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Messages the owner of a name receives from the gateway and from jobs, and its answers to jobs.
 
 The key of the owner is made of the pool and the name, so that there is one for each such pair.
-None may be without the job that is meant: a repeat could not be distinguished from another's.
+Every message names its job: otherwise a repeat could not be told from another job's message.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ NAME_LENGTH_MAX = 200
 
 
 class ReserveName(Message, frozen=True, gc=False, array_like=True):
-    """Gateway: keep the name for a job that is about to be created; refused if it is taken."""
+    """Gateway to the owner: keep the name for a job that is about to be created; refused if
+    taken."""
 
     job: Key
 
 
 class CancelReservation(Message, frozen=True, gc=False, array_like=True):
-    """Gateway: the job was not created. A name that its job has claimed stays."""
+    """Gateway to the owner: the job was not created. A name that its job has claimed stays."""
 
     job: Key
 
 
 class ClaimName(Message, frozen=True, gc=False, array_like=True):
-    """Job: the name is to be its own until it gives it up."""
+    """Job to the owner: the name is to be the job's until it gives it up."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -36,7 +37,7 @@ class ClaimName(Message, frozen=True, gc=False, array_like=True):
 
 
 class FreeName(Message, frozen=True, gc=False, array_like=True):
-    """Job: it has ended; the name may be another's."""
+    """Job to the owner: the job has ended; another may have the name."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -44,17 +45,17 @@ class FreeName(Message, frozen=True, gc=False, array_like=True):
 
 
 class NameGranted(Message, frozen=True, gc=False, array_like=True):
-    """To the job: the name is its own."""
+    """Owner to job: the name is the job's."""
 
 
 class NameRefused(Message, frozen=True, gc=False, array_like=True):
-    """To the job: the name is another's."""
+    """Owner to job: another job has the name."""
 
     holder: Key
 
 
 class NameFreed(Message, frozen=True, gc=False, array_like=True):
-    """To the job: the name is no longer its own."""
+    """Owner to job: the name is no longer the job's."""
 
 
 class NameReserved(Value, frozen=True, gc=False, array_like=True):
@@ -66,5 +67,5 @@ ANSWERS: dict[int, type] = {1: NameReserved}
 
 
 def name_key(pool: Key, name: str) -> Key:
-    """The owner of a name in a pool."""
+    """Return the key of the owner of a name in a pool."""
     return key("name", pool.partition("/")[2], name)

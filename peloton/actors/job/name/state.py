@@ -1,4 +1,4 @@
-"""The state of a name: whose it is. A name that is nobody's has no state."""
+"""The state of a name: the job that holds it. A free name has no state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peloton.runtime.vocabulary import Key, Value
 
 
 class Name(Value, frozen=True, gc=False, array_like=True):
-    """The job that has the name; `claimed` once that job itself has said so."""
+    """The job that has the name; `claimed` once that job itself has claimed it."""
 
     holder: Key
     claimed: bool = False

@@ -2,8 +2,7 @@
 
 A member is down if it is to run and is not available, whatever the reason. Of the others, so many
 may be taken down that no more are down than the job allows. What has been ordered counts from the
-turn on that orders it, though the tasks learn of it later in the same frame. Must not choose whom
-to take down.
+turn on that orders it, though the tasks learn of it later in the same frame.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MemberRuns = tuple[tuple[int, Bits], ...]
 
 
 def unborn(slice_: Slice, index: Any) -> Bits:
-    """Members that have begun, and whose tasks are created in this very frame."""
+    """Return the members that have begun, and whose tasks are created in this very frame."""
     missing = (1 << slice_.count) - 1 & ~slice_.gone.raw
     if index is not None:
         missing &= ~index.present
@@ -33,7 +32,7 @@ def unborn(slice_: Slice, index: Any) -> Bits:
 
 
 def reviving(slice_: Slice, index: Any) -> Bits:
-    """Members that were told of their restart, and learn of it in this very frame."""
+    """Return the members whose restart is ordered, and that learn of it in this very frame."""
     if not slice_.reviving.raw or index is None:
         return NO_MEMBERS
     version = slice_.version
@@ -41,7 +40,7 @@ def reviving(slice_: Slice, index: Any) -> Bits:
 
 
 def available_of(slice_: Slice, index: Any) -> Bits:
-    """The members that are available, and have not been told to go down."""
+    """Return the members that are available, and have not been told to go down."""
     if index is None or slice_.goal != TaskGoals.RUNNING:
         return NO_MEMBERS
     up = Bits(index.where(is_available)) - slice_.stopped - reviving(slice_, index)
@@ -49,7 +48,7 @@ def available_of(slice_: Slice, index: Any) -> Bits:
 
 
 def told(slice_: Slice, index: Any) -> MemberRuns:
-    """The members that are taken down, and learn of it in this very frame."""
+    """Return the members that are taken down, and learn of it in this very frame."""
     found = []
     for run, members in slice_.spared:
         some = members & Bits(index.where(_available_in(run)))
@@ -63,7 +62,7 @@ def _available_in(run: int) -> Any:
 
 
 def down_of(slice_: Slice, index: Any) -> int:
-    """How many members are down."""
+    """Return how many members are down."""
     if slice_.goal != TaskGoals.RUNNING:
         return 0
     wanted = unborn(slice_, index)
@@ -73,7 +72,7 @@ def down_of(slice_: Slice, index: Any) -> int:
 
 
 def spare_of(slice_: Slice, index: Any) -> int:
-    """How many members that are available may be taken down now."""
+    """Return how many members that are available may be taken down now."""
     if slice_.budget is None:
         return slice_.count
     return max(slice_.budget.allowance - down_of(slice_, index), 0)
@@ -82,7 +81,8 @@ def spare_of(slice_: Slice, index: Any) -> int:
 def spared(
     slice_: Slice, members: Bits, *, by: SparedFor, index: Any
 ) -> tuple[f.MembersSpared, ...]:
-    """The fact that of these members those that are available are taken down; where it matters."""
+    """Return the fact that the available ones of these members are taken down; empty if nobody
+    counts them."""
     some = members & available_of(slice_, index) if slice_.budget is not None else NO_MEMBERS
     if not some:
         return ()
@@ -90,7 +90,7 @@ def spared(
 
 
 def by_run(members: Bits, index: Any) -> MemberRuns:
-    """These members by the number of their run."""
+    """Return these members by the number of their run."""
     found: dict[int, int] = {}
     for task, raw in index.split(members.raw) if members else ():
         if task is not None:
@@ -99,7 +99,7 @@ def by_run(members: Bits, index: Any) -> MemberRuns:
 
 
 def down_tally(slice_: Slice, index: Any) -> DownTally | None:
-    """What the job has to know, where other slices share the budget."""
+    """Return what the job has to know, if other slices share the budget."""
     if slice_.budget is None or not slice_.budget.most:
         return None
     up = available_of(slice_, index)
@@ -109,7 +109,8 @@ def down_tally(slice_: Slice, index: Any) -> DownTally | None:
 
 
 def asked(slice_: Slice) -> tuple[Send, ...]:
-    """That the job is to hear of a wish, where other slices share the budget; owed until it has."""
+    """Return the question about a wish for a higher allowance, repeated until the job has heard
+    it."""
     budget = slice_.budget
     if budget is None or not budget.most or slice_.asks <= budget.heard:
         return ()
@@ -117,14 +118,14 @@ def asked(slice_: Slice) -> tuple[Send, ...]:
 
 
 def asking_for(slice_: Slice, *facts: f.EndsAsked | f.SpareWished) -> tuple[Send, ...]:
-    """The same once these facts are journaled."""
+    """Return the question about a wish once these facts are journaled."""
     for fact in facts:
         slice_ = EVOLVE[type(fact)](slice_, fact) or slice_
     return asked(slice_)
 
 
 def why_kept(slice_: Slice, index: Any) -> dict[int, str]:
-    """Members that are available and to give way, with why they have not been taken down."""
+    """Return why each member that is available and to give way has not been taken down."""
     if slice_.budget is None or spare_of(slice_, index):
         return {}
     most = slice_.budget.most or slice_.budget.allowance
@@ -152,7 +153,7 @@ def _for_rollout(slice_: Slice, up: Bits) -> int:
 
 
 def members_of_runs(runs: MemberRuns) -> Bits:
-    """The members of all these runs."""
+    """Return the members of all these runs."""
     raw = 0
     for _, members in runs:
         raw |= members.raw
@@ -160,5 +161,6 @@ def members_of_runs(runs: MemberRuns) -> Bits:
 
 
 def is_on(task: Task, run: int) -> bool:
-    """Whether this is the present run of an instance that is to run, and nothing ends it yet."""
+    """Return whether this is the present run of an instance that is to run, and nothing ends it
+    yet."""
     return task.run == run and is_wanted(task) and not task.ends_for_next

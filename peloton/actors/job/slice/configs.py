@@ -1,7 +1,7 @@
-"""The table of a slice's distinct configs: what a config means to each of its readers.
+"""The table of a slice's distinct configs, in the form that each reader needs.
 
-Turns a job's opening into rows, one for each distinct config, and the members of each. A row that
-an earlier one can lend its lot has that lot. Must not know a member's state.
+The opening by the job becomes one row for each distinct config, and the members of each. Rows of
+equal lot shapes share a lot.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SpecRow(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def first_shape(self) -> Shape:
-        """What a member wishes for that has no volume yet: room for that besides."""
+        """Return the shape for a member that has no volume yet, with room for the volume."""
         volume = self.config.volume
         if volume is None:
             return self.shape
@@ -50,7 +50,7 @@ class SpecRow(Value, frozen=True, gc=False, array_like=True):
 
 
 class LotKeys:
-    """The keys of a slice's lots, by their shape; those of new shapes have numbers of their own."""
+    """The keys of a slice's lots, by shape; new shapes get numbers of their own."""
 
     def __init__(self, job: str, number: int, *, known: dict[LotShape, Key], made: int) -> None:
         self._job, self._number = job, number
@@ -58,7 +58,7 @@ class LotKeys:
         self._made = max(made, len(known))
 
     def of(self, shape: LotShape) -> Key:
-        """The key of the lot with this shape."""
+        """Return the key of the lot with this shape."""
         found = self._known.get(shape)
         if found is None:
             found = self._known[shape] = lot_key(self._job, self._number, shape_number=self._made)
@@ -67,7 +67,7 @@ class LotKeys:
 
 
 def lots_of(rows: Iterable[SpecRow]) -> int:
-    """How many lots these rows name."""
+    """Return how many lots these rows name."""
     return len({row.lot for row in rows})
 
 
@@ -79,10 +79,10 @@ def spec_rows(
     count: int = 0,
     lots_made: int = 0,
 ) -> tuple[tuple[SpecRow, ...], tuple[Bits, ...]]:
-    """The distinct configs of a slice, and the members of each.
+    """Return the distinct configs of a slice, and the members of each.
 
-    Of a slice that has `count` members with `known` configs, those of the members beyond them. It
-    has had `lots_made` lots, or as many as its configs name; no key of a lot has ever two shapes.
+    For a slice that has `count` members with `known` configs, only of the members beyond them. It
+    has had `lots_made` lots, or as many as its configs name; no key of a lot ever has two shapes.
     """
     groups: dict[tuple[TaskConfig, bool], int] = {}
     gang = (1 << opening.gang) - 1
@@ -105,7 +105,7 @@ def spec_rows(
 
 
 def _labels(opening: SliceOpening, config: TaskConfig) -> tuple[tuple[Label, ...], Label | None]:
-    """Those of a run, and of these the one by which its job's runs are kept apart."""
+    """Return the labels of a run, and the one by which the job's runs are kept apart."""
     labels = tuple(Label(name, value) for name, value in config.labels)
     apart = Label(JOB_LABEL, opening.job) if opening.spread else None
     if opening.hosts_of is not None and DAEMON_LABEL not in labels:
@@ -185,12 +185,13 @@ def _policy(opening: SliceOpening, config: TaskConfig, *, gang: bool) -> Policy:
 
 
 def _retry_rules(opening: SliceOpening, config: TaskConfig) -> RetryRules | None:
-    """None where there is no second attempt, which most jobs have not: every task keeps them."""
+    """Return the retry rules, or None without a second attempt, as most jobs have it: every task
+    keeps them."""
     if opening.service or (config.max_failures or 0) <= 1:
         return None
     return config.retry or RetryRules()
 
 
 def run_limit(config: TaskConfig, max_running_s: float | None) -> float | None:
-    """How long one run may take, of an instance with this config, by its job's limit."""
+    """Return how long one run of an instance with this config may take, by its job's limit."""
     return min((limit for limit in (config.max_running_s, max_running_s) if limit), default=None)

@@ -1,8 +1,8 @@
 """The tally of a slice: its instances by the state that clients see.
 
-Turns the crowd, the members that have not begun and those that are being restarted into counts.
-What a goal has ordered is counted from the turn on that took the goal, though the tasks learn of it
-later in the same frame: a job must never see instances as ended that are to run again.
+Counted are the crowd, the members that have not begun and those that are being restarted. What a
+goal has ordered counts from the turn on that took the goal, though the tasks learn of it later in
+the same frame: a job must never see instances as ended that are to run again.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NAMES = {
 
 
 def client_state(task: Task) -> str:
-    """The state's name as clients know it; that of one between two attempts is FAILED."""
+    """Return the name of the state as clients know it; a task between two attempts is FAILED."""
     return "FAILED" if task.state == TaskStates.THROTTLED else counted_state(task)
 
 
 def counted_state(task: Task) -> str:
-    """The state's name in a tally: a waiting task is INITIALIZED, then PENDING."""
+    """Return the name of the state in a tally: a waiting task is INITIALIZED, then PENDING."""
     if task.state == TaskStates.WAITING:
         return (
             INITIALIZED
@@ -51,14 +51,16 @@ Phase = tuple[bool, int, tuple[tuple[str, int], ...], tuple[int, ...]]
 
 
 def phase(slice_: Slice, index: Any) -> Phase | None:
-    """None before any instance runs; then whether all have ended, how many are active where each
-    end frees a grant for other slices, and how those ended that will not act any more.
+    """Return what a new report would tell the job; a change of it is reported at once.
+
+    None before any instance runs; then whether all have ended, how many are active if each end
+    frees a grant for other slices, and how those ended that will not act any more.
 
     A slice that has begun all its instances uses no more of its grant than it has active ones: what
     it frees is granted to other slices by its tally, so each end is reported at once. With a
     throttle the job has to release the next start upon each end. A rollout that cannot use its
-    leave any more frees it for other slices, and what fails may end it. Where slices share how many
-    may be down, one that comes back frees that for the others, who may wait for it.
+    leave any more frees it for other slices, and what fails may end it. If slices share how many
+    may be down, a member that comes back frees that for the others, who may wait for it.
     """
     rollout: tuple[int, ...] = NO_ROLLOUT
     if slice_.rollout is not None:
@@ -88,8 +90,11 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
 
 
 def _rollout_phase(rollout: Rollout) -> tuple[int, int, int, bool, int]:
-    """Which rollout, how many are left where that frees leave for other slices, how many have
-    failed, whether anything is left to be waited for, and how many do their work no more."""
+    """Return the part of the phase that concerns the rollout.
+
+    Which rollout, how many are left if that frees leave for other slices, how many have failed,
+    whether anything is left to be waited for, and how many do their work no more.
+    """
     if rollout.order.over:
         return NO_ROLLOUT
     tally = rollout.tally
@@ -99,22 +104,25 @@ def _rollout_phase(rollout: Rollout) -> tuple[int, int, int, bool, int]:
 
 
 def _down_phase(slice_: Slice, index: Any, *, most: int) -> tuple[int, int]:
-    """How many are down, as long as that leaves anything to others, and how many are wished."""
+    """Return how many are down, as long as that leaves anything to others, and how many are
+    wished."""
     counted = down_tally(slice_, index)
     return (min(counted.down, most), counted.wished) if counted is not None else (0, 0)
 
 
 def is_final(phase: Phase | None) -> bool:
-    """Whether all have ended: how is part of the phase, and a tally tells no more than that, but
-    how far a rollout is."""
+    """Return whether all have ended.
+
+    The phase has their outcomes, so a tally tells no more than it, except how far a rollout is.
+    """
     return phase is not None and phase[0] and not phase[3][3]
 
 
 def tally(slice_: Slice, at: At) -> Tally:
-    """Instances by state, when they began and ended, and what they used.
+    """Return instances by state, when they began and ended, and what they used.
 
-    Where each end is reported at once, only the last report has times and usage: each is a pass
-    over all instances.
+    If each end is reported at once, only the last report has times and usage: each is a pass over
+    all instances.
     """
     if slice_.homes is not None:
         found, begins = _at_home(slice_.homes.placed, at), 0
@@ -146,7 +154,8 @@ def tally(slice_: Slice, at: At) -> Tally:
 
 
 def _at_home(placed: Bits, at: At) -> dict[str, int]:
-    """The members that have hosts, by state; those that had some once are no instances."""
+    """Return the members of a daemon job that have hosts, by state; those without are no
+    instances."""
     found: dict[str, int] = {}
     for task, raw in at.index.split(placed.raw & at.index.present) if at.index is not None else ():
         name = counted_state(task)
@@ -175,7 +184,7 @@ def _controller(slice_: Slice, at: At) -> str:
 
 
 def _versions(slice_: Slice, at: At) -> tuple[tuple[int, int], ...]:
-    """Instances by the version of their config; none while all have the first."""
+    """Return instances by the version of their config; nothing while all have the first."""
     for row in slice_.specs:
         if row.config_version != 1:
             break

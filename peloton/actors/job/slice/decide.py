@@ -1,7 +1,7 @@
 """How a slice decides messages of its job, its tasks and placers.
 
-Turns the job's absolute goal into goals of its tasks, and a placer's proposal into launches of the
-members that still wait for a host. Must not decide for a single task: it addresses sets.
+The job's absolute goal becomes goals of its tasks, and a placer's proposal launches of the members
+that still wait for a host. Messages address sets of tasks, so that a thousand cost what one does.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from peloton.runtime.vocabulary import At, Bits, Decision, Due, Fact, Key, Send
 
 
 def open_slice(message: m.SetSliceGoal, at: At) -> Decision:
-    """The slice begins to exist with its instances, unless the goal is deletion already."""
+    """Open the slice with its instances, unless the goal is deletion already."""
     if message.goal == TaskGoals.DELETED:
         gone = Send(message.job, m.SliceGone(message.number))
         return Decision(sends=(gone,), because="deleted before it was opened")
@@ -153,7 +153,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
 
 
 def _begun(slice_: Slice, message: m.SetSliceGoal) -> Bits:
-    """The members that the goal is for: those that exist, or of a daemon job's that are to run
+    """Return the members that the goal is for: those that exist; of a daemon job that is to run,
     those whose host matches."""
     if slice_.homes is not None and message.goal in WANTED:
         return slice_.homes.staying
@@ -161,7 +161,7 @@ def _begun(slice_: Slice, message: m.SetSliceGoal) -> Bits:
 
 
 def _asked(slice_: Slice | None, facts: Iterable[Fact]) -> tuple[Send, ...]:
-    """The question which hosts match, if these facts make it a new one; or that it is none."""
+    """Return the question which hosts match, or its end, if these facts change it."""
     after = _fold(slice_, facts)
     if after.homes is None:
         return ()
@@ -174,7 +174,7 @@ def _asked(slice_: Slice | None, facts: Iterable[Fact]) -> tuple[Send, ...]:
 
 
 def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]:
-    """What the order of a rollout changes: there is a new one, or it may go further, or no more."""
+    """Return the facts of a rollout order: it is new, or may go further, or no more."""
     order, opening, known = message.rollout, message.opening, slice_.rollout
     if order is None or opening is None:
         return []
@@ -194,7 +194,7 @@ def _rollout_facts(slice_: Slice, message: m.SetSliceGoal, at: At) -> list[Fact]
 
 
 def _with_downed(slice_: Slice, message: m.SetSliceGoal) -> m.SetSliceGoal:
-    """The same goal, with the members that a rollout stopped: the job may not know of them yet."""
+    """Return the goal with the members that a rollout stopped: the job may not know of them yet."""
     rollout, order = slice_.rollout, message.rollout
     if rollout is None or not rollout.downed:
         return message
@@ -207,7 +207,7 @@ def _with_downed(slice_: Slice, message: m.SetSliceGoal) -> m.SetSliceGoal:
 
 
 def _lacks(slice_: Slice, opening: m.SliceOpening) -> Bits:
-    """Members that are to be, and do not exist, or end to be removed."""
+    """Return members that are to be, and do not exist, or end to be removed."""
     leaving = slice_.rollout.leaving if slice_.rollout is not None else NO_MEMBERS
     return Bits.span(0, opening.count) - (slice_.members - leaving)
 
@@ -233,7 +233,7 @@ def _woken(members: Bits, message: m.SetSliceGoal) -> Bits:
 
 
 def _new_limits(slice_: Slice, message: m.SetSliceGoal, at: At) -> Mapping[int, float | None]:
-    """How long one run may take, by config, where that is not as before."""
+    """Return how long one run may take, by config, if that has changed."""
     opening = message.opening
     if opening is None:
         return {}
@@ -255,7 +255,7 @@ def _to_limit(slice_: Slice, limits: Mapping[int, float | None], at: At) -> list
 
 
 def _restarts(slice_: Slice, message: m.SetSliceGoal, *, at: At, begun: Bits) -> tuple[Bits, Bits]:
-    """The members to restart now, and those to restart once the grant allows it.
+    """Return the members to restart now, and those to restart once the grant allows it.
 
     Restarting a member that has not ended makes no more active, so it never waits for the grant.
     """
@@ -278,7 +278,6 @@ def _confirm(slice_: Slice, message: m.SetSliceGoal, at: At) -> Send:
 
 
 def _metered(message: m.SetSliceGoal) -> bool:
-    """Whether members begin only when the job allows it."""
     return message.grant is not None or message.begins is not None
 
 
@@ -301,7 +300,7 @@ def _fold(slice_: Slice | None, facts: Iterable[Fact]) -> Slice:
 
 
 def _by_goal(message: m.SetSliceGoal, members: Bits) -> list[tuple[TaskGoals, Bits]]:
-    """Members by the goal that is sent to them; goals without members are left out."""
+    """Return members by the goal that is sent to them; goals without members are left out."""
     if message.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return [(message.goal, members)] if members else []
     stopped = members & message.stopped
@@ -310,7 +309,7 @@ def _by_goal(message: m.SetSliceGoal, members: Bits) -> list[tuple[TaskGoals, Bi
 
 
 def _to_end(message: m.SetSliceGoal, members: Bits) -> Bits:
-    """Of members that do not exist yet, those that are to end as killed; none on deletion."""
+    """Return the members that do not exist yet and are to end as killed; none on deletion."""
     if message.goal == TaskGoals.DELETED:
         return Bits()
     return members if message.goal == TaskGoals.KILLED else members & message.stopped

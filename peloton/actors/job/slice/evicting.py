@@ -1,12 +1,12 @@
 """Which members of a slice give up what they hold, when their pool has to give back.
 
-Turns an order of a lot (so many) into members: first those that wait for a host, which lose no
-work; then those that run, the newest first, for they lose the least. Of a service no more of these
-are ended than it can spare. A run is ended only where its
-host then has room for a task that waits for it: a placer says what hosts have free. A gang that
-forms waits for its admission as one again. For a gang others have proven on which hosts runs are
-to end (`respool/proving.py`): the slice says who could, and then those end. What was chosen is
-journaled with its order, so a repeat chooses nobody else. Must not choose how many.
+An order of a lot (so many) becomes members: first those that wait for a host, which lose no work;
+then those that run, the newest first, for they lose the least. Of a service no more of these are
+ended than it can spare. A run is ended only if its host then has room for a task that waits for it:
+a placer says what hosts have free. A gang that forms waits for its admission as one again. For a
+gang others have proven on which hosts runs are to end (`respool/proving.py`): the slice says who
+could, and then those end. The choice is journaled with its order, so that a repeat gets the same
+members.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def evict(slice_: Slice, message: Evict, at: At) -> Decision:
 
 
 def _decided(slice_: Slice, order: PendingEviction, at: At, *, last: bool = False) -> Decision:
-    """Choose now, or ask first: a placer, or the job where other slices share what may be down."""
+    """Choose now, or ask first: a placer, or the job if other slices share what may be down."""
     idle, running = _candidates(slice_, order.lot, min_run_s=order.min_run_s, at=at)
     chosen = idle[: order.count]
     spare = spare_of(slice_, at.index)
@@ -96,7 +96,7 @@ def _shares(slice_: Slice) -> bool:
 
 
 def wishing(at: At) -> WishNotes:
-    """The notes of a slice that asks its job for more, from now on."""
+    """Return the notes of a slice that asks its job for more, from now on."""
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     return msgspec.structs.replace(notes, wish_until=at.now + WISH_S)
 
@@ -109,15 +109,20 @@ def _noted(order: PendingEviction, at: At, *, spare: bool) -> WishNotes:
 
 
 def unwished(slice_: Slice, at: At, *, but: Key | None = None) -> tuple[SpareWished, ...]:
-    """The fact that nothing more is wished of the job; none while an order of a lot, `but` of this
-    one, waits for that."""
+    """Return the fact that nothing more is wished of the job.
+
+    It is empty while an order of a lot, other than `but`, waits for the wish.
+    """
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     waits = any(each.spare and each.lot != but for each in notes.evicting)
     return (SpareWished(0),) if slice_.wished and not waits else ()
 
 
 def spared_step(slice_: Slice, at: At, *, last: bool = False) -> Decision | None:
-    """Carry out the orders that waited for the job; `last`: with what it has given, if anything."""
+    """Carry out the orders that waited for the job.
+
+    `last`: with what the job has given, if anything.
+    """
     found: Decision | None = None
     while (order := _first_waiting(at)) is not None and (last or spare_of(slice_, at.index)):
         done = _decided(slice_, order, at, last=True)
@@ -131,18 +136,18 @@ def spared_step(slice_: Slice, at: At, *, last: bool = False) -> Decision | None
 
 
 def _first_waiting(at: At) -> PendingEviction | None:
-    """The first order that waits for the job."""
+    """Return the first order that waits for the job."""
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     return next((each for each in notes.evicting if each.spare), None)
 
 
 def evict_nobody(message: Evict, at: At) -> Decision:
-    """The slice is gone, and its tickets are or will be released."""
+    """Answer that the slice is gone, and its tickets are or will be released."""
     return Decision(sends=(Send(SENDER, Yielded(message.number, (), NO_SLICE)),), because=NO_SLICE)
 
 
 def say_leavers(slice_: Slice, message: AskLeavers, at: At) -> Decision:
-    """Who could give back; nobody does yet."""
+    """Answer which members could give back; no member does yet."""
     idle, running = _candidates(slice_, message.lot, min_run_s=message.min_run_s, at=at)
     left = min(max(0, message.count - len(idle)), spare_of(slice_, at.index))
     hosts = tuple(_hosts(running[:left], at))
@@ -151,13 +156,13 @@ def say_leavers(slice_: Slice, message: AskLeavers, at: At) -> Decision:
 
 
 def no_leavers(message: AskLeavers, at: At) -> Decision:
-    """Nobody is left."""
+    """Answer that no member is left."""
     found = LeaversFound(message.lot, message.number, 0, ())
     return Decision(sends=(Send(SENDER, found),), because=NO_SLICE)
 
 
 def room_found(slice_: Slice, message: RoomFound, at: At) -> Decision:
-    """What the hosts have free: end the runs that make room there for a task that waits."""
+    """End the runs that make room for a waiting task, given what the hosts have free."""
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     asked = (message.lot, message.number)
     order = next((each for each in notes.evicting if (each.lot, each.number) == asked), None)
@@ -183,7 +188,7 @@ def gaining(
     need: Resources,
     most: int,
 ) -> list[int]:
-    """Of the victims, in this order, those which make room for one more task on their hosts.
+    """Return the victims, in this order, that make room for one more task on their hosts.
 
     Several small ones of one host may be needed for a large task: then all of them, or none.
     """
@@ -211,9 +216,10 @@ def gaining(
 def _candidates(
     slice_: Slice, lot: Key, *, min_run_s: float, at: At
 ) -> tuple[list[int], list[int]]:
-    """Members of the lot that wait for a host, and those that run; in the order of their turn.
+    """Return members of the lot that wait for a host, and those that run; in the order of their
+    turn.
 
-    Those that have not run for as long as the order leaves them alone are none.
+    Those that have not run for as long as the order leaves them alone are left out.
     """
     if at.index is None or slice_.goal not in WANTED:
         return [], []
@@ -232,7 +238,7 @@ def _candidates(
 
 
 def _on_hosts(running: list[int], hosts: tuple[Key, ...], at: At) -> list[int]:
-    """The first on each of these hosts, as often as it is named."""
+    """Return the first members on each of these hosts, as often as it is named."""
     left = Counter(hosts)
     chosen: list[int] = []
     for member, host in zip(running, _hosts(running, at), strict=True):
@@ -243,7 +249,8 @@ def _on_hosts(running: list[int], hosts: tuple[Key, ...], at: At) -> list[int]:
 
 
 def _running(slice_: Slice, at: At) -> int:
-    """The members that may be ended; of a service, those that have not just been told to end.
+    """Return the members that may be ended; of a service, without those that have just been told to
+    end.
 
     Tasks that have volumes are of lots that pools ask for nothing.
     """

@@ -1,7 +1,4 @@
-"""What a slice journals. Numbers are permanent, because journals hold them.
-
-A fact must not hold more than its fold needs, nor ever change its meaning.
-"""
+"""The facts of a slice. Numbers and meanings are permanent, because journals hold them."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from peloton.runtime.vocabulary import Bits, Fact, Key
 
 
 class SliceOpened(Fact, frozen=True, gc=False, array_like=True):
-    """The slice exists, and its instances; those of a `limited` one exist only once they begin."""
+    """The slice and its instances exist; those of a `limited` one exist only once they begin."""
 
     job: Key
     number: int
@@ -57,7 +54,7 @@ class RestartsOrdered(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RunsLimited(Fact, frozen=True, gc=False, array_like=True):
-    """One run of any instance may take so long from now on, as far as its config says no less."""
+    """One run of any instance may take so long from now on, unless its config says less."""
 
     max_running_s: float | None
 
@@ -75,7 +72,7 @@ class MembersEvicted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class GangComplete(Fact, frozen=True, gc=False, array_like=True):
-    """All of the gang are held: they are to start, and are single instances from now on."""
+    """All of the gang are held: they start, and are single instances from now on."""
 
 
 class GangFormed(Fact, frozen=True, gc=False, array_like=True):
@@ -89,7 +86,7 @@ class SliceForgotten(Fact, frozen=True, gc=False, array_like=True):
 
 
 class RolloutBegun(Fact, frozen=True, gc=False, array_like=True):
-    """A rollout has begun: who is to have which config, or a new run, once there is leave.
+    """A rollout has begun: which members get which config, or a new run, once there is leave.
 
     `added` begin to exist with their leave, `asleep` were stopped and are started with it,
     `current` are under way already. `before`: the rows of all members before it. `removing` are to
@@ -125,7 +122,7 @@ class MembersTaken(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
-    """The rollout is through with these members.
+    """These members have finished with the rollout.
 
     `fallen` were done, and do their work no more. `steady`: all that are done have done their work
     for as long as they have to.
@@ -139,7 +136,10 @@ class MembersSettled(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MembersRemoved(Fact, frozen=True, gc=False, array_like=True):
-    """These members are no more. `past`: no run or ticket of theirs had a higher number."""
+    """These members do not exist any more.
+
+    `past`: no run or ticket of theirs had a higher number.
+    """
 
     members: Bits
     past: int
@@ -158,14 +158,14 @@ class MembersSpared(Fact, frozen=True, gc=False, array_like=True):
 
 
 class EndsAsked(Fact, frozen=True, gc=False, array_like=True):
-    """This host asks that these runs end, which cannot be spared yet; none: it waits for none."""
+    """This host asks that these runs end, which cannot be spared yet; with none it asks nothing."""
 
     host: Key
     runs: tuple[tuple[int, Bits], ...]
 
 
 class SpareWished(Fact, frozen=True, gc=False, array_like=True):
-    """So many more than the allowance are to be down for what does not wait; 0: none any more."""
+    """So many members more than the allowance are to be taken down at once; 0: none any more."""
 
     count: int
 
@@ -177,7 +177,7 @@ class RestartGiven(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostsSeen(Fact, frozen=True, gc=False, array_like=True):
-    """Of the hosts that match, these are new and those do so no more, as of this version."""
+    """Hosts that match anew, and hosts that match no more, as of this version."""
 
     version: int
     joined: tuple[Key, ...]

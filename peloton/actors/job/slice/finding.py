@@ -1,8 +1,8 @@
 """Instances of a slice that match a query: counted, and the first of them in its order as views.
 
-Turns the crowd into members that match, by its classes and columns, so that a view is made only of
-what may be on the page. The same rules hold for instances that exist only in the job's count
-(`passes`, `first_of`). Must not decide anything.
+Members are matched by the classes and columns of the crowd, so that a view is made only of what may
+be on the page. The same rules hold for instances that exist only in the job's count (`passes`,
+`first_of`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ORDER_FIELDS: Mapping[str, Callable[[InstanceView], Any]] = {
 
 
 def find_instances(slice_: Slice, query: FindInstances, at: At) -> InstancesFound:
-    """What matches in this slice."""
+    """Return what matches in this slice."""
     members = _by_state(slice_, query, at)
     if query.names:
         rows = [number for number, row in enumerate(slice_.specs) if row.config.name in query.names]
@@ -61,12 +61,12 @@ def find_instances(slice_: Slice, query: FindInstances, at: At) -> InstancesFoun
 
 
 def up_to(query: FindInstances, limit: int) -> FindInstances:
-    """The same query for at most so many views."""
+    """Return the same query for at most `limit` views."""
     return msgspec.structs.replace(query, limit=limit)
 
 
 def passes(query: FindInstances, view: InstanceView) -> bool:
-    """Whether an instance matches."""
+    """Return whether an instance matches."""
     return (
         (not query.states or view.state in query.states)
         and (not query.names or view.config.name in query.names)
@@ -75,12 +75,12 @@ def passes(query: FindInstances, view: InstanceView) -> bool:
 
 
 def by_instance(order: Sequence[InstanceOrder]) -> bool:
-    """Whether instances come by their numbers."""
+    """Return whether instances come by their numbers."""
     return not order or order[0].field == "instance"
 
 
 def first_of(query: FindInstances, views: Iterable[InstanceView]) -> list[InstanceView]:
-    """The first in order, up to the limit; those that are equal come by their numbers."""
+    """Return the first views in order, up to the limit; equal ones come by their numbers."""
     found = sorted(views, key=ORDER_FIELDS["instance"])
     for order in reversed(query.order):
         found.sort(key=_key_of(order), reverse=order.down)
@@ -111,7 +111,7 @@ def _by_state(slice_: Slice, query: FindInstances, at: At) -> Bits:
 
 
 def _with_rows(slice_: Slice, rows: list[int], *, members: Bits, at: At) -> Bits:
-    """Those of the members whose config is one of these."""
+    """Return the members whose config is one of these rows."""
     if len(rows) == len(slice_.specs):
         return members
     waiting = slice_.waiting

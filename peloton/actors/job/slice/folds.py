@@ -1,6 +1,6 @@
 """How facts change the state of a slice.
 
-Turns (state, fact) into the next state. Must not decide anything, nor refuse a fact.
+A fold must not refuse a fact: what was journaled has happened.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _goal(slice_: Slice, fact: f.SliceGoalSet) -> Slice:
 
 
 def _without_spare(slice_: Slice) -> Slice:
-    """The slice without starts that nobody waits for any more: they are given to other slices."""
+    """Return the slice without starts that no member waits for: they are given to other slices."""
     starts = slice_.starts
     if starts is None or slice_.begins is None or slice_.begins - starts.begun <= starts.waiting:
         return slice_
@@ -183,8 +183,8 @@ def _rollout(slice_: Slice, fact: f.RolloutBegun) -> Slice:
 
 
 def _with_free_down(slice_: Slice) -> Slice:
-    """The slice of a daemon job without numbers for hosts that join, once a stop has reached all of
-    its members that have hosts."""
+    """Return the slice of a daemon job without numbers for hosts that join, once a stop has
+    reached all of its members that have hosts."""
     rollout = slice_.rollout
     if slice_.homes is None or rollout is None or not rollout.order.stops or rollout.targets:
         return slice_
@@ -193,7 +193,7 @@ def _with_free_down(slice_: Slice) -> Slice:
 
 
 def _still_down(slice_: Slice, order: RolloutOrder) -> Bits:
-    """Members that a rollout before has stopped, and this one does not start."""
+    """Return members that a rollout before has stopped, and this one does not start."""
     downed = slice_.rollout.downed if slice_.rollout is not None else NO_MEMBERS
     if not order.starts:
         return downed
@@ -208,7 +208,7 @@ def _united(targets: list[tuple[int, Bits]]) -> Bits:
 
 
 def _without_gone(slice_: Slice) -> Slice:
-    """The slice without the last members, as far as they are gone."""
+    """Return the slice without the last members, as far as they are gone."""
     if not slice_.gone:
         return slice_
     count = slice_.members.raw.bit_length()
@@ -247,7 +247,7 @@ def _removed(slice_: Slice, fact: f.MembersRemoved) -> Slice:
 
 
 def _homes_for(slice_: Slice, fact: f.RolloutBegun) -> Homes | None:
-    """The hosts for the new config: those that it allows are to be told anew."""
+    """Return the hosts for the new config: those that it allows are to be told anew."""
     homes, wanted = slice_.homes, fact.opening.hosts_of
     if homes is None or wanted is None or homes.of.terms == wanted.terms:
         return homes
@@ -295,7 +295,7 @@ def _volumes(slice_: Slice, fact: Any) -> Slice:
 
 
 def _with_volumes(slice_: Slice) -> Slice:
-    """The slice as one that remembers homes, if any of its configs has a volume."""
+    """Return the slice as one that remembers homes, if any of its configs has a volume."""
     if slice_.volumes is not None or not any(row.config.volume for row in slice_.specs):
         return slice_
     return msgspec.structs.replace(slice_, volumes=VolumeHomes())

@@ -1,8 +1,8 @@
 """How a slice of a daemon job follows its hosts: a member for each host that matches.
 
-Turns what the inventory tells into goals of members: to run where a host joined, to end where one
-left. Members are placed as any others, each on its own host (`placing.py`). Must not ask whether a
-host is up: its member waits for it.
+What the inventory tells becomes goals of members: to run if a host joined, to end if one left.
+Members are placed as any others, each on its own host (`placing.py`). A host that is down matches
+as well: its member waits for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FULL = "no number is left for %d hosts: a slice has a thousand"
 
 
 def hosts_found(slice_: Slice, message: HostsTold, at: At) -> Decision:
-    """Hosts match, or do so no more: their members are to run, or to end."""
+    """Run the members of hosts that match, and end those of hosts that match no more."""
     homes = slice_.homes
     if homes is None or slice_.goal not in WANTED:
         return not_followed(message, at)
@@ -40,12 +40,12 @@ def hosts_found(slice_: Slice, message: HostsTold, at: At) -> Decision:
 
 
 def not_followed(message: HostsTold, at: At) -> Decision:
-    """Nobody wants to know of hosts here."""
+    """Answer that no slice follows hosts here."""
     return Decision(sends=(Send(SENDER, UnfollowHosts(message.asked)),), because=NOT_FOLLOWED)
 
 
 def _seen(homes: Homes, message: HostsTold) -> f.HostsSeen:
-    """What the message changes."""
+    """Return what the message changes."""
     joined = tuple(host for host in message.joined if not homes.knows(host))
     if message.previous:
         return f.HostsSeen(message.version, joined, tuple(filter(homes.knows, message.left)))
@@ -78,7 +78,7 @@ def home_step(slice_: Slice, at: At) -> Decision | None:
 
 
 def _being_stopped(slice_: Slice) -> Bits:
-    """Members that a workflow stops: no host that joins meanwhile gets one of them."""
+    """Return members that a workflow stops: no host that joins meanwhile gets one of them."""
     rollout = slice_.rollout
     if rollout is None or not rollout.order.stops:
         return NO_MEMBERS
@@ -102,7 +102,7 @@ def _created(slice_: Slice, some: Bits) -> list[Send]:
 
 
 def _run(slice_: Slice, some: Bits) -> list[Send]:
-    """Members that have been the instances on other hosts, or are again those on theirs."""
+    """Return the orders to run members, which have been on other hosts, or are on theirs again."""
     if not some:
         return []
     goal = SetTaskGoal(slice_.version, slice_.goal, Policy(), 0, Key(""), fresh=True)
@@ -117,7 +117,7 @@ def _ended(slice_: Slice, some: Bits) -> list[Send]:
 
 
 def asked_of_inventory(slice_: Slice) -> tuple[Send, ...]:
-    """The question which hosts match, until it is answered."""
+    """Return the question which hosts match, repeated until it is answered."""
     homes = slice_.homes
     if homes is None or homes.seen or slice_.goal not in WANTED:
         return ()

@@ -1,14 +1,14 @@
 """How the first slice of a job brings its gang to hosts: all of it, or none.
 
-Turns the states of the members into the next step of the gang: wish for hosts for all, have all
-hosts hold, and once all hold, go. The slice owns the gang, because all its members are its own:
-whether all hold is seen in one place, and the word to go is one fact.
+The states of the members determine the next step of the gang: wish for hosts for all, have all
+hosts hold room, and once all hold, start. The slice owns the gang, because all its members are its
+own: whether all hold is seen in one place, and the order to start is one fact.
 
 Nothing is waited for while room is held: one refusal, or too long a time, and all of it is given
 back. So two gangs cannot wait for each other. That they do not prevent each other for ever follows
 from `backoff_s`: pauses double, and are drawn from the job's id and the number of the attempt, so
-that sooner or later one is alone for longer than an attempt takes. Must not let a member start
-before all hold.
+that sooner or later one is alone for longer than an attempt takes. No member may start before all
+hold.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ replace = msgspec.structs.replace
 
 
 def backoff_s(job: Key, attempt: int) -> float:
-    """How long a gang pauses after so many failed attempts; not at all after the first."""
+    """Return how long a gang pauses after so many failed attempts; not at all after the first."""
     if attempt < 2:
         return 0.0
     # Not a checksum: those of two ids differ alike in every attempt.
@@ -57,7 +57,8 @@ def backoff_s(job: Key, attempt: int) -> float:
 
 
 class GangStates(NamedTuple):
-    """Members by what they do: look for a host, wait for one to hold, or have one that does."""
+    """Members that look for a host, that wait for a host to hold room, and that have one that
+    does."""
 
     looking: Bits
     holding: Bits
@@ -65,7 +66,7 @@ class GangStates(NamedTuple):
 
 
 def states_of(index: Any, forming: Bits) -> GangStates:
-    """The forming members by state; those in any other are in none of them."""
+    """Return the forming members by state; those in any other state are left out."""
 
     def some(test: Any) -> Bits:
         return Bits(index.where(test)) & forming
@@ -74,7 +75,7 @@ def states_of(index: Any, forming: Bits) -> GangStates:
 
 
 def gang_step(slice_: Slice, at: At) -> Decision | None:
-    """The next step of the gang; None while it waits, or has none to take."""
+    """Return the next step of the gang; None while it waits, or has none to take."""
     if not slice_.gang_lots or at.index is None:
         return None
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
@@ -100,7 +101,7 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
 
 
 def _await_holds(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
-    """Some hold: go on only while all others may hold soon."""
+    """Some members have a held host: continue only while all others may get one soon."""
     moving = gang.assigned & seen.looking
     lost = slice_.forming - seen.holding - seen.held - moving
     late = gang.held_at > 0.0 and at.now >= gang.held_at + HOLD_LIMIT_S
@@ -135,7 +136,7 @@ def _why_dropped(gang: GangNotes, *, lost: int) -> str:
 
 
 def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
-    """Nobody holds: wish for hosts for all, once all are admitted."""
+    """No member has a held host: wish for hosts for all, once all are admitted."""
     clean = replace(gang, told=NO_MEMBERS)
     if gang.assigned:
         if at.now < gang.held_at + WISH_TIMEOUT_S:
@@ -170,7 +171,7 @@ def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decisi
 
 
 def next_wish_at(gang: GangNotes) -> float:
-    """When a wish that was not answered, or is kept, is repeated."""
+    """Return when a wish that was not answered, or is kept, is repeated."""
     return gang.asked_at + (KEPT_REPEAT_S if gang.kept else WISH_TIMEOUT_S)
 
 
@@ -178,7 +179,8 @@ def next_wish_at(gang: GangNotes) -> float:
 
 
 def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
-    """Members that hold still, though all may start: an earlier owner may have told them."""
+    """Start members that are still held though all may start; an earlier owner may have told
+    them already."""
     holds = Bits(at.index.where(_holds)) & members_of_gang(slice_)
     late = at.now >= gang.held_at + HOLD_LIMIT_S
     told = NO_MEMBERS if late else gang.told & holds
@@ -193,7 +195,8 @@ def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
 
 
 def _form_again(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
-    """A member failed whose gang restarts as one: end the others, then form with all of them."""
+    """End all members of a gang that restarts as one after a failure, then form with all of
+    them."""
     if not any(row.policy.together for row in slice_.specs):
         return None
     if slice_.goal != TaskGoals.SUCCEEDED:
@@ -216,7 +219,7 @@ def _form_again(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
 
 
 def members_of_gang(slice_: Slice) -> Bits:
-    """All members of the job's gang, in whatever state."""
+    """Return all members of the job's gang, in whatever state."""
     found = NO_MEMBERS
     for _, members in slice_.gang_lots:
         found = found | members
@@ -231,7 +234,7 @@ def _decided(
 
 
 def recall_at(gang: GangNotes | None) -> list[float]:
-    """When the gang is looked at again without a message."""
+    """Return when the gang is looked at again without a message."""
     times: list[float] = []
     if gang is None:
         return times

@@ -1,7 +1,7 @@
-"""How a slice takes what placers, hosts and its job say about its gang.
+"""How a slice handles answers of placers, hosts and its job about its gang.
 
-Turns a proposal for all into orders to hold, and everything else into what the next step of the
-gang is decided on (`gang.py`). Must not start a member.
+A proposal for all becomes orders to hold; everything else becomes what the next step of the gang is
+decided on (`gang.py`). Only that step starts members.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ replace = msgspec.structs.replace
 
 
 def prove_gang(slice_: Slice, message: ProveGang, at: At) -> Decision:
-    """Have a placer say whether all that forms would have hosts; it tells whoever asked here."""
+    """Ask a placer whether all that forms would have hosts; it answers the sender of this
+    message."""
     if at.sender is None or at.index is None or not slice_.forming:
         return Decision(because="no gang forms")
     shapes = by_shape(slice_, slice_.forming, at)
@@ -45,7 +46,7 @@ def prove_gang(slice_: Slice, message: ProveGang, at: At) -> Decision:
 
 
 def gang_placed(slice_: Slice, message: GangPlaced, at: At) -> Decision:
-    """Hosts were found for all: have them hold. Proposals for another set are declined."""
+    """Order the proposed hosts to hold. Proposals for another set are declined."""
     notes, gang = _noted(at)
     members = Bits()
     for part in message.parts:
@@ -77,12 +78,13 @@ def _declined(message: GangPlaced, wanted: Bits, at: At) -> tuple[Send, ...]:
 
 
 def gang_unknown(message: GangPlaced, at: At) -> Decision:
-    """There is no such slice."""
+    """Answer that there is no such slice."""
     return Decision(sends=_declined(message, Bits(), at), because="no such slice")
 
 
 def gang_unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
-    """No hosts for all: the placer keeps the wish, or the slice repeats it after a while."""
+    """Record that there are no hosts for all: the placer keeps the wish, or the slice repeats it
+    later."""
     notes, gang = _noted(at)
     forming = slice_.forming
     sends: tuple[Send, ...] = ()
@@ -130,7 +132,7 @@ def gang_refused(slice_: Slice, message: RunRefused, at: At) -> Decision:
 def reopened(
     slice_: Slice, restarted: Bits, *, at: At, stopped: Bits
 ) -> tuple[list[Fact], list[Send]]:
-    """A gang of which all are restarted by one order forms anew."""
+    """Form a gang anew of which all members are restarted by one order."""
     gang = members_of_gang(slice_) - stopped
     if slice_.gang_open or not gang or gang - restarted:
         return [], []
@@ -140,7 +142,8 @@ def reopened(
 
 
 def told_lots(before: Slice, after: Slice) -> list[Send]:
-    """What lots have to know of a gang that is another; tickets and their repeats say so, too."""
+    """Return what lots have to know of a gang that has changed; tickets and their repeats say
+    so, too."""
     if not after.gang_lots or after.forming == before.forming:
         return []
     terms = ((lot, after.gang_terms(lot)) for lot, _ in after.gang_lots)
@@ -153,7 +156,8 @@ def _noted(at: At) -> tuple[WishNotes, GangNotes]:
 
 
 def had_no_chance(task: Task) -> bool:
-    """Whether no host could run it, as far as is known: one that is parked waits for a proposal."""
+    """Return whether no host could run the task, as far as is known: a parked one waits for a
+    proposal."""
     return task.unschedulable and task.admission not in PARKS
 
 

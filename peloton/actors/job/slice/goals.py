@@ -56,7 +56,7 @@ class SliceStates(enum.StrEnum):
 
 
 def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
-    """The state of the slice."""
+    """Return the state of the slice."""
     under_way = slice_.rollout is not None and bool(slice_.rollout.current)
     if (slice_.closed or slice_.held.raw or under_way) and slice_.goal in WANTED:
         return SliceStates.ACTIVE
@@ -118,7 +118,7 @@ def wish(slice_: Slice, at: At) -> Decision | None:
 
 
 def _wishes(slice_: Slice, fresh: Bits, *, at: At, notes: WishNotes) -> list[Send]:
-    """One wish for the members of each shape."""
+    """Return one wish for the members of each shape."""
     avoid = tuple(host for host, until in notes.avoid if until > at.now)
     sends: list[Send] = []
     for row, shape, members, hosts in _groups(slice_, fresh, at):
@@ -133,7 +133,7 @@ def _wishes(slice_: Slice, fresh: Bits, *, at: At, notes: WishNotes) -> list[Sen
 def _groups(
     slice_: Slice, fresh: Bits, at: At
 ) -> Iterable[tuple[SpecRow, Shape, Bits, tuple[Key, ...]]]:
-    """Members that may be wished for together; with the host of each, where it has but one."""
+    """Return members that may be wished for together; with the host of each, if it has only one."""
     if slice_.volumes is not None:
         return wishes_by_home(slice_.volumes, fresh, specs=slice_.specs, at=at)
     homes = slice_.homes.hosts if slice_.homes is not None else None
@@ -144,14 +144,14 @@ def _groups(
 
 
 def unended(slice_: Slice, index: Any) -> Bits:
-    """Members that have begun, or begin in this very frame, and have not ended."""
+    """Return members that have begun, or begin in this very frame, and have not ended."""
     alive = Bits(index.where(_is_alive)) if index is not None else Bits()
     coming = unborn(slice_, index) - slice_.stopped  # stopped members never run
     return coming | alive | reviving(slice_, index)
 
 
 def active_of(slice_: Slice, index: Any) -> int:
-    """How many members count against the grant.
+    """Return how many members count against the grant.
 
     A member is active from its creation, or its restart, until it has ended and its ticket is
     released: through all its attempts, so that a retry never waits behind a member that has not
@@ -207,7 +207,7 @@ def _add_stopped(slice_: Slice, at: At) -> Decision | None:
 
 
 def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:
-    """The sends that create the tasks of members that do not exist yet."""
+    """Return the messages that create the tasks of members that do not exist yet."""
     if not some:
         return []
     crowd = slice_.crowd
@@ -222,7 +222,10 @@ def create(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[
 
 
 def restart(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list[Send]:
-    """The sends that restart members. The version numbers the restart: it rises with each order."""
+    """Return the messages that restart members.
+
+    The version numbers the restart: it rises with each order.
+    """
     if not some:
         return []
     order = SetTaskGoal(version, goal, Policy(), 0, Key(""), "", version)
@@ -281,7 +284,7 @@ def pursue(slice_: Slice, at: At) -> Decision | Rest:
 
 
 def recall_s(notes: WishNotes) -> float | None:
-    """When to wake the slice without a message: a wish timed out, or a delay is over."""
+    """Return when to wake the slice without a message: a wish timed out, or a delay is over."""
     times: list[float] = []
     if notes.wished.raw:
         times.append(notes.wished_at + WISH_TIMEOUT_S)

@@ -1,9 +1,9 @@
-"""What a slice makes of the news that a host has no room for a member yet.
+"""How a slice reacts if a host has no room for a member yet.
 
-Turns the answer into notes, by member of a daemon job, as each has another host; and into holds:
-where a daemon job is to have room before other work, and where a placer says so of a member that
+The answer is noted by member for a daemon job, as each has another host. Hosts are ordered to hold
+room: if a daemon job is to have room before other work, and if a placer says so of a member that
 has waited for long. The host then grants nothing to others until its instance has come. Such a hold
-lasts for two minutes, and is renewed by the repeats of the wish. Must not choose a host.
+lasts for two minutes, and is renewed by the repeats of the wish.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ DAEMON_JOB = "daemon job"
 
 
 def at_home(homes: Homes, message: Placed) -> Bits:
-    """The members that still have the host which is proposed."""
+    """Return the members that still have the host which is proposed."""
     pairs = zip(message.members, message.hosts, strict=True)
     return Bits.of(*(member for member, host in pairs if homes.hosts.get(member) == host))
 
 
 def told_why(notes: WishNotes, message: Unplaced, *, members: Bits) -> WishNotes:
-    """The notes with why these members have no room."""
+    """Return the notes with the reason why these members have no room."""
     return msgspec.structs.replace(
         notes, at_home=notes.at_home.update(dict.fromkeys(members, message.text))
     )
 
 
 def launched(notes: WishNotes, members: Bits) -> WishNotes:
-    """The notes without what was said of these members, which have hosts now."""
+    """Return the notes without the reasons of these members, which have hosts now."""
     return msgspec.structs.replace(
         notes, at_home=_without(notes.at_home, members), held_at=_without(notes.held_at, members)
     )
@@ -55,7 +55,8 @@ def _without(known: Any, members: Bits) -> Any:
 def held_hosts(
     slice_: Slice, notes: WishNotes, *, message: Unplaced, members: Bits, at: At
 ) -> tuple[tuple[Send, ...], WishNotes]:
-    """Orders to hosts to keep room for some of these members, unless they have one that lasts."""
+    """Return orders to hosts to keep room for some of these members, unless they have one that
+    lasts."""
     homes, hosts, holder = slice_.homes, dict(message.reserve), PLACER
     if homes is not None:
         hosts, holder = dict(homes.hosts) if homes.of.first else {}, DAEMON_JOB
@@ -90,7 +91,7 @@ def held_hosts(
 
 
 def host_is_down(members: Bits, at: At) -> Bits:
-    """Of these, those that wait for their only host because it is down: a placer has said so."""
+    """Return the members that wait for their only host because it is down, as a placer has said."""
     if at.notes is None or not at.notes.at_home:
         return Bits()
     waiting = members & Bits(at.index.where(lambda task: task.unschedulable))

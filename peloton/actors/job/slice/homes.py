@@ -1,8 +1,8 @@
 """The hosts of a slice of a daemon job, and which member is the instance on each.
 
 A host keeps its member for as long as it matches. The member of a host that does so no more is to
-end; once it has, its number is free for another host. A host that matches again before that has
-the same member again, so no host ever has two. Must not decide anything.
+end; once it has, its number is free for another host. A host that matches again before that has the
+same member again, so no host ever has two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ replace = msgspec.structs.replace
 class Homes(Value, frozen=True, gc=False, array_like=True):
     """The hosts that match, as last told by their inventory, and their members.
 
-    `asked` numbers what the inventory was asked for; `seen` is the version of its last answer, 0
+    `asked` numbers the questions to the inventory; `seen` is the version of its last answer, 0
     while that is awaited.
     """
 
@@ -39,22 +39,22 @@ class Homes(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def staying(self) -> Bits:
-        """Every member whose host matches."""
+        """Return every member whose host matches."""
         return self.placed - self.leaving
 
     def knows(self, host: Key) -> bool:
-        """Whether a host matches, as far as is known."""
+        """Return whether a host matches, as far as is known."""
         member = self.members.get(host)
         return host in self.waiting if member is None else member not in self.leaving
 
     @property
     def ask(self) -> Send:
-        """What is owed to the inventory until it has answered."""
+        """Return the question to the inventory, repeated until it is answered."""
         return Send(self.of.inventory, FollowHosts(self.asked, self.of.terms))
 
 
 def asked_anew(homes: Homes, terms: FollowTerms | None = None) -> Homes:
-    """The same, with all of its hosts to be told once more."""
+    """Return the same homes, with all hosts to be told once more."""
     of = homes.of if terms is None else replace(homes.of, terms=terms)
     return replace(homes, of=of, asked=homes.asked + 1, seen=0)
 

@@ -1,4 +1,4 @@
-"""The kind "slice", as registered with the runtime. Must hold nothing but the table."""
+"""The kind "slice", as registered with the runtime."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _fresh(message: object) -> bool:
 
 
 def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
-    """The kind, for members that hold an allocation without a host by this policy."""
+    """Return the kind, for members that hold an allocation without a host by this policy."""
     return Kind(
         name="slice",
         group="jobmgr",

@@ -1,4 +1,4 @@
-"""Who of a slice looks for a host, and as which shapes. Must not decide what is done about it."""
+"""Which members of a slice look for a host, and with which shapes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ PLACE_RETRY_S = 1.0
 
 
 def looks_for_host(task: Task) -> bool:
-    """Ready for a host, or unschedulable: only a placer learns of new hosts that could run it."""
+    """Return whether the task is ready for a host, or unschedulable.
+
+    An unschedulable task looks on, as only a placer learns of new hosts that could run it.
+    """
     unschedulable = task.unschedulable and task.state == TaskStates.WAITING
     return ready_for_host(task) or (unschedulable and task.goal in WANTED)
 
 
 def by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[SpecRow, Bits]]:
-    """Members by shape, each with a row of it."""
+    """Return members by shape, each with a row of it."""
     groups: dict[Shape, tuple[SpecRow, Bits]] = {}
     for spec, raw in at.index.columns.groups("spec", members.raw):
         row = slice_.specs[spec]

@@ -1,6 +1,7 @@
 """Messages of a slice: goals of its job, answers of placers, refusals, and reports to its job.
 
-A message must not carry anything per instance that holds for a range or a set.
+What holds for many instances is sent for a range or a set, so that the size of a message does not
+grow with their number.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):
 class Evict(Message, frozen=True, gc=False, array_like=True):
     """Lot to slice: so many members of the lot are to give up what they hold; answered `Yielded`.
 
-    `number` identifies the order: a repeat is answered with what was chosen. `need` is what the
+    `number` identifies the order: a repeat is answered with the same choice. `need` is what the
     host of a victim must have room for then; none if that does not matter.
     """
 
@@ -110,7 +111,7 @@ class Evict(Message, frozen=True, gc=False, array_like=True):
 
 
 class AskLeavers(Message, frozen=True, gc=False, array_like=True):
-    """Root pool to slice: who of a lot could give back, of so many in all; nobody does yet.
+    """Root pool to slice: which of up to `count` members of a lot could give back? None does yet.
 
     Answered `LeaversFound`.
     """
@@ -122,8 +123,10 @@ class AskLeavers(Message, frozen=True, gc=False, array_like=True):
 
 
 class ProveGang(Message, frozen=True, gc=False, array_like=True):
-    """Root pool to the slice of a gang: ask a placer whether all of it would have hosts, if these
-    had so much more room. The placer answers `GangRoomFound` to the root."""
+    """Root pool to the slice of a gang: would all of it have hosts, if these had so much more room?
+
+    The slice asks a placer, which answers `GangRoomFound` to the root.
+    """
 
     number: int
     hosts: tuple[Key, ...]
@@ -133,8 +136,8 @@ class ProveGang(Message, frozen=True, gc=False, array_like=True):
 class StartsUsed(Value, frozen=True, gc=False, array_like=True):
     """How a slice uses what the throttle of its job allows.
 
-    `begun`: how many members have begun, and will not use that; `waiting`: how many are to begin;
-    `begun_at`: when the last one began.
+    `begun`: how many members have begun; `waiting`: how many are to begin; `begun_at`: when the
+    last one began.
     """
 
     begun: int
@@ -150,8 +153,8 @@ but for their job they have not ended."""
 class Tally(Value, frozen=True, gc=False, array_like=True):
     """Instances by the name of the state that clients see, or `BETWEEN_ATTEMPTS`.
 
-    `active`: how many count against a grant, -1 where there is none. `versions`: instances by the
-    version of their config, where that is not 1 for all.
+    `active`: how many count against a grant, -1 without one. `versions`: instances by the version
+    of their config, if that is not 1 for all.
     """
 
     counts: tuple[tuple[str, int], ...]
@@ -165,7 +168,7 @@ class Tally(Value, frozen=True, gc=False, array_like=True):
 
 
 class SliceOpen(Message, frozen=True, gc=False, array_like=True):
-    """Slice to job: the goal of this version applies; with a tally where the job asked for it."""
+    """Slice to job: the goal of this version applies; with a tally if the job asked for it."""
 
     number: int
     version: int
@@ -187,7 +190,8 @@ class SliceGone(Message, frozen=True, gc=False, array_like=True):
 
 
 class ListInstances(Query, frozen=True, gc=False, array_like=True):
-    """Those of the instances start … stop - 1 that the slice has: a tuple of `InstanceView`.
+    """Asks for the instances start … stop - 1 that the slice has; answered with a tuple of
+    `InstanceView`.
 
     `unadded`: with those that a workflow has still to add, or had, and which do not exist.
     """
@@ -198,7 +202,7 @@ class ListInstances(Query, frozen=True, gc=False, array_like=True):
 
 
 class InstanceOrder(Value, frozen=True, gc=False, array_like=True):
-    """Order instances by this field; `states` are the states in order, where it is "state"."""
+    """Orders instances by this field; for "state", `states` are the states in order."""
 
     field: str
     down: bool = False
@@ -206,9 +210,10 @@ class InstanceOrder(Value, frozen=True, gc=False, array_like=True):
 
 
 class FindInstances(Query, frozen=True, gc=False, array_like=True):
-    """Those of the instances start … stop - 1 that match: their number, and the first in order.
+    """Asks for the instances start … stop - 1 that match: their number, and the first in order.
 
-    Each of `states`, `names` and `hosts` (keys) is any of these, or any at all where it is empty.
+    Each of `states`, `names` and `hosts` (keys) matches any of its values, or everything if it is
+    empty.
     """
 
     start: int
@@ -223,11 +228,11 @@ class FindInstances(Query, frozen=True, gc=False, array_like=True):
 class InstanceView(Value, frozen=True, gc=False, array_like=True):
     """An instance as clients see it. Times are seconds since the epoch, None if not reached.
 
-    `because` is why it has not reached its goal, `code` the same as one word. It waits for its
-    pool ("POOL"), a host ("HOST"), also where none could run it ("NEVER"), its next attempt
-    ("RETRY"), its host's answer ("LAUNCH"), others of its job ("LIMIT"), the throttle ("THROTTLE"),
-    its gang ("GANG") or checks ("HEALTH", "READY"), or to be spared ("SPARE").
-    "NEW" is before it requests admission, "" while it runs and is well, and once it has ended.
+    `because` is why it has not reached its goal, `code` the same as one word. It waits for its pool
+    ("POOL"), a host ("HOST"), also where none could run it ("NEVER"), its next attempt ("RETRY"),
+    its host's answer ("LAUNCH"), others of its job ("LIMIT"), the throttle ("THROTTLE"), its gang
+    ("GANG") or checks ("HEALTH", "READY"), or to be spared ("SPARE"). "NEW" is before it requests
+    admission, "" while it runs and is well, and once it has ended.
     """
 
     instance: int
@@ -266,7 +271,7 @@ class DropInstanceEvents(Message, frozen=True, gc=False, array_like=True):
     """Gateway to slice: nobody is to be shown the events of these runs of an instance, 1 … run, or
     of `run` alone.
 
-    Answered `InstanceEventsDropped`; what happens to the last of them later is shown.
+    Answered `InstanceEventsDropped`; later events of the last run are shown.
     """
 
     member: int
@@ -337,17 +342,18 @@ MESSAGES: dict[int, type] = {
 
 
 def slice_key(job_id: str, number: int) -> Key:
-    """The key of one slice of a job."""
+    """Return the key of one slice of a job."""
     return key("slice", job_id, number)
 
 
 def slices_of(instances: int) -> int:
-    """How many slices hold so many instances."""
+    """Return how many slices hold so many instances."""
     return -(-instances // SLICE_SIZE)
 
 
 def members_in(number: int, ranges: tuple[tuple[int, int], ...], *, count: int) -> Bits:
-    """The members of slice `number`, of `count` members, that are in the ranges of instances."""
+    """Return the members of slice `number`, of `count` members, that are in the ranges of
+    instances."""
     first = number * SLICE_SIZE
     found = Bits()
     for start, stop in ranges:

@@ -1,9 +1,8 @@
-"""How long members may hold an allocation without a host, and that they give it back then.
+"""How long members may hold an allocation without a host before they give it back.
 
-Turns the wishes of a slice and a policy into times in its notes, and what is overdue into an order
-to its tasks. Nothing here looks for hosts: the placer goes on keeping the wishes, and its next
-proposal makes the members ask for admission again, at their place in the queue. A gang that forms
-gives back as one, or not at all. Must not choose hosts.
+The policy sets times in the notes of the slice; what is overdue becomes an order to its tasks. The
+placer goes on keeping the wishes, and its next proposal makes the members ask for admission again,
+at their place in the queue. A gang that forms gives back as one, or not at all.
 """
 
 from __future__ import annotations
@@ -25,8 +24,11 @@ STEPS = 8
 
 
 class HoldPolicy(NamedTuple):
-    """How long an admitted member waits for a host: `attempts` of `timeout_s`, each after the first
-    `backoff_s` longer than the one before."""
+    """How long an admitted member waits for a host.
+
+    It waits for `attempts` of `timeout_s`, each after the first `backoff_s` longer than the one
+    before.
+    """
 
     enabled: bool = True
     attempts: int = 3
@@ -34,12 +36,12 @@ class HoldPolicy(NamedTuple):
     backoff_s: float = 300.0
 
     def attempt_s(self, attempt: int) -> float:
-        """How long an attempt takes, counted from 0 over all cycles."""
+        """Return how long an attempt takes, counted from 0 over all cycles."""
         return self.timeout_s + attempt % self.attempts * self.backoff_s
 
     @property
     def hold_s(self) -> float:
-        """How long a cycle takes: so long an allocation is held without a host."""
+        """Return how long a cycle takes: so long an allocation is held without a host."""
         return math.fsum(self.attempt_s(attempt) for attempt in range(self.attempts))
 
 
@@ -93,7 +95,7 @@ def _noted(slice_: Slice, step: Decision, *, at: At, hold_s: float) -> Decision:
 
 
 def _give_back(slice_: Slice, notes: WishNotes, *, at: At, hold_s: float) -> Decision | None:
-    """Have overdue members give their allocations back; None while none is."""
+    """Order overdue members to give their allocations back; None while none is overdue."""
     late = [each for since, each in notes.holding if since + hold_s <= at.now]
     if not late:
         return None

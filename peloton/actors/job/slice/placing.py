@@ -1,7 +1,7 @@
-"""What a slice makes of the answers of placers, and of the refusals of hosts.
+"""How a slice handles answers of placers, and refusals of hosts.
 
-Turns a proposal into launches of the members that still wait for a host; the rest is declined, and
-members that no host could run give their tickets back. Must not choose hosts.
+A proposal becomes launches of the members that still wait for a host; the rest is declined, and
+members that no host could run give their tickets back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AVOIDED_MAX = 16
 
 
 def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
-    """Hosts were found: launch the members that still wait for one; the first answer wins."""
+    """Launch the members that still wait for the proposed hosts; the first answer wins."""
     notes = notes_of(at)
     members = message.members & (notes.wished | notes.kept)
     if slice_.gang_open:
@@ -73,10 +73,10 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
 
 
 def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
-    """No host for these members: the placer keeps their wish; keep the reason.
+    """Record why there is no host for these members, whose wish the placer keeps.
 
-    A member that no host could run releases its ticket and goes on wishing without one: a job
-    that fits no host must not keep others waiting.
+    A member that no host could run releases its ticket and goes on wishing without one: a job that
+    fits no host must not keep others waiting.
     """
     notes = notes_of(at)
     if notes.gang is not None and notes.gang.number == message.number:
@@ -125,8 +125,8 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
 def host_refused(slice_: Slice, message: RunRefused, at: At) -> Decision:
     """A host refused members: they wish again at once, with the summary of what it has free.
 
-    They rest if that could repeat without end: the host refuses again without having more free
-    than it had at its last refusal, or too many hosts have refused since the last launch.
+    They rest if that could repeat without end: the host refuses again without having more free than
+    it had at its last refusal, or too many hosts have refused since the last launch.
     """
     notes = notes_of(at)
     members = at.members if at.members is not None else Bits()
@@ -165,7 +165,7 @@ def host_refused(slice_: Slice, message: RunRefused, at: At) -> Decision:
 
 
 def avoid_host(slice_: Slice, message: m.RunNotStarted, at: At) -> Decision:
-    """Runs did not start in time: the next wishes name their hosts, which are used last."""
+    """Name the hosts of runs that did not start in time in the next wishes, which use them last."""
     notes, members = notes_of(at), at.members if at.members is not None else Bits()
     known = {host: until for host, until in notes.avoid if until > at.now}
     for member in members.lowest(AVOIDED_MAX):
@@ -179,7 +179,7 @@ def avoid_host(slice_: Slice, message: m.RunNotStarted, at: At) -> Decision:
 
 
 def _last_host(member: int, at: At) -> Key | None:
-    """Where the last run of a member was; its task may have begun the next one."""
+    """Return where the last run of a member was; its task may have begun the next one."""
     read = at.index.columns.read
     runs = read("runs", member) or ()
     host = read("host", member) or (runs[-1].host if runs else None)
@@ -187,7 +187,7 @@ def _last_host(member: int, at: At) -> Key | None:
 
 
 def _has_more(summary: HostSummary, before: HostSummary) -> bool:
-    """Whether a host could accept now what it has refused before."""
+    """Return whether a host could accept now what it has refused before."""
     pairs = zip(summary.free.amounts(), before.free.amounts(), strict=True)
     more = any(now > then for now, then in pairs) or summary.ports > before.ports
     said = (summary.up, summary.labels, summary.running)
@@ -200,7 +200,7 @@ def _hosts_of(message: Placed, members: Bits) -> Iterator[Key]:
 
 
 def why_unplaced(notes: WishNotes) -> str:
-    """The placer's last answer as one line: its text or, where it has none, the counts."""
+    """Return the placer's last answer as one line: its text or, without one, the counts."""
     if notes.shortfall:
         return notes.shortfall
     if not notes.reasons:
@@ -209,7 +209,6 @@ def why_unplaced(notes: WishNotes) -> str:
 
 
 def _clear_unschedulable(slice_: Slice, unschedulable: Bits) -> tuple[Send, ...]:
-    """Let unschedulable members request admission again."""
     return (Send(slice_.crowd, MarkUnschedulable(False), unschedulable),) if unschedulable else ()
 
 

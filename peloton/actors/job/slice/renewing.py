@@ -1,8 +1,8 @@
-"""How a slice carries out a rollout: which row each member is to have, and who is next.
+"""How a slice carries out a rollout: which row each member is to have, and which are next.
 
-Turns an order of the job into rows of the table and members that wait for leave; and leave into
-orders to the tasks. Members of whose config nothing changes keep their run, and only learn the new
-version. Must not give leave to itself: the job counts who is under way in all slices.
+An order of the job becomes rows of the table and members that wait for leave; leave becomes orders
+to the tasks. Members whose config does not change keep their run, and only learn the new version.
+Only the job gives leave, as it counts the members under way in all slices.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ STEADY = "steady"
 def begun_rollout(
     slice_: Slice, order: RolloutOrder, *, opening: SliceOpening, stopped: Bits, at: At
 ) -> f.RolloutBegun:
-    """The fact that this rollout begins; `stopped`: members that are not to run.
+    """Return the fact that this rollout begins.
 
-    Of one that is over before it began, only what new members are to be.
+    `stopped`: members that are not to run. A rollout that is over before it began only defines new
+    members.
     """
     existing, wanted, last = slice_.members, Bits.span(0, opening.count), slice_.rollout
     here = Bits(at.index.present) if at.index is not None else NO_MEMBERS
@@ -92,7 +93,7 @@ def begun_rollout(
 
 
 def told_at_once(slice_: Slice, fact: f.RolloutBegun) -> list[Send]:
-    """Orders to members that need no leave: nothing of them changes, or they are under way."""
+    """Return orders to members that need no leave: they do not change, or are under way."""
     sends: list[Send] = []
     for row in fact.rows:
         some = row.members & fact.current if row.runs else row.members
@@ -102,7 +103,8 @@ def told_at_once(slice_: Slice, fact: f.RolloutBegun) -> list[Send]:
 
 
 def rollout_step(slice_: Slice, at: At) -> Decision | None:
-    """What is to be done for the rollout now: see who is through, and begin the next ones."""
+    """Return the next decision of the rollout: settle members that are through, and begin the
+    next ones."""
     rollout = slice_.rollout
     if rollout is None:
         return None
@@ -147,7 +149,8 @@ def rollout_step(slice_: Slice, at: At) -> Decision | None:
 
 
 def _going_down(slice_: Slice, members: Bits, at: At) -> tuple[f.MembersSpared, ...]:
-    """That members are taken down which are to run again; of others nobody counts that."""
+    """Return the fact that members are taken down which are to run again; others do not count as
+    down."""
     rollout = slice_.rollout
     if rollout is None or rollout.order.stops:
         return ()
@@ -155,9 +158,10 @@ def _going_down(slice_: Slice, members: Bits, at: At) -> tuple[f.MembersSpared, 
 
 
 def _held_hosts(slice_: Slice, members: Bits, at: At) -> list[Send]:
-    """Orders to the hosts of members, to wait for their next runs: sent before the runs end.
+    """Return orders to the hosts of members to wait for their next runs: sent before the runs end.
 
-    Nobody answers: a host that does not wait is as any other, and one that waits in vain stops.
+    No answer is awaited: a host that does not wait is as any other, and one that waits in vain
+    stops.
     """
     up = members & Bits(at.index.where(lambda task: task.state == TaskStates.RUNNING))
     job_id, first = slice_.job.partition("/")[2], slice_.number * SLICE_SIZE
@@ -171,7 +175,8 @@ def _held_hosts(slice_: Slice, members: Bits, at: At) -> list[Send]:
 
 
 def _remove(slice_: Slice, leaving: Bits, at: At) -> Decision | None:
-    """Remove members that have ended and hold no ticket: nothing of them has a higher number."""
+    """Remove members that have ended and hold no ticket: no run or ticket of theirs has a higher
+    number."""
     members, past = _resting(leaving, at), slice_.past + 1
     if not members:
         return None
@@ -188,7 +193,8 @@ def _remove(slice_: Slice, leaving: Bits, at: At) -> Decision | None:
 
 
 def _resting(members: Bits, at: At) -> Bits:
-    """Those that can be removed now: they do not exist, or have ended and hold no ticket."""
+    """Return the members that can be removed now: they do not exist, or have ended and hold no
+    ticket."""
     if at.index is None:
         return members
     rest = at.index.where(
@@ -202,7 +208,7 @@ def _resting(members: Bits, at: At) -> Bits:
 
 
 def woken(slice_: Slice, members: Bits) -> list[Send]:
-    """Orders to members that were stopped, to run; none while the slice is not to."""
+    """Return orders to members that were stopped, to run; none while the slice is not to run."""
     members = members - slice_.stopped
     if slice_.homes is not None:
         members = members & slice_.homes.staying  # a host may have left meanwhile
@@ -225,7 +231,7 @@ NOBODY = _Through(NO_MEMBERS, NO_MEMBERS, NO_MEMBERS)
 
 
 def _through(rollout: Rollout, at: At) -> _Through:
-    """Members under way, or that fell, that are through now; and those that fell now."""
+    """Return members under way, or fallen, that are through now; and those that fell now."""
     number, most, watched = rollout.order.number, rollout.order.max_attempts, rollout.watched
     known = Bits(at.index.where(lambda task: task.renewed >= number and task.renewal is None))
     known = rollout.current & (known | rollout.created)
@@ -239,8 +245,10 @@ def _through(rollout: Rollout, at: At) -> _Through:
 
 
 def steady_in(slice_: Slice) -> tuple[str, float] | None:
-    """The deadline of a slice: for so long all have to do their work that are done, from when the
-    last one was through on."""
+    """Return the deadline until which all members that are done have to do their work.
+
+    It begins when the last one was through.
+    """
     rollout = slice_.rollout
     if rollout is None or rollout.proves_until is None:
         return None
@@ -248,7 +256,8 @@ def steady_in(slice_: Slice) -> tuple[str, float] | None:
 
 
 def due(slice_: Slice, message: Due, at: At) -> Decision:
-    """All have done their work for long enough, if nobody fell in this very frame."""
+    """Record that all members have done their work for long enough, if none fell in this very
+    frame."""
     rollout, deadline = slice_.rollout, steady_in(slice_)
     if rollout is None or deadline is None or deadline[0] != message.name or at.index is None:
         return Decision(because="it is steady already, or not all are through")
@@ -263,7 +272,7 @@ def _steady(at: At) -> f.MembersSettled:
 
 
 def _steady_at_once(rollout: Rollout, at: At) -> Decision | None:
-    """Nothing is to be waited for where none of those that are done is to run."""
+    """Settle the rollout at once if none of the members that are done is to run."""
     if rollout.proves_until is None:
         return None
     if rollout.watched & Bits(at.index.where(lambda task: task.goal in WANTED)):
@@ -280,11 +289,13 @@ def _is_done(task: Task) -> bool:
 
 
 def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
-    """The members that begin now: new ones, then those that are down, then the others; those that
-    are to be removed are the last. Of these, all that rest go at once: nobody misses them.
+    """Return the members that begin now.
 
-    Whoever is down already is changed first: no other has to go down for it. Of those that are
-    available no more are taken than the job can spare, first those that their hosts ask to end.
+    New ones come first, then those that are down, then the others; those that are to be removed are
+    last. Of these, all that rest go at once, as they are of no use.
+
+    Members that are down already are changed first: no other has to go down for them. Of those that
+    are available no more are taken than the job can spare, first those that their hosts ask to end.
     """
     found = rollout.added.lowest(room)
     rest = _resting(rollout.removing, at)
@@ -308,7 +319,7 @@ def _next(slice_: Slice, rollout: Rollout, *, at: At, room: int) -> Bits:
 
 
 def _spared_first(slice_: Slice, members: Bits, *, most: int) -> Bits:
-    """So many of them, first those that their hosts ask to end."""
+    """Return `most` of these members, first those that their hosts ask to end."""
     moving = NO_MEMBERS
     for each in slice_.ends:
         moving = moving | members_of_runs(each.runs)
@@ -317,7 +328,7 @@ def _spared_first(slice_: Slice, members: Bits, *, most: int) -> Bits:
 
 
 def _highest(members: Bits, count: int) -> Bits:
-    """So many of the last ones: whoever stays keeps a low number."""
+    """Return the `count` highest members, so that those that stay have low numbers."""
     return members - members.lowest(len(members) - max(count, 0))
 
 

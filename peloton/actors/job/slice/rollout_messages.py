@@ -20,8 +20,8 @@ class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
     """Job to slice, with each goal: the newest rollout, and how far it may go.
 
     `number` rises with each rollout of the job. `leave`: how many members may be under way or have
-    failed: what fails is no leave for the next one, before the job has seen it. `over`: what has
-    not begun is not begun any more.
+    failed: a member that fails gives no leave for the next one, before the job has seen it. `over`:
+    members that have not begun do not begin any more.
     """
 
     number: int
@@ -41,7 +41,7 @@ class RolloutOrder(Value, frozen=True, gc=False, array_like=True):
 
 
 class StepStates(enum.IntEnum):
-    """What a rollout did of members; the numbers are those of workflows on the wire."""
+    """What a rollout did with members; the numbers are those of workflows on the wire."""
 
     TAKEN = 2
     DONE = 4
@@ -49,7 +49,7 @@ class StepStates(enum.IntEnum):
 
 
 class RolloutStep(Value, frozen=True, gc=False, array_like=True):
-    """At this moment the rollout of this number began with these members, or was through."""
+    """The rollout of this number began with these members, or was through, at this moment."""
 
     number: int
     state: StepStates
@@ -58,13 +58,13 @@ class RolloutStep(Value, frozen=True, gc=False, array_like=True):
 
 
 class GetRollout(Query, frozen=True, gc=False, array_like=True):
-    """What the last rollout of a slice does to whom: a `RolloutView`."""
+    """Asks what the last rollout of a slice does with which members; answered `RolloutView`."""
 
 
 class RolloutView(Value, frozen=True, gc=False, array_like=True):
-    """The members of the last rollout of a slice by how far they are, and by what is done of them.
+    """The members of the last rollout of a slice, by how far they are and what is done with them.
 
-    `steps`: of this one and of those before it, the oldest first.
+    `steps`: of this rollout and of those before it, the oldest first.
     """
 
     number: int = 0
@@ -79,7 +79,7 @@ class RolloutView(Value, frozen=True, gc=False, array_like=True):
 
 
 class RolloutTally(Value, frozen=True, gc=False, array_like=True):
-    """Members of a slice by what the rollout of this number has done of them.
+    """How many members of a slice the rollout of this number has treated in which way.
 
     `waiting` have not begun, `current` are under way, `done` and `failed` are not any more. Of all
     these, `added` are new, `removed` are to exist no more, and `updated` are the others. Of those
@@ -101,7 +101,7 @@ class RolloutTally(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def left(self) -> int:
-        """How many are to be under way, or are."""
+        """Return how many are to be under way, or are."""
         return self.waiting + self.current
 
 

@@ -1,7 +1,6 @@
-"""Which row of its table each member of a slice is to have by a rollout, and which it had before.
+"""Which row of its table each member of a slice gets by a rollout, and which it had before.
 
-Members of whose config nothing changes have a copy of their row, with the new version. Must not
-decide who begins when.
+Members whose config does not change have a copy of their row, with the new version.
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ from peloton.runtime.vocabulary import At, Bits
 
 
 def same_config(one: TaskConfig, other: TaskConfig) -> bool:
-    """Whether a run by one config is a run by the other: names, the order of labels and ports, and
-    who sent it do not matter."""
+    """Return whether a run by one config is a run by the other.
+
+    Names, the order of labels and ports, and who sent it do not matter.
+    """
     return one is other or _compared(one) == _compared(other)
 
 
@@ -61,7 +62,7 @@ class RowPlan:
         self._found: dict[tuple[int | None, int | None, bool], Bits] = {}
 
     def place(self, spec: int, members: Bits, *, beyond: Bits) -> None:
-        """Members that exist, and have the row `spec`; those `beyond` are to have none."""
+        """Place members that exist, and have the row `spec`; those `beyond` get none."""
         self._note_before(spec, members)
         members = members - beyond
         row = self._slice.specs[spec]
@@ -83,7 +84,7 @@ class RowPlan:
             self._add(group, None, runs=True, members=some & members - kept)
 
     def place_new(self, members: Bits) -> None:
-        """Members that do not exist yet: they begin with the new config."""
+        """Place members that do not exist yet: they begin with the new config."""
         for group, (_, some) in enumerate(self._groups):
             self._add(group, None, runs=True, members=some & members)
         if self._order.members is None and not self._order.back:
@@ -93,7 +94,11 @@ class RowPlan:
             members = members - some
 
     def _note_before(self, spec: int, members: Bits) -> None:
-        """Who was on the way to another row had that: so it is with the job's spec before."""
+        """Record the rows before.
+
+        A member that was on the way to another row counts as having had it: so it was with the
+        job's previous spec.
+        """
         for row, some in self._coming:
             if some & members:
                 self.before = (*self.before, (row, some & members))
@@ -112,7 +117,7 @@ class RowPlan:
             self._found[name] = self._found.get(name, NO_MEMBERS) | members
 
     def rows(self, used: frozenset[int]) -> tuple[NewRow, ...]:
-        """The rows, in places that nobody uses, or beyond the table."""
+        """Return the rows, in places that are not in use, or beyond the table."""
         free = iter([place for place in range(len(self._slice.specs)) if place not in used])
         beyond = iter(range(len(self._slice.specs), len(self._slice.specs) + len(self._found)))
         return tuple(
@@ -122,14 +127,16 @@ class RowPlan:
 
 
 def _before(slice_: Slice, number: int) -> tuple[tuple[int, Bits], ...] | None:
-    """The rows before the rollout of this number; None if the slice never began it."""
+    """Return the rows before the rollout of this number; None if the slice never began it."""
     rollout = slice_.rollout
     return rollout.before if rollout is not None and rollout.order.number == number else None
 
 
 def _rows_to_come(slice_: Slice, at: At) -> tuple[tuple[int, Bits], ...]:
-    """The rows that members are to have by the rollout before: those that are under way, and those
-    that wait, unless it is over."""
+    """Return the rows that members are to have by the rollout before.
+
+    These are members under way, and those that wait, unless it is over.
+    """
     if at.index is None:
         return ()
     targets = slice_.rollout.targets if slice_.rollout is not None else ()
@@ -144,9 +151,9 @@ def _rows_to_come(slice_: Slice, at: At) -> tuple[tuple[int, Bits], ...]:
 
 
 def rows_in_use(slice_: Slice, at: At, *, coming: Bits) -> frozenset[int]:
-    """Rows that a member has or is to have, and those that a rollout goes back to.
+    """Return rows that a member has or is to have, and those that a rollout goes back to.
 
-    `coming`: members that begin to exist in this very frame, nobody knows with which rows.
+    `coming`: members that begin to exist in this very frame, with rows that are not known yet.
     """
     if coming:
         return frozenset(range(len(slice_.specs)))

@@ -1,7 +1,5 @@
-"""The rollout of a slice, as facts leave it: who waits for leave, who is under way, who is through.
-
-Must not decide who is next, nor know what a config says.
-"""
+"""The rollout of a slice, as facts leave it: members that wait for leave, are under way or
+through."""
 
 from __future__ import annotations
 
@@ -20,11 +18,12 @@ replace = msgspec.structs.replace
 
 
 class NewRow(Value, frozen=True, gc=False, array_like=True):
-    """A config of a rollout, and who is to have it.
+    """A config of a rollout, and the members that are to have it.
 
-    It is put at `place` of the table. `group` is the config of the opening, by its number there;
-    `like` is the row before of which it is a copy, but for its version. With both it is a copy for
-    members of which nothing changes but the name. `runs`: the members end their runs for it.
+    The config is put at `place` of the table. `group` is the config of the opening, by its number
+    there; `like` is the row before of which it is a copy, but for its version. With both it is a
+    copy for members of which nothing changes but the name. `runs`: the members end their runs for
+    it.
     """
 
     place: int
@@ -35,7 +34,10 @@ class NewRow(Value, frozen=True, gc=False, array_like=True):
 
 
 class Rollout(Value, frozen=True, gc=False, array_like=True):
-    """How far a rollout is. `targets`: members that wait for leave, by the row they are to have."""
+    """How far a rollout is.
+
+    `targets`: members that wait for leave, by the row they are to have.
+    """
 
     order: RolloutOrder
     targets: tuple[tuple[int, Bits], ...] = ()
@@ -59,12 +61,12 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def unadded(self) -> Bits:
-        """Members that do not exist, and do not begin to by themselves."""
+        """Return members that do not exist, and do not begin to by themselves."""
         return self.added | self.kept
 
     @property
     def waiting(self) -> Bits:
-        """Members that wait for leave."""
+        """Return members that wait for leave."""
         raw = self.added.raw | self.removing.raw
         for _, members in self.targets:
             raw |= members.raw
@@ -72,15 +74,18 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def watched(self) -> Bits:
-        """Members that have to go on doing their work until the rollout is over."""
+        """Return members that have to go on doing their work until the rollout is over."""
         if not self.order.healthy_s or self.order.stops or self.order.over:
             return Bits()
         return self.done - self.removed
 
     @property
     def proves_until(self) -> float | None:
-        """When it is steady if nobody falls; None while somebody is not through, or it is steady
-        already, or has nobody to watch."""
+        """Return when the rollout is steady if no member falls.
+
+        None while a member is not through, or the rollout is steady already, or has no members to
+        watch.
+        """
         if self.steady or not self.order.healthy_s or self.current or self.fallen or self.leaving:
             return None
         if self.waiting or not self.watched:
@@ -88,7 +93,7 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
         return self.settled_at + self.order.healthy_s
 
     def view(self, steps: tuple[RolloutStep, ...]) -> RolloutView:
-        """For clients, by members."""
+        """Return the rollout by members, for clients."""
         return RolloutView(
             number=self.order.number,
             waiting=self.waiting,
@@ -103,7 +108,7 @@ class Rollout(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def tally(self) -> RolloutTally:
-        """For the job."""
+        """Return the counts of the rollout, for the job."""
         return RolloutTally(
             self.order.number,
             len(self.waiting),
@@ -127,7 +132,7 @@ have one time, that of the last of them."""
 def stepped(
     steps: tuple[RolloutStep, ...], number: int, *, state: StepStates, at: float, members: Bits
 ) -> tuple[RolloutStep, ...]:
-    """With one more step."""
+    """Return the steps with one more."""
     if not members:
         return steps
     if steps and (steps[-1].number, steps[-1].state, steps[-1].at) == (number, state, at):
@@ -137,7 +142,8 @@ def stepped(
 
 
 def _fewer(steps: tuple[RolloutStep, ...]) -> tuple[RolloutStep, ...]:
-    """With the oldest two of a kind as one; without the oldest where no two are of a kind."""
+    """Return the steps with the oldest two of a kind joined; or without the oldest if no two are
+    of a kind."""
     last: dict[tuple[int, StepStates], int] = {}
     for place, step in enumerate(steps):
         before = last.get((step.number, step.state))
@@ -149,9 +155,9 @@ def _fewer(steps: tuple[RolloutStep, ...]) -> tuple[RolloutStep, ...]:
 
 
 def permitted(rollout: Rollout, *, leave: int, over: bool) -> Rollout:
-    """The same with this leave; one that is over begins nothing more.
+    """Return the rollout with this leave; one that is over begins nothing more.
 
-    What it was to add waits for the next one. What it has begun to remove is removed.
+    Members that it was to add wait for the next one. Those that it has begun to remove are removed.
     """
     rollout = replace(rollout, order=replace(rollout.order, leave=leave, over=over))
     if not over:
@@ -163,7 +169,7 @@ def permitted(rollout: Rollout, *, leave: int, over: bool) -> Rollout:
 
 
 def taken(rollout: Rollout, members: Bits) -> Rollout:
-    """The same once these members are under way."""
+    """Return the rollout once these members are under way."""
     targets = tuple((place, some - members) for place, some in rollout.targets)
     return replace(
         rollout,
@@ -179,7 +185,7 @@ def taken(rollout: Rollout, members: Bits) -> Rollout:
 
 
 def born_stopped(rollout: Rollout, members: Bits) -> Rollout:
-    """The same once those of these members exist that are added; they are not to run."""
+    """Return the rollout once the added ones of these members exist; they are not to run."""
     some = rollout.added & members
     return replace(
         rollout,
@@ -191,7 +197,7 @@ def born_stopped(rollout: Rollout, members: Bits) -> Rollout:
 
 
 def settled(rollout: Rollout, *, done: Bits, failed: Bits, fallen: Bits, at: float) -> Rollout:
-    """The same once these members are through, or do their work no more."""
+    """Return the rollout once these members are through, or do their work no more."""
     return replace(
         rollout,
         current=rollout.current - done - failed,
@@ -204,7 +210,10 @@ def settled(rollout: Rollout, *, done: Bits, failed: Bits, fallen: Bits, at: flo
 
 
 def removed(rollout: Rollout, members: Bits, *, at: float) -> Rollout:
-    """The same once these members are no more. If they are added again, they are to run."""
+    """Return the rollout once these members do not exist any more.
+
+    If they are added again, they are to run.
+    """
     return replace(
         rollout,
         settled_at=at,

@@ -1,8 +1,8 @@
-"""Who is taken down because a host goes down, or a client restarts one instance.
+"""Which members are taken down because a host goes down, or a client restarts one instance.
 
-Turns such orders into orders to tasks, as far as the job can spare their members: whoever is down
+Such orders become orders to tasks, as far as the job can spare their members: a member that is down
 already gives way at once. A host's order waits and is journaled; a client's is refused. Workflows
-and preemption ask the same question in `renewing` and `evicting`. Must not count who is down.
+and preemption ask the same question in `renewing` and `evicting`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RESTART_TEXT = "restarted on request"
 
 
 def ends_asked(slice_: Slice, message: b.AskToEnd, at: At) -> Decision:
-    """A host goes down: end those of its runs that can be spared, and note the others."""
+    """End the runs of a host that goes down if they can be spared, and record the others."""
     host = at.sender
     assert host is not None
     done = _end(_Availability(slice_, at.index), host, runs=message.runs)
@@ -60,7 +60,7 @@ def ends_asked(slice_: Slice, message: b.AskToEnd, at: At) -> Decision:
 
 
 def ends_step(slice_: Slice, at: At) -> Decision | None:
-    """End those for whose end hosts wait, as soon as they can be spared."""
+    """End runs that hosts asked to end, as soon as they can be spared."""
     facts: list[Fact] = []
     sends: list[Send] = []
     because, taken, now = "", NO_MEMBERS, _Availability(slice_, at.index)
@@ -78,7 +78,8 @@ def ends_step(slice_: Slice, at: At) -> Decision | None:
 
 
 class _Ended:
-    """What is done for one host: who is told, who of them was available, and who has to wait."""
+    """What is done for one host: the members that are told, those that were available, and those
+    that have to wait."""
 
     def __init__(self, sends: tuple[Send, ...], *, taken: Bits, left: MemberRuns) -> None:
         self.sends, self.taken, self.left = sends, taken, left
@@ -86,7 +87,8 @@ class _Ended:
 
 
 class _Availability:
-    """Who is available in a turn, and how many more can be spared: found once for all hosts."""
+    """The members that are available in a turn, and how many more can be spared: found once for
+    all hosts."""
 
     def __init__(self, slice_: Slice, index: Any) -> None:
         self.crowd, self.index = slice_.crowd, index
@@ -96,7 +98,7 @@ class _Availability:
 
 
 def _end(now: _Availability, host: Key, *, runs: MemberRuns) -> _Ended:
-    """What is done for one host; whom it takes down, `now` has no room for any more."""
+    """Return what is done for one host, and reduce `now` by the members that are taken down."""
     sends: list[Send] = []
     left: list[tuple[int, Bits]] = []
     taken = NO_MEMBERS
@@ -120,7 +122,7 @@ def _end(now: _Availability, host: Key, *, runs: MemberRuns) -> _Ended:
 
 
 def _on(run: int, index: Any) -> Bits:
-    """Members whose run of this number is on a host, and is not ending."""
+    """Return members whose run of this number is on a host, and is not ending."""
     if index is None:
         return NO_MEMBERS
 
@@ -131,7 +133,8 @@ def _on(run: int, index: Any) -> Bits:
 
 
 def restart(slice_: Slice, message: b.RestartIfSpared, at: At) -> Decision:
-    """A new run of one member, unless its job would have fewer instances left than it has to."""
+    """Begin a new run of one member, unless its job would have fewer instances left than it has
+    to."""
     member = Bits.of(message.member)
     task = at.index.state_of(message.member) if at.index is not None else None
     wanted = task is not None and task.goal == TaskGoals.RUNNING
@@ -178,7 +181,7 @@ def wish(slice_: Slice, message: b.WishToSpare, at: At) -> Decision:
 
 
 def wish_step(slice_: Slice, at: At) -> Decision | None:
-    """Give back what nobody has used in time: the job may give it to others."""
+    """Give back what was not used in time: the job may give it to other slices."""
     if not slice_.wished:
         return None
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
@@ -194,5 +197,5 @@ def wish_step(slice_: Slice, at: At) -> Decision | None:
 
 
 def no_member(message: b.RestartIfSpared, at: At) -> Decision:
-    """There is no such slice."""
+    """Answer that there is no such slice."""
     return Decision(reply=b.MemberRestarted(wanted=False), because="no such slice")

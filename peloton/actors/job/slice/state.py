@@ -1,9 +1,8 @@
 """The state of a slice: its goal, and the table of its distinct effective configs.
 
 Instances with equal configs share a row; a member's `spec` column names it. So a slice of a
-thousand alike instances holds one row.
-
-What differs from member to member must not be stored here: columns hold it.
+thousand alike instances holds one row. What differs from member to member is in the columns of the
+crowd.
 """
 
 from __future__ import annotations
@@ -76,17 +75,17 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def crowd(self) -> Key:
-        """The key of its instances."""
+        """Return the key of the instances."""
         return crowd_key(self.job.partition("/")[2], self.number)
 
     @property
     def members(self) -> Bits:
-        """All that exist or are to begin."""
+        """Return all members that exist or are to begin."""
         return Bits.span(0, self.count) - self.gone
 
     @property
     def waiting(self) -> Bits:
-        """The members that do not exist yet."""
+        """Return the members that do not exist yet."""
         if not self.closed:
             return NO_MEMBERS  # of most slices, and asked in every turn
         raw = 0
@@ -96,8 +95,8 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def unadded(self) -> Bits:
-        """Of those, the ones that a workflow adds: they are none of the job's instances before it
-        has come to them."""
+        """Return the members that a workflow is still to add, which are no instances of the job
+        before."""
         return self.rollout.unadded if self.rollout is not None else NO_MEMBERS
 
     @property
@@ -108,7 +107,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
         return NO_MEMBERS
 
     def gang_terms(self, lot: Key) -> GangTerms | None:
-        """What a lot has to know of the gang; None where it has no member of one."""
+        """Return what a lot has to know of the gang; None if the lot has no member of one."""
         known = dict(self.gang_lots) if self.gang_lots else {}
         if lot not in known:
             return None
@@ -120,7 +119,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def starts(self) -> StartsUsed | None:
-        """How it uses what the throttle allows; None without one."""
+        """Return how the slice uses what the throttle allows; None without one."""
         if self.begins is None:
             return None
         return StartsUsed(self.begun, len(self.waiting | self.held), self.begun_at)
@@ -131,7 +130,7 @@ NO_MEMBERS = Bits()
 
 
 class PendingEviction(Value, frozen=True, gc=False, array_like=True):
-    """An order of a lot that waits for a placer to say what hosts have free, or for the job."""
+    """An order of a lot that waits for the job, or for a placer to say what hosts have free."""
 
     lot: Key
     number: int
@@ -144,7 +143,10 @@ class PendingEviction(Value, frozen=True, gc=False, array_like=True):
 
 
 class GangNotes(Value, frozen=True, gc=False, array_like=True):
-    """How far the members of a gang are that look for hosts together. Never journaled, too."""
+    """How far the members of a gang are that look for hosts together. Never journaled.
+
+    Lost with the daemon; the gang then begins anew.
+    """
 
     number: int = 0  # of the wish that is not answered, or kept; 0: there is none
     asked_at: float = 0.0

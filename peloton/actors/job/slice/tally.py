@@ -1,7 +1,7 @@
 """The instances of a slice: counted for its job, listed for people.
 
-Turns the crowd into counts by the state that clients see, and into one view per instance with the
-reason why it has not reached its goal. Must not decide anything.
+The crowd becomes counts by the state that clients see, and one view per instance with the reason
+why it has not reached its goal.
 """
 
 from __future__ import annotations
@@ -57,27 +57,27 @@ UNSCHEDULABLE_TEXT = "no host could run it at the last check, and it holds no re
 
 
 def report(slice_: Slice, at: At) -> tuple[Send, ...]:
-    """The tally, for the job."""
+    """Return the tally, for the job."""
     counts = tally(slice_, at)
     return (Send(slice_.job, SliceTally(at.position, slice_.number, counts, slice_.version)),)
 
 
 def get_rollout(slice_: Slice, query: GetRollout, at: At) -> RolloutView:
-    """What the last rollout does to whom, and did before; of a slice without one, nothing."""
+    """Return what the last rollout does with which members, and did before; nothing without one."""
     if slice_.rollout is None:
         return RolloutView()
     return slice_.rollout.view(slice_.steps)
 
 
 def list_instances(slice_: Slice, query: ListInstances, at: At) -> tuple[InstanceView, ...]:
-    """The requested instances that this slice has, ascending."""
+    """Return the requested instances that this slice has, ascending."""
     first = slice_.number * SLICE_SIZE
     wanted = Bits.span(max(query.start - first, 0), min(query.stop - first, slice_.count))
     return views_of(slice_, wanted if query.unadded else wanted - slice_.unadded, at)
 
 
 def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
-    """Those of these members that there are, ascending."""
+    """Return the views of those of these members that exist, ascending."""
     found: dict[int, InstanceView] = {}
     kept = why_kept(slice_, at.index) if slice_.budget is not None else {}
     not_begun = _why_not_begun(slice_, at)
@@ -150,7 +150,8 @@ def _view(slice_: Slice, member: int, *, task: Task, at: At) -> InstanceView:
 
 
 def _checked(task: Task, read: Callable[[str], Any]) -> tuple[str, float] | None:
-    """What was told last of the checks of the present run: the column may have that of another."""
+    """Return what was told last of the checks of the present run: the column may have an earlier
+    run's."""
     told: tuple[str, float] | None = read("health")
     if max(task.health, task.ready) > TaskHealth.UNKNOWN or is_let_pass(task):
         return told
@@ -159,13 +160,13 @@ def _checked(task: Task, read: Callable[[str], Any]) -> tuple[str, float] | None
 
 
 def _containers(task: Task, told: LiveContainers | None) -> tuple[ContainerEnd, ...]:
-    """Those of the present run, while it is on a host."""
+    """Return the containers of the present run, while it is on a host."""
     known = told is not None and told.run == task.run and task.state in ON_HOST
     return told.containers if told is not None and known else ()
 
 
 def _why_at_home(task: Task, member: int, *, because: str, notes: WishNotes) -> tuple[str, str]:
-    """Code and text of a member that waits for its only host."""
+    """Return code and text of a member that waits for its only host."""
     text = notes.at_home.get(member, because)
     if task.admission in PARKS:
         return HOST, f"{text}; {GIVEN_BACK}"
@@ -173,12 +174,12 @@ def _why_at_home(task: Task, member: int, *, because: str, notes: WishNotes) -> 
 
 
 def _home(slice_: Slice, member: int) -> str:
-    """Where a member of a daemon job is to run."""
+    """Return where a member of a daemon job is to run."""
     return slice_.homes.hosts[member] if slice_.homes is not None else ""
 
 
 def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:
-    """Code and text of members that have not begun, or not again."""
+    """Return code and text of members that have not begun, or not again."""
     starts = slice_.starts
     if starts is None or not starts.waiting:
         return LIMIT, LIMIT_TEXT
@@ -188,7 +189,7 @@ def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:
 
 
 def _held(slice_: Slice, view: InstanceView, *, why: tuple[str, str]) -> InstanceView:
-    """An ended member that is restarted once its job allows it."""
+    """Return the view of an ended member that is restarted once its job allows it."""
     return msgspec.structs.replace(
         view,
         state=INITIALIZED,
@@ -222,7 +223,8 @@ def _not_begun(slice_: Slice, member: int, *, row: SpecRow, why: tuple[str, str]
 
 
 def gang_why(task: Task, notes: WishNotes, at: At) -> tuple[tuple[str, str], WishNotes]:
-    """As `why`, for a member of a gang that forms; and the notes with what placers said of it."""
+    """Return what `why` does for a member of a gang that forms, and the notes with what placers
+    said of it."""
     gang = notes.gang if notes.gang is not None else GangNotes()
     noted = msgspec.structs.replace(notes, reasons=gang.reasons, reasons_at=gang.reasons_at)
     if waits_for_gang(task):
@@ -251,7 +253,8 @@ def _not_well(task: Task) -> tuple[str, str]:
 
 
 def why(task: Task, at: At) -> tuple[str, str]:
-    """Why an instance has not reached its goal: a code and a text, "" if it runs or has ended.
+    """Return why an instance has not reached its goal: a code and a text, "" if it runs or has
+    ended.
 
     Why it waits in its pool is not known here: its lot answers that (`GetLot`).
     """

@@ -1,6 +1,6 @@
 """The config of an instance, and how the default and an instance's own combine.
 
-Must not know of slices, nor check what a client sent.
+What a client sent is checked before, in the gateway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Command(Value, frozen=True, gc=False, array_like=True):
     """What is run: `/bin/sh -c value` when `shell`, else `value` with `arguments` as argv.
 
     `user` is the account that the spec asks for. `caller` is the name of the client that created
-    the job, where that was proven: a client never chooses it. Either may be empty.
+    the job, if that was proven: a client never chooses it. Either may be empty.
     """
 
     value: str
@@ -35,9 +35,10 @@ Pairs = tuple[tuple[str, str], ...]
 
 class TaskConfig(Value, frozen=True, gc=False, array_like=True):
     """The config of an instance, or the default of all. None and empty mean "not given".
-    `controller` and `revocable` have no such value: an instance's own config always decides
-    them, as in the original. With several `containers`, the command is the first one's.
-    `executor`: whether one is asked for; of hosts of Mesos, what only these understand.
+
+    `controller` and `revocable` have no such value: an instance's own config always decides them,
+    as in the original. With several `containers`, the command is the first one's. `executor`:
+    whether one is asked for; for hosts of Mesos, the parts that only these understand.
     """
 
     name: str = ""
@@ -66,26 +67,26 @@ class TaskConfig(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def variables(self) -> Pairs:
-        """All that the command is to have."""
+        """Return all environment variables of the command."""
         own = self.command.environment if self.command is not None else ()
         return tuple((dict(self.environment) | dict(own)).items()) if self.environment else own
 
     @property
     def has_executor(self) -> bool:
-        """Whether an executor of its own is asked for, whoever could start that."""
+        """Return whether an executor of its own is asked for, whichever hosts could start it."""
         return (
             self.executor.executor != "" if isinstance(self.executor, MesosWords) else self.executor
         )
 
     def on_slack(self) -> TaskConfig:
-        """The same of an instance of a revocable job: its cpu is slack."""
+        """Return the config for an instance of a revocable job: its cpu is slack."""
         if self.resources is None:
             return self
         return msgspec.structs.replace(self, resources=self.resources.revocable())
 
     def with_variable(self, name: str, value: str) -> TaskConfig:
-        """The same with a variable in the environment of its command and containers, where they do
-        not set it themselves."""
+        """Return the config with a variable in the environment of its command and containers,
+        unless they set it."""
         command, one = self.command, (name, value)
         if command is not None:
             command = msgspec.structs.replace(command, environment=_added(command.environment, one))
@@ -108,7 +109,7 @@ def _added(environment: Pairs, one: tuple[str, str]) -> Pairs:
 
 
 def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
-    """The config of an instance: each field is its own if given, else the default's."""
+    """Return the config of an instance: each field is its own if given, else the default's."""
     if own is None:
         return default
     kill = own.kill_on_preempt
@@ -141,7 +142,7 @@ def effective(default: TaskConfig, own: TaskConfig | None) -> TaskConfig:
 
 
 def _effective_mesos(default: TaskConfig, own: TaskConfig) -> bool | MesosWords:
-    """A container is replaced as a whole, also by one that is nothing but an image."""
+    """Replace a container as a whole, also by one that is nothing but an image."""
     one, other = own.executor, default.executor
     if not isinstance(other, MesosWords) or not isinstance(one or other, MesosWords):
         return one or other

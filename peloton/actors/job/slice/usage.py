@@ -1,8 +1,8 @@
 """When the instances of a slice began and ended, and what their ended runs used.
 
-Turns the times in the crowd's columns into a sum per kind of resource: the limit of an instance
-times the seconds that its runs ran, as the original counts. What a process really used is not known
-here. One pass over the columns, so it is made for tallies, and never for a single end.
+The usage is a sum per kind of resource: the limit of an instance times the seconds that its runs
+ran, as the original counts. What a process really used is not known here. It takes one pass over
+the columns, so it is made for tallies, and never for a single end.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ USAGE_KINDS = ("cpu", "memory", "gpu")
 
 
 def times(slice_: Slice, index: Any) -> tuple[float, ...]:
-    """The first start, the last end, and the usage of ended runs.
+    """Return the first start, the last end, and the usage of ended runs.
 
-    Only the first start, or nothing, where there is no more: a tally is journaled.
+    The tuple is cut to the first start, or to nothing, if there is no more: a tally is journaled.
     """
     columns, present = index.columns, index.present
     starts = columns.values("started_at", present)
@@ -51,12 +51,13 @@ def times(slice_: Slice, index: Any) -> tuple[float, ...]:
 
 
 def ran_s(started_at: float | None, ended_at: float | None, *, before: float | None) -> float:
-    """The seconds that the ended runs of an instance ran; `before` are those of earlier runs."""
+    """Return the seconds that the ended runs of an instance ran; `before` are those of earlier
+    runs."""
     last = 0.0 if started_at is None or ended_at is None else max(ended_at - started_at, 0.0)
     return last + (before or 0.0)
 
 
 def usage(resources: Resources, seconds: float) -> tuple[float, ...]:
-    """The amounts of `USAGE_KINDS`, each times these seconds."""
+    """Return the amounts of `USAGE_KINDS`, each times these seconds."""
     amounts = resources.cpu + resources.slack, resources.memory, resources.gpu
     return tuple([amount * seconds / UNIT for amount in amounts])

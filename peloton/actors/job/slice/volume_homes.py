@@ -1,8 +1,8 @@
-"""Where the volumes of a slice's members are, and what follows for their hosts.
+"""Where the volumes of a slice's members are, and on which hosts these members may run.
 
 A member that is launched to have a volume has its home there from then on, and is placed nowhere
-else: it waits for that host. Only where that host refuses it and says that it has no volume of it,
-or once its volume is deleted, it may have another home. What a host has is for the host to know.
+else: it waits for that host. It may have another home only if that host refuses it and says that it
+has no volume of it, or once its volume is deleted. The host knows which volumes it has.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ VOLUME_EVOLVE: Mapping[type, Callable[[Any, Any], VolumeHomes]] = {
 def may_go_there(
     homes: VolumeHomes, message: Placed, *, specs: tuple[SpecRow, ...], at: At
 ) -> Bits:
-    """The members for which another host than their home is not proposed; one whose config has
-    no volume any more may go anywhere."""
+    """Return the members for which no other host than their home is proposed.
+
+    A member whose config has no volume any more may go anywhere.
+    """
     pairs = zip(message.members, message.hosts, strict=True)
     away = [member for member, host in pairs if homes.hosts.get(member, host) != host]
     return message.members - Bits.of(*(one for one in away if _has_volume(one, specs, at)))
@@ -72,7 +74,7 @@ def _has_volume(member: int, specs: tuple[SpecRow, ...], at: At) -> bool:
 def launched_at(
     homes: VolumeHomes, placed: Sequence[tuple[int, Key]], *, specs: tuple[SpecRow, ...], at: At
 ) -> tuple[Fact, ...]:
-    """What is to be journaled when these members are launched, each on this host."""
+    """Return the facts to journal when these members are launched, each on this host."""
     some = {
         member: host
         for member, host in placed
@@ -96,8 +98,10 @@ def refused_at(homes: VolumeHomes, message: RunRefused, *, members: Bits) -> tup
 def wishes_by_home(
     homes: VolumeHomes, fresh: Bits, *, specs: tuple[SpecRow, ...], at: At
 ) -> Iterator[tuple[SpecRow, Shape, Bits, tuple[Key, ...]]]:
-    """Members that wish for hosts, by row: those with homes, which they name, and the others, who
-    need room for their volumes besides."""
+    """Yield members that wish for hosts, by row.
+
+    Members with homes name them; the others need room for their volumes besides.
+    """
     for spec, raw in at.index.columns.groups("spec", fresh.raw):
         row, members = specs[spec or 0], Bits(raw)
         if row.config.volume is None:
@@ -124,12 +128,12 @@ def leave(slice_: Any, message: LeaveVolume, at: At) -> Decision:
 
 
 def left_already(message: LeaveVolume, at: At) -> Decision:
-    """The slice is deleted; the host has the volume until somebody deletes it there."""
+    """Answer that the slice is deleted; the host keeps the volume until it is deleted there."""
     return Decision(reply=VolumeLeft(Key("")), because="no such slice")
 
 
 def list_homes(slice_: Any, query: ListVolumeHomes, at: At) -> VolumeHomesListed:
-    """The hosts with volumes of its members."""
+    """Return the hosts with volumes of the members."""
     homes: VolumeHomes | None = slice_.volumes
     known = sorted(homes.hosts.items()) if homes is not None else []
     return VolumeHomesListed(tuple(sorted({host: None for _, host in known})), tuple(known))

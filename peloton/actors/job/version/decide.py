@@ -1,6 +1,6 @@
-"""How the owner of an earlier spec takes it in, and gives it up. A repeat is answered again.
+"""How the owner of an earlier spec stores and deletes it. A repeat is answered again.
 
-Must not decide how long it is kept: its job does.
+The job decides how long the spec is kept.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from peloton.runtime.vocabulary import SENDER, At, Decision, Send
 
 
 def store_first(message: m.StoreSpec, at: At) -> Decision:
-    """Keep the spec."""
+    """Store the spec."""
     fact = f.SpecKept(message.spec, message.overrides)
     told = Send(SENDER, SpecStored(message.number))
     return Decision(facts=(fact,), sends=(told,), because="an earlier spec of its job")
 
 
 def store(version: Version, message: m.StoreSpec, at: At) -> Decision:
-    """It is kept already: of one number there is one spec."""
+    """Answer that the spec is stored already: there is one spec of each number."""
     return Decision(sends=(Send(SENDER, SpecStored(message.number)),))
 
 
 def drop(version: Version, message: m.DropSpec, at: At) -> Decision:
-    """Forget it: the job has newer ones, or is deleted."""
+    """Delete the spec: the job has newer ones, or is deleted."""
     told = Send(SENDER, SpecDropped(message.number))
     return Decision(facts=(f.SpecForgotten(),), sends=(told,), because="not kept any more")
 
 
 def dropped(message: m.DropSpec, at: At) -> Decision:
-    """It is not kept."""
+    """Answer that the spec is not kept."""
     return Decision(sends=(Send(SENDER, SpecDropped(message.number)),))
 
 
 def get_spec(version: Version, query: m.GetSpec, at: At) -> m.SpecView:
-    """The spec."""
+    """Return the spec."""
     return m.SpecView(version.spec, version.overrides)
 
 

@@ -1,7 +1,4 @@
-"""What the owner of an earlier spec journals. Numbers are permanent, because journals hold them.
-
-A fact must not hold more than its fold needs, nor ever change its meaning.
-"""
+"""The facts of the owner of an earlier spec. Numbers and meanings are permanent."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from peloton.runtime.vocabulary import Fact
 
 
 class SpecKept(Fact, frozen=True, gc=False, array_like=True):
-    """The spec is kept, with the configs that single instances have by it."""
+    """The spec is kept, with the configs of single instances."""
 
     spec: JobSpec
     overrides: tuple[Override, ...] = ()

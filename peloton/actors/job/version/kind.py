@@ -1,7 +1,7 @@
 """The kind "version", as registered with the runtime: each has one earlier spec of a job.
 
-It has ended from the beginning, so it leaves memory once its row is written, and goes with that
-row. Must hold nothing but the table.
+It has ended from the beginning, so it leaves memory once its row is written, and is deleted with
+that row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Messages the owner of an earlier spec receives from its job, and what may be asked of it.
+"""Messages the owner of an earlier spec receives from its job, and its query.
 
 Its key is made of the job and of the config version with which that spec began. It is in the shard
-of its job, so that both commit together. No message may ask for a change of the spec.
+of its job, so that both commit together. The spec never changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from peloton.runtime.vocabulary import Delivery, Key, Message, Query, Value, key
 
 
 class StoreSpec(Message, frozen=True, gc=False, array_like=True):
-    """Job: keep this spec, and the configs that single instances have by it."""
+    """Job to the owner: keep this spec, with the configs of single instances."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -23,7 +23,7 @@ class StoreSpec(Message, frozen=True, gc=False, array_like=True):
 
 
 class DropSpec(Message, frozen=True, gc=False, array_like=True):
-    """Job: the spec of this number is not to be kept any more."""
+    """Job to the owner: delete the spec of this number."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED
 
@@ -31,7 +31,7 @@ class DropSpec(Message, frozen=True, gc=False, array_like=True):
 
 
 class GetSpec(Query, frozen=True, gc=False, array_like=True):
-    """The spec, as `SpecView`."""
+    """Asks for the spec, answered `SpecView`."""
 
 
 class SpecView(Value, frozen=True, gc=False, array_like=True):
@@ -47,5 +47,5 @@ ANSWERS: dict[int, type] = {501: SpecView}
 
 
 def version_key(job: Key, number: int) -> Key:
-    """The owner of the spec of a job that began with this config version."""
+    """Return the key of the owner of the spec of a job that began with this config version."""
     return key("version", job.partition("/")[2], number)

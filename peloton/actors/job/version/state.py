@@ -1,4 +1,4 @@
-"""The state of the owner of an earlier spec: that spec. One that was forgotten has no state."""
+"""The state of the owner of an earlier spec: that spec. One that was deleted has no state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """How a job decides commands that begin, pause, resume and abort its workflows.
 
-Turns a command into facts, goals for the slices and an answer with the job's new version. Must not
-address a task.
+A command becomes facts, goals for the slices and an answer with the job's new version.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def replace_job(job: Job, message: m.ReplaceJob, at: At) -> Decision:
 
 
 def restart_job(job: Job, message: m.RestartJob, at: At) -> Decision:
-    """New runs of instances, a batch at a time; or they are started, or stopped."""
+    """Begin a workflow that restarts, starts or stops instances, a batch at a time."""
     options = msgspec.structs.replace(message.options, starts=message.kind != m.WorkflowTypes.STOP)
     message = msgspec.structs.replace(message, options=options)
     refused = _not_now(job, message, at=at, kind=message.kind)
@@ -124,13 +123,14 @@ def restart_job(job: Job, message: m.RestartJob, at: At) -> Decision:
 
 
 def is_starting(job: Job) -> bool:
-    """Whether a workflow is about to start instances that were stopped."""
+    """Return whether a workflow is about to start instances that were stopped."""
     workflow = job.workflow
     return workflow is not None and not workflow.is_over and workflow.options.starts
 
 
 def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
-    """Pause, resume, abort or undo the workflow; what it has begun with goes on in any case."""
+    """Pause, resume, abort or undo the workflow; instances that it has begun with go on in any
+    case."""
     if job.spec is None or job.goal == JobGoals.DELETED:
         return missing(message, at)
     refused = other_version(job, message.expected)
@@ -152,7 +152,7 @@ def control(job: Job, message: m.ControlWorkflow, at: At) -> Decision:
 
 
 def without_progress(job: Job, at: At) -> Decision:
-    """The workflow fails, or goes its way back: no instance was through for too long."""
+    """Fail the workflow, or roll it back: no instance was through for too long."""
     workflow, spec = job.workflow, job.spec
     if workflow is None or spec is None or not workflow.is_rolling:
         return Decision()
@@ -162,7 +162,7 @@ def without_progress(job: Job, at: At) -> Decision:
 
 
 def _undo(job: Job, workflow: Workflow, *, state: m.WorkflowStates, at: At) -> Decision:
-    """Go the way back; refused where there is none."""
+    """Roll the workflow back; refused if there is nothing to go back to."""
     if workflow.undone and workflow.state not in (WorkflowStates.ABORTED, WorkflowStates.FAILED):
         reply = m.WorkflowOrdered(version_of(job), workflow.first, changed=False)
         return Decision(reply=reply, because="it is on its way back already, or was")
@@ -193,7 +193,7 @@ def _ordered(job: Job, fact: Fact, *, at: At, because: str) -> Decision:
 def _not_now(
     job: Job, message: m.ReplaceJob | m.RestartJob, *, at: At, kind: m.WorkflowTypes
 ) -> Decision | None:
-    """The refusal of a workflow for what the job is at this moment."""
+    """Refuse a workflow that the state of the job does not allow; else return None."""
     spec = job.spec
     if spec is None:
         return missing(message, at)
@@ -219,7 +219,7 @@ def _not_now(
 
 
 def _same_again(job: Job, message: m.ReplaceJob, *, digest: str, at: At) -> Decision | None:
-    """The answer where the job is on its way to this very spec already."""
+    """Answer a repeat if the job is on its way to this very spec already; else return None."""
     workflow = job.workflow
     if workflow is None or workflow.is_over or workflow.undone:
         return None
@@ -233,13 +233,13 @@ def _same_again(job: Job, message: m.ReplaceJob, *, digest: str, at: At) -> Deci
 
 
 def _digest(spec: JobSpec, overrides: tuple[tuple[int, tuple[Override, ...]], ...]) -> str:
-    """What two equal wishes have in common; the number of the version is no part of a wish."""
+    """Return a digest that equal requests share; it leaves out the number of the version."""
     wish = msgspec.structs.replace(spec, config_version=0), overrides
     return hashlib.sha256(msgspec.msgpack.encode(wish)).hexdigest()
 
 
 def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override]) -> Refused | None:
-    """The first rule that the new spec breaks."""
+    """Return the refusal for the first rule that the new spec breaks, or None."""
     for name, field, text in FIXED:
         if getattr(known, name) != getattr(spec, name):
             text = f"failed to validate spec update: {text}"

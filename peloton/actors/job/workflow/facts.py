@@ -1,7 +1,4 @@
-"""What a job journals of its workflows; the numbers are in the job's table.
-
-A fact must not hold more than its fold needs, nor ever change its meaning.
-"""
+"""The facts of a job about its workflows; the numbers are in the job's table, and permanent."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ class WorkflowBegun(Fact, frozen=True, gc=False, array_like=True):
     """A workflow has begun; one that was under way is aborted.
 
     The job has this spec from now on, and slices these configs of single instances. `members`: of a
-    restart, who begins a new run, by slice.
+    restart, the members that begin a new run, by slice.
     """
 
     kind: WorkflowTypes
@@ -41,8 +38,10 @@ class WorkflowMoved(Fact, frozen=True, gc=False, array_like=True):
 
 
 class WorkflowUndone(Fact, frozen=True, gc=False, array_like=True):
-    """Too many instances have failed, or a client ordered it: they are given the configs before, as
-    a new version. `ordered`: by a client, so the workflow part of the version rises, too.
+    """The instances are given the configs before, as a new version.
+
+    Too many instances have failed, or a client ordered it. `ordered`: by a client, so the workflow
+    part of the version rises, too.
     """
 
     at: float
@@ -58,7 +57,7 @@ class LeavesRaised(Fact, frozen=True, gc=False, array_like=True):
 
 
 class OpaqueChanged(Fact, frozen=True, gc=False, array_like=True):
-    """The client's data of the workflow are these."""
+    """The client's data of the workflow have changed."""
 
     opaque: str
     at: float

@@ -1,4 +1,4 @@
-"""How facts of workflows change a job. Must not decide anything."""
+"""How facts of workflows change a job."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ def _begun(job: Job, fact: f.WorkflowBegun) -> Job:
 
 
 def _sizes(job: Job, fact: f.WorkflowBegun) -> VolumeSizes:
-    """What is known of volumes with a workflow; all but updates say nothing of them."""
+    """Return the known sizes of volumes after a workflow; only updates change them."""
     if fact.kind != WorkflowTypes.UPDATE:
         return job.volume_sizes
     return sizes_of_update(job.volume_sizes, fact.spec, own=configs_of(fact.overrides))
 
 
 def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
-    """The job with this spec, by the goals of this version; it may have fewer instances.
+    """Return the job with this spec, by the goals of this version; it may have fewer instances.
 
     Whether those that are to be removed were stopped does not matter any more. Their slices stay,
     with no instances, until the job is deleted: more instances may be wanted again. As none of
@@ -111,13 +111,14 @@ def _resized(job: Job, spec: JobSpec, *, version: int) -> Job:
 
 
 def _is_silent(job: Job, number: int) -> bool:
-    """Whether a slice has no instances that would change, and so be tallied, as far as is known."""
+    """Return whether a slice has, as far as is known, no instances that would change and so be
+    tallied."""
     report = job.reports.get(number)
     return report is None or all(name == "INITIALIZED" for name, _ in report.tally.counts)
 
 
 def with_creation(job: Job, options: WorkflowOptions, *, opaque: str, at: float) -> Job:
-    """A new job, whose instances are added by a workflow: an update from version 0."""
+    """Return a new job whose instances are added by a workflow: an update from version 0."""
     assert job.spec is not None
     workflow = Workflow(
         number=job.version,
@@ -134,7 +135,8 @@ def with_creation(job: Job, options: WorkflowOptions, *, opaque: str, at: float)
 
 
 def _started(job: Job, members: Mapping[int, Bits] | None, *, at: float) -> Job:
-    """The job with all instances that a workflow starts wanted; of a stopped one, only these."""
+    """Return the job with all instances that a workflow starts wanted; of a stopped one, only
+    these."""
     spec = job.spec
     assert spec is not None
     stopped = job.stopped
@@ -158,7 +160,7 @@ def _started(job: Job, members: Mapping[int, Bits] | None, *, at: float) -> Job:
 
 
 def _in(workflow: Workflow, state: WorkflowStates, *, at: float) -> Workflow:
-    """The same in this state, which is one of its events."""
+    """Return the workflow in this state, which is one of its events."""
     events = (*workflow.events, (state, at))[-EVENTS_KEPT_MAX:]
     return replace(
         workflow,
@@ -172,7 +174,7 @@ def _in(workflow: Workflow, state: WorkflowStates, *, at: float) -> Workflow:
 
 
 def _ended(job: Job, workflow: Workflow, *, state: WorkflowStates, at: float) -> Workflow:
-    """The same, over: without what only its way needed."""
+    """Return the workflow once it is over, without what is only needed while it runs."""
     return replace(
         _in(workflow, state, at=at),
         ended=progress_of(job),
@@ -256,7 +258,7 @@ def _raised(job: Job, fact: f.LeavesRaised) -> Job:
 
 
 def with_downed(job: Job, *, number: int, tally: RolloutTally, goal: int) -> Job:
-    """The job, of which a workflow has stopped these members of a slice, as of this goal."""
+    """Return the job after a workflow has stopped these members of a slice, as of this goal."""
     workflow, known = job.workflow, job.stopped.get(number, Bits())
     if workflow is None or goal < max(workflow.first, job.awaited.get(number, 0)):
         return job  # they may have been started since
@@ -268,7 +270,7 @@ def with_downed(job: Job, *, number: int, tally: RolloutTally, goal: int) -> Job
 
 
 def with_progress(job: Job, *, number: int, tally: RolloutTally, at: float) -> Job:
-    """The job, which a slice told this of its rollout; it is not known as the slice's yet."""
+    """Return the job after a slice's report on its rollout; its tally is applied later."""
     workflow, report = job.workflow, job.reports.get(number)
     if workflow is None or tally.number != workflow.number:
         return job

@@ -1,7 +1,7 @@
-"""Goal table of a workflow: its states by what is ordered of it.
+"""Goal table of a workflow: its states by what is ordered.
 
-Turns (state, order) into the state that follows, or None where the order changes nothing. Must not
-count instances: whether all are through is known before it is asked.
+The result is the state that follows, or None if the order changes nothing. Whether all instances
+are through is known before the table is used.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def fail(workflow: Workflow) -> WorkflowStates | None:
 
 
 def keep(workflow: Workflow) -> WorkflowStates | None:
-    """Nothing changes."""
+    """Return that nothing changes."""
     return None
 
 
@@ -132,5 +132,5 @@ TABLE: Mapping[WorkflowStates, Mapping[WorkflowGoals, WorkflowStep]] = {
 
 
 def next_state(workflow: Workflow, goal: WorkflowGoals) -> WorkflowStates | None:
-    """The state that follows; None if it is as it was."""
+    """Return the state that follows; None if it does not change."""
     return TABLE[workflow.state][goal](workflow)

@@ -1,9 +1,10 @@
 """How many members of each slice may be under way at once, if a workflow has a batch size.
 
-Turns the batch and what slices report into leaves whose sum of bounds never exceeds the batch and
-what has failed. Within its leave a slice goes on without asking; what fails uses its leave up, so
-the job sees each failure before another instance is begun with. A leave is never lowered: what is
-left in a slice only becomes less, so a report of any age still bounds what is under way there.
+The leaves follow from the batch and from what slices report; the sum of their bounds never exceeds
+the batch and what has failed. Within its leave a slice goes on without asking; what fails uses its
+leave up, so the job sees each failure before another instance is begun with. A leave is never
+lowered: what is left in a slice only becomes less, so a report of any age still bounds what is
+under way there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from peloton.actors.task.messages import SLICE_SIZE
 
 
 def tallies_of(job: Job) -> dict[int, RolloutTally]:
-    """What slices have reported of the present rollout."""
+    """Return what slices have reported of the present rollout."""
     workflow, found = job.workflow, {}
     for number in sorted(job.reports):
         tally = job.reports[number].tally.rollout
@@ -27,7 +28,7 @@ def tallies_of(job: Job) -> dict[int, RolloutTally]:
 
 
 def progress_of(job: Job) -> Progress:
-    """How far the workflow is; slices that have not reported are counted as not begun."""
+    """Return how far the workflow is; slices that have not reported count as not begun."""
     progress, known = Progress(), tallies_of(job)
     for number in range(job.slices):
         tally = known.get(number)
@@ -38,7 +39,8 @@ def progress_of(job: Job) -> Progress:
 
 
 def is_through(job: Job) -> bool:
-    """Whether nothing is left in any slice, and all that are done have stayed well long enough."""
+    """Return whether nothing is left in any slice, and all that are done have stayed well long
+    enough."""
     known = tallies_of(job)
     if len(known) < job.slices:
         return False
@@ -46,7 +48,7 @@ def is_through(job: Job) -> bool:
 
 
 def bounds_of(job: Job) -> dict[int, int]:
-    """The most members of each slice that may be under way now, or have failed."""
+    """Return the most members of each slice that may be under way now, or have failed."""
     workflow, known = job.workflow, tallies_of(job)
     if workflow is None or workflow.is_over:
         return {}
@@ -59,8 +61,10 @@ def bounds_of(job: Job) -> dict[int, int]:
 
 
 def higher_leaves(job: Job) -> tuple[tuple[int, int], ...]:
-    """Higher leaves, by slice, for what others cannot use: those with new members first, then the
-    lowest."""
+    """Return higher leaves, by slice, for what others cannot use.
+
+    Slices with new members come first, then the lowest.
+    """
     workflow, spec = job.workflow, job.spec
     if workflow is None or spec is None or not workflow.is_rolling:
         return ()
@@ -99,7 +103,7 @@ def _bound(job: Job, workflow: Workflow, *, number: int, tally: RolloutTally | N
 
 
 def _assumed(job: Job, number: int) -> int:
-    """Members that a slice has to change, at most."""
+    """Return how many members a slice has to change, at most."""
     workflow = job.workflow
     assert workflow is not None
     if workflow.members is None:

@@ -1,6 +1,6 @@
-"""Commands that begin, pause, resume and abort workflows, their answers, and what is seen of one.
+"""Commands that begin, pause, resume and abort workflows, their answers, and views.
 
-None may grow with the number of instances, except configs of single instances.
+No message may grow with the number of instances, except by configs of single instances.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ HEALTHY_S = 5.0
 
 
 class WorkflowOptions(Value, frozen=True, gc=False, array_like=True):
-    """How a client wants it done.
+    """How a client wants a workflow done.
 
     `batch`: instances under way at once, 0 for all. `max_attempts`: failures with which an instance
     has failed, 0: it never fails. `tolerated`: failed instances with which the workflow fails, 0:
     it never does; it is rolled back then, if `back` is set. `starts`: stopped instances, too.
-    `in_place`: the host of a run waits for the next one, as far as it can. `healthy_s`: it is over
-    only once all that it changed have done their work for so long, at the end; who dies before
-    that has failed once more. 0: it is over once each has been seen to do it.
+    `in_place`: the host of a run waits for the next one, as far as it can. `healthy_s`: the
+    workflow is over only once all instances that it changed have done their work for so long, at
+    the end; one that dies before that has failed once more. 0: it is over once each has been seen
+    to do it.
     """
 
     batch: int = 0
@@ -85,8 +86,8 @@ class ReplaceJob(Message, frozen=True, gc=False, array_like=True):
 class RestartJob(Message, frozen=True, gc=False, array_like=True):
     """Client to a service: new runs of these instances, half-open ranges; of all without a range.
 
-    Those that were stopped are started. With the kind START only those begin a new run; with STOP
-    the instances are stopped. `config`: refused if the config has another version; 0: any.
+    Stopped instances are started. With the kind START only those begin a new run; with STOP the
+    instances are stopped. `config`: refused if the config has another version; 0: any.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()

@@ -1,7 +1,4 @@
-"""How a workflow goes on by what slices report: more leave, its end, its failure, the way back.
-
-Turns a job into the facts that follow from its newest reports. Must not decide upon a command.
-"""
+"""How a workflow proceeds by what slices report: more leave, its end, its failure, its rollback."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from peloton.runtime.vocabulary import Bits, Fact, counted
 
 
 def go_on(job: Job, *, now: float) -> tuple[tuple[Fact, ...], Job]:
-    """What follows for the workflow, and the job after it."""
+    """Return the facts that follow for the workflow, and the job after them."""
     facts: list[Fact] = []
     while (fact := _next(job, now=now)) is not None:
         facts.append(fact)
@@ -29,7 +26,7 @@ def go_on(job: Job, *, now: float) -> tuple[tuple[Fact, ...], Job]:
 def failure_of(
     workflow: Workflow, because: str, *, now: float
 ) -> f.WorkflowMoved | f.WorkflowUndone:
-    """That a workflow that rolls fails, or goes its way back."""
+    """Return the fact that a workflow fails, or rolls back."""
     moved = next_state(workflow, WorkflowGoals.FAIL) or WorkflowStates.FAILED
     if moved == WorkflowStates.ROLLING_BACKWARD:
         return f.WorkflowUndone(now, because)
@@ -37,7 +34,7 @@ def failure_of(
 
 
 def touched_by(before: Job, after: Job) -> Bits:
-    """The slices that have to learn of it."""
+    """Return the slices that have to learn of a change."""
     if before.version == after.version:
         return Bits()
     return Bits.span(0, after.slices) - after.confirmed

@@ -1,4 +1,4 @@
-"""What a workflow is at a moment, and what follows from it. Must not decide anything."""
+"""The state of a workflow, and what follows from it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ TEXTS = {
 
 
 class Progress(Value, frozen=True, gc=False, array_like=True):
-    """Instances that a workflow is to change: so many are new, and by how far they are."""
+    """Instances that a workflow is to change, by how far they are; and how many are new, updated
+    and removed."""
 
     waiting: int = 0
     current: int = 0
@@ -47,7 +48,7 @@ class Progress(Value, frozen=True, gc=False, array_like=True):
     removed: int = 0
 
     def plus(self, tally: RolloutTally) -> Progress:
-        """With those of one more slice."""
+        """Return the progress with that of one more slice."""
         return Progress(
             self.waiting + tally.waiting,
             self.current + tally.current + tally.fallen,
@@ -60,11 +61,11 @@ class Progress(Value, frozen=True, gc=False, array_like=True):
 
 
 class Workflow(Value, frozen=True, gc=False, array_like=True):
-    """A workflow of a job. `number` is that of its present rollout: one that goes back is another;
-    `first` is that of the first one, by which clients know the workflow.
+    """A workflow of a job.
 
-    `leaves`: how many members of a slice may be under way at once. `carried`: how many may be from
-    the workflow before, which this one replaced.
+    `number` is that of its present rollout, which a rollback changes; `first` is that of the first
+    one, by which clients know the workflow. `leaves`: how many members of a slice may be under way
+    at once. `carried`: how many may be from the workflow before, which this one replaced.
     """
 
     number: int
@@ -94,21 +95,21 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether it changes nothing more."""
+        """Return whether the workflow changes nothing more."""
         return self.state in WORKFLOW_OVER
 
     @property
     def is_rolling(self) -> bool:
-        """Whether instances may be begun with."""
+        """Return whether the workflow may begin with instances."""
         return self.state in ROLLING
 
     @property
     def text(self) -> str:
-        """What instances are told of it."""
+        """Return what instances are told of the workflow."""
         return TEXTS[self.kind] + (" due to rollback" if self.undone else "")
 
     def order(self, number: int) -> RolloutOrder:
-        """What a slice is ordered."""
+        """Return what a slice is ordered."""
         return RolloutOrder(
             number=self.number,
             config_version=self.version,
@@ -127,7 +128,7 @@ class Workflow(Value, frozen=True, gc=False, array_like=True):
         )
 
     def view(self, progress: Progress) -> WorkflowView:
-        """As clients see it, with what is known of its slices."""
+        """Return the workflow as clients see it, with what is known of its slices."""
         found = self.ended or progress
         return WorkflowView(
             number=self.first,

@@ -1,7 +1,7 @@
 """How a lot decides tickets and releases of its members, and admissions of its pool.
 
-Turns them into its bitmaps, and answers every repeat from those. Must not admit by itself: only
-the tree of pools knows what is available.
+They change its bitmaps, from which every repeat is answered. Only the tree of pools knows what is
+available, so a lot does not admit by itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
 
 
 def opened(message: m.Enqueue, at: At) -> Decision:
-    """The first ticket opens the lot."""
+    """Open the lot for its first ticket."""
     if message.shape is None or at.members is None or at.sender is None:
         return Decision(because="a ticket without `shape` opens no lot")
     gang = (f.LotGangSet(message.gang),) if message.gang is not None else ()
@@ -62,7 +62,7 @@ def opened(message: m.Enqueue, at: At) -> Decision:
 
 
 def regroup(lot: Lot, message: m.RegroupLot, at: At) -> Decision:
-    """The gang is another."""
+    """Change the gang."""
     return Decision(facts=_newer_terms(lot, message.terms))
 
 
@@ -74,7 +74,7 @@ def _newer_terms(lot: Lot, terms: m.GangTerms | None) -> tuple[f.LotGangSet, ...
 
 
 def no_group(message: m.RegroupLot, at: At) -> Decision:
-    """Nobody waits here; the next ticket says it again."""
+    """Ignore a gang of a lot that does not exist; the next ticket repeats it."""
     return Decision(because="the lot is empty")
 
 
@@ -91,7 +91,7 @@ def release(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
 
 
 def release_absent(message: m.ReleaseTicket, at: At) -> Decision:
-    """A lot that does not exist holds no ticket."""
+    """Answer that a lot that does not exist holds no ticket."""
     return Decision(sends=(Send(SENDER, TicketReleased(message.ticket), at.members),))
 
 
@@ -107,12 +107,12 @@ def park(lot: Lot, message: m.ParkTicket, at: At) -> Decision:
 
 
 def park_absent(message: m.ParkTicket, at: At) -> Decision:
-    """A lot that does not exist holds no place."""
+    """Answer that a lot that does not exist holds no place."""
     return Decision(sends=(Send(SENDER, TicketParked(message.ticket), at.members),))
 
 
 def admit(lot: Lot, message: m.Admit, at: At) -> Decision:
-    """The tree admits members: those that still wait are sent `Admitted` with their ticket."""
+    """Admit members: those that still wait are sent `Admitted` with their ticket."""
     members = message.members & lot.waiting
     if not members:
         return Decision(because="none of them waits any more")
@@ -123,12 +123,12 @@ def admit(lot: Lot, message: m.Admit, at: At) -> Decision:
 
 
 def admit_absent(message: m.Admit, at: At) -> Decision:
-    """All tickets were released before they were admitted."""
+    """Ignore an admission: all tickets were released before they were admitted."""
     return Decision(because="the lot is empty")
 
 
 def reclaim(lot: Lot, message: m.Reclaim, at: At) -> Decision:
-    """Have so many members give up what they hold: the slice knows which cost the least."""
+    """Order so many members to give up what they hold: the slice knows which cost the least."""
     if message.after != lot.orders or lot.order is not None:
         return Decision(because="an order that was decided before the last one was known")
     count = min(message.count, len(lot.admitted - lot.leaving))
@@ -143,7 +143,8 @@ def reclaim(lot: Lot, message: m.Reclaim, at: At) -> Decision:
 
 
 def yielded(lot: Lot, message: m.Yielded, at: At) -> Decision:
-    """The slice has chosen: these members have their tickets until their runs have ended."""
+    """Record the choice of the slice: these members keep their tickets until their runs have
+    ended."""
     if lot.order is None or message.number != lot.order.number:
         return Decision(because="answer to another order")
     members = Bits()
@@ -162,7 +163,7 @@ def _order(lot: Lot, order: LotOrder) -> Send:
 
 
 def owed(lot: Lot) -> tuple[Send, ...]:
-    """The order to give back, until the slice has answered it."""
+    """Return the order to give back, repeated until the slice has answered it."""
     return (_order(lot, lot.order),) if lot.order is not None else ()
 
 
@@ -180,7 +181,7 @@ def _reply(message: Message, members: Bits) -> Send:
 
 
 def waits(lot: Lot, query: m.GetLot, at: At) -> m.LotWaits:
-    """Why the waiting members wait, from the tree of pools, which is the lot's index."""
+    """Return why the waiting members wait, from the tree of pools, which is the lot's index."""
     found: m.LotWaits = at.index.waits(at.key, at.now)
     tree = at.index
     verdict = tree.lot_verdict(at.key)

@@ -1,7 +1,4 @@
-"""What a lot journals. Numbers are permanent, because journals hold them.
-
-A fact must not hold more than its fold needs, nor ever change its meaning.
-"""
+"""The facts of a lot. Numbers and meanings are permanent, because journals hold them."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ class LotReleased(Fact, frozen=True, gc=False, array_like=True):
 
 
 class ReclaimOrdered(Fact, frozen=True, gc=False, array_like=True):
-    """So many admitted members are to give up what they hold; owed to the slice until answered.
+    """So many admitted members are to give up what they hold; sent to the slice until answered.
 
     `number` is higher than that of any earlier order to this lot, also one that was emptied since.
     """
@@ -54,7 +51,7 @@ class ReclaimOrdered(Fact, frozen=True, gc=False, array_like=True):
 
 
 class ReclaimAnswered(Fact, frozen=True, gc=False, array_like=True):
-    """The order is carried out: these members give up what they hold, and have not yet."""
+    """The order is carried out: these members will give up what they hold."""
 
     members: Bits
     because: str = ""

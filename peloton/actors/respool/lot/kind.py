@@ -1,7 +1,5 @@
-"""The kind "lot", as registered with the runtime. The tree of pools is derived from its lots too.
-
-Must hold nothing but the table.
-"""
+"""The kind "lot", as registered with the runtime. The tree of pools is derived from its lots
+too."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Messages a lot receives from tasks and from the tree of pools.
 
-All messages between tasks and a lot name members and a ticket. A ticket is one queueing of a
-member; a new one releases every lower one.
-
-None may go without its ticket: a repeat could not be distinguished from a new request.
+All messages between tasks and a lot name members and a ticket: without it a repeat could not be
+told from a new request. A ticket is one queueing of a member; a new one releases every lower one.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ class LotShape(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def on_slack(self) -> bool:
-        """Whether the members run on slack."""
+        """Return whether the members run on slack."""
         return self.revocable and self.resources.slack > 0
 
 
@@ -35,7 +33,8 @@ class GangTerms(Value, frozen=True, gc=False, array_like=True):
     """Which members of a lot are to be admitted together, and with how many other lots.
 
     Higher numbers are newer: `round` counts how often the gang was formed or complete, `version` is
-    that of the slice's goal. No lots: they are admitted one by one, as those of any other lot.
+    that of the slice's goal. No lots: the members are admitted one by one, as those of any other
+    lot.
     """
 
     round: int
@@ -77,7 +76,7 @@ class Admit(Message, frozen=True, gc=False, array_like=True):
 
 
 class Displacement(Value, frozen=True, gc=False, array_like=True):
-    """For whom a lot gives back where that is one of its own pool: a lot of this higher priority.
+    """The lot for which another of its own pool gives back: one of this higher priority.
 
     Runs that have lasted less than `min_run_s` seconds are left alone.
     """
@@ -91,8 +90,8 @@ class Reclaim(Message, frozen=True, gc=False, array_like=True):
     """Tree to lot: so many of the admitted members are to give up what they hold.
 
     `after` is the last order that the tree knows of: an order that was decided before the last one
-    was known is void. `need` is what one task needs for which host room is made; none where what is
-    short is the limit of a pool, which any member frees. `reason` is for people.
+    was known is void. `need` is what one task needs for which host room is made; none if a limit of
+    a pool is short, which any member frees. `reason` is for people.
     """
 
     after: int
@@ -117,13 +116,13 @@ class Yielded(Message, frozen=True, gc=False, array_like=True):
 
 
 class RegroupLot(Message, frozen=True, gc=False, array_like=True):
-    """Slice to lot: the members to be admitted together are others. Tickets say so, too."""
+    """Slice to lot: the members to be admitted together have changed. Tickets say so, too."""
 
     terms: GangTerms
 
 
 class GetLot(Query, frozen=True, gc=False, array_like=True):
-    """Why the waiting members wait: `LotWaits`."""
+    """Asks why the waiting members wait, answered `LotWaits`."""
 
 
 class PoolBlocker(Value, frozen=True, gc=False, array_like=True):
@@ -132,7 +131,7 @@ class PoolBlocker(Value, frozen=True, gc=False, array_like=True):
     `rule`: "limit", "controllers" (their limit), "capacity" (of the cluster), "entitlement",
     "queue", "gang" (it is not complete yet) or "deleted" (the pool). `pool` is a path. Amounts are
     millionths of one `kind`: the limit, what is used of it, what is wanted now, what is missing.
-    `in_all` is what all that waits of the lot wants. Of "gang" they count members.
+    `in_all` is what all that waits of the lot wants. For "gang" they count members.
     """
 
     rule: str
@@ -147,7 +146,7 @@ class PoolBlocker(Value, frozen=True, gc=False, array_like=True):
 
 
 class QueuePlace(Value, frozen=True, gc=False, array_like=True):
-    """Who is before a lot in the queue of its pool.
+    """The entries before a lot in the queue of its pool.
 
     `gangs` are counted among the first `looked_at` entries, of which there may be more.
     """
@@ -163,7 +162,7 @@ class QueuePlace(Value, frozen=True, gc=False, array_like=True):
 class Outlook(Value, frozen=True, gc=False, array_like=True):
     """When the next member of a lot may be admitted, if as much is released as lately.
 
-    No `after_s`: there is nothing to estimate from, and `basis` says what is missing.
+    Without `after_s` there is nothing to estimate from, and `basis` says what is missing.
     """
 
     after_s: float | None
@@ -173,7 +172,7 @@ class Outlook(Value, frozen=True, gc=False, array_like=True):
 class LotWaits(Value, frozen=True, gc=False, array_like=True):
     """Answer to `GetLot`. `position` counts the tickets before this lot's first one in its pool.
 
-    `rule` is why it waits as one word: "turn", "limit" (of a pool), "capacity" (of the cluster),
+    `rule` is the cause as one word: "turn", "limit" (of a pool), "capacity" (of the cluster),
     "deleted" (the pool), "gang" (it is not complete yet). `never`: one member, or its gang, needs
     more than that limit or capacity in all.
     """
@@ -203,5 +202,5 @@ MESSAGES: dict[int, type] = {
 
 
 def lot_key(job: str, slice_number: int, *, shape_number: int) -> Key:
-    """The key of one lot of a slice."""
+    """Return the key of one lot of a slice."""
     return key("lot", job, slice_number, shape_number)

@@ -1,7 +1,7 @@
-"""The state of a lot: who waits, who is admitted, and the last ticket of each member.
+"""The state of a lot: members that wait, that are admitted, and the last ticket of each.
 
-Bounded by the members of a slice. The last ticket is kept of released members, too: by it a late
-repeat of an old ticket is recognised.
+Its size is limited by the members of a slice. The last ticket is kept of released members, too: by
+it a late repeat of an old ticket is recognised.
 
 Neither the pool's use nor the order of its queue may be stored here: `tree.Tree` derives both.
 """
@@ -21,7 +21,7 @@ from peloton.runtime.vocabulary import Bits, Key, Value
 
 
 class LotOrder(Value, frozen=True, gc=False, array_like=True):
-    """An order to give back, which the slice has not answered yet."""
+    """An order to give back that the slice has not answered yet."""
 
     number: int
     count: int
@@ -51,25 +51,26 @@ class Lot(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def coming(self) -> int:
-        """How many members will give up what they hold, as far as that is known."""
+        """Return how many members will give up what they hold, as far as that is known."""
         left = len(self.admitted) - len(self.leaving)
         return len(self.leaving) + (min(self.order.count, left) if self.order is not None else 0)
 
     @property
     def forming(self) -> bool:
-        """Whether members of a gang are to be admitted together."""
+        """Return whether members of a gang are to be admitted together."""
         return self.gang is not None and self.gang.lots > 0 and bool(self.gang.members)
 
 
 def held_and_wanted(lot: Lot | None) -> tuple[int, int]:
-    """How many members are admitted, and how many wait; none of a lot that does not exist."""
+    """Return how many members are admitted, and how many wait; none of a lot that does not
+    exist."""
     if lot is None:
         return 0, 0
     return lot.admitted.raw.bit_count(), lot.waiting.raw.bit_count()
 
 
 def last_tickets(lot: Lot, members: Bits) -> list[tuple[int, Bits]]:
-    """`members` by their last ticket, ascending; 0 for those without one."""
+    """Return `members` by their last ticket, ascending; 0 for those without one."""
     found = []
     rest = members
     for ticket in sorted(lot.tickets):
@@ -112,7 +113,7 @@ def _gang_set(lot: Lot, fact: f.LotGangSet) -> Lot:
 
 
 def with_admitted(lot: Lot, members: Bits) -> Lot:
-    """The lot once these members are admitted."""
+    """Return the lot once these members are admitted."""
     return msgspec.structs.replace(
         lot, waiting=lot.waiting - members, admitted=lot.admitted | members
     )
