@@ -1,8 +1,7 @@
 """The gRPC server: which services there are, under which names, and how they are reached.
 
 A method that a servicer has is served, all others of the contract answer that they are not
-supported yet. `serving.py` runs the calls: nothing of the cluster ever waits for a
-client. It must not translate.
+supported yet. `serving.py` runs the calls: nothing of the cluster ever waits for a client.
 """
 
 from __future__ import annotations
@@ -89,16 +88,16 @@ METADATA_BYTES_MAX = 16 * 1024
 
 
 class ServerOptions(NamedTuple):
-    """What a server may be given besides.
+    """Optional settings of a server.
 
     `permissions` has the rules in force, and `audit` takes the changes; a daemon's has both.
     `notify` has the URLs where ends of jobs may be told. `images_run`: tasks with a container image
     are containers. `kills`: whether kills of the private services pass. `scarce_gpu`: hosts with
     gpus are kept for tasks that ask for one. `strategies`: by which tasks may be placed. `watches`:
     how many streams of WatchService may be open. `locks`: what is locked down. `secrets`: those of
-    jobs; None: there are none. `far_files`: who has the files of runs on other machines.
+    jobs; None: there are none. `far_files`: sources of the files of runs on other machines.
     `outside`: the hosts are of a cluster of another kind, which runs images and fetches files.
-    `hold`: keeps what the runs of a job leave, where that can be.
+    `hold`: keeps what the runs of a job leave, if that can be done.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -129,9 +128,9 @@ def build_server(
     boxes: SandboxFiles,
     options: ServerOptions = STANDARD_OPTIONS,
 ) -> tuple[Server, list[int]]:
-    """A server on all these addresses, not started yet, and the ports it got.
+    """Return a server on all these addresses, not started yet, and the ports it got.
 
-    `authentication` knows its callers; `boxes` are the sandboxes, where those lie on this machine:
+    `authentication` knows its callers; `boxes` are the sandboxes, if those lie on this machine:
     then a listing names all files, and else the customary ones. Raises RuntimeError when an address
     cannot be had, and UnlistedMethod for a method without a row in the table of access.
     """
@@ -188,7 +187,7 @@ def _services(
     images_run: bool,
     kills: KillSwitch,
 ) -> list[tuple[ServiceDescriptor, Any]]:
-    """Every service with what serves it."""
+    """Return every service with its servicer."""
     jobs = JobManager(cluster_client)
     tasks = TaskManager(cluster_client, files, images_run=images_run)
     pools = ResourceManager(cluster_client)
@@ -224,7 +223,7 @@ def _services(
 def _own_services(
     cluster_client: ClusterClient, feed: ClusterFeed, *, options: ServerOptions
 ) -> list[tuple[ServiceDescriptor, Any]]:
-    """Those that need what a server was given."""
+    """Return the services that need what a server was given."""
     scarce_gpu = options.scarce_gpu
     return [
         (
@@ -276,7 +275,7 @@ def _limited(
     gates: GateOf,
     answers: AnswerGate,
 ) -> Server:
-    """A server with its limits."""
+    """Return a server with its limits."""
     return Server(
         [
             ("grpc.max_receive_message_length", receive_max_bytes),
@@ -309,7 +308,7 @@ def _names(service: ServiceDescriptor) -> list[str]:
 
 
 def _reflection(names: Iterable[str]) -> Callable[[bytes], bytes]:
-    """What answers one question of a client that asks which calls there are."""
+    """Return a function that answers one question of a client that asks which calls there are."""
     servicer = reflection.ReflectionServicer(sorted(names))
 
     def answer(data: bytes) -> bytes:

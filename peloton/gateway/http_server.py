@@ -1,13 +1,13 @@
 """The small HTTP server: health, version, metrics, and the files of sandboxes.
 
-Turns GET requests into answers, each on a thread of its own. It must listen on loopback only, and
-answers only those who call it by a name of loopback: a web page that makes its own name point here
-could else read every sandbox through its visitor's browser.
+Each GET request is answered on a thread of its own. The server listens on loopback only, and must
+answer only requests that call it by a name of loopback: a web page that makes its own name point
+here could else read every sandbox through its visitor's browser.
 
-Health, version and metrics are open to every user of the machine. Files are sent to those who show
-the token of the daemon, or a link of BrowseSandbox (`file_links.py`). Who shows the token is one
-caller, and who shows a link is one with all others of that address, which a link does not tell
-apart.
+Health, version and metrics are open to every user of the machine. Files are sent to clients that
+show the token of the daemon, or a link of BrowseSandbox (`file_links.py`). Those with the token are
+one caller, and those with a link are one with all others of that address, which a link does not
+tell apart.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ Notes: TypeAlias = Callable[[], tuple[NotReadyReason, ...]]
 
 
 class TooManyFiles(Exception):
-    """A caller has as many connections for files as are left for all others, or there are none."""
+    """A caller has as many connections for files as are left for all others, or none is left."""
 
 
 class HttpAccess(NamedTuple):
-    """Who gets files: everybody, if nothing is here."""
+    """Which clients get files: all, if nothing is set."""
 
     links: FileLinks | None = None
     knows: Callable[[str], bool] = lambda authorization: False
@@ -74,7 +74,7 @@ HOLDER = Principal("who has the token of this daemon", TOKEN)
 
 
 class HttpServer:
-    """Listens from its construction until `close`."""
+    """A server that listens from its construction until `close`."""
 
     def __init__(
         self,
@@ -85,7 +85,10 @@ class HttpServer:
         access: HttpAccess,
         notes: Notes = lambda: (),
     ) -> None:
-        """`notes`: what health says besides the condition of the cluster."""
+        """Listen at the address.
+
+        `notes`: what health says besides the condition of the cluster.
+        """
         if not is_loopback(address.host):
             raise OSError(0, f"{address.host} is not a loopback address")
         here = SandboxFiles(sandboxes.here, (address.host, address.port))
@@ -118,7 +121,7 @@ class HttpServer:
 
 
 class HttpHandler(LimitedHandler):
-    """One request."""
+    """The handler of one request."""
 
     cluster: Region
     boxes: FilesAnywhere
@@ -129,7 +132,7 @@ class HttpHandler(LimitedHandler):
     _begun = False  # whether an answer is under way
 
     def do_HEAD(self) -> None:
-        """As GET, without the body."""
+        """Answer as GET, without the body."""
         self.do_GET()
 
     def do_GET(self) -> None:
@@ -191,7 +194,8 @@ class HttpHandler(LimitedHandler):
             self._send_text(HTTPStatus.NOT_FOUND, f"nothing at {escaped(path)}\n")
 
     def _condition(self, query: dict[str, list[str]], *, live: bool) -> None:
-        """`/health`: whether to restart this process; `/ready`: whether to send it calls."""
+        """Answer `/health`, whether to restart this process, or `/ready`, whether to send it
+        calls."""
         condition = self.cluster.daemon_health()
         others = (*waiting_hosts(self.cluster), *archive_notes(self.cluster, time.time()))
         reasons = (*condition.reasons, *condition.remarks, *others, *self.notes())
@@ -205,7 +209,7 @@ class HttpHandler(LimitedHandler):
         self._send_text(status, "".join(f"{escaped(str(line))}\n" for line in (first, *reasons)))
 
     def _endpoints(self, job: str) -> None:
-        """Where the instances of a service are; for those who may read files, too."""
+        """Answer where the instances of a service are, to clients that may read files, too."""
         knows = self.access.knows(self.headers.get("Authorization", ""))
         if self.access.links is not None and not knows:
             self._send_text(HTTPStatus.FORBIDDEN, NO_TOKEN)
@@ -235,7 +239,7 @@ class HttpHandler(LimitedHandler):
 
     @contextmanager
     def _place(self, *, knows: bool) -> Iterator[None]:
-        """One of the connections for files. Raises TooManyFiles."""
+        """Take one of the connections for files. Raises TooManyFiles."""
         who = HOLDER if knows else Principal("", NONE, self.client_address[0])
         with self.lock:
             # The token of the daemon opens everything.
@@ -270,7 +274,7 @@ class HttpHandler(LimitedHandler):
                 self.wfile.write(piece)
 
     def _start(self) -> int | None:
-        """From which byte on; other forms of ranges are passed over, as HTTP lets a server do."""
+        """Return from which byte on; other forms of ranges are ignored, as HTTP allows."""
         wanted = RANGE.fullmatch(self.headers.get("Range", ""))
         return int(wanted[1]) if wanted is not None else None
 
@@ -295,7 +299,7 @@ class HttpHandler(LimitedHandler):
 
 
 def _host_of(header: str) -> str:
-    """The host of a Host header, without its port and brackets."""
+    """Return the host of a Host header, without its port and brackets."""
     try:
         return urllib.parse.urlsplit(f"//{header}").hostname or ""
     except ValueError:

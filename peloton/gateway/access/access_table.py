@@ -1,7 +1,7 @@
-"""Each call: which permission it needs, where its request names the object, what audit keeps of it.
+"""The table of all calls: the permission, the object named by the request, and what audit records.
 
-Values only; `gates.py` applies them. A method without a row is served by no server. A row must not
-trust a request: what names no object is left to the method, which has to refuse it.
+`gates.py` applies the rows. A method without a row is served by no server. If a request names no
+object, the method itself has to refuse it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHOWN_HOSTS_MAX = 20
 
 
 class JobTarget(NamedTuple):
-    """A job; what belongs to it is named by its job."""
+    """A job; what belongs to a job is named by the job."""
 
     job: Key
 
@@ -35,31 +35,31 @@ class PoolTarget(NamedTuple):
 
 
 class NewPoolTarget(NamedTuple):
-    """A pool that is to be called so, below this parent."""
+    """A pool that is to have this name, below this parent."""
 
     parent: Key
     name: str
 
 
 class RenamedPoolTarget(NamedTuple):
-    """An existing pool that is to be called so."""
+    """An existing pool that is to have this name."""
 
     pool: Key
     name: str
 
 
 class ScheduleTarget(NamedTuple):
-    """A schedule; it is its pool's and its creator's, as its jobs are.
+    """A schedule, of the same pool and creator as its jobs.
 
-    A caller may have one of their own that is called so, which is meant before that of all; with
-    `exact` this one is meant.
+    A caller may have an own schedule of this name, which precedes the common one; `exact`: the
+    common one.
     """
 
     schedule: Key
     exact: bool = False
 
     def meant_by(self, who: Principal) -> tuple[Key, ...]:
-        """Which it may be, the likelier one first."""
+        """Return the schedules that may be meant, the likelier one first."""
         named = self.schedule.partition("/")[2]
         own = () if self.exact else (own_schedule(named, who),)
         return (*own, self.schedule)
@@ -76,12 +76,11 @@ Objects: TypeAlias = Mapping[str, Any]
 
 
 class AccessRow(NamedTuple):
-    """One call.
+    """The access to one call.
 
-    Without a permission it is open to everybody who may call; with `filtered` its answer then
-    leaves out what the caller may not see. `target` is None where a request names no object.
-    `objects` makes a call a change: it is audited with the ids and names that these find in the
-    request and in the answer.
+    Without a permission the call is open to all callers; with `filtered` its answer leaves out what
+    the caller may not see. `target` returns None if a request names no object. `objects` marks a
+    change: it is audited with the ids and names that these find in the request and in the answer.
     """
 
     permission: Permission | None = None
@@ -112,7 +111,7 @@ def _pool_at(path: str) -> PoolTarget | None:
 
 
 def _actor(sent: Any) -> AccessTarget | None:
-    """The job or pool of an actor; hosts are the cluster's."""
+    """Return the job or pool of an actor; hosts belong to the cluster."""
     try:
         key = parse_key(sent.key).key
     except BadKey:
@@ -159,7 +158,8 @@ def _created_service(sent: Any) -> Objects:
 
 
 def _new_job(sent: Any) -> AccessTarget | None:
-    """As the call finds it: by the path, and without one by the id in the config."""
+    """Return the pool of a new job as the call finds it: by the path, or else by the id in the
+    config."""
     path = sent.pool.value
     return _pool_at(path) if path else _pool(sent.config.respoolID.value)
 

@@ -1,18 +1,18 @@
-"""Who may call at all: the caller of each call is known, or the call ends.
+"""Authentication: the caller of each call is known, or the call ends.
 
-Turns the metadata, the address and the certificate of a call into a `Principal`, or into
-UNAUTHENTICATED or PERMISSION_DENIED, before any byte of the request is received. What a known
-caller may do to an object is not decided here, nor is anything read from a file.
+The metadata, the address and the certificate of a call become a `Principal`, or else
+UNAUTHENTICATED or PERMISSION_DENIED, before any byte of the request is received. Permissions to
+single objects are checked later, by the gates.
 
-    socket         the Unix socket in a data folder. gRPC does not tell the user of a peer: that
-                   only the folder's owner (and root) can open the socket is the proof
-    token          the token of the daemon, in `authorization: Bearer TOKEN`
-    basic          the original's `username` and `password`, and the rules of the user's role
-    tls            a client certificate, which TLS has checked
-    open           nobody has to prove anything: the names that clients claim are unverified
+socket         the Unix socket in a data folder. gRPC does not tell the user of a peer: that only
+               the folder's owner (and root) can open the socket is the proof
+token          the token of the daemon, in `authorization: Bearer TOKEN`
+basic          the original's `username` and `password`, and the rules of the user's role
+tls            a client certificate, which TLS has checked
+open           callers need no proof: the names that clients claim are unverified
 
-`grpc.health.v1.Health/Check` is open to all, for service managers and load balancers. Reflection
-is a call like others.
+`grpc.health.v1.Health/Check` is open to all, for service managers and load balancers. Reflection is
+a call like others.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ Names: TypeAlias = Iterable[bytes] | None
 
 
 class _Way(Protocol):
-    """How callers prove who they are."""
+    """One way in which callers prove who they are."""
 
     def __call__(self, path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
-        """Who calls; raises CallEnded."""
+        """Return the caller; raises CallEnded."""
 
 
 class Authentication:
-    """One way for all listeners of a daemon. Made by the functions below."""
+    """The way of authentication of all listeners of a daemon. Made by the functions below."""
 
     def __init__(
         self,
@@ -80,12 +80,14 @@ class Authentication:
         self._tokens = tokens
 
     def replace(self, other: Authentication) -> None:
-        """From the next call and the next connection on, as the other one has it: with other users,
-        tokens and certificates, but in the same way. Calls under way go on."""
+        """Take over users, tokens and certificates of another of the same way.
+
+        They hold from the next call and the next connection on; calls under way go on.
+        """
         self._way, self._tokens, self._tls = other._way, other._tokens, other._tls
 
     def port_credentials(self) -> grpc.ServerCredentials | None:
-        """For one port; None: without TLS."""
+        """Return the credentials for one port; None: without TLS."""
         return port_credentials(self._pems) if self._tls is not None else None
 
     def _pems(self) -> ListenerPems:
@@ -94,19 +96,19 @@ class Authentication:
 
     @property
     def has_tls(self) -> bool:
-        """Whether a caller may have shown a certificate."""
+        """Return whether a caller may have shown a certificate."""
         return self._tls is not None
 
     @classmethod
     def open(cls, *, tls: ListenerPems | None = None) -> Authentication:
-        """Everybody may call, under any name."""
+        """Admit all callers, under any name."""
         return cls(_unproven, open_=True, tls=tls)
 
     @classmethod
     def by_token(
         cls, *tokens: str, owner: str, open_: bool = False, tls: ListenerPems | None = None
     ) -> Authentication:
-        """Callers at the Unix socket and those with one of the tokens act for `owner`.
+        """Admit callers at the Unix socket and those with one of the tokens, as `owner`.
 
         `open_`: others may call as well, under any name.
         """
@@ -126,7 +128,7 @@ class Authentication:
 
     @classmethod
     def by_password(cls, users: BasicUsers, *, tls: ListenerPems | None = None) -> Authentication:
-        """Callers are users of a file, and may call what their roles accept."""
+        """Admit users of a file, to the calls that their roles accept."""
         kept = lru_cache(maxsize=PATHS_KEPT_MAX)(users.permits)
 
         def permitted(role: str, path: str) -> bool:
@@ -146,7 +148,7 @@ class Authentication:
 
     @classmethod
     def by_certificate(cls, tls: ListenerPems) -> Authentication:
-        """Callers have a certificate, which gRPC has checked before a call begins."""
+        """Admit callers with a certificate, which gRPC has checked before a call begins."""
 
         def way(path: str, metadata: Metadata, *, peer: str, identities: Names) -> Principal:
             name = next(iter(identities or ()), None)
@@ -160,7 +162,7 @@ class Authentication:
     def admit(
         self, path: str, metadata: Metadata, *, peer: str, identities: Names = None
     ) -> Principal:
-        """Who makes a call of this method. Raises CallEnded for callers who may not.
+        """Return who makes a call of this method. Raises CallEnded for callers who may not.
 
         `peer` is gRPC's name of the client's address, `identities` are the names in its
         certificate.
@@ -170,12 +172,12 @@ class Authentication:
         return self._way(path, metadata, peer=peer, identities=identities)
 
     def knows(self, authorization: str) -> bool:
-        """Whether an HTTP request has a token of this daemon."""
+        """Return whether an HTTP request has a token of this daemon."""
         return _is_one_of(_bearer(authorization), self._tokens)
 
 
 def without_secrets(metadata: Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
-    """What handlers and logs may see of the metadata."""
+    """Return the metadata that handlers and logs may see."""
     return tuple([pair for pair in metadata if pair[0] not in SECRETS])  # noqa: C409 - quicker
 
 
@@ -195,7 +197,10 @@ def _refuse(code: Any, text: str) -> NoReturn:
 
 
 def _is_one_of(given: bytes, tokens: Sequence[bytes]) -> bool:
-    """Two are known while one takes the place of the other."""
+    """Return whether the token is one of these.
+
+    There are two while one replaces the other.
+    """
     return bool(given) and any(hmac.compare_digest(given, token) for token in tokens)
 
 
@@ -205,7 +210,8 @@ def _bearer(authorization: str) -> bytes:
 
 
 def _principal(name: str, how: str, *, peer: str, caller: str, role: str = "") -> Principal:
-    """One object for many calls: connections are few, and each makes many of them."""
+    """Return the principal, one object for many calls: connections are few, and each makes many
+    calls."""
     make = _kept_principal if len(name) + len(peer) <= NAMES_LENGTH_MAX else _made_principal
     return make(name, how, peer=peer, caller=caller[:CALLER_LENGTH_MAX], role=role)
 

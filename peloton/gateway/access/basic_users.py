@@ -1,8 +1,7 @@
 """BASIC authentication: the users of a file, what their roles accept, and their passwords.
 
-Turns the original's file of users and roles into answers: who has this name and password, and
-whether a role may call a method. It must not keep a password, only its digest, and says the same of
-a wrong name as of a wrong password.
+The file is the original's file of users and roles. Only digests of passwords are kept, so that
+memory and logs cannot reveal one; a wrong name is answered as a wrong password.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _NO_DIGESTS = _NO_DIGEST, _NO_DIGEST
 
 
 class BadUsers(Exception):
-    """A file of users that cannot be used; each text names a mistake."""
+    """A file of users cannot be used; each text names a mistake."""
 
     def __init__(self, *texts: str) -> None:
         super().__init__(*texts)
@@ -33,13 +32,13 @@ class BadUsers(Exception):
 
 
 class Rule(NamedTuple):
-    """`*`, or one service with a method, with methods that begin alike, or with all methods."""
+    """`*`, or one service with a method, with methods of a common prefix, or with all methods."""
 
     service: str
     method: str
 
     def matches(self, service: str, method: str) -> bool:
-        """Whether a call is one of these."""
+        """Return whether the rule includes a call."""
         if self.service == EVERYTHING:
             return True
         if self.service != service:
@@ -50,7 +49,7 @@ class Rule(NamedTuple):
 
 
 class Role(NamedTuple):
-    """What its users may call: what is accepted, less what is rejected."""
+    """What the users of a role may call: what is accepted, less what is rejected."""
 
     name: str
     accept: tuple[Rule, ...] = ()
@@ -58,11 +57,12 @@ class Role(NamedTuple):
 
     @property
     def accepts_all(self) -> bool:
-        """Whether its users may call everything but what is rejected."""
+        """Return whether users may call everything but what is rejected."""
         return Rule(EVERYTHING, EVERYTHING) in self.accept
 
     def permits(self, service: str, method: str) -> bool:
-        """Whether its users may call this; a service counts the same under each of its names."""
+        """Return whether users may call this method; a service counts the same under each of its
+        names."""
         named = FULL.get(service, service)
         if any(rule.matches(named, method) for rule in self.reject):
             return False
@@ -70,7 +70,7 @@ class Role(NamedTuple):
 
 
 class User(NamedTuple):
-    """Who calls. The default user has no name."""
+    """A caller. The default user has no name."""
 
     name: str
     role: Role
@@ -86,7 +86,7 @@ class BasicUsers:
     def __init__(
         self, users: Mapping[str, KnownUser], *, default: User | None, internal: str
     ) -> None:
-        """`users` with the digests of their passwords, by name."""
+        """Take `users` with the digests of their passwords, by name."""
         self._users = users
         self._journaled = {name[:PART_LENGTH_MAX]: user for name, (user, _) in users.items()}
         self._roles = {user.role.name: user.role for user, _ in users.values()}
@@ -96,19 +96,20 @@ class BasicUsers:
         self.internal = internal
 
     def permits(self, role: str, path: str) -> bool:
-        """Whether users of this role may call `/SERVICE/METHOD`; no other form of a path."""
+        """Return whether users of this role may call `/SERVICE/METHOD`; False for any other form
+        of path."""
         parts = service_and_method(path)
         return parts is not None and self._roles[role].permits(*parts)
 
     def named(self, name: str) -> User | None:
-        """The user who is called so now, the default user if it is empty; None: there is none.
+        """Return the user of this name, or the default user if it is empty; None if there is none.
 
         `name` is one that was journaled, so of a longer one it is the beginning.
         """
         return self._journaled.get(name) if name else self.default
 
     def user(self, name: str | None, password: str | None) -> User | None:
-        """Who this is; None for a wrong name or password, and where one of both is missing."""
+        """Return the user; None for a wrong name or password, and if one of both is missing."""
         if name is None and password is None:
             return self.default
         found, digests = self._users.get(name or "", (None, _NO_DIGESTS))
@@ -119,8 +120,11 @@ class BasicUsers:
 
 
 def parse_users(raw: Any) -> BasicUsers:
-    """The users of a parsed file. Raises BadUsers with all mistakes, by their places: any value may
-    be a password that was put into the wrong field."""
+    """Return the users of a parsed file.
+
+    Raises BadUsers with all mistakes, by their places: any value may be a password that was put
+    into the wrong field.
+    """
     texts = [*_shape_problems(raw)]
     if texts:
         raise BadUsers(*texts)
@@ -188,7 +192,8 @@ def _rules(listed: list[str], at: str) -> tuple[tuple[Rule, ...], list[str]]:
 
 
 def _internal_problems(name: str, users: Mapping[str, KnownUser]) -> Iterator[str]:
-    """The user of the original's daemons among each other: it has to be permitted everything."""
+    """Yield problems of the user that the original's daemons use: it has to be permitted
+    everything."""
     if not name:
         yield "internal_user: must be given"
     elif name not in users:
@@ -200,7 +205,7 @@ def _internal_problems(name: str, users: Mapping[str, KnownUser]) -> Iterator[st
 
 
 def service_and_method(path: str) -> tuple[str, str] | None:
-    """The two parts of `/SERVICE/METHOD`; None for what only looks like it."""
+    """Return the two parts of `/SERVICE/METHOD`, or None for any other text."""
     found = PATH.fullmatch(path)
     return (found["service"], found["method"]) if found is not None else None
 
@@ -212,8 +217,10 @@ FIELDS: dict[str, dict[str, type]] = {
 
 
 def _shape_problems(raw: Any) -> Iterator[str]:
-    """Whether it is made of mappings, lists and texts as it should be. Repeats nothing of
-    it but places: anything may be a password."""
+    """Yield the places that are not mappings, lists or texts as they should be.
+
+    Only places are repeated: any value may be a password.
+    """
     if not isinstance(raw, dict):
         yield "must be a mapping with users, roles and internal_user"
         return

@@ -1,8 +1,8 @@
 """Machine-readable details of a gRPC status (google.rpc).
 
-Turns the path of a wrong field into a BadRequest, and the delay after which a repeat is safe and
-may succeed into a RetryInfo; a client finds them in the trailer `grpc-status-details-bin`. It must
-not change code or text: clients that ignore details rely on those.
+The path of a wrong field becomes a BadRequest, and the delay after which a repeat is safe and may
+succeed a RetryInfo; a client finds them in the trailer `grpc-status-details-bin`. Code and text
+stay the same, because clients that ignore details rely on them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CUT = " …"
 def status(
     code: grpc.StatusCode, text: str, *, field: str = "", retry_s: float | None = None
 ) -> grpc.Status | None:
-    """The status with its details; None where there are none to give."""
+    """Return the status with its details; None if there are none."""
     # Client libraries refuse details whose text differs from that of the status.
     text, field = escaped(text), escaped(field)
     details: list[Any] = []
@@ -46,7 +46,7 @@ def status(
 
 
 def cut(text: str) -> str:
-    """A text that fits into a status."""
+    """Return the text, shortened to fit into a status."""
     data = text.encode(errors="replace")
     if len(data) <= TEXT_BYTES_MAX:
         return text
@@ -54,5 +54,5 @@ def cut(text: str) -> str:
 
 
 def message(text: str, *, field: str = "") -> str:
-    """The text with the field path in front."""
+    """Return the text with the field path in front."""
     return f"{field}: {text}" if field else text

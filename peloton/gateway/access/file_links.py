@@ -1,10 +1,10 @@
 """Links to the files of a run that need no other proof, for a while.
 
-Turns the path of a file into one with a signature, and back. Whoever may call BrowseSandbox gets
-such links, so clients of the original's fetch files as they did. The key is that of one process and
-is never written anywhere: a link ends with the process that made it, at the latest.
+A link is the path of a file with a signature. Callers of BrowseSandbox get such links, so clients
+of the original's fetch files as they did. The key is that of one process and is never written
+anywhere: a link ends with the process that made it, at the latest.
 
-    /~EXPIRES.SIGNATURE/RUN/stdout        good for all files of RUN until EXPIRES
+/~EXPIRES.SIGNATURE/RUN/stdout        good for all files of RUN until EXPIRES
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ SIGNED = re.compile(r"/(?P<proof>~(?P<until>[0-9]{1,12})\.[\w-]{22})(?P<path>/.*
 
 
 class Signed(NamedTuple):
-    """A signed path: what stands before the path, and the path."""
+    """A signed path: the proof before the path, and the path."""
 
     proof: str
     path: str
 
 
 class FileLinks:
-    """Signs and checks, for one process."""
+    """The links of one process: they are signed and checked."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """`now`: a clock that nobody can set back, which would make links live longer."""
+        """Take a clock as `now` that cannot be set back, which would make links live longer."""
         self._key = secrets.token_bytes(32)
         self._now = now
 
     def proof(self, run: str) -> str:
-        """What to put before the paths of this run."""
+        """Return what to put before the paths of this run."""
         return self._proof(run, int(self._now()) + LINK_S)
 
     def opened(self, path: str) -> Signed | None:
-        """The path of a link; None where it is not signed by us, or not any more."""
+        """Return the path of a link; None if its signature is not valid, or not any more."""
         found = SIGNED.fullmatch(path)
         if found is None or int(found["until"]) < self._now():
             return None

@@ -1,7 +1,7 @@
-"""What becomes of a call whose work raises: a status, and for a bug a line in the log.
+"""Ends calls whose work raises: with a status, and for a bug a line in the log.
 
-Turns an exception into the end of its call. It must not tell a client of internals, nor change the
-status of a call that was ended on purpose.
+The status of a bug tells nothing of internals; the status of a call that was ended on purpose
+stays.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class EndCall(Protocol):
     """Ends a call."""
 
     def __call__(self, code: int, details: str, *, trailing: Any) -> object:
-        """With this status."""
+        """End the call with this status."""
 
 
 class Guard:
-    """Around work for one call: whatever is raised inside ends the call."""
+    """A context for the work of one call: whatever is raised inside ends the call."""
 
     def __init__(self, end: EndCall, name: str) -> None:
         self._end = end
         self._name = name
 
     def __enter__(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def __exit__(
         self,

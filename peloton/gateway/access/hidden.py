@@ -1,7 +1,7 @@
-"""What is answered about an object that the caller may not see: the same as about none.
+"""Answers about objects that the caller may not see: the same as about objects that do not exist.
 
-Turns a message to an actor into the answer of an actor that does not exist, without sending it.
-Whether an answer differs would tell that there is something. It must not read the cluster.
+A message to an actor is answered as by an actor that does not exist, without sending it: any
+difference would tell the caller that there is something.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OF_JOBS = (
 
 
 def answer_of_nothing(message: Message | Query) -> Any:
-    """The answer; None to a query, which is of no class that an existing actor answers with."""
+    """Return the answer; None to a query, which no existing actor answers with."""
     if isinstance(message, Query):
         return None
     if isinstance(message, CreatePool):

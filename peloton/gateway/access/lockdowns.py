@@ -1,8 +1,7 @@
-"""Which calls a lockdown refuses, and what it is called to people.
+"""Which calls a lockdown refuses, and how it is described to people.
 
-The lists are those that the original shipped, by the beginnings of names, whatever the service;
-calls of our own are reads or writes by what they do. AdminService, health and reflection are
-neither. It must not know what else a lockdown stops.
+The lists are those that the original shipped, by the beginnings of names, whatever the service; own
+calls are reads or writes by what they do. AdminService, health and reflection are neither.
 """
 
 from __future__ import annotations
@@ -38,23 +37,22 @@ SUBJECTS = {
 
 
 class FollowedLocks(Protocol):
-    """What a daemon knows of the cluster's lockdown."""
+    """The cluster's lockdown, as far as a daemon knows it."""
 
     @property
     def now(self) -> Locks:
-        """What is locked."""
+        """Return what is locked."""
 
     def reached(self, version: int, *, within_s: float) -> bool:
-        """Wait until this version is obeyed here; whether it is."""
+        """Wait until this version is obeyed here; return whether it is."""
 
 
 class NoLocks:
-    """Of a server that follows no lockdown."""
+    """The locks of a server that follows no lockdown."""
 
     now = Locks()
 
     def reached(self, version: int, *, within_s: float) -> bool:
-        """There is nothing to wait for."""
         return True
 
 
@@ -62,7 +60,7 @@ NO_LOCKS = NoLocks()
 
 
 def component_of(method: str, row: AccessRow | None) -> str:
-    """Whether a call, by its full name, is a read or a write; "" for neither."""
+    """Return whether a call, by its full name, is a read or a write; "" for neither."""
     service, _, name = method.rpartition(".")
     if method.startswith(NEVER):
         return ""
@@ -74,7 +72,8 @@ def component_of(method: str, row: AccessRow | None) -> str:
 
 
 def refusing(locks: FollowedLocks, table: Mapping[str, AccessRow]) -> Callable[[str], str]:
-    """What has the text with which a call is refused, by its full name; "" where it may pass."""
+    """Return a function from the full name of a call to the text of its refusal, "" if it may
+    pass."""
 
     def refused(method: str) -> str:
         now = locks.now
@@ -88,17 +87,17 @@ def refusing(locks: FollowedLocks, table: Mapping[str, AccessRow]) -> Callable[[
 
 
 def lock_notes(locks: Locks) -> tuple[NotReadyReason, ...]:
-    """What health says; it is no reason against being ready."""
+    """Return what health says; a lock is no reason against being ready."""
     return tuple(NotReadyReason("lockdown", lock_text(one)) for one in locks.locks)
 
 
 def unlocking(component: str) -> str:
-    """What has to change where this is locked."""
+    """Return what has to be done to unlock a component."""
     return f"have an operator unlock it: `peloton admin unlock {component}`"
 
 
 def engine_reasons(locks: Locks, state: str) -> list[ops.Reason]:
-    """Why nothing of a job goes on, whatever else may be the matter."""
+    """Return why nothing of a job goes on, whatever else may be the matter."""
     lock = locks.of(ENGINE)
     if lock is None:
         return []
@@ -108,7 +107,7 @@ def engine_reasons(locks: Locks, state: str) -> list[ops.Reason]:
 
 
 def lock_text(lock: Lock) -> str:
-    """What is locked, by whom and since when, for people."""
+    """Return what is locked, by whom and since when, for people."""
     return f"{SUBJECTS[lock.component]} locked down {_since(lock)}"
 
 

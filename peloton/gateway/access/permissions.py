@@ -1,8 +1,7 @@
 """What a caller may do, by the operator's file of permissions (`permissions_file.py`).
 
-Turns rules and a principal into rights: which pools and jobs they see, stop or submit to. A name
-that was not proved matches nothing but `*`. It must not read a request: `gates.py` finds out what a
-call is about.
+Rules and a principal determine rights: which pools and jobs the caller may see, stop or submit to.
+A name that was not proved matches nothing but `*`. `gates.py` finds out what a call is about.
 
 A job is under the rules of the path that its pool had when it was created. Neither this path nor
 its creator ever changes, so nothing can come between a check of a job and the act; a pool that is
@@ -51,7 +50,7 @@ log = structlog.get_logger("gateway")
 
 
 class Rights:
-    """What one caller may do; a value that never changes."""
+    """What one caller may do; the value never changes."""
 
     def __init__(self, rules: PoolRules, principal: Principal) -> None:
         self._rules = rules
@@ -66,27 +65,28 @@ class Rights:
         """What a query for summaries of jobs tests for in addition."""
 
     def may(self, permission: Permission, path: str) -> bool:
-        """Whether they may do this in the pool at a path."""
+        """Return whether the caller may do this in the pool at a path."""
         return self.everything or any(self._named(one, path) for one in INCLUDED_IN[permission])
 
     def may_below(self, permission: Permission, path: str) -> bool:
-        """Whether they may do this at every path below this one that a rule names."""
+        """Return whether the caller may do this at every path below this one that a rule names."""
         inside = path.rstrip("/") + "/"
         return self.everything or all(
             self.may(permission, ruled) for ruled in self._rules if ruled.startswith(inside)
         )
 
     def sees_pool(self, path: str) -> bool:
-        """Whether the pool exists for them: every permission there shows it."""
+        """Return whether the caller may see the pool: every permission there shows it."""
         return any(self.may(one, path) for one in (Permission.SEE, Permission.SUBMIT))
 
     def may_with_job(self, permission: Permission, path: str, *, created_by: str) -> bool:
-        """As `may`, with a job in the pool: its creator may always see and stop it."""
+        """Return whether the caller may do this with a job in the pool; its creator may see and
+        stop it."""
         created = bool(self._name) and creator_in(created_by) == self._name
         return created or self.may(permission, path)
 
     def _signs(self) -> tuple[str, ...]:
-        """The paths below which they see something else than above, with + where they do."""
+        """Return the paths below which other things are visible than above, with + if more are."""
         signs: dict[str, str] = {}
         for path in sorted({ROOT_PATH, *self._rules}):  # parents before children
             sign = "+" if self.may(Permission.SEE, path) else "-"
@@ -95,7 +95,7 @@ class Rights:
         return tuple(sign + path for path, sign in signs.items())
 
     def _named(self, permission: Permission, path: str) -> bool:
-        """Whether the nearest pool that names this permission names them."""
+        """Return whether the nearest pool that names this permission names the caller."""
 
         def names_at(at: str) -> frozenset[str] | None:
             return self._rules.get(at, {}).get(permission)
@@ -105,7 +105,7 @@ class Rights:
 
 
 def _names_of(principal: Principal) -> frozenset[str]:
-    """The entries of a rule that mean this caller."""
+    """Return the entries of a rule that mean this caller."""
     who = [EVERYBODY]
     if principal.authenticated:
         # A name in the form of another entry must not pass for it.
@@ -124,7 +124,7 @@ class _Loaded(NamedTuple):
 
 
 class Permissions:
-    """The rules in force. Without a file everybody who may call may do everything."""
+    """The rules in force. Without a file all callers may do everything."""
 
     def __init__(
         self,
@@ -133,9 +133,10 @@ class Permissions:
         whose: Callable[[Any], Principal] = principal_of,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises BadSetting for a file that cannot be used. `whose`: who makes a call.
+        """Load the file. Raises BadSetting for a file that cannot be used.
 
-        `clock` gives seconds since 1970, as the times of files do.
+        `whose` returns who makes a call. `clock` gives seconds since 1970, as the times of files
+        do.
         """
         self.whose = whose
         self._clock = clock
@@ -150,15 +151,15 @@ class Permissions:
 
     @property
     def restricts(self) -> bool:
-        """Whether there are rules at all; that never changes."""
+        """Return whether there are rules at all; that never changes."""
         return self._file is not None
 
     def rights(self, context: Any) -> Rights | None:
-        """What the caller may do; None where that is everything."""
+        """Return what the caller may do; None if that is everything."""
         return self.rights_of(self.whose(context)) if self.restricts else None
 
     def rights_of(self, principal: Principal) -> Rights | None:
-        """As `rights`, of somebody who need not call."""
+        """Return what a principal may do that need not be calling; None if that is everything."""
         loaded = self._in_force()
         if loaded is None:
             return None
@@ -172,12 +173,12 @@ class Permissions:
         return None if found.everything else found
 
     def notes(self) -> tuple[NotReadyReason, ...]:
-        """What health says; it is no reason against being ready."""
+        """Return what health says; it is no reason against being ready."""
         self._in_force()
         return (NotReadyReason(ACCESS, self._bad),) if self._bad else ()
 
     def _in_force(self) -> _Loaded | None:
-        """The rules as the file says them now: who finds it changed reads it before going on.
+        """Return the rules of the file as it is now, read again if it has changed.
 
         So no call after a quiet time is served under rules that were revoked in it.
         """
@@ -189,7 +190,7 @@ class Permissions:
         return self._loaded
 
     def _changed(self, state: _FileState | None) -> bool:
-        """Whether the file is another than the one that was read, and complete."""
+        """Return whether the file is another than the one that was read, and complete."""
         if state == self._seen:
             return False
         # A clock that was set back must not keep a file from being read for long.
@@ -209,7 +210,7 @@ class Permissions:
 
 
 class _FileState(NamedTuple):
-    """What changes with every change of a file. Its time of change can be set by nobody."""
+    """What changes with every change of a file. No user can set a file's time of change."""
 
     changed_ns: int
     written_ns: int
@@ -219,7 +220,7 @@ class _FileState(NamedTuple):
 
 
 def _state_of(file: Path) -> _FileState | None:
-    """None where there is no file."""
+    """Return the state of a file, or None if there is no file."""
     try:
         found = file.stat()
     except OSError:

@@ -1,8 +1,7 @@
-"""Who makes a call: the principal that was found when it began, and the names that clients claim.
+"""The principal of a call, as found when the call began, and the names that clients claim.
 
-And what of a limited number of places each may take, so that nobody takes them from all others. It
-must not prove anything: `authentication.py` does. A name that is only in metadata is marked
-unverified.
+`Places` limits how much each caller may take of what all share. `authentication.py` proves
+principals. A name that is only in metadata is marked unverified.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ class Caller(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """As it was found when the call began."""
+        """Return the principal as it was found when the call began."""
 
 
 def principal_of(context: Caller) -> Principal:
-    """Who calls, and how that is known."""
+    """Return the caller, and how it is known."""
     return context.principal
 
 
 def claimed(metadata: Mapping[str, Any], host: str) -> Principal:
-    """Who a client at this host says it is; nothing of it is proven."""
+    """Return the principal that a client at this host claims to be; nothing of it is proven."""
     name = next((str(metadata[key]) for key in NAMES if metadata.get(key)), "")
     caller = str(metadata.get(CALLER, ""))[:CALLER_LENGTH_MAX]
     return Principal(name, UNVERIFIED if name else NONE, host, caller)
@@ -49,12 +48,12 @@ class Places:
     """Places that all callers share, such as those of open streams, or bytes.
 
     One caller may take as many as are left for all others: alone half of them, and beside others
-    less, so that whoever comes next finds some. Its methods are called on one thread, or under one
+    less, so that the next caller finds some. The methods are called on one thread, or under one
     lock; `notes` on any.
     """
 
     def __init__(self, what: str) -> None:
-        """`what`: such as "streams"."""
+        """Take the name of the places, such as "streams"."""
         self.what = what
         """Places taken are told as so many of these."""
         self.taken = 0
@@ -64,7 +63,7 @@ class Places:
     def take(
         self, who: Principal, administers: Callable[[], bool], *, most: int, count: int = 1
     ) -> str:
-        """Take `count` of so many places; why that may not be, and "" where it was done."""
+        """Take `count` of `most` places; return why that is refused, or "" if it was done."""
         self._most, name, kept = most, shared_by(who), most // RESERVED_PART
         own, left = self._held[name], most - self.taken
         # Asked for only where it matters: a right has to be looked up.
@@ -81,7 +80,7 @@ class Places:
         return ""
 
     def leave(self, who: Principal, count: int = 1) -> None:
-        """Give so many back."""
+        """Give places back."""
         name = shared_by(who)
         self.taken -= count
         self._held[name] -= count
@@ -89,7 +88,7 @@ class Places:
             del self._held[name]
 
     def note(self) -> str:
-        """Who is at the limit, and with how many; "" where nobody is."""
+        """Return which callers are at the limit, and with how many places; "" if none is."""
         # A copy, made at once: others take and leave meanwhile.
         left, held = self._most - self.taken, Counter(dict(self._held)).most_common(NAMED_MAX)
         least = max(left - self._most // RESERVED_PART, self._most // RESERVED_PART, 1)
@@ -100,13 +99,13 @@ class Places:
 
 
 class CallersInTurn(Generic[Each]):
-    """What waits, by caller: one of each caller in turn, however many one of them has.
+    """What waits, by caller: one item of each caller in turn, however many one of them has.
 
-    Its methods are called under one lock.
+    The methods are called under one lock.
     """
 
     def __init__(self, *, newest: bool = False) -> None:
-        """`newest`: of one caller the newest comes first, and else the oldest."""
+        """Take whether the newest item of a caller comes first, instead of the oldest."""
         self._newest = newest
         self._of: dict[str, dict[Each, None]] = {}  # the caller whose turn is next first
 
@@ -114,18 +113,18 @@ class CallersInTurn(Generic[Each]):
         return bool(self._of)
 
     def add(self, who: Principal, each: Each) -> None:
-        """It waits, as one of this caller's."""
+        """Add an item of this caller."""
         self._of.setdefault(shared_by(who), {})[each] = None
 
     def remove(self, who: Principal, each: Each) -> None:
-        """It waits no more."""
+        """Remove an item of this caller."""
         name = shared_by(who)
         del self._of[name][each]
         if not self._of[name]:
             del self._of[name]
 
     def next(self) -> Each:
-        """What comes next, which waits no more; its caller's next turn comes after all others'."""
+        """Remove and return the next item; its caller's next turn comes after all others'."""
         name = next(iter(self._of))
         waiting = self._of.pop(name)
         each = waiting.popitem()[0] if self._newest else next(iter(waiting))
@@ -135,17 +134,21 @@ class CallersInTurn(Generic[Each]):
         return each
 
     def oldest_of_most(self) -> Iterator[Each]:
-        """All of the caller who has most, the oldest first. Changes nothing."""
+        """Return the items of the caller that has most, the oldest first, without a change."""
         return iter(max(self._of.values(), key=len, default={}))
 
 
 def shared_by(who: Principal) -> str:
-    """Callers of one name are one; those who prove nothing are one by their address."""
+    """Return the name that limits are counted by.
+
+    Callers of one name are one; those who prove nothing are one by their address.
+    """
     return who.name if who.authenticated else f"somebody at {who.peer or 'this machine'}"
 
 
 def host_of(peer: str) -> str:
-    """Without the scheme and the port, which is another one for every connection."""
+    """Return the host of a peer, without the scheme and the port, which differs with every
+    connection."""
     scheme, _, address = unquote(peer).partition(":")
     if scheme not in ("ipv4", "ipv6"):
         return scheme if scheme == "unix" else ""

@@ -1,7 +1,7 @@
 """Sends commands and queries of one gRPC call to the cluster and waits for the answers.
 
-Turns futures into answers, and failures that any request may meet into gRPC statuses. It must not
-interpret a `Refused` or an `Absent`: what these mean differs by service.
+Failures that any request may meet become gRPC statuses. A `Refused` or an `Absent` is returned,
+because their meaning differs by service.
 """
 
 from __future__ import annotations
@@ -104,9 +104,12 @@ class ClusterClient:
         strategies: StrategyChoice = STANDARD_STRATEGIES,
         images_run: bool = False,
     ) -> None:
-        """Without `permissions` every caller may do everything. `notify`: where ends of jobs may
-        be told. `strategies`: by which tasks may be placed. `images_run`: those with a container
-        image are containers, where this daemon starts them."""
+        """Take the cluster and the settings of the server.
+
+        Without `permissions` every caller may do everything. `notify`: where ends of jobs may be
+        told. `strategies`: by which tasks may be placed. `images_run`: tasks with a container image
+        are containers, if this daemon starts them.
+        """
         self.cluster = cluster
         self.notify = notify
         self.images_run = images_run
@@ -120,7 +123,7 @@ class ClusterClient:
         """What callers share a limited number of."""
 
     def shared(self, what: str) -> Places:
-        """Places of which callers may take as many as `Places` lets them."""
+        """Return the places of this name, of which `Places` limits what callers may take."""
         self.places.append(Places(what))
         return self.places[-1]
 
@@ -143,7 +146,7 @@ class ClusterClient:
         safe: bool = True,
         changes: bool = False,
     ) -> Any:
-        """The answer; without one, ends the call.
+        """Return the answer; without one, end the call.
 
         `safe`: the client may repeat the call. `changes`: it is a command and not a query.
         """
@@ -199,7 +202,7 @@ class ClusterClient:
         request: tuple[str, bytes] | None,
         encode: Callable[[Any], bytes],
     ) -> Later:
-        """As `ask` of a command, without waiting; `encode` makes of its answer that of the call."""
+        """Send a command without waiting; `encode` makes of its answer that of the call."""
         who = self.permissions.whose(context).text
         future = self.cluster.ask(to, command, request=request, who=who)
         retry_s = RETRY_S if request is not None else None
@@ -211,7 +214,7 @@ class ClusterClient:
         )
 
     def each(self, asks: ManyAsks, context: Context, *, changes: bool = False) -> Iterator[Any]:
-        """The answers to many queries, or to commands, in order; a few are sent ahead."""
+        """Yield the answers to many queries, or to commands, in order; a few are sent ahead."""
         ask: Callable[..., Future[Any]] = self.cluster.ask
         if changes:
             ask = partial(ask, who=self.permissions.whose(context).text)
@@ -227,11 +230,11 @@ class ClusterClient:
     # ---- queries of several services ----
 
     def pool(self, query: GetPool, context: Context) -> tuple[PoolView, ...]:
-        """A pool and those above it, the root last; nothing where there is no such pool."""
+        """Return a pool and those above it, the root last; nothing if there is no such pool."""
         return self._of_pools(query, context)
 
     def pools(self, context: Context, *, parent: Key | None = None) -> dict[Key, PoolView]:
-        """Every pool, parents before children; or the children of one only.
+        """Return every pool, parents before children; or the children of one only.
 
         They are read in pages, because a shard answers between two turns. A pool that exists under
         one name during the whole call is always found, whatever others are created or deleted.
@@ -249,7 +252,7 @@ class ClusterClient:
         return found
 
     def pool_history(self, path: str, context: Context) -> PoolHistory | None:
-        """What a pool held, hour by hour; None where there is no such pool."""
+        """Return what a pool held, hour by hour; None if there is no such pool."""
         if is_hidden(context):
             return None
         found = self.ask(ROOT, GetPoolHistory(path), context=context)
@@ -260,18 +263,20 @@ class ClusterClient:
         return None
 
     def job(self, key: Key | None, context: Context) -> JobView | None:
-        """A job, or None if it does not exist."""
+        """Return a job, or None if it does not exist."""
         if key is None:
             return None
         found = self.ask(key, GetJob(), context=context)
         return found if isinstance(found, JobView) else None
 
     def rights(self, context: Context) -> Rights | None:
-        """What answers to the caller are restricted to; None where they may see everything."""
+        """Return what answers to the caller are restricted to; None if the caller may see
+        everything."""
         return self.permissions.rights(context)
 
     def listing(self, query: ListViews, context: Context) -> Listed:
-        """The matching summaries of all shards; a shard that does not answer ends the call."""
+        """Return the matching summaries of all shards; a shard that does not answer ends the
+        call."""
 
         def wait(future: Future[Any]) -> Listed:
             found = self.wait(future, context)
@@ -282,7 +287,7 @@ class ClusterClient:
         return gather(self.cluster, query, wait=wait)
 
     def listing_at_once(self, query: ListViews) -> Listed | None:
-        """As `listing`, on the event loop: None where that needs other daemons or much time."""
+        """Return a listing on the event loop; None if that needs other daemons or much time."""
         best, late_s = Best(query), time.monotonic() + AT_ONCE_S_MAX
         for shard in self.cluster.shards_of(query.kind):
             page = self.cluster.read(shard, best.narrowed())
@@ -293,7 +298,7 @@ class ClusterClient:
 
     @property
     def inventories(self) -> int:
-        """How many inventories the hosts of the cluster are in."""
+        """Return how many inventories the hosts of the cluster are in."""
         return max(1, len(self.cluster.shards_of("inventory")))
 
     def instances(
@@ -305,11 +310,11 @@ class ClusterClient:
         stop: int | None = None,
         unadded: bool = False,
     ) -> Iterator[InstanceView]:
-        """Instances start … stop - 1 of a job, ascending, all of them by default; `unadded`: with
-        those that a workflow has still to add, as they are going to be.
+        """Yield instances start … stop - 1 of a job, ascending, all of them by default.
 
-        Instances of a slice that is not opened yet are shown in their initial state; of those
-        beyond the count of the spec the ones that an aborted update has left.
+        `unadded`: with those that a workflow has still to add, as they are going to be. Instances
+        of a slice that is not opened yet are shown in their initial state; of those beyond the
+        count of the spec the ones that an aborted update has left.
         """
         stop = job.reach if stop is None else min(stop, job.reach)
         if start >= stop:
@@ -332,7 +337,7 @@ class ClusterClient:
 
 
 def _end_abandoned(context: Context) -> None:
-    """Stop the work of a call for which nobody waits."""
+    """Stop the work of a call that no client waits for."""
     if getattr(context, "cancelled", False):
         end(context, Code.CANCELLED, text="nobody waits for the answer any more")
 
@@ -350,7 +355,7 @@ def all_pages(
     parent: Key | None = None,
     most: int = POOLS_PER_PAGE_MAX,
 ) -> dict[Key, PoolView]:
-    """The pools of all pages, in their order."""
+    """Return the pools of all pages, in their order."""
     found: dict[Key, PoolView] = {}
     after: tuple[tuple[str, Key], ...] | None = None
     while True:
@@ -363,7 +368,8 @@ def all_pages(
 
 
 def _path_from_root(view: PoolView, pools: Mapping[Key, PoolView]) -> tuple[tuple[str, Key], ...]:
-    """Names and keys of the pools from below the root to this one, as far as they are known."""
+    """Return names and keys of the pools from below the root to this one, as far as they are
+    known."""
     way: list[tuple[str, Key]] = []
     at: PoolView | None = view
     while at is not None and at.pool != ROOT:
@@ -373,7 +379,7 @@ def _path_from_root(view: PoolView, pools: Mapping[Key, PoolView]) -> tuple[tupl
 
 
 def unopened(job: JobView, instance: int) -> InstanceView:
-    """The view of an instance that does not exist yet, although its job does."""
+    """Return the view of an instance that does not exist yet, although its job does."""
     return InstanceView(
         instance=instance,
         state="INITIALIZED",

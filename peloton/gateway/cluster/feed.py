@@ -1,9 +1,10 @@
 """Reads the change feeds of shards of any daemon, on the gateway's event loop.
 
-Turns a mark into the page after it, once there is one: the shard's owner answers when a frame is
+The page after a mark is returned once there is one: the shard's owner answers when a frame is
 committed (`runtime/core/reading/followers.py`), so nothing here polls. Only a query that cannot be
 answered, because a shard moves or restarts, is repeated after a pause, with the same mark: so each
-change is read once and in order, or a gap is marked. It must not block the loop.
+change is read once and in order, or a gap is marked. Nothing here may block, as all calls share the
+loop.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ClusterFeed:
     async def page(
         self, shard: Key, query: FollowChanges, *, patience_s: float | None
     ) -> ChangesPage:
-        """The page after the mark, once there is one; occasionally an empty page."""
+        """Return the page after the mark, once there is one; occasionally an empty page."""
         follow = self.cluster.follow
         read = await self.answered(lambda: follow(shard, query), patience_s=patience_s)
         if not isinstance(read, ChangesPage):
@@ -59,13 +60,14 @@ class ClusterFeed:
         return read
 
     async def mark(self, shard: Key) -> FeedMark:
-        """The present end of a shard's feed. Raises OutOfReach."""
+        """Return the present end of a shard's feed. Raises OutOfReach."""
         return (await self.page(shard, FollowChanges(), patience_s=BEGIN_PATIENCE_S)).mark
 
     async def behind(
         self, shard: Key, mark: FeedMark, *, query: FollowChanges
     ) -> AsyncIterator[list[Change]]:
-        """The changes after a mark as they come, page by page, until some may have been missed."""
+        """Yield the changes after a mark as they come, page by page, until some may have been
+        missed."""
         while True:
             page = await self.page(shard, query.behind(mark), patience_s=None)
             if page.gap:
@@ -74,7 +76,7 @@ class ClusterFeed:
             yield self.cluster.changes_in(page)
 
     async def answered(self, ask: Callable[[], Future[Any]], *, patience_s: float | None) -> Any:
-        """The answer; repeats the query while it is unavailable. `patience_s` None: for ever.
+        """Return the answer; repeat the query while it is unavailable. `patience_s` None: for ever.
 
         A damaged shard ends the call, as in `ClusterClient.wait`: a repeat does not help.
         """
@@ -95,28 +97,28 @@ class ClusterFeed:
 
 
 class Followed(Protocol):
-    """What is made of the changes of some shards, for all who read it."""
+    """A reader of the changes of some shards, shared by many clients."""
 
     @property
     def in_use(self) -> bool:
-        """Whether anybody reads it now."""
+        """Return whether any client reads it now."""
 
     def note(self, change: Change) -> bool:
-        """The next change of one shard; False where what it did is not told in full."""
+        """Apply the next change of one shard; return False if it cannot be told in full."""
 
     def miss(self) -> None:
-        """Something may have been missed: everybody is told, and nothing more is."""
+        """Tell all clients that something may have been missed, and end."""
 
 
 F = TypeVar("F", bound=Followed)
 
 
 class SharedReading(Generic[F]):
-    """One reading of the shards of a group for all readers of a server: the first of them begins
-    it, and it ends where a change may have been missed, or nobody reads it any more.
+    """One reading of the shards of a group for all readers of a server.
 
-    `begin` is called with the shards once the end of each is marked: what it reads then misses
-    nothing.
+    The first reader begins it, and it ends if a change may have been missed, or the last reader has
+    gone. `begin` is called with the shards once the end of each is marked: what it reads then
+    misses nothing.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class SharedReading(Generic[F]):
         self._used_s = 0.0
 
     async def present(self) -> F:
-        """The present one; the first caller begins it. Raises OutOfReach."""
+        """Return the present reading; the first caller begins it. Raises OutOfReach."""
         self._used_s = asyncio.get_running_loop().time()
         if self._present is not None:
             return self._present
@@ -177,7 +179,7 @@ class SharedReading(Generic[F]):
             self._end(into)
 
     def _end(self, over: F) -> None:
-        """One shard is not followed any more, so nothing that is told would be whole."""
+        """End the reading, because one shard is not followed any more, so that it is incomplete."""
         if self._present is over:
             self._present = None
             for reader in self._readers:
@@ -187,7 +189,7 @@ class SharedReading(Generic[F]):
 
 
 async def present(reading: SharedReading[F], call: LongCall) -> F:
-    """What is read; ends the call where the shards cannot be followed."""
+    """Return the present reading; end the call if the shards cannot be followed."""
     try:
         return await reading.present()
     except OutOfReach as error:
@@ -195,7 +197,7 @@ async def present(reading: SharedReading[F], call: LongCall) -> F:
 
 
 def resume_token(marks: Mapping[Key, FeedMark]) -> str:
-    """The marks of these shards as text: `jobmgr/3@1042.7,jobmgr/5@99`."""
+    """Return the marks of these shards as text: `jobmgr/3@1042.7,jobmgr/5@99`."""
     return ",".join(
         f"{shard.partition('/')[2]}@{position}" + ("" if k == ALL else f".{k}")
         for shard, (position, k) in sorted(marks.items())
@@ -203,7 +205,7 @@ def resume_token(marks: Mapping[Key, FeedMark]) -> str:
 
 
 def marks_of(token: str, shards: Iterable[Key]) -> dict[Key, FeedMark]:
-    """The inverse of `resume_token`, for a reader of these shards; raises `BadResumeToken`."""
+    """Return the marks of a token, for a reader of these shards; raises `BadResumeToken`."""
     marks: dict[Key, FeedMark] = {}
     if len(token) > TOKEN_LENGTH_MAX:
         raise BadResumeToken(f"{len(token)} characters, the limit is {TOKEN_LENGTH_MAX}")

@@ -1,7 +1,7 @@
-"""The files of runs wherever they lie: below a folder of this machine, or with another one.
+"""The files of runs wherever they lie: below a folder of this machine, or on another one.
 
-A path says which: `/RUN/stdout` is here, `/RUN@HOST/stdout` is with that host. What is there is
-answered in the same words. It must not know what runs tasks on other machines.
+The path says which: `/RUN/stdout` is here, `/RUN@HOST/stdout` is on that host. Both are answered in
+the same form.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ PIECE_BYTES = 64 * 1024
 
 
 class FilePlaces(NamedTuple):
-    """Below which folder files are, and who has others."""
+    """The folder below which files are here, and the sources of files on other machines."""
 
     here: Path
     far: Sequence[FarFiles] = ()
 
 
 class OpenFile(NamedTuple):
-    """A file that is open: `read` takes where to begin and how much to read at most."""
+    """An open file: `read` takes where to begin and how much to read at most."""
 
     size: int
     read: Callable[[int, int], bytes]
 
     def pieces(self, start: int) -> Iterator[bytes]:
-        """From there to the end that it had when it was opened."""
+        """Yield the bytes from there to the end that the file had when it was opened."""
         while start < self.size:
             piece = self.read(start, min(PIECE_BYTES, self.size - start))
             if not piece:
@@ -44,18 +44,19 @@ class OpenFile(NamedTuple):
 
 
 class FilesAnywhere:
-    """`here` and `far`, by one kind of path."""
+    """The files of `here` and `far`, by one kind of path."""
 
     def __init__(self, here: SandboxFiles, far: Sequence[FarFiles] = ()) -> None:
         self.here = here
         self._far = far
 
     def far_of(self, host: str) -> FarFiles | None:
-        """Who has the files of runs on this host, if they are not here."""
+        """Return the source of files of runs on this host, if they are not here."""
         return next((each for each in self._far if each.has_host(host)), None)
 
     def far_paths(self, far: FarFiles, run: FarRun, *, over: bool) -> list[str]:
-        """As `SandboxFiles.paths`, of another machine; the customary ones while none are there."""
+        """Return the paths of a run's files on another machine; the customary ones while none
+        are there."""
         try:
             names = [e.name for e in far.listing(run, ()) if stat.S_ISREG(e.mode)][:LISTED_MAX]
         except NoFile:
@@ -65,7 +66,7 @@ class FilesAnywhere:
         return self.here.signed(f"{run.run}{AT}{run.host}", names)
 
     def rows(self, path: str) -> list[dict[str, Any]]:
-        """What is in a folder, as it is told over HTTP."""
+        """Return what is in a folder, as it is told over HTTP."""
         far = self._far_run(path)
         if far is None:
             return [_row(entry.path, entry.status) for entry in self.here.listing(path)]
@@ -75,7 +76,7 @@ class FilesAnywhere:
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[OpenFile]:
-        """A regular file."""
+        """Open a regular file."""
         far = self._far_run(path)
         if far is None:
             with self.here.open(path) as file:

@@ -1,9 +1,9 @@
-"""The gate of each method: may this call go on, and what does the audit log keep of it?
+"""The gate of each method: may this call go on, and what does the audit log record of it?
 
-Applies `access_table.py` to a request before its method sees it. What the caller may not see is
-marked as hidden on the call, and then answered like what does not exist (`ClusterClient`); what
-they see and may not do ends the call with PERMISSION_DENIED. It must not wait on the thread that
-all calls share.
+A gate applies `access_table.py` to a request before its method sees it. What the caller may not see
+is marked as hidden on the call, and then answered as if it did not exist (`ClusterClient`); a
+visible object with which the caller may not do this ends the call with PERMISSION_DENIED. On the
+thread that all calls share a gate never waits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Look: TypeAlias = Callable[[Key, Query], Any]
 
 
 class UnlistedMethod(Exception):
-    """A method that has no row in the table of access: it must not be served."""
+    """A method has no row in the table of access, and must not be served."""
 
 
 class _Waits(Exception):
@@ -62,7 +62,7 @@ class Gates:
         self._audit = audit
 
     def of(self, method: str) -> Gate | None:
-        """The gate of a method by its full name; None where every call passes unseen."""
+        """Return the gate of a method by its full name; None if every call passes."""
         row = self._table.get(method)
         if row is None:
             raise UnlistedMethod(f"{method} has no row in the table of access")
@@ -74,7 +74,7 @@ class Gates:
 
 
 class Gate:
-    """What each call of one method passes."""
+    """The gate that each call of one method passes."""
 
     def __init__(
         self,
@@ -95,18 +95,18 @@ class Gate:
             self._reads = ReadAnswer(GetMessageClass(described.output_type).FromString, row.made)
 
     def begin(self, call: ServedCall) -> None:
-        """A call has arrived: its end will be audited if it is a change."""
+        """Begin a call: its end will be audited if it is a change."""
         if self._audit is not None:
             call.end_note = self._end_note(call, self._audit.add, whose=self._permissions.whose)
 
     def refused(self, call: ServedCall) -> None:
-        """A call ends because its caller is not let in: audited as far as there is room."""
+        """Audit a call whose caller is not admitted, as far as there is room."""
         if self._audit is not None:
             add = self._audit.add_refused
             call.end_note = self._end_note(call, add, whose=lambda context: context.principal)
 
     def at_once(self, request: Any, context: CallContext) -> bool:
-        """Whether the call may go on without waiting; ends the call if it may not at all."""
+        """Return whether the call may go on without waiting; end the call if it may not at all."""
         self._note(request, context)
         rights = self._permissions.rights(context)
         if rights is None:
@@ -126,7 +126,7 @@ class Gate:
         return not context.hidden
 
     def check(self, request: Any, context: CallContext) -> None:
-        """As `at_once`, waiting for what the check needs; afterwards the call may go on."""
+        """Check a call, waiting for what the check needs; afterwards the call may go on."""
         self._note(request, context)
         rights = self._permissions.rights(context)
         if rights is not None and not context.hidden:
@@ -192,7 +192,7 @@ class Gate:
         self._check_owned(line.pool_path, context, rights=rights, by=line.created_by)
 
     def _check_owned(self, path: str, context: CallContext, *, rights: Rights, by: str) -> None:
-        """What somebody has created in the pool at this path."""
+        """Check an object that was created in the pool at this path."""
         permission = self._row.permission
         assert permission is not None
         if not rights.may_with_job(Permission.SEE, path, created_by=by):
@@ -249,7 +249,8 @@ def _query_of(target: PoolTarget | NewPoolTarget | RenamedPoolTarget) -> GetPool
 def _paths_of(
     target: PoolTarget | NewPoolTarget | RenamedPoolTarget, found: tuple[PoolView, ...]
 ) -> list[str]:
-    """The paths at which the permission is needed: also where a pool will be found by its name."""
+    """Return the paths at which the permission is needed: also where a pool will be found by its
+    name."""
     pool = found[0]
     if isinstance(target, NewPoolTarget):
         return [pool.path, _below(pool.path, target.name)]
@@ -261,7 +262,8 @@ def _paths_of(
 def _subtrees_of(
     target: PoolTarget | NewPoolTarget | RenamedPoolTarget, found: tuple[PoolView, ...]
 ) -> list[str]:
-    """The paths below which other rules apply afterwards to the same pools, or to other ones."""
+    """Return the paths below which other rules apply afterwards to the same pools, or to other
+    ones."""
     path = found[0].path
     if isinstance(target, RenamedPoolTarget):
         paths = _paths_of(target, found)

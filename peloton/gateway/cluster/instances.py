@@ -1,8 +1,7 @@
 """Instances of jobs as calls of several services ask for them: views, their translation, orders.
 
-Turns views of slices into tasks with the reasons why they wait, and orders about instances into
-commands of their jobs. It must not answer a client: what a missing instance means differs by
-service.
+Views of slices become tasks with the reasons why they wait, and orders about instances commands to
+their jobs. The services answer about missing instances, each in its own way.
 """
 
 from __future__ import annotations
@@ -37,21 +36,24 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Instances:
-    """What the calls of one server ask of instances. `images_run`: as of `Translator`."""
+    """What the calls of one server ask about instances.
+
+    `images_run`: as for `Translator`.
+    """
 
     def __init__(self, cluster_client: ClusterClient, *, images_run: bool = False) -> None:
         self._cluster_client = cluster_client
         self._images_run = images_run
 
     def one(self, job: JobView, instance: int, *, context: Context) -> InstanceView | None:
-        """An instance; None where the job has none of that number."""
+        """Return an instance; None if the job has none of that number."""
         views = self._cluster_client.instances(job, instance, context=context, stop=instance + 1)
         return next(iter(views), None)
 
     def infos(
         self, job: JobView, views: Sequence[InstanceView], *, context: Context
     ) -> list[task.TaskInfo]:
-        """Instances as they are, those that wait with the reason."""
+        """Return instances as they are, those that wait with the reason."""
         lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
         to_wire = self._translator(job)
         return [
@@ -60,19 +62,19 @@ class Instances:
         ]
 
     def now(self, job: JobView, view: InstanceView, *, context: Context) -> task.TaskInfo:
-        """One instance as it is, with the ports that its host picked."""
+        """Return one instance as it is, with the ports that its host picked."""
         (found,) = self.infos(job, [view], context=context)
         self._put_ports(found.runtime, view, context=context)
         return found
 
     def runs(self, job: JobView, view: InstanceView) -> list[task.TaskInfo]:
-        """Every run of an instance that is known, the newest first."""
+        """Return every known run of an instance, the newest first."""
         return self._translator(job).runs(view)
 
     def events(
         self, job: JobView, view: InstanceView, *, runs_max: int, only: int | None
     ) -> list[task.PodEvent]:
-        """What happened to the newest runs of an instance, or to one, the newest event first."""
+        """Return events of the newest runs of an instance, or of one, the newest event first."""
         return self._translator(job).events(view, runs_max=runs_max, only=only)
 
     def drop_events(
@@ -85,16 +87,18 @@ class Instances:
         return self._cluster_client.ask(_slice(job, instance), order, context=context)
 
     def stop(self, job: Key, ranges: Ranges, *, ended: Bits, sent: Any, context: Context) -> Any:
-        """End instances, of which `ended` have nothing left to stop; the answer of the job."""
+        """End instances, of which `ended` have nothing left to stop; return the answer of the
+        job."""
         return self._keyed(job, StopJob(ranges, ended), sent=sent, context=context)
 
     def start(self, job: Key, ranges: Ranges, *, again: bool, sent: Any, context: Context) -> Any:
-        """Begin new runs of stopped instances, or with `again` of others; the answer of the job."""
+        """Begin new runs of stopped instances, or with `again` of others; return the answer of
+        the job."""
         return self._keyed(job, StartInstances(ranges, again), sent=sent, context=context)
 
     def restart_if_spared(self, job: JobView, instance: int, *, sent: Any, context: Context) -> Any:
-        """A new run of an instance, if enough others of its job are available; the answer of the
-        slice."""
+        """Begin a new run of an instance, if enough others of its job are available; return the
+        answer of the slice."""
         command = RestartIfSpared(instance % SLICE_SIZE)
         return self._keyed(_slice(job, instance), command, sent=sent, context=context)
 
@@ -104,7 +108,7 @@ class Instances:
         return client.ask(to, command, context=context, request=request)
 
     def ended(self, job: JobView, context: Context) -> Bits:
-        """The instances of which there is nothing left to stop."""
+        """Return the instances that have nothing left to stop."""
         counts = dict(job.summary.counts)
         if not any(counts.get(state) for state in ENDED_NAMES):
             return Bits()  # the usual case: no need to list instances
@@ -122,7 +126,7 @@ class Instances:
     def _put_ports(
         self, runtime: task.RuntimeInfo, view: InstanceView, *, context: Context
     ) -> None:
-        """The ports that the host picked: it alone knows them, and only while the run lives."""
+        """Add the ports that the host picked: only the host knows them, while the run lives."""
         if not view.host or all(port.number for port in view.config.ports):
             return
         host = self._cluster_client.ask(Key(view.host), GetHost(), context=context)
@@ -144,7 +148,7 @@ def _waits(view: InstanceView) -> bool:
 def lot_waits(
     views: Iterable[InstanceView], *, cluster_client: ClusterClient, context: Context
 ) -> dict[Key, LotWaits]:
-    """The views of the lots in which some of these wait."""
+    """Return the views of the lots in which some of these instances wait."""
     lots = dict.fromkeys(view.lot for view in views if view.code == "POOL" and view.lot)
     keys = [*lots][:LOTS_MAX]
     answers = cluster_client.each([(key, GetLot()) for key in keys], context)

@@ -1,7 +1,7 @@
 """Every host of the cluster, as the inventories of its shards know them.
 
-Turns one query for each inventory into a list by name. It must not query single hosts: the
-inventory of a shard follows each of them.
+One query for each inventory becomes a list by name. Single hosts are not queried, as there may be
+many: the inventory of a shard follows each of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ RESERVED, HELD_FOR_TASKS = "reserved", "held"
 def all_hosts(
     cluster_client: ClusterClient, context: Context, *, labels: bool = False
 ) -> list[HostView]:
-    """Every host, by name: one inventory that cannot answer makes the whole call unavailable.
+    """Return every host, by name; one inventory that cannot answer makes the whole call
+    unavailable.
 
     `labels`: with those of the tasks on them, as placers know them.
     """
@@ -39,14 +40,16 @@ def all_hosts(
 
 
 def troubled_hosts(cluster_client: ClusterClient, context: Context) -> list[HostView]:
-    """The hosts that are out of reach, lost or in maintenance; none where that is not told soon."""
+    """Return the hosts that are out of reach, lost or in maintenance; none if that is not told
+    soon."""
     return hosts_soon(cluster_client, ListHosts(troubled=True), context=context) or []
 
 
 def hosts_soon(
     cluster_client: ClusterClient, query: ListHosts, *, context: Context
 ) -> list[HostView] | None:
-    """The hosts of every inventory, in no order; None where one of these does not answer soon."""
+    """Return the hosts of every inventory, in no order; None if one of these does not answer
+    soon."""
     shards = range(len(cluster_client.cluster.shards_of("inventory")))
     asks = [(inventory_key(at), query) for at in shards]
     answers = listed_soon(cluster_client, asks, context=context)
@@ -56,7 +59,7 @@ def hosts_soon(
 def hosts_held_for(
     cluster_client: ClusterClient, tasks: Iterable[str], *, context: Context
 ) -> list[HostView]:
-    """The hosts that are held for one of these tasks, by name."""
+    """Return the hosts that are held for one of these tasks, by name."""
     names = tuple(sorted(set(tasks)))
     return _asked(cluster_client, ListHosts(names), context=context) if names else []
 
@@ -77,8 +80,11 @@ def _asked(cluster_client: ClusterClient, query: ListHosts, *, context: Context)
 def with_runs(
     cluster_client: ClusterClient, hosts: Iterable[Key], *, context: Context, removed: bool = False
 ) -> Iterator[tuple[Key, HostAnswer]]:
-    """The hosts with the runs in their ledgers, in order; those that do not exist are left out, and
-    unless `removed`, those that are no part of the cluster any more."""
+    """Yield the hosts with the runs in their ledgers, in order.
+
+    Hosts that do not exist are left out, and unless `removed`, those that no longer belong to the
+    cluster.
+    """
     keys = [*hosts]
     answers = cluster_client.each(((key, GetHost()) for key in keys), context)
     for key, answer in zip(keys, answers, strict=True):
@@ -87,24 +93,24 @@ def with_runs(
 
 
 def attributes(summary: HostSummary) -> list[Label]:
-    """The labels of the machine itself: its pool is none of them."""
+    """Return the labels of the machine itself, without its pool."""
     return [label for label in summary.labels if label.key != HOST_POOL]
 
 
 def address_of(summary: HostSummary) -> str:
-    """The address of the machine; empty where its backend knows none."""
+    """Return the address of the machine; empty if its backend does not know it."""
     # An attribute of its own may have that name as well; ours is the last.
     found = [label.value for label in summary.labels if label.key == HOST_IP]
     return found[-1] if found else ""
 
 
 def takes_work(view: HostView) -> bool:
-    """Whether new runs may be launched on it."""
+    """Return whether new runs may be launched on a host."""
     return view.summary.up
 
 
 def status_of(view: HostView) -> str:
-    """The status of a host in the original's words."""
+    """Return the status of a host in the original's words."""
     if not takes_work(view):
         return UNKNOWN
     if view.hold:
@@ -115,12 +121,12 @@ def status_of(view: HostView) -> str:
 
 
 def unused_of(view: HostView) -> Resources:
-    """What no run holds: it is free, or a caller holds it."""
+    """Return what no run holds: it is free, or held for a client."""
     return view.summary.free + view.held
 
 
 def capacity_of(views: Iterable[HostView]) -> tuple[Resources, Resources]:
-    """What the hosts have in all, and what runs hold of it.
+    """Return what the hosts have in all, and what runs hold of it.
 
     Hosts that are lost or in maintenance add to neither.
     """
@@ -132,7 +138,8 @@ def capacity_of(views: Iterable[HostView]) -> tuple[Resources, Resources]:
 
 
 def by_kind(of: Resources, message: type) -> list[Any]:
-    """The amounts as messages of a kind and a capacity, of which each generation has its own.
+    """Return the amounts as messages of a kind and a capacity, of which each API version has its
+    own.
 
     Slack is no kind there: `slack_by_kind` has lists of its own for it.
     """
@@ -143,5 +150,5 @@ def by_kind(of: Resources, message: type) -> list[Any]:
 
 
 def slack_by_kind(of: Resources, message: type) -> list[Any]:
-    """The same of slack, which is cpu."""
+    """Return the amount of slack, which is cpu, as such messages."""
     return by_kind(Resources(of.slack), message)

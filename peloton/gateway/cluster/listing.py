@@ -1,8 +1,8 @@
 """Gathers a listing from all shards that have a kind, page by page, wherever they live.
 
-Turns a query into queries to shards, a few of which are under way at once, and their answers into
-the best of all. It runs on the thread of the call, so that no sort holds up a shard. It must never
-return a part: one shard that cannot answer fails the call.
+A few shards are queried at once, and their answers merged into the best of all. It runs on the
+thread of the call, so that no sort holds up a shard. One shard that cannot answer fails the call: a
+partial listing would look complete.
 """
 
 from __future__ import annotations

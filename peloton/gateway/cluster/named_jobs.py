@@ -1,7 +1,6 @@
 """Jobs that calls of several services name by their ids: found, or refused.
 
-Turns ids into keys and views, and refusals of jobs into statuses. A call that names no job ends
-here, as it does in every service.
+A call that names no job ends here, as it does in every service.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ CODES = {
 
 
 def named_job(job_id: str, context: Context) -> Key:
-    """The key of a job; ends the call where no job can have that id."""
+    """Return the key of a job; end the call if no job can have that id."""
     key = known_job(job_id)
     if key is None:
         end(context, Code.NOT_FOUND, text=NOT_FOUND)
@@ -35,7 +34,7 @@ def named_job(job_id: str, context: Context) -> Key:
 
 
 def existing_job(cluster_client: ClusterClient, job_id: str, *, context: Context) -> JobView:
-    """The job; ends the call where there is none."""
+    """Return the job; end the call if there is none."""
     view = cluster_client.job(known_job(job_id), context)
     if view is None:
         end(context, Code.NOT_FOUND, text=NOT_FOUND)

@@ -1,8 +1,8 @@
-"""The gate of texts: what actors mention in a text, said as the caller may see it.
+"""The gate of texts: mentions in texts of actors, replaced by what the caller may see.
 
-Turns mentions of jobs and pools (`peloton/actors/mentions.py`) in answers and statuses into their
-ids and paths, or into "another job" and "another pool". It must not change anything else: neither
-configs nor what a client has written of its own.
+Mentions of jobs and pools (`peloton/actors/mentions.py`) in answers and statuses become their ids
+and paths, or "another job" and "another pool". Configs, and whatever a client has written, stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _MENTIONS = re.compile(rb"<(?:job|pool) ")
 class ReaderSight:
     """What one caller may see, for one answer.
 
-    `waits`: jobs of other daemons may be asked for; else what cannot be read at once is another's.
+    `waits`: jobs of other daemons may be asked for; else what cannot be read at once counts as
+    another's.
     """
 
     def __init__(
@@ -60,11 +61,11 @@ class ReaderSight:
         self._seen: dict[str, bool] = {}
 
     def told(self, text: str) -> str:
-        """The text as the caller may read it."""
+        """Return the text as the caller may read it."""
         return said(text, self._named)
 
     def sees_job(self, job_id: str) -> bool:
-        """Whether the job may be named to the caller."""
+        """Return whether the job may be named to the caller."""
         if self._rights is None:
             return True
         if job_id not in self._seen:
@@ -72,7 +73,8 @@ class ReaderSight:
         return self._seen[job_id]
 
     def sees_pool(self, path: str) -> bool:
-        """Whether the pool may be named: also those above one that the caller has asked for."""
+        """Return whether the pool may be named: also those above one that the caller has asked
+        for."""
         if self._rights is None or self._rights.sees_pool(path):
             return True
         return f"{self._at_pool}/".startswith(f"{path}/") and bool(self._at_pool)
@@ -101,13 +103,13 @@ class ReaderSight:
 
 
 class TextGate:
-    """What every answer of a server passes before it leaves."""
+    """The gate that every answer of a server passes before it leaves."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
 
     def encoded(self, answer: Any, context: Context) -> bytes:
-        """The answer of a method, on a thread that may wait."""
+        """Return the answer of a method, on a thread that may wait."""
         data = bytes(answer.SerializeToString())
         if not self.concerns(data):
             return data
@@ -115,22 +117,24 @@ class TextGate:
         return bytes(answer.SerializeToString())
 
     def at_once(self, data: bytes, context: Context, *, kind: type[Message]) -> bytes:
-        """An answer that is encoded, on a thread that must not wait."""
+        """Return an answer that is encoded, on a thread that must not wait."""
         return self._again(
             data, kind, sight=ReaderSight(self._cluster_client, context, waits=False)
         )
 
     def concerns(self, data: bytes) -> bool:
-        """Whether an encoded answer may hold anything to be said otherwise: a message of a stream
-        has to be passed through `message` then."""
+        """Return whether an encoded answer may hold mentions.
+
+        A message of a stream has to be passed through `message` then.
+        """
         return _MENTIONS.search(data) is not None
 
     def message(self, data: bytes, context: Context, *, kind: type[Message]) -> bytes:
-        """A message of a stream, on a thread that may wait."""
+        """Return a message of a stream, on a thread that may wait."""
         return self._again(data, kind, sight=ReaderSight(self._cluster_client, context))
 
     def status(self, text: str, context: Context) -> str:
-        """The text of a status, which may end a call anywhere: without waiting."""
+        """Return the text of a status, which may end a call anywhere, so without waiting."""
         if "<" not in text:
             return text
         return ReaderSight(self._cluster_client, context, waits=False).told(text)
@@ -151,7 +155,7 @@ class JobNames:
         self._known: dict[str, str] = {}
 
     def in_text(self, text: str) -> str:
-        """The text with names in place of mentions of jobs that there are; others stay."""
+        """Return the text with names in place of mentions of existing jobs; others stay."""
         return said(text, self._named)
 
     def _named(self, kind: str, of: str) -> str:
@@ -179,7 +183,7 @@ class _Way(NamedTuple):
 
 @cache
 def _ways(described: Descriptor) -> tuple[_Way, ...]:
-    """The fields of a type that lead to texts."""
+    """Return the fields of a type that lead to texts."""
     return tuple(
         _Way(field, _is_map(field)) for field in described.fields if _leads(field, frozenset())
     )
@@ -199,7 +203,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _tell(message: Message, sight: ReaderSight) -> None:
-    """Say all texts of a message as the caller may read them."""
+    """Replace all texts of a message by what the caller may read."""
     for field, is_map in _ways(message.DESCRIPTOR):
         if field.message_type is None:
             _tell_text(message, field, sight=sight)

@@ -1,7 +1,7 @@
 """A client's request key, which tells a repeated command from a new one.
 
-Turns the metadata and the body of a call, and who makes it, into what a cell remembers: the key of
-another client is another key. It must not interpret the body: only its digest counts.
+The key is made of the metadata and the body of a call, and its caller: equal keys of two clients
+are different. Of the body only the digest counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RequestId = tuple[str, bytes]
 
 
 def request_of(sent: Any, context: Context) -> RequestId | None:
-    """The key, with its client, and the body's digest; None without a key."""
+    """Return the key, with its client, and the body's digest; None without a key."""
     key = str(dict(context.invocation_metadata() or ()).get(REQUEST_KEY, ""))
     if not key:
         return None
@@ -33,11 +33,12 @@ def request_of(sent: Any, context: Context) -> RequestId | None:
 
 
 def _scope(context: Context) -> str:
-    """Whose key it is; clients that prove nothing cannot be told apart."""
+    """Return the owner of the key; clients that prove nothing cannot be told apart."""
     who = principal_of(context)
     return SCOPE + (who.name if who.authenticated else "")
 
 
 def made_id(request: RequestId, kind: str) -> str:
-    """The id of what a request creates: the same key of the same client always gives the same."""
+    """Return the id of what a request creates: the same key of the same client always gives the
+    same."""
     return derived(request[0].removesuffix(SCOPE), kind)

@@ -1,8 +1,5 @@
-"""What workflows do to which instances: asked of the slices of a job, as ranges, lists and events.
-
-Turns a job into the rollouts of its slices, and these into what clients of both APIs are told. It
-must not change anything.
-"""
+"""What workflows do to which instances: asked of the slices of a job, as ranges, lists and
+events."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _STATES = {
 def rollouts_of(
     cluster_client: ClusterClient, view: JobView, *, context: Context, instance: int | None = None
 ) -> Rollouts:
-    """The last rollout of each slice, by its number; or only of that of one instance."""
+    """Return the last rollout of each slice, by its number; or only of that of one instance."""
     job_id = client_name(view.summary.job)
     numbers = range(view.slices)
     if instance is not None:
@@ -45,7 +42,8 @@ def rollouts_of(
 
 
 def members(rollouts: Rollouts, workflow: WorkflowView, *, name: str) -> list[int]:
-    """The instances of this set of the rollouts; none of a workflow that is not the last one."""
+    """Return the instances of this set of the rollouts; none of a workflow that is not the last
+    one."""
     return [
         number * SLICE_SIZE + member
         for number, rollout in enumerate(rollouts)
@@ -55,7 +53,8 @@ def members(rollouts: Rollouts, workflow: WorkflowView, *, name: str) -> list[in
 
 
 def events_of(rollouts: Rollouts, workflow: WorkflowView, *, instance: int) -> list[Event]:
-    """What the workflow did to an instance, the newest first; nothing to one that is none of it."""
+    """Return what the workflow did to an instance, the newest first; nothing for other
+    instances."""
     number, member = divmod(instance, SLICE_SIZE)
     if number >= len(rollouts):
         return []
@@ -73,7 +72,7 @@ def events_of(rollouts: Rollouts, workflow: WorkflowView, *, instance: int) -> l
 
 
 def instances_with_events(rollouts: Rollouts, workflow: WorkflowView) -> Iterator[int]:
-    """The instances of a workflow, ascending."""
+    """Yield the instances of a workflow, ascending."""
     for number, rollout in enumerate(rollouts):
         raw = rollout.waiting.raw if rollout.number in workflow.rollouts else 0
         for step in rollout.steps:
@@ -85,7 +84,7 @@ def instances_with_events(rollouts: Rollouts, workflow: WorkflowView) -> Iterato
 def wire_events(
     workflow: WorkflowView, events: list[Event], *, limit: int = 0
 ) -> list[stateless.WorkflowEvent]:
-    """Events as clients of v1alpha see them, at most `limit` of them, 0 for all."""
+    """Return events as clients of v1alpha see them, at most `limit` of them, 0 for all."""
     return [
         stateless.WorkflowEvent(type=int(workflow.kind), state=int(state), timestamp=rfc3339(at))
         for state, at in (events[:limit] if limit else events)
@@ -95,7 +94,7 @@ def wire_events(
 def add_instances(
     found: stateless.WorkflowInfo, workflow: WorkflowView, *, rollouts: Rollouts
 ) -> None:
-    """Tell of the last workflow whom it changes, and who is under way."""
+    """Add to the last workflow which instances it changes, and which are under way."""
     found.status.instances_current.extend(members(rollouts, workflow, name="current"))
     found.instances_added.extend(closed_ranges(members(rollouts, workflow, name="added")))
     found.instances_removed.extend(closed_ranges(members(rollouts, workflow, name="removed")))
@@ -103,7 +102,7 @@ def add_instances(
 
 
 def closed_ranges(instances: Iterable[int]) -> Iterator[pod.InstanceIDRange]:
-    """Ascending numbers as closed ranges."""
+    """Yield ascending numbers as closed ranges."""
     first = last = -2
     for number in instances:
         if number == last + 1:
@@ -117,13 +116,16 @@ def closed_ranges(instances: Iterable[int]) -> Iterator[pod.InstanceIDRange]:
 
 
 def healthy_s(sent: Any, field: str = "min_healthy_seconds") -> float:
-    """For how long all have to do their work at the end of a workflow, by what a client sent."""
+    """Return how long all have to do their work at the end of a workflow, by what a client sent."""
     return float(getattr(sent, field)) if sent.HasField(field) else HEALTHY_S
 
 
 def remaining(view: JobView, workflow: WorkflowView) -> int:
-    """How many instances are left. Of a daemon job at most as many as have hosts: an update that
-    has just begun counts all numbers that hosts may get."""
+    """Return how many instances are left.
+
+    For a daemon job at most as many as have hosts: an update that has just begun counts all numbers
+    that hosts may get.
+    """
     left = workflow.total - workflow.done - workflow.failed
     if not view.spec.is_daemon:
         return left

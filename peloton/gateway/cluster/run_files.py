@@ -1,7 +1,6 @@
 """Where the files of a run are, for the calls of several services that browse sandboxes.
 
-Turns an instance and the name of a run into paths, or into why there are none. It must not open a
-file.
+An instance and the name of a run give paths, or the reason why there are none.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ OVER = (task.SUCCEEDED, task.FAILED, task.KILLED, task.LOST)
 
 
 class NoFiles(enum.Enum):
-    """Why there are no files."""
+    """The reason why there are no files."""
 
     NO_RUN = enum.auto()  # the instance had no such run
     NOT_RUN = enum.auto()  # it is on no host yet
@@ -31,7 +30,7 @@ class NoFiles(enum.Enum):
 class RunFiles(NamedTuple):
     """The files of a run at an address, or why there are none.
 
-    `manager`: address and port of what manages its host, where that is a cluster of its own.
+    `manager`: address and port of the manager of its host, if that is a cluster of its own.
     """
 
     hostname: str = ""
@@ -46,7 +45,7 @@ def files_of(
     sandboxes: FilesAnywhere, job_id: str, *, view: InstanceView, runs: list[task.TaskInfo],
     named: str,
 ) -> RunFiles:  # fmt: skip
-    """The files of the run of that name, of the newest one if it is empty.
+    """Return the files of the run of that name, or of the newest one if it is empty.
 
     `runs`: those of the instance that are listed, the newest first.
     """
@@ -85,13 +84,14 @@ def _far_files(sandboxes: FilesAnywhere, far: FarFiles, *, info: task.TaskInfo) 
 
 
 def _named(runs: list[task.TaskInfo], run: str) -> task.TaskInfo | None:
-    """The run of that id; the current one if none is named."""
+    """Return the run of that id; the current one if none is named."""
     found = [info for info in runs if not run or info.runtime.mesosTaskId.value == run]
     return found[0] if found else None
 
 
 def _earlier(named: str, job_id: str, *, view: InstanceView) -> str:
-    """A run of the instance that is not listed any more: its files may be there for longer."""
+    """Return a run of the instance that is not listed any more: its files may be there for
+    longer."""
     parts = parse_pod(named)
     if parts is None:
         return ""

@@ -1,10 +1,9 @@
 """The files that runs leave behind, opened one folder at a time below one root.
 
-Turns (run, path) into an open file or a listing. A path is walked by descriptors that follow no
-link, so nothing outside of the root can be reached, even by a change between a check and an open:
-no path is ever resolved as a text. In the sandbox of another account, files of a third one are not
-served either: they are hard links to what that account may not read. It must not write or block (a
-pipe is not served).
+A path is walked by descriptors that follow no link, so nothing outside of the root can be reached,
+even by a change between a check and an open: no path is ever resolved as a text. In the sandbox of
+another account, files of a third one are not served either: they are hard links to what that
+account may not read. A pipe is not served, as reading it would block.
 """
 
 from __future__ import annotations
@@ -45,14 +44,15 @@ class FileEntry(NamedTuple):
 class SandboxFiles:
     """The sandboxes below `root`, each at `RUN`; and the address that serves them.
 
-    Those of runs since a rollback of the journal was accepted have its number: the newest of them
+    Sandboxes of runs since a rollback of the journal was accepted have its number: the newest
     counts.
     """
 
     def __init__(
         self, root: Path | None, address: tuple[str, int], *, links: FileLinks | None = None
     ) -> None:
-        """`links` signs the paths that are told to clients, where the server asks for that."""
+        """Take the root and the address; `links` signs the paths for clients, if the server asks
+        for that."""
         self._root = root
         self._links = links
         self._generation = _generation(root) if root is not None else 0
@@ -60,11 +60,11 @@ class SandboxFiles:
 
     @property
     def leaves_files(self) -> bool:
-        """Whether runs leave files on this machine at all."""
+        """Return whether runs leave files on this machine at all."""
         return self._root is not None
 
     def has(self, run: str) -> bool:
-        """Whether the files of a run are here."""
+        """Return whether the files of a run are here."""
         try:
             with self._folder(run, []):
                 return True
@@ -72,7 +72,8 @@ class SandboxFiles:
             return False
 
     def why_removed(self, run: str) -> str:
-        """By which rule the files of a run were removed; empty if they were not, or long ago."""
+        """Return by which rule the files of a run were removed; empty if they were not, or long
+        ago."""
         try:
             with self._folder(run, []):
                 return ""
@@ -82,7 +83,8 @@ class SandboxFiles:
             return ""
 
     def names(self, run: str) -> list[str]:
-        """The files at the top of a run's sandbox; the customary ones where none can be seen."""
+        """Return the files at the top of a run's sandbox; the customary ones if none can be
+        seen."""
         try:
             found = [e for e in self.listing(f"/{run}") if stat.S_ISREG(e.status.st_mode)]
         except NoFile:
@@ -90,16 +92,16 @@ class SandboxFiles:
         return sorted(entry.path.rpartition("/")[2] for entry in found)
 
     def paths(self, run: str) -> list[str]:
-        """Those of the same files, as clients are to ask for them."""
+        """Return the paths of the same files, as clients are to ask for them."""
         return self.signed(run, self.names(run))
 
     def signed(self, first: str, names: Iterable[str]) -> list[str]:
-        """Paths of files below `first`, as clients are to ask for them."""
+        """Return paths of files below `first`, as clients are to ask for them."""
         proof = f"/{self._links.proof(first)}" if self._links is not None else ""
         return [f"{proof}/{first}/{name}" for name in names]
 
     def listing(self, path: str) -> list[FileEntry]:
-        """What is in a folder, by name; links are left out, and names that are not UTF-8.
+        """Return what is in a folder, by name; without links, and names that are not UTF-8.
 
         Such a name can be sent in no message and is part of no path that a client can ask for.
         """
@@ -116,7 +118,7 @@ class SandboxFiles:
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[int]:
-        """A descriptor of a regular file."""
+        """Open a regular file and yield its descriptor."""
         run, parts = run_and_parts(path)
         if not parts:
             raise NoFile(path)
@@ -136,7 +138,7 @@ class SandboxFiles:
 
     @contextlib.contextmanager
     def _folder(self, run: str, parts: list[str]) -> Iterator[tuple[int, int]]:
-        """The descriptor of a folder, and the user who owns its sandbox."""
+        """Yield the descriptor of a folder, and the user who owns its sandbox."""
         if self._root is None:
             raise NoFile("no sandboxes here")
         folder = -1
@@ -166,12 +168,12 @@ class SandboxFiles:
         return next((name for name in self._all_names(run) if _is_there(name, root)), run)
 
     def _all_names(self, run: str) -> list[str]:
-        """What its folder may be called, the newest first."""
+        """Return the names that a run's folder may have, the newest first."""
         return [*(f"{run}.g{number}" for number in range(self._generation, 0, -1)), run]
 
 
 def _generation(root: Path) -> int:
-    """The keeper's folder has it beside the sandboxes."""
+    """Return the generation, which the keeper's folder has beside the sandboxes."""
     try:
         return int((root.parent / "generation").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -179,7 +181,7 @@ def _generation(root: Path) -> int:
 
 
 def _enter(folder: int, name: str) -> int:
-    """A folder within another one, which is closed if there is one."""
+    """Open a folder within another one, which is closed if there is one."""
     inner = os.open(name, _FOLDER, dir_fd=folder)
     os.close(folder)
     return inner
@@ -194,12 +196,12 @@ def _is_there(name: str, folder: int) -> bool:
 
 
 def _is_utf8(name: str) -> bool:
-    """Python marks the bytes of a name that are not UTF-8 by lone surrogates."""
+    """Return whether a name is UTF-8: Python marks other bytes by lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def run_and_parts(path: str) -> tuple[str, list[str]]:
-    """The run and the parts below its sandbox; raises NoFile for what is no plain path."""
+    """Return the run and the parts below its sandbox; raises NoFile for any other path."""
     parts = [part for part in path.split("/") if part]
     strange = any(part in (".", "..") or "\0" in part for part in parts)
     if not parts or strange or len(parts) > FOLDERS_DEEP_MAX:
@@ -208,9 +210,9 @@ def run_and_parts(path: str) -> tuple[str, list[str]]:
 
 
 def why_removed(folder: Path, names: Collection[str]) -> str:
-    """Why the sandbox of a run is not there, which may have any of these names; empty: unknown.
+    """Return why the sandbox of a run, under any of these names, is not there; empty: unknown.
 
-    The lines of the keeper are a courtesy: nothing depends on them.
+    Nothing may depend on these lines of the keeper, which are a courtesy.
     """
     for file in REMOVED_FILES:
         try:

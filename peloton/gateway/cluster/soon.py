@@ -1,7 +1,4 @@
-"""Listings that an answer is better with, and must not fail without.
-
-Turns queries into their answers, if all of them come soon. It must not end the call.
-"""
+"""Listings that improve an answer, and must not fail it: they are used if they come soon."""
 
 from __future__ import annotations
 
@@ -21,7 +18,8 @@ READ_S_MAX = 2.0
 def listed_soon(
     cluster_client: ClusterClient, asks: Sequence[tuple[Key, Query]], *, context: Context
 ) -> list[tuple[Any, ...]] | None:
-    """The answers to these listings; None where one does not come, as its shard has no owner."""
+    """Return the answers to these listings; None if one does not come, as its shard has no
+    owner."""
     until = time.monotonic() + READ_S_MAX
     futures: list[Future[Any]] = [cluster_client.cluster.ask(*ask) for ask in asks]
     found: list[tuple[Any, ...]] = []

@@ -1,7 +1,7 @@
 """All that keeps an instance from its goal, what would have to change, and when that may be.
 
-Turns the views of an instance, its job and its lot into typed blockers and an estimate. It must not
-find out anything itself: limits are those of the lot's answer, hosts those of the slice's.
+Views of an instance, its job and its lot become typed blockers and an estimate. Limits are those of
+the lot's answer, hosts those of the slice's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ NO_HISTORY = "no instance of this job has ended yet"
 
 class WaitingInstance(NamedTuple):
     """An instance that is not at its goal, its job, its lot if it is queued, and how many are
-    alike; `runs_s` are the run times of instances of the job that ended."""
+    alike.
+
+    `runs_s` are the run times of instances of the job that ended.
+    """
 
     view: InstanceView
     job: JobView
@@ -46,7 +49,7 @@ class WaitingInstance(NamedTuple):
 
 
 def run_times(views: Iterable[InstanceView]) -> list[float]:
-    """How long each of these ran that have ended."""
+    """Return how long each of these instances ran that have ended."""
     times = [(view.started_at, view.ended_at) for view in views]
     return [end - begin for begin, end in times if begin and end and end >= begin]
 
@@ -137,7 +140,7 @@ def _of_pools(lot: LotWaits | None, view: InstanceView) -> Iterator[ops.Blocker]
 
 
 def blockers_of_lot(lot: LotWaits) -> Iterator[ops.Blocker]:
-    """All that the pools say."""
+    """Yield all blockers of the pools."""
     for each in lot.blockers:
         if each.rule == "queue":
             if lot.place is not None:
@@ -189,7 +192,7 @@ def _of_gang(each: PoolBlocker) -> ops.Blocker:
 
 
 def of_limit(each: PoolBlocker) -> ops.Blocker:
-    """A limit, a capacity or an entitlement, with its numbers."""
+    """Return the blocker for a limit, a capacity or an entitlement, with its numbers."""
     found = ops.Blocker(
         code=CODES[each.rule],
         text=f"{_name(each)}: {each.kind} {_shown(each, each.limit)}, in use "
@@ -273,7 +276,7 @@ def _estimate(of: WaitingInstance, now: float) -> ops.Estimate:
 
 
 def estimate_of(outlook: Outlook | None, lot: LotWaits | None) -> ops.Estimate:
-    """That of a lot, of the first of it that waits."""
+    """Return the estimate for the first waiting member of a lot."""
     if outlook is None:
         never = lot is not None and lot.never
         return ops.Estimate(basis="waiting alone does not help" if never else "not known")

@@ -1,8 +1,8 @@
-"""Whose the changes of a stream are: the pool and the creator of a job, the path of a pool.
+"""The owners of the changes in a stream: the pool and the creator of a job, the path of a pool.
 
-Turns changes into those that belong to a pool, and that the caller may see. A stream keeps what it
-came to know until the job is deleted, as jobs keep their pools; then its id may be used again. It
-must not keep more than the newest of it.
+Changes are filtered by pool and by what the caller may see. A stream remembers the owner of a job
+until the job is deleted, as jobs keep their pools; then the id may be used again. Only the newest
+owners are kept, to limit memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIRST = (SliceOpened, TaskCreated, LotOpened)
 
 
 class JobOwner(NamedTuple):
-    """Of a job: its pool, the path that this had when the job was created, and its creator."""
+    """The pool of a job, the path that this had when the job was created, and the creator."""
 
     pool: Key
     path: str
@@ -39,7 +39,7 @@ class JobOwner(NamedTuple):
 
 
 class ChangeOwners:
-    """What one stream knows.
+    """The owners that one stream knows.
 
     None stands for a job that does not exist any more and was not known before.
     """
@@ -52,7 +52,7 @@ class ChangeOwners:
     async def among(
         self, changes: Sequence[Change], pool: Key | None, *, rights: Rights | None
     ) -> tuple[list[Change], int]:
-        """The changes of the pool, if one is named, that the caller may see.
+        """Return the changes of the pool, if one is named, that the caller may see.
 
         And the position of the last one of which that is not known any more, else -1.
         """
@@ -69,7 +69,8 @@ class ChangeOwners:
     async def _passes(
         self, change: Change, pool: Key | None, *, rights: Rights | None
     ) -> bool | None:
-        """None for a job that was deleted before this stream came to know it."""
+        """Return whether a change passes; None for a job that was deleted before this stream
+        knew it."""
         key = change.line.key
         if kind_of(key) in OF_JOBS:
             owner = await self._owner(change)
@@ -103,7 +104,10 @@ class ChangeOwners:
         return owner
 
     async def _sees(self, rights: Rights, pool: Key) -> bool:
-        """A pool may be renamed, so its path is read each time; one that is deleted has none."""
+        """Return whether the caller sees a pool.
+
+        It may be renamed, so its path is read each time; a deleted pool has none.
+        """
         found = await self._ask(ROOT, GetPool(pool, config_only=True))
         return isinstance(found, tuple) and bool(found) and rights.sees_pool(found[0].path)
 

@@ -1,9 +1,8 @@
-"""What will be in the way of an instance that still waits for something else.
+"""What will block an instance that still waits for something else.
 
-Turns the hosts as they were a moment ago into the reasons why none has room, before a placer is
-asked, and the pools as they are into the limits that will be in the way. Hosts are read at most
-once in `KEPT_S`, however many callers ask. It must not ask a placer, nor fail an answer: what
-cannot be read is left out.
+The hosts as they were a moment ago give the reasons why none has room, before a placer is asked,
+and the pools as they are the limits that will block it. Hosts are read at most once in `KEPT_S`,
+however many callers ask. What cannot be read is left out, and never fails an answer.
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ class EarlyChecks:
         self._read_at = 0.0
 
     def of_job(self, job: JobView, context: Context) -> JobChecks:
-        """What will be in the way of instances of a job, for one answer."""
+        """Return the checks of instances of a job, for one answer."""
         return JobChecks(self, job, context=context)
 
     def hosts(self, context: Context) -> KnownHosts | None:
-        """None while they cannot be read."""
+        """Return the hosts, or None while they cannot be read."""
         if not self._lock.acquire(timeout=READ_S_MAX):
             return self._known
         try:
@@ -82,12 +81,15 @@ class EarlyChecks:
             self._lock.release()
 
     def checked(self, row: SpecRow, known: KnownHosts) -> list[ops.Blocker]:
-        """Why no host would take it now. What is known of hosts is not made for two threads."""
+        """Return why no host would take it now.
+
+        Only one thread at a time may use the known hosts.
+        """
         with self._checking:
             return [*blockers_of_shape(row.shape, known.now)]
 
     def pools(self, pool: Key, context: Context) -> Sequence[PoolView]:
-        """A pool and those above it; nothing while they cannot be read."""
+        """Return a pool and those above it; nothing while they cannot be read."""
         asks = [(ROOT, GetPool(pool))]
         answers = listed_soon(self._cluster_client, asks, context=context)
         return answers[0] if answers is not None else ()
@@ -97,13 +99,14 @@ class EarlyChecks:
 
 
 class JobChecks:
-    """For one answer: hosts and pools are read once, or given up once, however many reasons."""
+    """The checks for one answer: hosts and pools are read once, or given up once, for all
+    reasons."""
 
     def __init__(self, checks: EarlyChecks, job: JobView, *, context: Context) -> None:
         self._checks, self._job, self._context = checks, job, context
 
     def add(self, into: ops.Reason, view: InstanceView) -> None:
-        """Add what will be in the way, and say in which state hosts are that are not up."""
+        """Add what will block the instance, and in which state hosts are that are not up."""
         if view.code in BEFORE_POOLS:
             into.blockers.extend(self._of_pools(view))
         if self._job.spec.is_daemon:
@@ -125,7 +128,7 @@ class JobChecks:
         return self._checks.pools(self._job.spec.pool, self._context)
 
     def _of_pools(self, view: InstanceView) -> Iterator[ops.Blocker]:
-        """The limits of its pool and of those above, as far as they leave too little."""
+        """Yield the limits of its pool and of those above, as far as they leave too little."""
         need = view.config.resources or Resources()
         for pool in self._pools:
             root = pool.pool == ROOT
@@ -151,7 +154,7 @@ def _known(views: Sequence[HostView], *, scarce_gpu: bool) -> KnownHosts:
 
 
 def _row_of(view: InstanceView, job: JobView) -> SpecRow:
-    """What its slice makes of its config."""
+    """Return the row that the slice makes of the config."""
     spec = job.spec
     opening = SliceOpening(
         job=client_name(job.summary.job),

@@ -1,7 +1,6 @@
 """Where the instances of a service can be reached: for proxies, and for people.
 
-Turns the views of a job into those of its instances that run, are well and are ready, with the
-ports that their hosts picked. It must not wait for an instance to become available.
+Listed are the instances that run, are well and are ready, with the ports that their hosts picked.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ STATUSES = {CallCode.NOT_FOUND: HTTPStatus.NOT_FOUND}
 
 
 class Endpoints:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
 
     def ListEndpoints(self, sent: wire.ListEndpointsRequest, context: Context) -> Any:
-        """The available instances of a job, by instance."""
+        """Return the available instances of a job, by instance."""
         job = self._cluster_client.job(known_job(sent.job_id), context)
         if job is None:
             end(context, Code.NOT_FOUND, text="job not found")
@@ -62,7 +61,7 @@ class Endpoints:
     def _hosts(
         self, views: list[tuple[InstanceView, task.TaskInfo]], context: Context
     ) -> dict[Key, HostAnswer]:
-        """The hosts that have picked ports: they alone know which."""
+        """Return the hosts that have picked ports: only they know which."""
         named = dict.fromkeys(
             Key(view.host)
             for view, _ in views
@@ -91,7 +90,7 @@ def endpoints_json(cluster: Region, job: str) -> tuple[bytes, HTTPStatus]:
 def endpoint_of(
     view: InstanceView, info: task.TaskInfo, *, host: HostAnswer | None
 ) -> wire.Endpoint:
-    """One instance; a port that its host has not told is left out."""
+    """Return one instance; a port that its host has not told is left out."""
     runtime = info.runtime
     run = runtime.mesosTaskId.value
     found = wire.Endpoint(

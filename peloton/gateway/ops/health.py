@@ -1,7 +1,7 @@
 """grpc.health.v1: whether the cluster behind this server takes calls.
 
-Turns the cluster's condition into a status at the moment of the question. It must not remember one:
-`Watch` is refused in favour of `Check`, which the protocol provides for.
+The status is determined at the moment of the question and never stored: `Watch` is refused in
+favour of `Check`, which the protocol provides for.
 
 The server as a whole (``""``), each service and `readiness` answer as `/ready` over HTTP does, and
 `liveness` as `/health` does.
@@ -21,14 +21,14 @@ LIVENESS, READINESS = "liveness", "readiness"
 
 
 class Health:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster: Region, services: frozenset[str]) -> None:
         self._cluster = cluster
         self._services = services
 
     async def Check(self, sent: health_pb2.HealthCheckRequest, context: LongCall) -> Any:
-        """Of the server as a whole, or of one service, which is the same.
+        """Return the status of the server as a whole, or of one service, which is the same.
 
         A coroutine that never waits: it is answered though all threads wait for the cluster.
         """
@@ -40,5 +40,5 @@ class Health:
         return Response(status=Response.SERVING if well else Response.NOT_SERVING)
 
     def Watch(self, sent: health_pb2.HealthCheckRequest, context: Context) -> Any:
-        """Clients of the protocol take this answer for "healthy as long as it answers"."""
+        """Refuse: clients of the protocol take this answer for "healthy as long as it answers"."""
         end(context, Code.UNIMPLEMENTED, text="Health.Watch is not supported yet: use Check")

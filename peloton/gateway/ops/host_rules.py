@@ -1,6 +1,6 @@
 """The rules by which hosts do not fit an instance, each with how many, and what would help.
 
-Turns the counts that the slice had of a placer into typed blockers. It must not check hosts.
+The counts that a placer gave the slice become typed blockers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ UNITS = {"memory": " MB", "disk": " MB"}
 
 
 def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
-    """One for each rule that hosts fail, after the proof where none could ever run it."""
+    """Yield a blocker for each rule that hosts fail, first the proof that none could ever run
+    it."""
     request = request_text(_wanted(view))
     counts = [(rule, hosts) for rule, hosts in view.counts if hosts]
     if waits_for_own_host(view):
@@ -79,13 +80,14 @@ def blockers_of_hosts(view: InstanceView) -> Iterator[ops.Blocker]:
 
 
 def _wanted(view: InstanceView) -> Resources:
-    """What an instance wishes for: before its first run also room for its volume."""
+    """Return what an instance wishes for: before its first run also room for its volume."""
     resources, volume = view.config.resources or Resources(), view.config.volume
     return resources if volume is None or view.runs else resources + volume.room
 
 
 def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:
-    """No host could run it, even an empty one: so many were checked. Or all could hold no gang."""
+    """Return the blocker that none of so many hosts could run it, even empty; or all could hold
+    no gang."""
     if text.startswith(NEVER_TOGETHER):
         return ops.Blocker(
             code="no-host-ever",
@@ -104,7 +106,7 @@ def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:
 
 
 def blocker_of_rule(rule: str, hosts: int, *, request: str) -> ops.Blocker:
-    """So many hosts fail this check first."""
+    """Return the blocker that so many hosts fail this check first."""
     has, change = RULES.get(rule, (rule, "wait until that changes"))
     return ops.Blocker(
         code="hosts",
@@ -116,7 +118,7 @@ def blocker_of_rule(rule: str, hosts: int, *, request: str) -> ops.Blocker:
 
 
 def blockers_of_shape(shape: Shape, now: HostsNow) -> Iterator[ops.Blocker]:
-    """Why no host would take it now; nothing where one would."""
+    """Yield why no host would take it now; nothing if one would."""
     found = now.found(shape)
     if found.fitting:
         return
@@ -130,7 +132,7 @@ def blockers_of_shape(shape: Shape, now: HostsNow) -> Iterator[ops.Blocker]:
 
 
 def request_text(of: Resources) -> str:
-    """What a task requests, in a line."""
+    """Return what a task requests, in a line."""
     pairs = zip(Resources.KINDS, of.amounts(), strict=True)
     texts = [f"{kind} {amount(each):.10g}{UNITS.get(kind, '')}" for kind, each in pairs if each]
     return ", ".join(texts) or "nothing"

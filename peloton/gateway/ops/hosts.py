@@ -1,8 +1,6 @@
 """Host calls of the ops service: state, capacity, free resources and runs; removal of a host.
 
-Turns the lists of inventories, and the answer of one host, into messages
-of the ops calls. A listing must not query hosts: the
-inventory of its shard follows each of them.
+A listing does not query hosts, as there may be many: the inventory of a shard follows each of them.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ SHOWN_RUNS_MAX = 1_000
 
 
 def host_views(cluster_client: ClusterClient, context: Context) -> list[ops.Host]:
-    """Every host, by name, as the ops service describes it."""
+    """Return every host, by name, as the ops service describes it."""
     hosts = [_host_of(view) for view in all_hosts(cluster_client, context)]
     named = JobNames(cluster_client, context)
     for host in hosts:
@@ -42,14 +40,14 @@ def host_views(cluster_client: ClusterClient, context: Context) -> list[ops.Host
 
 
 def known_host(cluster_client: ClusterClient, host: Key, *, context: Context) -> bool:
-    """Whether there is a host of this key."""
+    """Return whether there is a host of this key."""
     return isinstance(cluster_client.ask(host, GetHost(), context=context), HostAnswer)
 
 
 def host_with_runs(
     cluster_client: ClusterClient, sent: ops.ShowHostRequest, *, context: Context
 ) -> Any:
-    """A host and the runs of its ledger, those with the lowest names first."""
+    """Return a host and the runs of its ledger, those with the lowest names first."""
     at = key("host", sent.name)
     found = cluster_client.ask(at, GetHost(), context=context)
     if not isinstance(found, HostAnswer) or found.removed:
@@ -86,7 +84,10 @@ def _why(host: HostAnswer) -> str:
 
 
 def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, context: Context) -> Any:
-    """Remove a host. If a daemon's config still names it, that daemon's next start restores it."""
+    """Remove a host.
+
+    If a daemon's config still names it, that daemon's next start restores it.
+    """
     host = key("host", sent.name)
     found = cluster_client.ask(host, GetHost(), context=context)
     if not isinstance(found, HostAnswer) or found.removed:
@@ -129,7 +130,7 @@ def _run_of(pod: str, run: LedgerRun) -> Any:
 
 
 def amounts(of: Resources) -> ops.Amounts:
-    """Resources as clients of the ops service read them."""
+    """Return resources as clients of the ops service read them."""
     return ops.Amounts(
         cpu=amount(of.cpu),
         memory_mb=amount(of.memory),

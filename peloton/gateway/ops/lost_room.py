@@ -1,8 +1,8 @@
-"""Room that the cluster lacks for now, because of hosts that are not there.
+"""Room that the cluster lacks for now, because hosts are absent.
 
-Adds to the blockers of a full cluster which hosts drain, are in maintenance, out of reach or lost,
-and how much they would give. It must not judge whether that would be enough: the blocker says how
-much is missing.
+The blockers of a full cluster say which hosts drain, are in maintenance, out of reach or lost, and
+how much they would give. Whether that would be enough follows from how much is missing, which the
+blocker says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNITS = {"memory": " MB", "disk": " MB"}
 
 
 class Absence(NamedTuple):
-    """Why hosts are not there, for one and for many, and what would bring their room back."""
+    """Why hosts are absent, for one and for many, and what would bring their room back."""
 
     one: str
     many: str
@@ -41,10 +41,11 @@ LOST = Absence("host is lost", "hosts are lost", _BACK)
 def add_lost_room(
     reasons: Iterable[ops.Reason], hosts: Callable[[], Sequence[HostView]], *, named: bool
 ) -> None:
-    """Say so in each blocker of a full cluster, with their names where the caller may see hosts.
+    """Add absent hosts to each blocker of a full cluster, with their names if the caller may see
+    hosts.
 
-    `hosts` are those that are out of reach, lost or in maintenance; called where there is such a
-    blocker.
+    `hosts` returns those that are out of reach, lost or in maintenance; it is called only if there
+    is such a blocker.
     """
     for reason in reasons:
         for blocker in reason.blockers:
@@ -70,7 +71,7 @@ def _add(blocker: ops.Blocker, hosts: Sequence[HostView], *, named: bool) -> Non
 
 
 def _named(view: HostView) -> str:
-    """The host, and why nobody can reach it: whose keeper or agent does not answer."""
+    """Return the host, and why it cannot be reached: whose keeper or agent does not answer."""
     name = client_name(view.summary.host)
     return f"{name} ({view.because})" if view.because and view.state in OUT_OF_REACH else name
 

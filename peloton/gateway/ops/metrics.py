@@ -1,7 +1,7 @@
 """The text of /metrics: jobs and instances by state, health, and this process.
 
-Turns the cluster's own listings into Prometheus text at the moment of a scrape. It must not count
-anything itself: a second count would drift from the first.
+The cluster's own listings become Prometheus text at the moment of a scrape. Nothing is counted
+here: a second count would drift from the first.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ JOB_COUNTS = ListViews("job", limit=0, tally=("state", "counts"), ranked=True)
 
 
 class ClusterCollector(Collector):
-    """One cluster's figures."""
+    """The figures of one cluster."""
 
     def __init__(self, cluster: Region) -> None:
         self._cluster = cluster
 
     def collect(self) -> Iterator[Metric]:
-        """All figures, as of now; those that cannot be had in time are left out."""
+        """Yield all figures, as of now; those that cannot be had in time are left out."""
         condition = self._cluster.daemon_health()
         yield GaugeMetricFamily("peloton_healthy", "1 when all is well", float(condition.ready))
         yield from _rooms(condition.rooms)
@@ -51,7 +51,7 @@ class ClusterCollector(Collector):
         yield from self._archived()
 
     def _held(self) -> Iterator[Metric]:
-        """Ended jobs in the memory of this process."""
+        """Yield the ended jobs in the memory of this process."""
         held = self._cluster.ended_held("job")
         text = "Ended jobs in the memory of this daemon"
         yield GaugeMetricFamily("peloton_ended_jobs_held", text, sum(one.entities for one in held))
@@ -70,7 +70,7 @@ class ClusterCollector(Collector):
         yield GaugeMetricFamily("peloton_ended_jobs_late_seconds", text, late_s)
 
     def _archived(self) -> Iterator[Metric]:
-        """What the archives count; nothing if one of them cannot answer in time."""
+        """Yield what the archives count; nothing if one of them cannot answer in time."""
         until_s = time.monotonic() + SCRAPE_S_MAX
         found = []
         for at in range(len(self._cluster.shards_of("archive"))):
@@ -115,7 +115,7 @@ def _by_state(name: str, text: str, *, counts: FieldCounts) -> Metric:
 
 
 def _rooms(rooms: Iterable[DiskRoom]) -> Iterator[Metric]:
-    """The disks under this daemon's folders."""
+    """Yield the disks under this daemon's folders."""
     free = GaugeMetricFamily("peloton_disk_free_bytes", "Room on the disk", labels=["of"])
     size = GaugeMetricFamily("peloton_disk_size_bytes", "Size of the disk", labels=["of"])
     for room in rooms:

@@ -1,6 +1,6 @@
 """peloton.ops.v1.Ops: why a job is not running, dead letters, stories, hosts, change feeds.
 
-Must not repair anything by itself; `Redrive` and `ForgetHost` carry out an operator's order.
+`Redrive` and `ForgetHost` carry out an operator's order; nothing is repaired without one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SIGNAL_CODE_FIRST = 128
 
 
 class Ops:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Ops:
         self._watches = Watches(cluster_client, feed)
 
     def Why(self, sent: ops.WhyRequest, context: Context) -> Any:
-        """The reason of each instance that is not at its goal; equal reasons are grouped.
+        """Return the reason of each instance that is not at its goal; equal reasons are grouped.
 
         If all are at their goal: since when they run, or how they ended and who ordered it.
         """
@@ -119,7 +119,8 @@ class Ops:
         alone: bool,
         context: Context,
     ) -> list[ops.Reason]:
-        """Those of the instances; if some wait or failed, those at their goal are left out."""
+        """Return the reasons of the instances; if some wait or failed, those at their goal are
+        left out."""
         views = [view for view in found if _is_news(view) or view.instance in in_doubt] or found
         lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
         now = time.time()
@@ -143,12 +144,12 @@ class Ops:
         return reasons
 
     def _names_hosts(self, context: Context) -> bool:
-        """Whether the caller may see which hosts there are."""
+        """Return whether the caller may see which hosts there are."""
         rights = self._cluster_client.rights(context)
         return rights is None or rights.may(Permission.ADMINISTER, "/")
 
     async def WaitJob(self, sent: ops.WaitJobRequest, call: LongCall) -> Any:
-        """Answers when the job has ended or the timeout is over, without polling."""
+        """Answer when the job has ended or the timeout is over, without polling."""
         # A negative or NaN time means no wait.
         wait_s = min(sent.timeout_s if sent.timeout_s > 0 else 0.0, WAIT_S_MAX)
         text = "{}: poll the job instead"
@@ -168,11 +169,11 @@ class Ops:
         return await call.run(self._ended, await call.run(self._job, sent.job_id))
 
     async def Watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
-        """The changes of a job, of kinds or of a pool, as a stream."""
+        """Stream the changes of a job, of kinds or of a pool."""
         await self._watches.watch(sent, call)
 
     def ListQuarantine(self, sent: ops.ListQuarantineRequest, context: Context) -> Any:
-        """The dead letters, and the actors in quarantine because of them."""
+        """Return the dead letters, and the actors in quarantine because of them."""
         found = self._cluster_client.wait(self._cluster_client.cluster.quarantine(), context)
         answer = ops.ListQuarantineResponse()
         for key, fact in sorted(found, key=lambda pair: str(pair[0])):
@@ -206,7 +207,7 @@ class Ops:
         return ops.RedriveResponse()
 
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
-        """The recent transitions of one actor, with their causes."""
+        """Return the recent transitions of one actor, with their causes."""
         key, member = _parsed(sent.key, context)
         lines = [] if is_hidden(context) else self._lines(key, member, context=context)
         if not lines and not self._exists(key, member, context=context):
@@ -215,17 +216,17 @@ class Ops:
         return ops.StoryResponse(lines=lines)
 
     def ListHosts(self, sent: ops.ListHostsRequest, context: Context) -> Any:
-        """Every host there is, by name."""
+        """Return every host, by name."""
         return ops.ListHostsResponse(hosts=host_views(self._cluster_client, context))
 
     def ListPools(self, sent: ops.ListPoolsRequest, context: Context) -> Any:
-        """What every pool that the caller may see is promised, may use, uses and waits for."""
+        """Return reservation, entitlement, use and demand of every pool that the caller may see."""
         rights = self._cluster_client.rights(context)
         pools = visible_pools(self._cluster_client.pools(context), rights)
         return ops.ListPoolsResponse(pools=map(standing_of, pools.values()))
 
     def PoolHistory(self, sent: ops.PoolHistoryRequest, context: Context) -> Any:
-        """What a pool held, borrowed and left to others, hour by hour."""
+        """Return what a pool held, borrowed and left to others, hour by hour."""
         if not sent.path.startswith("/"):
             end(context, Code.INVALID_ARGUMENT, text=f"{sent.path!r} is no path", field="path")
         found = self._cluster_client.pool_history(sent.path, context)
@@ -234,7 +235,7 @@ class Ops:
         return history_of(found)
 
     def ShowHost(self, sent: ops.ShowHostRequest, context: Context) -> Any:
-        """One host and its runs."""
+        """Return one host and its runs."""
         return host_with_runs(self._cluster_client, sent, context=context)
 
     def ForgetHost(self, sent: ops.ForgetHostRequest, context: Context) -> Any:
@@ -259,7 +260,7 @@ class Ops:
         return existing_job(self._cluster_client, job_id, context=context)
 
     def _exists(self, key: Key, member: int | None, *, context: Context) -> bool:
-        """Whether an actor has this key."""
+        """Return whether an actor has this key."""
         kind, _, name = key.partition("/")
         if kind in ("job", "slice", "task"):
             job = self._cluster_client.job(known_job(name.partition("/")[0]), context)
@@ -279,9 +280,9 @@ class Ops:
         return known_host(self._cluster_client, key, context=context)
 
     def _exit(self, job: JobView, context: Context) -> tuple[int, str, str]:
-        """0 for success; for a failed job the exit code of its lowest failed instance.
+        """Return 0 for success; for a failed job the exit code of its lowest failed instance.
 
-        With the signal that ended the instance, if any; the code is then 128 and its number. Of an
+        With the signal that ended the instance, if any; the code is then 128 and its number. For an
         instance that has neither, 1 and why it failed.
         """
         if job.summary.state.name != "FAILED":
@@ -294,7 +295,7 @@ class Ops:
         return 1, "", ""
 
     def _message(self, key: Key, fact: Any) -> str:
-        """The name of the dead letter's message; empty for a quarantine itself."""
+        """Return the name of the dead letter's message; empty for a quarantine itself."""
         number = getattr(fact, "number", None)
         return "" if number is None else self._cluster_client.cluster.message_name(key, number)
 
@@ -313,7 +314,7 @@ class Ops:
 
 
 def signal_code(name: str) -> int:
-    """What a shell makes of an end by a signal; 0 for a name that is none."""
+    """Return the exit code that a shell gives for a signal; 0 for a name that is none."""
     number = name.removeprefix("SIG")
     if number.isdecimal():
         return SIGNAL_CODE_FIRST + int(number)  # a real-time signal has no name
@@ -322,7 +323,7 @@ def signal_code(name: str) -> int:
 
 
 def _is_news(view: slice_messages.InstanceView) -> bool:
-    """Whether it is to be told beside others that are where they should be."""
+    """Return whether an instance is told of beside others that are at their goal."""
     return not at_goal(view) or view.state == "KILLED"
 
 
@@ -346,7 +347,8 @@ def _reason(group: ReasonGroup, now: float) -> ops.Reason:
 
 
 def _members(key: Key, fact: Any) -> Iterator[tuple[str, int | None]]:
-    """The names of those concerned: of a crowd its members, by their instance's number."""
+    """Yield the names of the actors concerned: of a crowd its members, by their instance's
+    number."""
     members = Bits.unpack(fact.members)
     if kind_of(key) != "task" or not members:
         yield str(key), None
@@ -357,7 +359,7 @@ def _members(key: Key, fact: Any) -> Iterator[tuple[str, int | None]]:
 
 
 def _parsed(text: str, context: Context) -> ActorKey:
-    """The key that a client names."""
+    """Return the key that a client names."""
     try:
         return parse_key(text)
     except BadKey as error:

@@ -1,7 +1,6 @@
-"""A job that is not there: its lots and wishes as its slices would make them, and what would wait.
+"""A job that does not exist: its lots and wishes as its slices would make them, and its waits.
 
-Turns a checked request into what pools and placers are asked, and their answers into typed waits.
-It must not ask them.
+A checked request becomes the questions to pools and placers, and their answers typed waits.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class PlannedJob:
         self._rows = [*self._planned_rows(parsed)]
 
     def lots(self) -> list[NewLot]:
-        """Its lots, with all members that may begin."""
+        """Return the lots, with all members that may begin."""
         found: dict[Key, NewLot] = {}
         for number, row, members in self._rows:
             if members:
@@ -68,7 +67,7 @@ class PlannedJob:
         return [lot._replace(gang_lots=gang) if lot.shape.gang else lot for lot in found.values()]
 
     def wishes(self, admitted: Mapping[Key, Bits]) -> list[Wish | GangWish]:
-        """What its slices would wish for, for the members that are admitted."""
+        """Return what the slices would wish for, for the members that are admitted."""
         priority = self._spec.priority
         found: list[Wish | GangWish] = []
         parts: list[GangPart] = []
@@ -87,7 +86,7 @@ class PlannedJob:
     def waits(
         self, plan: LotsPlan, hosts: HostsPlan, *, now: HostsNow
     ) -> Iterator[wire.PlannedWait]:
-        """All that would wait: for its job's own rules, for its pools, for hosts."""
+        """Yield all that would wait: for its job's own rules, for its pools, for hosts."""
         spec = self._spec
         if spec.after:
             yield _own(
@@ -119,7 +118,7 @@ class PlannedJob:
         yield from self._for_hosts(hosts)
 
     def _for_pools(self, plan: LotsPlan, now: HostsNow) -> Iterator[wire.PlannedWait]:
-        """What waits for its pools, alike lots as one, by the first of them."""
+        """Yield what waits for its pools, alike lots as one, by the first of them."""
         rows = {row.lot: row for _, row, _ in self._rows}
         alike: dict[LotShape, tuple[LotWaits, int, SpecRow]] = {}
         for key, waits in plan.waits.items():
@@ -186,7 +185,7 @@ class PlannedJob:
 
 
 def _most_of(wish: Wish | GangWish) -> Resources:
-    """What its tasks request; of a gang, those that request most."""
+    """Return what the tasks of a wish request; of a gang, those that request most."""
     if isinstance(wish, Wish):
         return wish.shape.resources
     return max((part.shape.resources for part in wish.parts), key=Resources.amounts)

@@ -1,7 +1,7 @@
 """peloton.ops.v1.Plans: what a job or another config of a pool would bring about.
 
-Turns a request and a copy of the cluster's state into a plan, on the thread of the call. It must
-not send a command: nothing is changed, and no shard waits for a plan.
+A plan is made from a copy of the cluster's state, on the thread of the call: nothing is changed,
+and no shard waits for a plan.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ PLANNED = Key("respool/planned")
 
 
 class Plans:
-    """The calls; one method for each, named as on the wire.
+    """The calls of the service; one method for each, named as on the wire.
 
     One plan at a time: each is much work for one thread, and the daemon has others to do. Callers
-    take turns, so that nobody waits for more than one plan of each other caller.
-    `scarce_gpu`: hosts with gpus are kept for tasks that ask for one, as placers do it.
+    take turns, so that none waits for more than one plan of each other caller. `scarce_gpu`: hosts
+    with gpus are kept for tasks that ask for one, as placers do it.
     """
 
     def __init__(self, cluster_client: ClusterClient, *, scarce_gpu: bool = False) -> None:
@@ -61,7 +61,7 @@ class Plans:
         self._lock = Lock()
 
     def PlanJob(self, sent: wire.PlanJobRequest, context: Context) -> Any:
-        """What would become of a job that is created now."""
+        """Return what would become of a job that is created now."""
         request = job.CreateRequest(config=sent.config)
         wanted = Creation(self._cluster_client, request, context=context).wanted()
         if isinstance(wanted, str):
@@ -103,7 +103,7 @@ class Plans:
         return found
 
     def PlanPool(self, sent: wire.PlanPoolRequest, context: Context) -> Any:
-        """What a new pool, or another config of a pool, would change."""
+        """Return what a new pool, or another config of a pool, would change."""
         if not sent.HasField("config"):
             end(context, Code.INVALID_ARGUMENT, text="resource pool config is nil", field="config")
         config, pool = to_pool(sent.config), pool_key(sent.pool_id) if sent.pool_id else PLANNED
@@ -143,7 +143,7 @@ class Plans:
         )
 
     def ExplainPool(self, sent: wire.ExplainPoolRequest, context: Context) -> Any:
-        """How a pool came to what it may use, who waits there, and who gives back."""
+        """Return how a pool came to what it may use, which jobs wait there, and which give back."""
         if not sent.path.startswith("/"):
             text = f"{sent.path!r} is no path of a pool, such as /default"
             end(context, Code.INVALID_ARGUMENT, text=text, field="path")
@@ -184,7 +184,8 @@ class Plans:
 
     @contextmanager
     def _alone(self, context: Context) -> Iterator[None]:
-        """Wait for a turn. Ends the call of who has as many plans as are left for all others."""
+        """Wait for a turn. End the call of a caller with as many plans as are left for all
+        others."""
         who, turn = self._cluster_client.permissions.whose(context), Future[None]()
         with self._lock:
             self._cluster_client.place_for(self._places, context, most=PLANS_MAX)
@@ -200,7 +201,7 @@ class Plans:
             self._pass_on(turn, who)
 
     def _pass_on(self, turn: Future[None], who: Principal) -> None:
-        """A call for a plan has ended, perhaps before its turn."""
+        """Pass the turn on: a call for a plan has ended, perhaps before its turn."""
         with self._lock:
             self._places.leave(who)
             if self._made is not turn:
@@ -217,7 +218,7 @@ def _no_pool() -> Refused:
 
 
 def _invalid(context: Context, text: str) -> NoReturn:
-    """End the call; a text that begins with a field is said to be of it."""
+    """End the call; a text that begins with a field is said to be about that field."""
     field, colon, rest = text.partition(": ")
     named = bool(colon) and field.startswith("config") and " " not in field
     if named:
@@ -234,12 +235,13 @@ def _verdict(found: wire.PlanJobResponse) -> Any:
 
 
 def _shown_job(job_id: str, pool: str, *, rights: Rights | None) -> str:
-    """Who may submit to a pool sees the pool, and not whose jobs are there."""
+    """Return the job if it may be seen: a caller that may submit to a pool sees the pool, but
+    not its jobs."""
     return job_id if rights is None or rights.may(Permission.SEE, pool) else ""
 
 
 def given_by(given: Iterable[GivenBack], rights: Rights | None) -> Iterator[wire.GivenBack]:
-    """What others give back; whose it is only where the caller may know."""
+    """Yield what others give back; the owner only if the caller may see it."""
     for each in given:
         seen = rights is None or rights.sees_pool(each.pool)
         yield wire.GivenBack(

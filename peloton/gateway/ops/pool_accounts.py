@@ -1,7 +1,6 @@
 """What clients read of the account of a pool.
 
-Turns an account into the message of the plans service, with only the pools that the caller may see.
-Must not calculate anything.
+The account becomes the message of the plans service, with only the pools that the caller may see.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ UNITS = 1e6
 
 
 def account_of(found: PoolAccount, *, rights: Rights | None, text: str) -> wire.ExplainPoolResponse:
-    """The answer; `text` says what others do for those that wait."""
+    """Return the answer; `text` says what others do for those that wait."""
 
     def seen(view: PoolView) -> bool:
         return rights is None or rights.sees_pool(view.path)
@@ -59,7 +58,8 @@ def account_of(found: PoolAccount, *, rights: Rights | None, text: str) -> wire.
 
 
 def _waiting(found: PoolAccount, *, told: bool) -> Iterator[wire.WaitingTasks]:
-    """Whose they are, and what holds them up, only where the caller may see jobs of the pool."""
+    """Yield waiting tasks; their owners, and what blocks them, only if the caller may see jobs
+    of the pool."""
     for lot in found.waiting:
         yield wire.WaitingTasks(
             job=lot.job if told else "",
@@ -84,7 +84,7 @@ def _giving(found: PoolAccount, rights: Rights | None) -> Iterator[wire.GivingTa
 
 
 def history_of(found: PoolHistory) -> ops.PoolHistoryResponse:
-    """The hours that are kept, and the one that is open."""
+    """Return the hours that are kept, and the one that is open."""
     answer = ops.PoolHistoryResponse(path=found.path, hours=map(_hour, found.kept))
     if found.open is not None:
         answer.hours.append(_hour(found.open))

@@ -1,7 +1,7 @@
-"""peloton.ops.v1.Outputs: what many instances have printed, and that it is kept until it was read.
+"""peloton.ops.v1.Outputs: what many instances have printed, kept until it was read.
 
-Turns views of instances into their output: short files as they are, others by name. It must not
-read more than one answer holds, nor wait for other machines, nor know what keeps the files.
+Short files are returned as they are, others by name. One answer is limited in size, and other
+machines are not waited for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Holds: TypeAlias = Callable[[str, float], bool]
 
 
 class Outputs:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient, files: FilesAnywhere, *, hold: Holds) -> None:
         self._cluster_client, self._files, self._hold = cluster_client, files, hold
@@ -52,7 +52,7 @@ class Outputs:
         return wire.HoldOutputsResponse(for_s=sent.for_s if held else 0.0)
 
     def ReadOutputs(self, sent: wire.ReadOutputsRequest, context: Context) -> Any:
-        """What these instances have printed, as much of it as one answer holds."""
+        """Return what these instances have printed, as much of it as one answer holds."""
         if not 0 <= sent.last - sent.first < INSTANCES_MAX:
             text = f"must be ≥ first and name {INSTANCES_MAX} instances at most, got {sent.last}"
             end(context, Code.INVALID_ARGUMENT, text=text, field="last")
@@ -106,7 +106,8 @@ class Outputs:
             found.missing = str(gone) if removed else f"the files of run {run} are not there"
 
     def _put_here(self, found: wire.InstanceOutput, names: Iterable[str]) -> None:
-        """Raises NoFile where there is nothing of the run at all."""
+        """Add the output of a run on this machine. Raises NoFile if there is nothing of the run
+        at all."""
         here, run = self._files.here, found.run
         if not here.leaves_files:
             return

@@ -1,7 +1,7 @@
 """Runs of which nothing is known for now: their hosts are out of reach, or lost.
 
-What a task believes is the last that it was told. Turns the views of instances and of troubled
-hosts into a reason that says so. It must not foresee what becomes of the runs.
+A task has only the last state that it was told. Views of instances and of troubled hosts give a
+reason that says so. What becomes of the runs is not predicted.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ AS_FAR_AS_KNOWN = {
 
 
 class RunsInDoubt:
-    """`hosts` gives those of the cluster that are in trouble, and is called where anything runs.
-    `named`: the caller may see hosts."""
+    """The runs in doubt of one answer.
+
+    `hosts` returns the troubled hosts of the cluster, and is called only if anything runs. `named`:
+    the caller may see hosts.
+    """
 
     def __init__(self, hosts: Callable[[], Iterable[HostView]], *, named: bool) -> None:
         self._named, self._asked = named, hosts
@@ -38,7 +41,8 @@ class RunsInDoubt:
         return {view.summary.host: view for view in self._asked() if view.state in OUT_OF_REACH}
 
     def reasons(self, views: Iterable[InstanceView], *, alone: bool) -> dict[int, Reason]:
-        """Of each instance of whose run nothing is known, that it is so; `alone` adds its host."""
+        """Return a reason for each instance of whose run nothing is known; `alone` adds its
+        host."""
         found = ((view.instance, self._reason(view, alone=alone)) for view in views)
         return {instance: reason for instance, reason in found if reason is not None}
 

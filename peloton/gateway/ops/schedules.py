@@ -1,7 +1,6 @@
 """peloton.ops.v1.Schedules: schedules, between the wire and their actors.
 
-Turns a request into a command for a schedule, after the checks that a job of it would meet. It must
-not compute a moment, nor make a job.
+A request becomes a command for a schedule, after the checks that a job of it would meet.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ CODES = {
 
 
 class Schedules:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
 
     def CreateSchedule(self, sent: wire.CreateScheduleRequest, context: Context) -> Any:
-        """A new schedule."""
+        """Create a schedule."""
         given = sent.schedule
         spec = self._spec(given, context)
         command = m.CreateSchedule(spec, given.paused)
@@ -53,7 +52,7 @@ class Schedules:
         return wire.CreateScheduleResponse()
 
     def _new(self, name: str, context: Context) -> Key:
-        """The key of a schedule that is to be made, or of the one that has its name already."""
+        """Return the key of a schedule to be made, or of the one that has its name already."""
         client, of_all = self._cluster_client, named_schedule(name)
         rights = client.rights(context)
         if rights is None:
@@ -68,7 +67,7 @@ class Schedules:
         return of_all if seen else own
 
     def CheckSchedule(self, sent: wire.CheckScheduleRequest, context: Context) -> Any:
-        """When a schedule would make jobs, if it can be made."""
+        """Return when a schedule would make jobs, if it can be made."""
         spec = self._spec(sent.schedule, context)
         moments, found = Moments(spec.cron, zone_of(spec.zone)), wire.CheckScheduleResponse()
         moment = moments.after(time.time())
@@ -80,7 +79,7 @@ class Schedules:
         return found
 
     def GetSchedule(self, sent: wire.GetScheduleRequest, context: Context) -> Any:
-        """One schedule."""
+        """Return one schedule."""
         view = self._cluster_client.ask(_key(sent.name, context), m.GetSchedule(), context=context)
         if not isinstance(view, m.ScheduleView):
             end(context, Code.NOT_FOUND, text=f"no such schedule: {sent.name}")
@@ -93,7 +92,7 @@ class Schedules:
         return wire.GetScheduleResponse(info=info)
 
     def ListSchedules(self, sent: wire.ListSchedulesRequest, context: Context) -> Any:
-        """Those that the caller may see, by name."""
+        """Return the schedules that the caller may see, by name."""
         found = self._cluster_client.listing(ListViews("schedule"), context).items
         rights = self._cluster_client.rights(context)
         seen = [
@@ -104,17 +103,17 @@ class Schedules:
         return wire.ListSchedulesResponse(schedules=map(_info, seen))
 
     def PauseSchedule(self, sent: wire.PauseScheduleRequest, context: Context) -> Any:
-        """Make no jobs."""
+        """Let the schedule make no jobs."""
         self._order(_key(sent.name, context), m.PauseSchedule(True), context=context)
         return wire.PauseScheduleResponse()
 
     def ResumeSchedule(self, sent: wire.ResumeScheduleRequest, context: Context) -> Any:
-        """Make jobs again."""
+        """Let the schedule make jobs again."""
         self._order(_key(sent.name, context), m.PauseSchedule(False), context=context)
         return wire.ResumeScheduleResponse()
 
     def DeleteSchedule(self, sent: wire.DeleteScheduleRequest, context: Context) -> Any:
-        """Leaves its jobs."""
+        """Delete the schedule, and leave its jobs."""
         request = request_of(sent, context)
         self._order(_key(sent.name, context), m.DeleteSchedule(), context=context, request=request)
         return wire.DeleteScheduleResponse()
@@ -133,7 +132,7 @@ class Schedules:
             end(context, code, text=answer.text, field=answer.field)
 
     def _spec(self, given: wire.Schedule, context: Context) -> m.ScheduleSpec:
-        """The schedule, checked as far as it can be without its actor; or ends the call."""
+        """Return the schedule, checked as far as it can be without its actor; or end the call."""
         if SCHEDULE_NAME.fullmatch(given.name) is None:
             text = f"{given.name!r} is not 1 to 63 letters, digits, dots, dashes and underscores"
             _invalid(context, text, field="schedule.name")
@@ -176,7 +175,7 @@ class Schedules:
         )
 
     def _config(self, given: wire.Schedule, context: Context) -> tuple[job.JobConfig, str]:
-        """The config with the id of its pool, and the path of that."""
+        """Return the config with the id of its pool, and the path of that."""
         query = GetPool(path=f"/{given.pool.strip('/')}", config_only=True)
         pools = self._cluster_client.pool(query, context)
         if not pools:
@@ -196,7 +195,8 @@ def _invalid(context: Context, text: str, *, field: str) -> NoReturn:
 
 
 def _key(name: str, context: Any) -> Key:
-    """The one that was found when the call was checked, or that of all of this name."""
+    """Return the key that was found when the call was checked, or that of the common schedule of
+    this name."""
     return getattr(context, "found", None) or named_schedule(name)
 
 

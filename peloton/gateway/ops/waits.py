@@ -1,6 +1,6 @@
 """Waits for the ends of jobs: all callers that wait for one job share one reader of its feed.
 
-Reads the job after a change, and answers all callers when it has ended. It must not poll, and uses
+The job is read after a change, and all callers are answered when it has ended. There is no polling,
 no thread and no timer, however many callers wait.
 """
 
@@ -28,7 +28,7 @@ Conclude: TypeAlias = Callable[[JobView], Awaitable[Any]]
 
 
 class _Wait:
-    """One job, and how many wait for it."""
+    """One job, and how many callers wait for it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -44,10 +44,10 @@ class JobWaits:
         self._waits: dict[Key, _Wait] = {}
 
     async def until_ended(self, job: Key, timeout_s: float, *, conclude: Conclude) -> Any:
-        """What `conclude` makes of the job once it has ended, made once for all who wait.
+        """Return what `conclude` makes of the job once it has ended, made once for all callers.
 
-        None where the time is over first, or the job is no more; `Unavailable` where its shard is
-        out of reach for long. What `conclude` raises is raised to each of them.
+        None if the time is over first, or the job does not exist any more; `Unavailable` if its
+        shard is out of reach for long. What `conclude` raises is raised to each caller.
         """
         wait = self._waits.get(job)
         if wait is None:
@@ -96,7 +96,7 @@ class JobWaits:
 
 
 def may_have_ended(changes: Iterable[Change]) -> bool:
-    """Whether a job may have ended with one of these changes of its own.
+    """Return whether a job may have ended with one of these changes of its own.
 
     A large job gets reports of its slices many times a second; only a slice that has no active
     instance left can have been the last to end.

@@ -1,9 +1,9 @@
 """Ops.Watch: the changes of a job, of kinds or of a pool, as a stream.
 
-Turns pages of shards' feeds into messages, each with the token to resume behind it. One reader for
-each shard, one page ahead at most: a client that reads slowly makes its readers slow, and one that
-does not read is cut off by `long_calls.py`. It must not keep changes: what has left the
-shards' own feeds is marked as a gap.
+Pages of shards' feeds become messages, each with the token to resume behind it. There is one reader
+for each shard, one page ahead at most: a client that reads slowly makes its readers slow, and one
+that does not read is cut off by `long_calls.py`. Changes are not kept: what has left the shards'
+own feeds is marked as a gap.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Watches:
         return found[0]
 
     async def _begin(self, scope: WatchScope, token: str) -> dict[Key, FeedMark]:
-        """The mark to read each shard from: that of the token, or the present one."""
+        """Return the mark to read each shard from: that of the token, or the present one."""
         if token:
             return marks_of(token, scope.shards)
         marks = await asyncio.gather(*map(self._feed.mark, scope.shards))
@@ -169,7 +169,7 @@ class Watches:
 
 
 def event_of(shard: Key, change: Change) -> ops.Event:
-    """A change as clients see it."""
+    """Return a change as clients see it."""
     line = change.line
     key, instances = named(line.key, line.members)
     return ops.Event(
@@ -187,7 +187,8 @@ def event_of(shard: Key, change: Change) -> ops.Event:
 
 
 def named(key: Key, members: int) -> tuple[str, list[ops.InstanceRange]]:
-    """The name of an actor for people: of tasks by instance, where a crowd has them by member."""
+    """Return the name of an actor for people: tasks by instance, where a crowd has them by
+    member."""
     if kind_of(key) != "task" or not members:
         return str(key), []
     front, _, number = key.rpartition("/")
@@ -204,5 +205,5 @@ def named(key: Key, members: int) -> tuple[str, list[ops.InstanceRange]]:
 
 
 def _gap_until(read: ChangesPage) -> int:
-    """The newest position that may be missing before a page."""
+    """Return the newest position that may be missing before a page."""
     return read.rows[0][0] - 1 if read.rows else read.mark[0]

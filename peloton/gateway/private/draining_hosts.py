@@ -1,8 +1,7 @@
 """Calls of InternalHostService about the life cycle of hosts: which drain, and what runs on them.
 
-Turns the views of inventories into names of hosts and runs. A host here drains by itself: it ends
-its runs, and is drained once they have ended. So a caller that reports it as drained is checked,
-and changes nothing; it must not be believed where runs are left.
+A host here drains by itself: it ends its runs, and is drained once they have ended. So a caller
+that reports it as drained is checked, and changes nothing: runs may be left.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ NO_MASTER = "unable to fetch leader mesos master hostname & port"
 
 
 class DrainingHosts:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     _cluster_client: ClusterClient
 
     def GetDrainingHosts(self, sent: hostsvc.GetDrainingHostsRequest, context: Context) -> Any:
-        """The hosts that end their runs for maintenance, by name; without a limit, all.
+        """Return the hosts that end their runs for maintenance, by name; without a limit, all.
 
         It answers at once, whatever `timeout` says, as the original does.
         """
@@ -46,8 +45,10 @@ class DrainingHosts:
         return hostsvc.GetDrainingHostsResponse(hostnames=names[: sent.limit or None])
 
     def MarkHostDrained(self, sent: hostsvc.MarkHostDrainedRequest, context: Context) -> Any:
-        """Check that a draining host holds no run; it is drained by itself, at the latest once
-        its backend answers."""
+        """Check that a draining host holds no run.
+
+        It is drained by itself, at the latest once its backend answers.
+        """
         host = self._cluster_client.ask(key("host", sent.hostname), GetHost(), context=context)
         draining = isinstance(host, HostAnswer) and not host.removed
         if not draining or host.maintenance != Maintenance.DRAINING:
@@ -61,7 +62,7 @@ class DrainingHosts:
     def GetTasksByHostState(
         self, sent: hostsvc.GetTasksByHostStateRequest, context: Context
     ) -> Any:
-        """The runs that hold resources of hosts in this state; without a limit, all.
+        """Return the runs that hold resources of hosts in this state; without a limit, all.
 
         It answers at once, whatever `timeout` says.
         """
@@ -78,7 +79,7 @@ class DrainingHosts:
     def GetMesosMasterHostPort(
         self, sent: hostsvc.MesosMasterHostPortRequest, context: Context
     ) -> Any:
-        """There is no Mesos: answered as the original does where it finds no master."""
+        """Answer as the original does when it finds no master, as there is no Mesos."""
         end(context, Code.UNKNOWN, text=NO_MASTER)
 
     def _runs_on(self, state: int, context: Context) -> Iterator[str]:

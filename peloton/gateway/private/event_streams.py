@@ -1,8 +1,8 @@
 """The event streams of the original, v0 and v1alpha: statuses of runs for other daemons and tools.
 
-Turns the numbered statuses of `run_statuses.py` into the events of both versions. Both read one
-stream, so a client may change its version and go on. It must not wait for an event: a call answers
-with what there is, as in the original.
+The numbered statuses of `run_statuses.py` become the events of both versions. Both read one stream,
+so a client may change its version and go on. A call answers at once with the events there are, as
+in the original.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EventStreamService:
         self._statuses = statuses
 
     async def InitStream(self, sent: v0.InitStreamRequest, call: LongCall) -> Any:
-        """The id of the stream, and where it begins."""
+        """Return the id of the stream, and where it begins."""
         Error = v0.InitStreamResponse.Error
         if sent.clientName not in STREAM_CLIENTS:
             unknown = v0.ClientUnsupported(message=UNSUPPORTED)
@@ -54,7 +54,7 @@ class EventStreamService:
         )
 
     async def WaitForEvents(self, sent: v0.WaitForEventsRequest, call: LongCall) -> Any:
-        """The statuses from an offset on, as many as there are up to the limit."""
+        """Return the statuses from an offset on, as many as there are up to the limit."""
         Error = v0.WaitForEventsResponse.Error
         if sent.clientName not in STREAM_CLIENTS:
             unknown = v0.ClientUnsupported(message=UNSUPPORTED)
@@ -90,7 +90,7 @@ class PodEventStreamService:
         self._statuses = statuses
 
     async def InitStream(self, sent: v1.InitStreamRequest, call: LongCall) -> Any:
-        """The id of the stream, and where it begins."""
+        """Return the id of the stream, and where it begins."""
         if sent.client_name not in STREAM_CLIENTS:
             end(call, Code.INVALID_ARGUMENT, text=UNSUPPORTED)
         stream = await present(self._statuses, call)
@@ -101,7 +101,7 @@ class PodEventStreamService:
         )
 
     async def WaitForEvents(self, sent: v1.WaitForEventsRequest, call: LongCall) -> Any:
-        """The statuses from an offset on, as many as there are up to the limit."""
+        """Return the statuses from an offset on, as many as there are up to the limit."""
         if sent.client_name not in STREAM_CLIENTS:
             end(call, Code.INVALID_ARGUMENT, text=UNSUPPORTED)
         stream = await present(self._statuses, call)
@@ -120,24 +120,24 @@ class PodEventStreamService:
 
 
 class PodEvents:
-    """`HostManagerService.GetEvents`: all that is kept."""
+    """The call `HostManagerService.GetEvents`: all events that are kept."""
 
     def __init__(self, statuses: SharedReading[StatusBuffer]) -> None:
         self._statuses = statuses
 
     async def kept(self, call: LongCall) -> list[event.Event]:
-        """The newest events that are kept, the oldest of them first."""
+        """Return the newest events that are kept, the oldest of them first."""
         stream = await present(self._statuses, call)
         return [pod_event_of(one) for one in stream.newest(LIMIT_MAX)]
 
 
 def limited(asked: int) -> int:
-    """How many events one answer has at most."""
+    """Return how many events one answer has at most."""
     return min(asked, LIMIT_MAX) if asked > 0 else LIMIT_DEFAULT
 
 
 def event_of(numbered: NumberedStatus) -> v0.Event:
-    """A status for v0 clients: as Mesos would have told it."""
+    """Return a status for v0 clients, in the form of Mesos."""
     return v0.Event(
         offset=numbered.offset,
         type=v0.Event.MESOS_TASK_STATUS,
@@ -146,7 +146,7 @@ def event_of(numbered: NumberedStatus) -> v0.Event:
 
 
 def pod_event_of(numbered: NumberedStatus) -> event.Event:
-    """A status for v1alpha clients."""
+    """Return a status for v1alpha clients."""
     status = numbered.status
     outcome = status.outcome
     return event.Event(
@@ -181,5 +181,5 @@ def _text(text: str) -> str:
 
 
 def _identity(status: RunStatus) -> uuid.UUID:
-    """The same for the same status, whoever reads it: by it a client drops repeats."""
+    """Return an id that is the same for the same status, by which a client drops repeats."""
     return uuid.uuid5(ID_NAMESPACE, f"status/{status.run}/{status.state}")

@@ -1,8 +1,8 @@
-"""Runs that callers of the private services launch on their holds, and kill by their ids.
+"""Runs that clients of the private services launch on their holds, and kill by their ids.
 
-Turns configs of either generation into runs that a host starts for nobody's job, and ids of runs
-into kills: foreign runs at their hosts, those of jobs through their jobs, which count them. It must
-not launch without a hold, nor touch a run of a job that is not its instance's present one.
+Configs of either API version become runs of no job, which a host starts; ids of runs become kills:
+of foreign runs at their hosts, of those of jobs through their jobs, which count them. A launch
+needs a hold, and a kill of a job's run concerns only the present run of its instance.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _CONTAINER_FIELDS = frozenset((
 
 
 class RunWanted(NamedTuple):
-    """One run of a launch: the caller's id of it, what to run, and numbers of its ports by name.
+    """One run of a launch: the client's id of it, what to run, and numbers of its ports by name.
 
     `field` is the path of all that in the request.
     """
@@ -74,7 +74,7 @@ def launch_runs(
     runs: Sequence[RunWanted],
     context: Context,
 ) -> Refused | None:
-    """Start runs on a hold, given as host and name; or why the host did not."""
+    """Start runs on a hold, given as host and name; return None, or why the host did not."""
     host, name = hold
     if len(runs) > LAUNCH_RUNS_MAX:
         text = f"{len(runs)} runs, the limit of one launch is {LAUNCH_RUNS_MAX}"
@@ -91,7 +91,8 @@ def launch_runs(
 
 
 def refused_code(refused: Refused) -> Any:
-    """The status of a launch that a host refused: a hold that is not there, as in the original."""
+    """Return the status of a refused launch, as the original has it for a hold that does not
+    exist."""
     return Code.INTERNAL if refused.code == NO_HOLD else Code.FAILED_PRECONDITION
 
 
@@ -107,7 +108,7 @@ def _foreign(run: RunWanted, *, by: RunAs) -> ForeignRun:
 
 
 def _numbered(run: RunWanted) -> task.TaskConfig:
-    """The config with the numbers that the caller has picked; the host picks the others."""
+    """Return the config with the numbers that the client has picked; the host picks the others."""
     config = task.TaskConfig()
     config.CopyFrom(run.config)
     names = {port.name for port in config.ports}
@@ -136,7 +137,7 @@ def _run_spec(config: TaskConfig, command: Command) -> RunSpec:
 
 
 def config_of_pod(spec: pod.PodSpec, field: str) -> task.TaskConfig:
-    """The config of v0 that says the same as a pod with one container. Raises BadField."""
+    """Return the config of v0 that says the same as a pod with one container. Raises BadField."""
     _refuse_others(spec, field, known=_POD_FIELDS)
     if len(spec.containers) != 1:
         text = f"{len(spec.containers)} containers; a pod has exactly one so far"
@@ -191,14 +192,14 @@ def _refuse_others(sent: Any, field: str, *, known: frozenset[str]) -> None:
 
 
 def no_runs_text(names: Iterable[str]) -> str:
-    """What is said of names that are of no run."""
+    """Return text about names that are of no run."""
     return f"no run of these ids: {', '.join(names)}"
 
 
 def kill_runs(
     cluster_client: ClusterClient, names: Iterable[str], *, context: Context
 ) -> list[str]:
-    """End these runs; the names that are of no run."""
+    """End these runs; return the names that are of no run."""
     left = dict.fromkeys(names)
     foreign = tuple(name for name in left if is_foreign_id(name))
     if foreign:
@@ -212,7 +213,7 @@ def kill_runs(
 
 
 def _stop(cluster_client: ClusterClient, name: str, *, context: Context) -> bool:
-    """Stop the instance whose present run has this name; whether there is one."""
+    """Stop the instance whose present run has this name; return whether there is one."""
     parsed = parse_pod(name)
     if parsed is None:
         return False

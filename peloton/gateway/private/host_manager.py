@@ -1,7 +1,7 @@
 """peloton.private.hostmgr.v1alpha.svc.HostManagerService: hosts as pods see them.
 
-Turns the views of inventories into messages, and asks for hosts into leases, which are the holds
-that v0 calls offers. Must not query single hosts.
+Hosts are described from the views of inventories. Requests for hosts become leases, which are the
+holds that v0 calls offers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RESULT_NAMES = {
 
 
 class HostManagerService:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(
         self, cluster_client: ClusterClient, events: PodEvents, *, kills: KillSwitch
@@ -65,13 +65,14 @@ class HostManagerService:
         self._events = events
 
     def ClusterCapacity(self, sent: hostmgr_svc.ClusterCapacityRequest, context: Context) -> Any:
-        """What runs hold, and what there is; the lists of slack stay empty, as in the original."""
+        """Return what runs hold, and what there is; the lists of slack stay empty, as in the
+        original."""
         total, held = capacity_of(all_hosts(self._cluster_client, context))
         allocation, capacity = (by_kind(of, hostmgr.Resource) for of in (held, total))
         return hostmgr_svc.ClusterCapacityResponse(allocation=allocation, capacity=capacity)
 
     def GetHostCache(self, sent: hostmgr_svc.GetHostCacheRequest, context: Context) -> Any:
-        """Each host: its status, what runs hold there, and what it has."""
+        """Return each host: its status, what runs hold there, and what it has."""
         found = hostmgr_svc.GetHostCacheResponse()
         for view in all_hosts(self._cluster_client, context):
             summary = view.summary
@@ -103,7 +104,7 @@ class HostManagerService:
         return answer
 
     def TerminateLeases(self, sent: hostmgr_svc.TerminateLeasesRequest, context: Context) -> Any:
-        """Give hosts back; those that could not be are named together."""
+        """Release hosts; those that could not be released are named together."""
         pairs = [(one.hostname, one.lease_id.value) for one in sent.leases]
         texts = ["a lease without its id or its hostname"] if not all(map(all, pairs)) else []
         for lease, answer in release_holds(self._cluster_client, pairs, context=context):
@@ -114,7 +115,7 @@ class HostManagerService:
         return hostmgr_svc.TerminateLeasesResponse()
 
     def LaunchPods(self, sent: hostmgr_svc.LaunchPodsRequest, context: Context) -> Any:
-        """Start these on a leased host, which is used up by it."""
+        """Start pods on a leased host; the lease ends with it."""
         for missing, text in (
             (not sent.pods, "Empty pods list"),
             (not sent.lease_id.value, "Empty lease id"),
@@ -135,7 +136,7 @@ class HostManagerService:
         return hostmgr_svc.LaunchPodsResponse()
 
     def KillPods(self, sent: hostmgr_svc.KillPodsRequest, context: Context) -> Any:
-        """End runs: what was launched here at its host, and a job's through the job."""
+        """End runs: foreign ones at their host, and a job's through the job."""
         names = [one.value for one in sent.pod_ids]
         self._may_kill(context)
         drop_task_holds(self._cluster_client, map(held_task, names), context=context)
@@ -162,7 +163,7 @@ class HostManagerService:
             end(context, Code.INTERNAL, text=KILLS_DISABLED)
 
     async def GetEvents(self, sent: hostmgr_svc.GetEventsRequest, call: LongCall) -> Any:
-        """The newest starts and ends of runs that are kept for the event streams."""
+        """Return the newest starts and ends of runs that are kept for the event streams."""
         return hostmgr_svc.GetEventsResponse(events=await self._events.kept(call))
 
 
@@ -172,7 +173,7 @@ def _run_wanted(pod: hostmgr.LaunchablePod, field: str) -> RunWanted:
 
 
 def _wanted_by(by: hostmgr.HostFilter, context: Context) -> Wanted:
-    """What a filter asks for."""
+    """Return what a filter asks for."""
     least, field = by.resource_constraint.minimum, "filter.resource_constraint.minimum"
     try:
         need = Resources(

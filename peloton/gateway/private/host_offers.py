@@ -1,9 +1,8 @@
-"""Hosts that callers of the private services ask for: found in lists, and held by the hosts.
+"""Hosts that clients of the private services ask for: found in lists, and held by the hosts.
 
-Turns what is wanted into holds, with counts of the hosts by the first check that failed. Lists may
-be stale, so each host decides again when it is to be held. A call that fails gives back what it
-held, as far as hosts can be reached; the rest ends by its time. It must not hold more hosts than
-were asked for.
+The answer has counts of the hosts by the first check that failed. Lists may be stale, so each host
+decides again when it is to be held. A call that fails releases what it held, as far as hosts can be
+reached; the rest ends by its time.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ HOLDS_MAX = 1000
 
 
 class HostRanking(enum.Enum):
-    """In which order hosts are tried."""
+    """The order in which hosts are tried."""
 
     BY_NAME = "by name"
     TIGHTEST_FIRST = "tightest first"
@@ -45,10 +44,10 @@ class HostRanking(enum.Enum):
 
 
 class Wanted(NamedTuple):
-    """What a caller asks for, and how many at most (0: no limit).
+    """What a client asks for, and how many at most (0: no limit).
 
-    `first` are the hosts to be tried first, with the tasks that the caller brings to each; by it a
-    host suits that is held for one of them. An empty name stands for whatever it is held for.
+    `first` are the hosts to be tried first, with the tasks that the client brings to each; by it a
+    host suits that is held for one of them. An empty name stands for whatever the host is held for.
     """
 
     want: HostWant
@@ -57,7 +56,7 @@ class Wanted(NamedTuple):
     ranking: HostRanking = HostRanking.BY_NAME
 
     def tasks_for(self, host: Key) -> tuple[str, ...]:
-        """The tasks that the caller brings to a host."""
+        """Return the tasks that the client brings to a host."""
         return self.first.get(client_name(host), ())
 
 
@@ -69,7 +68,7 @@ class Acquired(NamedTuple):
 
 
 def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Context) -> Acquired:
-    """Hold hosts that suit. None is an answer, too."""
+    """Hold hosts that suit; there may be none."""
     most = min(wanted.most or HOLDS_MAX, HOLDS_MAX)
     held: list[HostHeld] = []
     asked: list[tuple[Key, HoldHost]] = []
@@ -104,7 +103,7 @@ def hold_hosts(cluster_client: ClusterClient, wanted: Wanted, *, context: Contex
 
 
 def hinted(hints: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """The tasks of hints, by host."""
+    """Return the tasks of hints, by host."""
     found: dict[str, tuple[str, ...]] = {}
     for host, task in hints:
         found[host] = (*found.get(host, ()), task)
@@ -112,7 +111,7 @@ def hinted(hints: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def new_hold(want: HostWant, *, holder: str, tasks: tuple[str, ...]) -> HoldHost:
-    """An order to hold a host for a caller who brings these tasks."""
+    """Return an order to hold a host for a client who brings these tasks."""
     return HoldHost(str(uuid.uuid4()), holder, HOLD_S, want, tasks)
 
 
@@ -130,7 +129,8 @@ def _suits_now(view: HostView, wanted: Wanted) -> str:
 def _give_back(
     cluster_client: ClusterClient, asked: Iterable[tuple[Key, HoldHost]], *, who: str
 ) -> None:
-    """The caller learns of none of these: otherwise each repeat would hold more hosts for long."""
+    """Release hosts that the client never learns of: else each repeat would hold more hosts for
+    long."""
     for host, hold in asked:
         cluster_client.cluster.ask(host, ReleaseHold(hold.name), who=who)
 
@@ -145,7 +145,7 @@ def _result(answer: Any, context: Context) -> str:
 def matching_hosts(
     cluster_client: ClusterClient, wanted: Wanted, *, context: Context
 ) -> list[HostView]:
-    """The hosts that would suit if nothing ran there. Conditions on tasks are not regarded."""
+    """Return the hosts that would suit if nothing ran there. Conditions on tasks are ignored."""
     found = [
         view
         for view in _ordered(all_hosts(cluster_client, context), wanted)
@@ -156,7 +156,7 @@ def matching_hosts(
 
 
 def _ordered(views: list[HostView], wanted: Wanted) -> list[HostView]:
-    """Hinted hosts first, then as the caller wants them ranked."""
+    """Return hinted hosts first, then as the client wants them ranked."""
 
     def rank(view: HostView) -> tuple[bool, tuple[float, ...]]:
         amounts: tuple[float, ...] = ()
@@ -173,7 +173,7 @@ def _ordered(views: list[HostView], wanted: Wanted) -> list[HostView]:
 def release_holds(
     cluster_client: ClusterClient, holds: Iterable[tuple[str, str]], *, context: Context
 ) -> Iterator[tuple[str, Any]]:
-    """Give back holds, by host and name; each with the answer of its host."""
+    """Release holds, by host and name; yield each with the answer of its host."""
     pairs = [*dict.fromkeys(pair for pair in holds if all(pair))]
     asks = [(key("host", host), ReleaseHold(name)) for host, name in pairs]
     answers = cluster_client.each(asks, context, changes=True)

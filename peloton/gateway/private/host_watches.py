@@ -1,8 +1,7 @@
-"""Streams of InternalHostService: what becomes of runs, and of hosts, from now on.
+"""Streams of InternalHostService: statuses of runs and changes of hosts, from now on.
 
-Turns statuses and changes of hosts into messages until the client ends the call or cancels the
-watch by its id. Nothing before the call is sent. It must not keep more for a slow reader than
-`WATCH_EVENTS_MAX` events.
+They are sent until the client ends the call or cancels the watch by its id. Nothing before the call
+is sent. At most `WATCH_EVENTS_MAX` events are kept for a slow reader.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class HostWatch:
         self.hosts: dict[Key, None] = {}
 
     def tell(self, status: NumberedStatus | None) -> None:
-        """The next status, or None at the end of their stream."""
+        """Take the next status, or None at the end of the stream of statuses."""
         if status is None:
             self.end(Code.UNAVAILABLE, MISSED)
         elif len(self.statuses) >= WATCH_EVENTS_MAX:
@@ -57,53 +56,53 @@ class HostWatch:
             self._woken.set()
 
     def changed(self, key: Key) -> None:
-        """A host has changed."""
+        """Record that a host has changed."""
         self.hosts[key] = None
         self._woken.set()
 
     def end(self, code: Code, text: str) -> None:
-        """The watch is over."""
+        """End the watch."""
         self._over = self._over or (code, text)
         self._woken.set()
 
     async def wait(self) -> None:
-        """Until there is something to send, or the watch is over."""
+        """Wait until there is something to send, or the watch is over."""
         await self._woken.wait()
         self._woken.clear()
 
     def stop_if_over(self) -> None:
-        """What was told before has been sent: end the call if the watch is over."""
+        """End the call if the watch is over, once what was told before has been sent."""
         if self._over is not None:
             code, text = self._over
             end(self._call, code, text=text)
 
 
 class HostChanges:
-    """Which hosts change, for all watches of them."""
+    """Changed hosts, for all watches of them."""
 
     def __init__(self) -> None:
         self.watches: dict[HostWatch, None] = {}
         self._over = False
 
     def add(self, watch: HostWatch) -> None:
-        """Tell it of changes from now on; also that there are no more already."""
+        """Tell a watch of changes from now on; also if there are no more already."""
         self.watches[watch] = None
         if self._over:
             watch.end(Code.UNAVAILABLE, MISSED)
 
     @property
     def in_use(self) -> bool:
-        """Whether anybody watches."""
+        """Return whether there are watches."""
         return bool(self.watches)
 
     def note(self, change: Change) -> bool:
-        """A host has changed."""
+        """Record that a host has changed."""
         for watch in self.watches:
             watch.changed(change.line.key)
         return True
 
     def miss(self) -> None:
-        """Some may have changed unseen."""
+        """End all watches, because changes may have been missed."""
         self._over = True
         for watch in self.watches:
             watch.end(Code.UNAVAILABLE, MISSED)
@@ -145,7 +144,7 @@ class HostWatches:
             del self._open[watch.watch_id]
 
     async def watch_hosts(self, sent: hostsvc.WatchEventRequest, call: LongCall) -> None:
-        """Serve a watch of hosts: each that changes, as it is then."""
+        """Serve a watch of hosts: each host that changes, as it is then."""
         Response = hostsvc.WatchHostSummaryEventResponse
         watch = self._begin(sent, call, topic=HOST_TOPIC)
         try:
@@ -170,7 +169,7 @@ class HostWatches:
             del self._open[watch.watch_id]
 
     def cancel(self, watch_id: str) -> bool:
-        """End a watch; whether there is one of that id."""
+        """End a watch; return whether there is one of that id."""
         found = self._open.get(watch_id)
         if found is not None:
             found.end(Code.CANCELLED, f"watch cancelled: {watch_id}")
@@ -193,7 +192,7 @@ class HostWatches:
 
 
 def summary_of(key: Key, found: HostAnswer) -> host.HostSummary:
-    """A host with what is free there."""
+    """Return a host with what is free there."""
     free = found.capacity - found.used
     summary = host.HostSummary(
         hostname=client_name(key),

@@ -1,8 +1,8 @@
 """peloton.private.hostmgr.hostsvc.InternalHostService: hosts as tools read and use them.
 
-Turns the views of inventories into offers, agents and capacities, and asks for offers into holds.
-An offer that was not acquired is what a host has free at the moment of the call; it must not
-promise that anything is held.
+The views of inventories become offers, agents and capacities, and requests for offers become holds.
+An offer that was not acquired is what a host has free at the moment of the call; nothing is held
+for it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ AGENT_VERSION = "peloton"
 
 
 class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(
         self, cluster_client: ClusterClient, watches: HostWatches, *, kills: KillSwitch
@@ -69,7 +69,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
         self._watches = watches
 
     def ClusterCapacity(self, sent: hostsvc.ClusterCapacityRequest, context: Context) -> Any:
-        """What runs hold, and what there is, of each kind; and of slack."""
+        """Return what runs hold, and what there is, of each kind; and of slack."""
         total, held = capacity_of(all_hosts(self._cluster_client, context))
         return hostsvc.ClusterCapacityResponse(
             resources=by_kind(held, hostsvc.Resource),
@@ -81,7 +81,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
     def GetOutstandingOffers(
         self, sent: hostsvc.GetOutstandingOffersRequest, context: Context
     ) -> Any:
-        """What each host has free, or a caller holds there, as an offer."""
+        """Return what each host has free, or a client holds there, as an offer."""
         hosts = all_hosts(self._cluster_client, context)
         offers = [_offer(view) for view in hosts if takes_work(view) and _has_any(view)]
         if not offers:
@@ -91,7 +91,8 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
         return hostsvc.GetOutstandingOffersResponse(offers=offers)
 
     def GetHostsByQuery(self, sent: hostsvc.GetHostsByQueryRequest, context: Context) -> Any:
-        """The hosts that have so much free, or with `cmpLess` no more than that; with their tasks.
+        """Return the hosts that have so much free, or with `cmpLess` no more than that; with their
+        tasks.
 
         Slack is for tasks of pools alone, so `includeRevocable` adds nothing.
         """
@@ -120,7 +121,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
         return found
 
     def GetMesosAgentInfo(self, sent: hostsvc.GetMesosAgentInfoRequest, context: Context) -> Any:
-        """Every host, or the one of that name, as the agent it would be."""
+        """Return every host, or the one of that name, as the agent it would be."""
         found = [
             _agent(view)
             for view in all_hosts(self._cluster_client, context)
@@ -151,14 +152,15 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
         return answer
 
     def ReleaseHostOffers(self, sent: hostsvc.ReleaseHostOffersRequest, context: Context) -> Any:
-        """Give hosts back; an offer that is not held any more is tolerated."""
+        """Release hosts; an offer that is not held any more is tolerated."""
         holds = ((offer.hostname, offer.id.value) for offer in sent.hostOffers)
         for _ in release_holds(self._cluster_client, holds, context=context):
             pass
         return hostsvc.ReleaseHostOffersResponse()
 
     def GetHosts(self, sent: hostsvc.GetHostsRequest, context: Context) -> Any:
-        """The hosts that suit by all that they have, whatever runs there. Nothing is held."""
+        """Return the hosts that suit by all that they have, whatever runs there. Nothing is
+        held."""
         wanted = _wanted(sent, context, no_filter=Code.INTERNAL)
         found = hostsvc.GetHostsResponse()
         for view in matching_hosts(self._cluster_client, wanted, context=context):
@@ -175,7 +177,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
         return found
 
     def LaunchTasks(self, sent: hostsvc.LaunchTasksRequest, context: Context) -> Any:
-        """Start these on a host that was acquired, which is used up by it."""
+        """Start tasks on a host that was acquired; the hold ends with it."""
         for missing, text in (
             (not sent.tasks, "empty task list"),
             (not sent.agentId.value, "empty agent id"),
@@ -204,11 +206,11 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
         return hostsvc.LaunchTasksResponse()
 
     async def WatchEventStreamEvent(self, sent: hostsvc.WatchEventRequest, call: LongCall) -> None:
-        """What becomes of runs, from now on."""
+        """Stream statuses of runs, from now on."""
         await self._watches.watch_statuses(sent, call)
 
     async def WatchHostSummaryEvent(self, sent: hostsvc.WatchEventRequest, call: LongCall) -> None:
-        """Each host that changes, from now on."""
+        """Stream each host that changes, from now on."""
         await self._watches.watch_hosts(sent, call)
 
     async def CancelWatchEvent(self, sent: hostsvc.CancelWatchRequest, call: LongCall) -> Any:
@@ -219,7 +221,10 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
 
 
 def _wanted(sent: Any, context: Context, *, no_filter: Code) -> Wanted:
-    """What a filter asks for. Both calls have it, and differ in how they refuse none."""
+    """Return what a filter asks for.
+
+    Both calls have it, and differ in how they refuse a missing one.
+    """
     if not sent.HasField("filter"):
         text = "invalid host filter" if no_filter is Code.INTERNAL else "invalid filter: missing"
         end(context, no_filter, text=text)

@@ -1,7 +1,7 @@
 """peloton.private.resmgr.ResourceManagerService: tasks as the resource manager has them.
 
-Turns views of slices, hosts and queues into its messages, and `KillTasks` into stop orders. A
-pool's use is the sum of what its lots hold, so a task without an owner cannot hold any.
+Views of slices, hosts and queues become its messages, and `KillTasks` stop orders. A pool's use is
+the sum of what its lots hold, so a task without an owner cannot hold any.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _STATES = {"NEW": "INITIALIZED", "POOL": "PENDING", "HOST": "PLACING", "GANG": "
 
 
 class ResourceManagerService(OutsideSchedulers, HostScores):
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
 
     def GetActiveTasks(self, sent: resmgrsvc.GetActiveTasksRequest, context: Context) -> Any:
-        """The tasks that have not ended, by state; of one job or pool, or of all."""
+        """Return the tasks that have not ended, by state; of one job or pool, or of all."""
         wanted, count = frozenset(sent.states), 0
         found = resmgrsvc.GetActiveTasksResponse()
         for job_id, view in self._active(sent, context):
@@ -73,7 +73,8 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
         return found
 
     def GetPendingTasks(self, sent: resmgrsvc.GetPendingTasksRequest, context: Context) -> Any:
-        """Who waits in the queue of a leaf pool, the first first; each is a gang of one."""
+        """Return the tasks that wait in the queue of a leaf pool, in order; each is a gang of
+        one."""
         if not sent.respoolID.value:
             end(context, Code.INVALID_ARGUMENT, text="resource pool ID cannot be nil")
         pool = pool_key(sent.respoolID.value)
@@ -94,7 +95,10 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
         return found
 
     def GetTasksByHosts(self, sent: resmgrsvc.GetTasksByHostsRequest, context: Context) -> Any:
-        """What runs on these hosts, on all by default. Every task is a batch task so far."""
+        """Return what runs on these hosts, on all by default.
+
+        Every task is a batch task so far.
+        """
         found = resmgrsvc.GetTasksByHostsResponse()
         if sent.type not in (resmgr.UNKNOWN, resmgr.BATCH):
             return found
@@ -110,11 +114,14 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
         return found
 
     def GetOrphanTasks(self, sent: resmgrsvc.GetOrphanTasksRequest, context: Context) -> Any:
-        """None: an earlier run of a task holds its ticket, never resources of its own."""
+        """Return none: an earlier run of a task holds its ticket, never resources of its own."""
         return resmgrsvc.GetOrphanTasksResponse()
 
     def KillTasks(self, sent: resmgrsvc.KillTasksRequest, context: Context) -> Any:
-        """Stop instances, with one error for each that does not exist. No host waits for them."""
+        """Stop instances, with one error for each that does not exist.
+
+        No host waits for them.
+        """
         found = resmgrsvc.KillTasksResponse()
         wanted: dict[Key, dict[int, None]] = {}
         for one in sent.tasks:
@@ -141,7 +148,7 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
     def _active(
         self, sent: resmgrsvc.GetActiveTasksRequest, context: Context
     ) -> Iterator[tuple[str, InstanceView]]:
-        """The instances that may be in a wanted state, with the ids of their jobs."""
+        """Yield the instances that may be in a wanted state, with the ids of their jobs."""
         names = states_of(sent.states)
         if not names:
             return
@@ -163,9 +170,10 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
 
 
 def states_of(tracked: Iterable[str]) -> tuple[str, ...]:
-    """The states in which instances are shown so; of all that have not ended, where none is named.
+    """Return the states in which instances are shown so; without names, those of all that have not
+    ended.
 
-    A name that no instance is shown under has none.
+    A name under which no instance is shown has none.
     """
     tracked = frozenset(tracked)
     waiting = tuple(name for name in STATES if name not in (*ENDED_NAMES, *_AS_THEY_ARE))
@@ -175,7 +183,7 @@ def states_of(tracked: Iterable[str]) -> tuple[str, ...]:
 
 
 def tracked_state(view: InstanceView) -> str:
-    """The state of an instance in the words of the original's resource manager."""
+    """Return the state of an instance in the words of the original's resource manager."""
     if view.state in _AS_THEY_ARE:
         return view.state
     return _STATES.get(view.code, "PENDING")
@@ -188,7 +196,7 @@ def _names(lot: QueuedLot) -> Iterator[str]:
 
 
 def _named(text: str) -> tuple[Key, int] | None:
-    """The job and the number of an instance that is called `JOB-INSTANCE`."""
+    """Return the job and the number of an instance of the name `JOB-INSTANCE`."""
     job, _, number = text.rpartition("-")
     found, instance = known_job(job), parse_number(number)
     return None if found is None or instance is None else (found, instance)

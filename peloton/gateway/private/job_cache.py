@@ -1,7 +1,6 @@
 """peloton.private.jobmgr.JobManagerService: jobs by name and labels, and how instances are.
 
-Turns listings and views into its messages. It must not answer from anything older than the call:
-nothing is cached.
+Answers are made from listings and views at the moment of the call: nothing is cached.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CACHED_JOBS_MAX = 100_000
 
 
 class JobManagerService:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient, *, jobs_max: int = CACHED_JOBS_MAX) -> None:
         self._cluster_client = cluster_client
@@ -49,7 +48,8 @@ class JobManagerService:
         return jobmgrsvc.RefreshJobResponse()
 
     def GetJobCache(self, sent: jobmgrsvc.GetJobCacheRequest, context: Context) -> Any:
-        """The status of a job, and the parts of its spec that the original keeps in memory."""
+        """Return the status of a job, and the parts of its spec that the original keeps in
+        memory."""
         view = self._cluster_client.job(known_job(sent.job_id.value), context)
         if view is None:
             end(context, Code.NOT_FOUND, text=NOT_CACHED)
@@ -57,7 +57,7 @@ class JobManagerService:
         return jobmgrsvc.GetJobCacheResponse(spec=spec, status=job_status_of(view))
 
     def GetThrottledPods(self, sent: jobmgrsvc.GetThrottledPodsRequest, context: Context) -> Any:
-        """The pods of services that wait out a pause after a failure."""
+        """Return the pods of services that wait out a pause after a failure."""
         found = jobmgrsvc.GetThrottledPodsResponse()
         for line in self._listed([SERVICES], context, too_many="services"):
             if not dict(line.counts).get(PAUSED):
@@ -73,7 +73,7 @@ class JobManagerService:
     def GetInstanceAvailabilityInfoForJob(
         self, sent: jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest, context: Context
     ) -> Any:
-        """Whether each of these instances runs as it should; without any, all of the job's."""
+        """Return whether each of these instances runs as it should; by default all of the job's."""
         job = existing_job(self._cluster_client, sent.job_id.value, context=context)
         if len(sent.instances) > ASKED_MAX:
             text = f"more than {ASKED_MAX} instances"
@@ -91,7 +91,8 @@ class JobManagerService:
         return found
 
     def QueryJobCache(self, sent: jobmgrsvc.QueryJobCacheRequest, context: Context) -> Any:
-        """The listed jobs of exactly that name, if one is given, that have all of the labels."""
+        """Return the listed jobs of exactly that name, if one is given, that have all of the
+        labels."""
         tests = [Where("labels", PAIR, words=(one.key, one.value)) for one in sent.spec.labels]
         if sent.spec.name:
             tests.append(Where("name", AMONG, words=(sent.spec.name,)))
@@ -103,7 +104,7 @@ class JobManagerService:
     def _listed(
         self, tests: Sequence[Where], context: Context, *, too_many: str
     ) -> Sequence[JobSummary]:
-        """All jobs that meet the tests and that the caller may see, or a refusal."""
+        """Return all jobs that meet the tests and that the caller may see, or refuse."""
         rights = self._cluster_client.rights(context)
         seen = rights.listing if rights is not None else ()
         query = ListViews("job", (*tests, *seen), (BY_ID,), limit=self._jobs_max)
@@ -115,7 +116,10 @@ class JobManagerService:
 
 
 def availability(view: InstanceView) -> str:
-    """In the words of the original. Without a health check it is available while it runs."""
+    """Return the availability in the words of the original.
+
+    Without a health check an instance is available while it runs.
+    """
     if view.goal in (TaskGoals.KILLED, TaskGoals.DELETED):
         return view.goal.name
     running = view.state == "RUNNING"

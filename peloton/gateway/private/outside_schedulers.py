@@ -1,10 +1,10 @@
 """Calls of ResourceManagerService by which programs of the original schedule tasks themselves.
 
-Turns what its job manager, host manager and placement engines send into answers that they can go
-on with. Here tasks report by themselves, queues take tasks from jobs only, and placers take what
-the queues admit; two placers of one queue would place a task twice. So none of these calls may
-change a task, hand one out or take one in: what is brought is refused by its reason, and who waits
-for something is told that nothing came. What is preempted is ended here, so nobody asks for it.
+Its job manager, host manager and placement engines get answers that they can go on with. Here tasks
+report by themselves, queues take tasks from jobs only, and placers take what the queues admit; two
+placers of one queue would place a task twice. So none of these calls may change a task, hand one
+out or take one in: what is brought is refused by its reason, and a call that waits is told that
+nothing came. What is preempted is ended here, so no call asks for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FROM_JOBS_ONLY = "queues take tasks from jobs only"
 
 
 class OutsideSchedulers:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     # ---- reports ----
 
@@ -42,29 +42,31 @@ class OutsideSchedulers:
     async def GetPreemptibleTasks(
         self, sent: resmgrsvc.GetPreemptibleTasksRequest, call: LongCall
     ) -> Any:
-        """No task, after the timeout."""
+        """Return no task, after the timeout."""
         await _wait_ms(sent.timeout, call)
         late = resmgrsvc.RequestTimedout(message=NOTHING_TO_EVICT)
         error = resmgrsvc.GetPreemptibleTasksResponse.Error(timedout=late)
         return resmgrsvc.GetPreemptibleTasksResponse(error=error)
 
     async def DequeueGangs(self, sent: resmgrsvc.DequeueGangsRequest, call: LongCall) -> Any:
-        """No gang, after the timeout."""
+        """Return no gang, after the timeout."""
         await _wait_ms(sent.timeout, call)
         late = resmgrsvc.RequestTimedout(message=OWN_PLACERS)
         error = resmgrsvc.DequeueGangsResponse.Error(timedout=late)
         return resmgrsvc.DequeueGangsResponse(error=error)
 
     async def GetPlacements(self, sent: resmgrsvc.GetPlacementsRequest, call: LongCall) -> Any:
-        """No placement, after the timeout; that is no error in the original."""
+        """Return no placement, after the timeout; that is no error in the original."""
         await _wait_ms(sent.timeout, call)
         return resmgrsvc.GetPlacementsResponse()
 
     # ---- what others bring ----
 
     def SetPlacements(self, sent: resmgrsvc.SetPlacementsRequest, context: Context) -> Any:
-        """Refuse each placement. Of those that failed nothing is to be taken back: their gangs
-        were not handed out."""
+        """Refuse each placement.
+
+        Failed ones need not be taken back: their gangs were not handed out.
+        """
         found = resmgrsvc.SetPlacementsResponse()
         for one in sent.placements:
             found.error.failure.failed.add(placement=one, message=OWN_PLACERS)
@@ -80,7 +82,7 @@ class OutsideSchedulers:
 
 
 async def _wait_ms(timeout_ms: int, call: LongCall) -> None:
-    """Wait, on the event loop: no thread is held."""
+    """Wait on the event loop, so that no thread is held."""
     left_s = call.time_remaining()
     wait_s = min(timeout_ms / 1000, WAIT_FOR_NOTHING_S_MAX)
     if left_s is not None:

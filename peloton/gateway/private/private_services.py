@@ -1,6 +1,6 @@
 """The services that the original's own tools and tests call, each with its descriptor.
 
-Must not serve a method that has no meaning here: those are answered by `unimplemented.py`.
+Methods that have no meaning here are answered by `unimplemented.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2
 def private_services(
     cluster_client: ClusterClient, feed: ClusterFeed, *, kills: KillSwitch
 ) -> list[tuple[ServiceDescriptor, Any]]:
-    """Each service and what serves it."""
+    """Return each service and its servicer."""
     statuses = status_stream(feed, STREAM_CLIENTS)
     hosts = InternalHostService(cluster_client, HostWatches(feed, statuses), kills=kills)
     served = (

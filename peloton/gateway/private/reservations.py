@@ -1,7 +1,6 @@
 """The calls of InternalHostService that kill tasks, and those that hold hosts for tasks.
 
-Turns requests into holds and kills, and what came of them into errors in the answer. It must not
-kill anything once kills are disabled.
+Failed holds and kills become errors in the answer. Once kills are disabled, nothing is killed.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 
 
 class Reservations:
-    """These calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     _cluster_client: ClusterClient
     _kills: KillSwitch
 
     def KillTasks(self, sent: hostsvc.KillTasksRequest, context: Context) -> Any:
-        """End runs: what was launched here at its host, and a job's through the job.
+        """End runs: foreign ones at their host, and a job's through the job.
 
         No host waits for these tasks any more.
         """
@@ -67,27 +66,27 @@ class Reservations:
         return found
 
     def _not_killed(self, names: Sequence[str]) -> hostsvc.KillTasksResponse.Error | None:
-        """Why none of these runs is killed, if none is."""
+        """Return why none of these runs is killed, or None if they are."""
         if not names:
             nothing = hostsvc.InvalidTaskIDs(message="Empty task ids")
             return hostsvc.KillTasksResponse.Error(invalidTaskIDs=nothing)
         return _failure(KILLS_DISABLED, names) if self._kills.disabled else None
 
     def DisableKillTasks(self, sent: hostsvc.DisableKillTasksRequest, context: Context) -> Any:
-        """This daemon kills nothing for these services any more, until it ends."""
+        """Stop killing for these services on this daemon, until it ends."""
         self._kills.disable()
         return hostsvc.DisableKillTasksResponse()
 
     def ReleaseHostsHeldForTasks(
         self, sent: hostsvc.ReleaseHostsHeldForTasksRequest, context: Context
     ) -> Any:
-        """No host waits for these tasks any more; for those without a host none does."""
+        """Release the hosts that are held for these tasks, if any."""
         tasks = [one.value for one in sent.ids]
         drop_task_holds(self._cluster_client, tasks, context=context)
         return hostsvc.ReleaseHostsHeldForTasksResponse()
 
     def ReserveHosts(self, sent: hostsvc.ReserveHostsRequest, context: Context) -> Any:
-        """One of the hosts waits until it has room for the task."""
+        """Let one of the hosts wait until it has room for the task."""
         task = sent.reservation.task
         try:
             need = resources_of(task.resource, "reservation.task.resource")
@@ -107,7 +106,8 @@ class Reservations:
     def GetCompletedReservations(
         self, sent: hostsvc.GetCompletedReservationRequest, context: Context
     ) -> Any:
-        """The reservations whose room is there, each with an offer that the caller holds now."""
+        """Return the reservations whose room is there, each with an offer that the client holds
+        now."""
         found = hostsvc.GetCompletedReservationResponse()
         for hold, held in take_completed(self._cluster_client, context=context):
             name = client_name(held.summary.host)

@@ -1,10 +1,10 @@
-"""What became of runs, as one stream for all who read it: starts and ends, with offsets.
+"""Starts and ends of runs, as one stream with offsets for all its readers.
 
-Turns the change feeds of the shards of hosts into numbered statuses. It keeps the newest
-`STATUSES_MAX` in memory, from the first call that asks for them until `feed.IDLE_S` after the last:
-so a stream has an id, and where anything may have been missed it begins anew under another one, as
-it did in the original when the host manager changed. Then a reader has to read the tasks. It must
-not show a status that is not durable, nor leave one out unnoticed.
+The change feeds of the shards of hosts become numbered statuses. The newest `STATUSES_MAX` are kept
+in memory, from the first call that asks for them until `feed.IDLE_S` after the last: so a stream
+has an id, and if anything may have been missed it begins anew under another one, as it did in the
+original when the host manager changed. Then a reader has to read the tasks. Only durable statuses
+are shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOSES_RUNS = (f.HostLost, f.HostRemoved)
 
 
 class RunStatus(NamedTuple):
-    """A run began or ended. `at` in seconds since the epoch."""
+    """The start or the end of a run. `at` in seconds since the epoch."""
 
     run: str
     host: str
@@ -61,18 +61,18 @@ class StatusBuffer:
         self._over = False
 
     def listen(self, tell: Callable[[NumberedStatus | None], None]) -> None:
-        """Tell somebody from now on; also that the stream has ended already."""
+        """Call `tell` with each status from now on; with None if the stream has ended."""
         self.readers.append(tell)
         if self._over:
             tell(None)
 
     @property
     def end(self) -> int:
-        """The offset of the next status."""
+        """Return the offset of the next status."""
         return self.first + len(self._kept)
 
     def add(self, status: RunStatus) -> None:
-        """The next status; beyond the limit the oldest one is dropped."""
+        """Add the next status; beyond the limit the oldest one is dropped."""
         numbered = NumberedStatus(self.end, status)
         self._kept.append(status)
         if len(self._kept) > STATUSES_MAX:
@@ -82,23 +82,26 @@ class StatusBuffer:
             tell(numbered)
 
     def read(self, begin: int, *, limit: int) -> list[NumberedStatus]:
-        """Those from an offset on, which must be kept or the next one."""
+        """Return the statuses from an offset on, which must be kept or the next one."""
         start = begin - self.first
         some = islice(self._kept, start, start + limit)
         return [NumberedStatus(begin + at, status) for at, status in enumerate(some)]
 
     def newest(self, count: int) -> list[NumberedStatus]:
-        """The last ones, the oldest of them first."""
+        """Return the last statuses, the oldest of them first."""
         return self.read(max(self.first, self.end - count), limit=count)
 
     @property
     def in_use(self) -> bool:
-        """Whether anybody is told of each; who reads with offsets asks for the stream each time."""
+        """Return whether there are listeners; readers with offsets ask for the stream each time."""
         return bool(self.readers)
 
     def note(self, change: Change) -> bool:
-        """Add what became of runs. False where runs were lost with a host: which ones is not said,
-        readers read the tasks."""
+        """Add starts and ends of runs.
+
+        Returns False if runs were lost with a host: which ones is not said, so readers read the
+        tasks.
+        """
         if any(isinstance(fact, _LOSES_RUNS) for fact in change.line.facts):
             return False
         for status in statuses_of(change):
@@ -106,13 +109,14 @@ class StatusBuffer:
         return True
 
     def miss(self) -> None:
-        """The stream has ended."""
+        """End the stream."""
         self._over = True
         for tell in [*self.readers]:
             tell(None)
 
     def purge(self, client: str, offset: int) -> None:
-        """A client needs nothing before this offset; what none needs is dropped."""
+        """Record that a client needs nothing before this offset; what no client needs is
+        dropped."""
         self.purged[client] = max(self.purged[client], min(offset, self.end))
         least = min(self.purged.values())
         while self.first < least and self._kept:
@@ -121,7 +125,7 @@ class StatusBuffer:
 
 
 def status_stream(feed: ClusterFeed, clients: tuple[str, ...]) -> SharedReading[StatusBuffer]:
-    """The stream of one server."""
+    """Return the stream of one server."""
 
     async def begin(shards: Iterable[Key]) -> StatusBuffer:
         return StatusBuffer(clients)
@@ -130,7 +134,7 @@ def status_stream(feed: ClusterFeed, clients: tuple[str, ...]) -> SharedReading[
 
 
 def statuses_of(change: Change) -> Iterator[RunStatus]:
-    """The starts and ends of runs in a change of a host."""
+    """Yield the starts and ends of runs in a change of a host."""
     line = change.line
     host = client_name(line.key)
     for fact in line.facts:

@@ -1,7 +1,7 @@
-"""Hosts that are held for tasks, as the private services order it, and kills that hold.
+"""Hosts that are held for tasks, as the private services order it, and kills with such a hold.
 
-Turns names of tasks into holds at hosts. A hold ends by its time at the latest, so what a call
-leaves undone heals by itself. It must not decide who gets room: hosts do.
+A hold ends by its time at the latest, so a call that fails half-way needs no repair. Hosts decide
+which tasks get room.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ class KillEntry(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """A reservation whose room is there, and is held for the caller now."""
+    """A reservation whose room is there, and is held for the client now."""
 
     hold: TaskHold
     held: HostHeld
 
 
 def place_of(task: str) -> tuple[Key, int] | None:
-    """Crowd and member of a task by its name, of a job or a caller's own; None for no name."""
+    """Return crowd and member of a task by its name, of a job or a client's own; None for no
+    name."""
     job, _, number = task.rpartition("-")
     found, instance = known_job(job), parse_number(number)
     if found is not None and instance is not None:
@@ -67,10 +68,10 @@ def place_of(task: str) -> tuple[Key, int] | None:
 def kill_and_hold(
     cluster_client: ClusterClient, entries: Sequence[KillEntry], *, context: Context
 ) -> list[str]:
-    """Hold the hosts, then end the runs; the names that are of no run.
+    """Hold the hosts, then end the runs; return the names that are of no run.
 
-    A hold that fails is only logged, as in the original. The hosts of runs that were not killed
-    are not held any more.
+    A hold that fails is only logged, as in the original. The hosts of runs that were not killed are
+    released.
     """
     holder = cluster_client.permissions.whose(context).text
     asks = []
@@ -103,7 +104,7 @@ def drop_task_holds(
     context: Context,
     but: str = "",
 ) -> None:
-    """No host waits for these tasks any more, but for the one of this name."""
+    """Release the hosts that are held for these tasks, except the host `but`."""
     wanted = frozenset(tasks)
     drops = {}
     for view in hosts_held_for(cluster_client, wanted, context=context):
@@ -129,7 +130,7 @@ def reserve_one(
     need: Resources,
     context: Context,
 ) -> HeldForTask | str:
-    """Reserve the first of these hosts that can be for a task; or why none was."""
+    """Reserve the first of these hosts that can be for a task; or return why none was."""
     place = place_of(task)
     if place is None:
         return f"{task!r} is no name of a task"
@@ -146,7 +147,7 @@ def reserve_one(
 
 
 def take_completed(cluster_client: ClusterClient, *, context: Context) -> list[Completed]:
-    """Turn every reservation whose room is there into a hold of the caller's."""
+    """Turn every reservation whose room is there into a hold of the client's."""
     holder = cluster_client.permissions.whose(context).text
     found: list[tuple[HostView, TaskHold]] = []
     for view in all_hosts(cluster_client, context):
@@ -174,5 +175,5 @@ def _complete(view: HostView, hold: TaskHold) -> bool:
 
 
 def named_task(run: Any, task: Any) -> str:
-    """The name of a task in a request: its own, or else that of its run without the run."""
+    """Return the name of a task in a request: its own, or else that of its run without the run."""
     return task.value or held_task(run.value)

@@ -1,6 +1,5 @@
 """How calls are served: carriers, events, threads and loop, limits, parsing, the audit log.
 
-It must not know what is called: which services there are is said in `gateway/grpc_server.py`, and
-nothing here asks the cluster. Whoever changes a module here runs `script/bench api` before and
-after.
+The code is independent of the services, which `gateway/grpc_server.py` lists, and of the cluster.
+Run `script/bench api` before and after a change here.
 """

@@ -1,15 +1,16 @@
 """The audit log: one line for each call that changes something, or tried to.
 
-Turns the ends of calls into lines of JSON in `audit.log`. A line is handed over before the answer
+The ends of calls become lines of JSON in `audit.log`. A line is handed over before the answer
 leaves, and written and synced by a thread of its own, in batches. So:
 
 - the answer of a change is never ahead of its line in memory;
 - a daemon that is killed loses the lines of its last moments (`GATHER_S`), though the changes are
   in the journal; a power cut, those of the last `SYNC_S` besides;
-- where the disk is full, lines wait in memory, up to `WAITING_MAX`; later ones are counted as lost,
+- if the disk is full, lines wait in memory, up to `WAITING_MAX`; later ones are counted as lost,
   which health and the next line that can be written say. Calls go on.
 
-The log must hold no secret: of a request only ids and names, and no text that may quote one.
+The log must hold no secret, as many may read it: of a request only ids and names, and no text that
+may quote one.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ log = structlog.get_logger("gateway")
 
 
 class AuditEntry(NamedTuple):
-    """The end of one call: all that a line is made of, by the thread that writes it."""
+    """The end of one call: all from which the writing thread makes a line."""
 
     at_s: float
     principal: Principal
@@ -80,7 +81,7 @@ class ReadAnswer(NamedTuple):
 
 
 class AuditNote:
-    """Of one call: hands its end over to the log."""
+    """The note of one call, which hands its end over to the log."""
 
     __slots__ = ("_add", "_call", "_method", "_objects", "_reads", "_whose")
 
@@ -98,12 +99,12 @@ class AuditNote:
         self._objects: Mapping[str, Any] = {}
 
     def found(self, objects: Mapping[str, Any]) -> None:
-        """The request was parsed, and names these."""
+        """Record the objects that the parsed request names."""
         # A client may send megabytes as a name, and lines wait in memory.
         self._objects = cut(objects)
 
     def __call__(self, code: int, details: str, message: bytes | None) -> None:
-        """The call ends."""
+        """Record the end of the call."""
         self._add(
             AuditEntry(
                 time.time(),
@@ -120,7 +121,7 @@ class AuditNote:
 
 
 class AuditLog:
-    """One file, from construction to `close`. Raises OSError where it cannot be opened."""
+    """One audit log, from construction to `close`. Raises OSError if it cannot be opened."""
 
     def __init__(
         self,
@@ -165,7 +166,8 @@ class AuditLog:
             self._wake.set()
 
     def add_refused(self, entry: AuditEntry) -> None:
-        """As `add`, of a caller who did not prove who they are: so many, and others are counted."""
+        """Hand over a line of a caller without proof; beyond a limit such lines are only
+        counted."""
         with self._lock:
             now_s = time.monotonic()
             if now_s - self._refused_since_s >= REFUSED_S:
@@ -179,7 +181,7 @@ class AuditLog:
         self.add(entry)
 
     def notes(self) -> tuple[NotReadyReason, ...]:
-        """What health says; it is no reason against being ready."""
+        """Return what health says; it is no reason against being ready."""
         texts = []
         if self._fault:
             waiting = len(self._waiting)
@@ -214,7 +216,7 @@ class AuditLog:
                 self._wake.set()
 
     def _end(self) -> bool:
-        """Take no more lines; False where some have come that can still be written."""
+        """Take no more lines; return False if some have come that can still be written."""
         with self._lock:
             if self._waiting and not self._fault:
                 self._wake.set()
@@ -226,7 +228,7 @@ class AuditLog:
         return True
 
     def _write(self, *, closing: bool) -> bool:
-        """Write what waits; whether anything was written."""
+        """Write what waits; return whether anything was written."""
         with self._lock:
             batch, lost = [*self._waiting], self._lost - self._lost_said
             over = closing or time.monotonic() - self._refused_since_s >= REFUSED_S
@@ -265,7 +267,7 @@ class AuditLog:
 
 
 def cut(objects: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same, with the first part of each text."""
+    """Return the objects with the first part of each text."""
     return {
         name: value[:VALUE_LENGTH_MAX] if isinstance(value, str) else value
         for name, value in objects.items()
@@ -277,7 +279,7 @@ def _answer_bytes(entry: AuditEntry) -> int:
 
 
 def _line_of(entry: AuditEntry) -> bytes:
-    """The line of a call."""
+    """Return the line of a call."""
     who = entry.principal
     objects = dict(entry.objects)
     name, error, text = _NAMES.get(entry.code, str(entry.code)), "", entry.details
@@ -309,8 +311,11 @@ def _line_of(entry: AuditEntry) -> bytes:
 
 
 def _line_or_less(entry: AuditEntry) -> bytes:
-    """The line; where a bug prevents it, all that needs no reading of the answer, or at least
-    nothing of the request either."""
+    """Return the line.
+
+    If a bug prevents it, all that needs no reading of the answer, or at least nothing of the
+    request either.
+    """
     for part in (entry, entry._replace(answer=None)):
         line = attempt(_line_of, part)
         if not isinstance(line, Failure):
@@ -320,7 +325,7 @@ def _line_or_less(entry: AuditEntry) -> bytes:
 
 
 def _error_of(answer: Any) -> tuple[str, str]:
-    """The error inside an OK answer, as the calls of v0 have it: its field and its text.
+    """Return field and text of the error inside an OK answer, as the calls of v0 have it.
 
     Some have one for each task; the first of them is told.
     """

@@ -1,8 +1,7 @@
 """The file of the audit log, and the older ones beside it.
 
-Turns lines into bytes on the disk, each as a whole or not at all. At `FILE_BYTES_MAX` the file
-becomes `audit.log.1`, and so on up to `audit.log.8`; older ones are deleted. It must not know what
-a line says.
+Lines are written as a whole or not at all. At `FILE_BYTES_MAX` the file becomes `audit.log.1`, and
+so on up to `audit.log.8`; older ones are deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class AuditFile:
-    """The file and those before it. What is written is there as a whole or not at all."""
+    """The current file and the older ones. Lines are written as a whole or not at all."""
 
     def __init__(self, path: Path, *, file_bytes_max: int) -> None:
         self.path = path
@@ -28,7 +27,7 @@ class AuditFile:
         self._descriptor, self._size = self._open()
 
     def write(self, data: bytes) -> None:
-        """Append lines. Raises OSError; then none of them is there."""
+        """Append lines. Raises OSError; then none of them is written."""
         self._reopen_if_gone()
         if self._size and self._size + len(data) > self._bytes_max:
             self._rotate()
@@ -42,11 +41,10 @@ class AuditFile:
         self._size += len(data)
 
     def sync(self) -> None:
-        """What was written survives a power cut."""
+        """Sync what was written, so that it survives a power cut."""
         os.fdatasync(self._descriptor)
 
     def close(self) -> None:
-        """No more lines."""
         os.close(self._descriptor)
 
     def _open(self) -> tuple[int, int]:
@@ -75,7 +73,7 @@ class AuditFile:
         return OSError(errno.EPERM, why, str(self.path))
 
     def _reopen_if_gone(self) -> None:
-        """Somebody may have moved or removed it: lines in a file without a name are lost."""
+        """Reopen the file if it was moved or removed: lines in a file without a name are lost."""
         ours = os.fstat(self._descriptor)
         try:
             found = os.stat(self.path, follow_symlinks=False)

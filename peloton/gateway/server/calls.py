@@ -1,6 +1,6 @@
 """What a method of a servicer sees of its call, and what it may return besides an answer.
 
-Values and views only: `serving.py` runs the calls.
+`serving.py` runs the calls.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LEFT = "the client left; a change may have happened"
 class Later(NamedTuple):
     """An answer that is under way. No thread waits for it.
 
-    `encode` makes the answer of what the future brings, on the thread that brings it, so it must be
-    quick; `late` is called where that takes longer than `wait_s`. Both may end the call as methods
+    `encode` makes the answer from the result of the future, on the thread that sets it, so it must
+    be quick; `late` is called if that takes longer than `wait_s`. Both may end the call as methods
     do; `late` has to.
     """
 
@@ -33,7 +33,7 @@ class Later(NamedTuple):
 
 
 def is_hidden(context: Any) -> bool:
-    """Whether the object of a call must look as if it did not exist."""
+    """Return whether the object of a call must look as if it did not exist."""
     return bool(getattr(context, "hidden", False))
 
 
@@ -41,45 +41,47 @@ class CallContext:
     """The context of a call for methods on the pool: the used part of gRPC's interface."""
 
     def __init__(self, call: ServedCall | None = None) -> None:
-        """`call`: None for work that is not for one call."""
+        """Take the call; None for work that is not for one call."""
         self._call = call
 
     @property
     def hidden(self) -> bool:
-        """Whether the object of the call must look as if it did not exist."""
+        """Return whether the object of the call must look as if it did not exist."""
         return self._call is not None and self._call.hidden
 
     def hide(self) -> None:
-        """From now on it must."""
+        """Let the object of the call look as if it did not exist."""
         assert self._call is not None
         self._call.hidden = True
 
     @property
     def at_pool(self) -> str:
-        """The path of the pool that the call is about, where the caller may see it; else ""."""
+        """Return the path of the pool that the call is about, if the caller may see it; else ""."""
         return self._call.at_pool if self._call is not None else ""
 
     def is_about(self, path: str) -> None:
-        """The caller may see what the call is about, which is in this pool."""
+        """Record that the caller may see the object of the call, which is in this pool."""
         assert self._call is not None
         self._call.at_pool = path
 
     @property
     def found(self) -> Key | None:
-        """Which of several objects of one name the call is about; None where it was not asked."""
+        """Return which of several objects of one name the call is about; None if it was not
+        asked."""
         return self._call.found if self._call is not None else None
 
     def is_of(self, key: Key) -> None:
-        """The call is about this one."""
+        """Record which object the call is about."""
         assert self._call is not None
         self._call.found = key
 
     def said(self, text: str) -> str:
-        """What a text that mentions others says to the caller."""
+        """Return a text with mentions of others as the caller may see it."""
         return self._call.said(text) if self._call is not None else text
 
     def await_answer(self, future: Future[Any], wait_s: float) -> Any:
-        """The answer, unless the call is over before: then it is cancelled, and the call ends.
+        """Return the answer, unless the call is over before: then it is cancelled, and the call
+        ends.
 
         Raises TimeoutError after `wait_s`.
         """
@@ -98,16 +100,17 @@ class CallContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client left, or its deadline has passed: nobody waits for an answer."""
+        """Return whether the client left, or its deadline has passed, so that no answer is
+        awaited."""
         return self._call is not None and self._call.cancelled
 
     @property
     def end_note(self) -> EndNote | None:
-        """What is told how the call ends."""
+        """Return the note that is told how the call ends."""
         return self._call.end_note if self._call is not None else None
 
     def set_trailing_metadata(self, trailing: Any) -> None:
-        """What is sent with the status of a call that ends well."""
+        """Set what is sent with the status of a call that ends well."""
         if self._call is not None:
             self._call.trailing = trailing
 
@@ -121,17 +124,17 @@ class CallContext:
 
     @property
     def principal(self) -> Principal:
-        """Who calls."""
+        """Return the caller."""
         return self._call.principal if self._call is not None else NOBODY
 
     def invocation_metadata(self) -> Any:
-        """What the client sent with the call, without secrets."""
+        """Return what the client sent with the call, without secrets."""
         return self._call.metadata if self._call is not None else ()
 
     def time_remaining(self) -> float | None:
-        """Seconds until the client's deadline; None where it has none."""
+        """Return the seconds until the client's deadline; None without one."""
         return self._call.time_remaining() if self._call is not None else None
 
     def peer(self) -> str:
-        """The client's address."""
+        """Return the client's address."""
         return self._call.peer() if self._call is not None else ""

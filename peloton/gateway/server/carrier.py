@@ -1,7 +1,7 @@
-"""The door at which a server of calls is chosen: the core's, or, where that has changed, gRPC's.
+"""Chooses the carrier of calls: gRPC's core, or, if that has changed, gRPC's own server.
 
 What `completions.py` relies on is not documented and may change with any version of grpcio, so it
-is tried with one call before it serves others. It must not try to mend anything.
+is tried with one call before it serves others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SAID, _NAMED = b"as expected", ("named", "so")
 
 @functools.cache
 def core_trouble() -> str:
-    """Why the core does not serve in this process; "" where it does."""
+    """Return why the core does not serve in this process; "" if it does."""
     found = attempt(_looked_at)
     why = found.error if isinstance(found, Failure) else found
     return f"grpcio {grpc.__version__}: {' '.join(why.split())[:TEXT_MAX]}" if why else ""
@@ -42,13 +42,13 @@ def _looked_at() -> str:
 
 
 def carrier_notes() -> tuple[NotReadyReason, ...]:
-    """What health says of it."""
+    """Return what health says of the carrier."""
     why = core_trouble()
     return (NotReadyReason("grpc", f"{SLOWER} ({why})"),) if why else ()
 
 
 def call_server(*arguments: Any, **named: Any) -> CallServer:
-    """The better one; arguments as of `CallServer`."""
+    """Return a server of the better carrier; the arguments are those of `CallServer`."""
     if core_trouble():
         return PublicServer(*arguments, **named)
     from peloton.gateway.server.completions import CoreServer
@@ -57,7 +57,7 @@ def call_server(*arguments: Any, **named: Any) -> CallServer:
 
 
 def trouble_of(kind: type[CallServer]) -> str:
-    """What is wrong with a call from here to here; whatever it raises is wrong as well."""
+    """Return what is wrong with a call from here to here, exceptions included; "" if nothing."""
 
     def begin(call: ServedCall) -> None:
         well = _NAMED in call.metadata and call.time_remaining() and call.peer()

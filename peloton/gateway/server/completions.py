@@ -1,18 +1,18 @@
 """Calls as gRPC's C core brings them: one thread takes the events of all.
 
 HTTP/2, flow control, deadlines and compression stay with the core. gRPC's own two servers for
-Python stand on the same interface (`grpc._cython.cygrpc`), which is not documented. What they add
-costs more than most calls of ours: an empty call takes 0.15 ms of CPU here, and 0.4 ms in
-`grpc.aio`, which hands each of its five events over to another thread (`script/bench api`). Where
-the interface is not as expected, `carrier.py` takes the documented server instead. It must not
-block.
+Python use the same interface (`grpc._cython.cygrpc`), which is not documented. What they add costs
+more than most calls here: an empty call takes 0.15 ms of CPU here, and 0.4 ms in `grpc.aio`, which
+hands each of its five events over to another thread (`script/bench api`). If the interface is not
+as expected, `carrier.py` takes the documented server instead. The thread of events must not block,
+as all calls wait for it.
 
-    received: new call     ReceiveClose is started, and the callback of the server gets the call
-    received: message      `read`: one at a time; None where there is no further one. What is in
-                           flight over all calls is limited (`intake.py`)
-    done: message sent     `write`: one at a time, so a slow reader holds up only its own call
-    done: status sent      `end`: the first one counts
-    received: close        the last: the call has ended for the client, perhaps before we ended it
+received: new call     ReceiveClose is started, and the callback of the server gets the call
+received: message      `read`: one at a time; None if there is no further one. What is in flight
+                       over all calls is limited (`intake.py`)
+done: message sent     `write`: one at a time, so a slow reader holds up only its own call
+done: status sent      `end`: the first one counts
+received: close        the last: the call has ended for the client, perhaps before we ended it
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NAMES = (
 
 
 def missing_names() -> list[str]:
-    """What of that there is not."""
+    """Return which names of the interface are missing."""
     return [name for name in NAMES if not hasattr(cygrpc, name)]
 
 
@@ -62,11 +62,11 @@ class CoreCall(ServedCall):
         )
 
     def peer(self) -> str:
-        """The client's address."""
+        """Return the client's address."""
         return str(self._call.peer().decode(errors="replace"))
 
     def peer_identities(self) -> Any:
-        """Names of the client's certificate, if it was checked."""
+        """Return names of the client's certificate, if it was checked."""
         return cygrpc.peer_identities(self._call)
 
     def _receive(self, done: Callable[[bytes | None], None]) -> None:
@@ -107,7 +107,10 @@ class CoreServer(CallServer):
         self._asked = 0  # requests for a call that the core has not answered
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
-        """The port it got. Raises RuntimeError when the address cannot be had."""
+        """Listen at an address and return the port.
+
+        Raises RuntimeError when the address cannot be had.
+        """
         secret = (credentials._credentials,) if credentials is not None else ()
         port = int(self._server.add_http2_port(address.encode(), *secret))
         if not port:
@@ -155,4 +158,4 @@ class CoreServer(CallServer):
 
 
 def _nobody(code: int, details: str, *, trailing: Any) -> None:
-    """The end of what is no call's."""
+    """Ignore the end of an event that belongs to no call."""

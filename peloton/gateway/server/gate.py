@@ -1,7 +1,6 @@
-"""The place of access control in a server: what every call of a method, and every answer, passes.
+"""Access control in a server: the interface that every call of a method, and every answer, passes.
 
-Turns the beginning of a call, or a coroutine, into the same behind a gate. It must not know why a
-gate refuses: `gates.py` makes them; nor what an answer must not say: `names_in_texts.py` does.
+`gates.py` makes the gates of methods, and `names_in_texts.py` the gate of answers.
 """
 
 from __future__ import annotations
@@ -18,59 +17,62 @@ LongMethod: TypeAlias = Callable[[Any, Any], Coroutine[Any, Any, Any]]
 
 
 class MethodGate(Protocol):
-    """What a call of one method passes before the method sees it. Both checks end what may not."""
+    """The gate of one method, before the method sees the call.
+
+    Both checks end calls that may not go on.
+    """
 
     def begin(self, call: ServedCall) -> None:
-        """A call has arrived."""
+        """Begin a call."""
 
     def refused(self, call: ServedCall) -> None:
-        """A call ends at once because its caller is not let in."""
+        """End a call at once because its caller is not admitted."""
 
     def at_once(self, request: Any, context: CallContext) -> bool:
-        """Whether it may go on now; False where `check` has to wait for something."""
+        """Return whether the call may go on now; False if `check` has to wait for something."""
 
     def check(self, request: Any, context: CallContext) -> None:
-        """As `at_once`, on a thread that may wait."""
+        """Check the call on a thread that may wait."""
 
 
 class AnswerGate(Protocol):
-    """What every answer passes before it leaves: the bytes to send in its place."""
+    """The gate of every answer: it returns the bytes to send in its place."""
 
     def encoded(self, answer: Any, context: CallContext) -> bytes:
-        """Those of the answer of a method, on a thread that may wait."""
+        """Return the bytes for the answer of a method, on a thread that may wait."""
 
     def at_once(self, data: bytes, context: CallContext, *, kind: Any) -> bytes:
-        """Those of an answer of this kind that is encoded, on a thread that must not wait."""
+        """Return the bytes for an encoded answer of this kind, on a thread that must not wait."""
 
     def concerns(self, data: bytes) -> bool:
-        """Whether a message of a stream has to pass `message`."""
+        """Return whether a message of a stream has to pass `message`."""
 
     def message(self, data: bytes, context: CallContext, *, kind: Any) -> bytes:
-        """As `at_once`, on a thread that may wait."""
+        """Return the bytes for a message of a stream, on a thread that may wait."""
 
     def status(self, text: str, context: CallContext) -> str:
-        """The text of a status, on any thread."""
+        """Return the text of a status, on any thread."""
 
 
 class OpenAnswers:
     """The answers of a server without access control."""
 
     def encoded(self, answer: Any, context: CallContext) -> bytes:
-        """As it is."""
+        """Return the answer unchanged."""
         return bytes(answer.SerializeToString())
 
     def at_once(self, data: bytes, context: CallContext, *, kind: Any) -> bytes:
-        """As it is."""
+        """Return the answer unchanged."""
         return data
 
     def concerns(self, data: bytes) -> bool:
-        """None has to."""
+        """Return False, as no message has to pass."""
         return False
 
     message = at_once
 
     def status(self, text: str, context: CallContext) -> str:
-        """As it is."""
+        """Return the text unchanged."""
         return text
 
 
@@ -78,11 +80,11 @@ GateOf: TypeAlias = Callable[[str], MethodGate | None]
 
 
 def no_gate(method: str) -> None:
-    """The gates of a server without access control."""
+    """Return no gate, for a server without access control."""
 
 
 def gated(gate: MethodGate | None, begin: Begin) -> Begin:
-    """The same beginning of a call, of which the gate is told first."""
+    """Return the beginning of a call, preceded by that of its gate."""
     if gate is None:
         return begin
 
@@ -94,7 +96,7 @@ def gated(gate: MethodGate | None, begin: Begin) -> Begin:
 
 
 def checked(method: LongMethod, gate: MethodGate | None) -> LongMethod:
-    """The same method, behind its gate."""
+    """Return the method behind its gate."""
     if gate is None:
         return method
 

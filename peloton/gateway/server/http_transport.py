@@ -1,8 +1,8 @@
 """HTTP connections: how many there may be, how long and how large a request may be.
 
-Turns accepted sockets into threads that each read one request within limits of time and size. A
-client that is slow, hangs up or talks nonsense costs one of these threads for a bounded time, and
-no line in the log. It must not know what is asked for.
+Each connection has a thread that reads one request within limits of time and size. A client that is
+slow, hangs up or sends an invalid request costs one of these threads for a limited time, and no
+line in the log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = structlog.get_logger("gateway")
 
 
 class BoundedServer(http.server.ThreadingHTTPServer):
-    """One thread for each connection, and no more of them than there may be."""
+    """One thread for each connection, up to a limit of connections."""
 
     daemon_threads = True
     block_on_close = False
@@ -86,7 +86,8 @@ class BoundedServer(http.server.ThreadingHTTPServer):
         self.shutdown_request(request)
 
     def request_came(self, request: socket.socket) -> None:
-        """The request of a connection is complete: it is not closed for others any more."""
+        """Record that the request of a connection is complete, so that it is not closed for
+        others."""
         with self._lock:
             self._waiting.pop(request, None)
 
@@ -98,14 +99,14 @@ class BoundedServer(http.server.ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that hang up are nothing to tell; anything else is a bug."""
+        """Ignore clients that hang up; anything else is a bug."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             log.error("an HTTP connection failed", peer=str(client_address), exc_info=error)
 
 
 class BoundedServer6(BoundedServer):
-    """The same on IPv6."""
+    """A `BoundedServer` on IPv6."""
 
     address_family = socket.AF_INET6
 
@@ -115,7 +116,10 @@ class HeadTooLarge(Exception):
 
 
 class LimitedHandler(http.server.BaseHTTPRequestHandler):
-    """One request, which arrives within limits. `request_came` is called before it is answered."""
+    """The handler of one request, which arrives within limits.
+
+    `request_came` is called before it is answered.
+    """
 
     server_version, sys_version = "peloton", ""
     timeout = WRITE_S_MAX
@@ -136,12 +140,12 @@ class LimitedHandler(http.server.BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def request_came(self) -> None:
-        """The request is complete; from here on each piece of the answer has its own time."""
+        """Record that the request is complete; each piece of the answer then has its own time."""
         self.server.request_came(self.connection)
         self.connection.settimeout(WRITE_S_MAX)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not worth a line."""
+        """Log nothing, as there are too many requests."""
 
 
 class _Head(io.RawIOBase):
@@ -153,7 +157,7 @@ class _Head(io.RawIOBase):
         self._left = HEAD_BYTES_MAX
 
     def readable(self) -> bool:
-        """As a file."""
+        """Return that this file can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -1,16 +1,14 @@
 """Bytes of requests in flight, counted over all calls.
 
-Turns the beginning, the arrival and the end of requests into starts and refusals of reads. gRPC's
-core does not say how much of a message has come before it holds all of it. So a read that has
-started is counted as the longest message there may be, and the others wait unstarted: the core
+gRPC's core does not say how much of a message has come before it holds all of it. So a read that
+has started is counted as the longest message there may be, and the others wait unstarted: the core
 holds no more of those than its window. A small request comes whole with its headers, and ends its
 read at once; one that comes later is there once its turn comes.
 
 Reads that find no room in the budget take turns in the *lane*: a few places besides it, which a
 read must leave after a moment if others wait. So small requests pass while large ones, or such as
 never come, take all the room. Callers share the budget by `Places`, those that wait for the lane
-take turns, and of too many those of the caller with the most are refused. It must not know a call:
-a call is whatever the caller keeps it by.
+take turns, and of too many those of the caller with the most are refused.
 
 Small messages that have arrived are not counted: the number of calls bounds them.
 """
@@ -62,7 +60,7 @@ class _Read(NamedTuple):
 
 
 class Intake:
-    """The reads under way and the bytes that are held. Its methods may be called on any thread."""
+    """The reads under way and the bytes that are held. The methods may be called on any thread."""
 
     def __init__(self, *, message_bytes_max: int, bytes_max: int, pace: IntakePace = PACE) -> None:
         self._message_bytes_max = message_bytes_max
@@ -86,12 +84,12 @@ class Intake:
         self._lock = threading.Lock()
 
     def for_open_calls(self) -> Intake:
-        """Another one, without a budget: its reads take turns in its lane."""
+        """Return another intake without a budget: its reads take turns in its lane."""
         return Intake(message_bytes_max=self._message_bytes_max, bytes_max=0, pace=OPEN_PACE)
 
     @property
     def refusal(self) -> str:
-        """The text for a request that finds no room."""
+        """Return the text for a request that finds no room."""
         if not self._bytes_max:
             return (
                 f"too many requests in flight, or request larger than {SMALL_BYTES_MAX} bytes; "
@@ -102,9 +100,10 @@ class Intake:
     def begin(
         self, call: Hashable, start: Callable[[], bool], *, who: Principal, now_s: float
     ) -> None:
-        """A call of `who` wants to read; it has one read at a time.
+        """Let a call of `who` read; it has one read at a time.
 
-        `start` starts it, now or on another thread when there is room; False if the call is over.
+        `start` starts it, now or on another thread when there is room; it returns False if the call
+        is over.
         """
         with self._lock:
             read = _Read(who, now_s, start)
@@ -120,7 +119,7 @@ class Intake:
                 self._forget_read(call)
 
     def arrived(self, call: Hashable, size: int, *, who: Principal, now_s: float) -> str:
-        """A read has ended with so many bytes; why there is no room for them, "" where there is."""
+        """End a read with so many bytes; return why there is no room for them, or ""."""
         with self._lock:
             self._forget_read(call)
             why = self._hold(call, HELD_TWICE * size, who=who) if size > SMALL_BYTES_MAX else ""
@@ -130,7 +129,8 @@ class Intake:
         return why
 
     def leave(self, call: Hashable) -> bool:
-        """The call is over; whether its read was not started, and never will be."""
+        """Forget a call that is over; return whether its read was not started, and never will
+        be."""
         with self._lock:
             waited = call in self._waiting
             if waited:
@@ -138,7 +138,7 @@ class Intake:
             return waited
 
     def release(self, call: Hashable, now_s: float) -> None:
-        """Nothing of the call is held any more."""
+        """Record that nothing of the call is held any more."""
         with self._lock:
             who, held = self._held.pop(call, (None, 0))
             if who is not None:
@@ -148,7 +148,7 @@ class Intake:
             self._start_waiting(now_s)
 
     def next_look_s(self) -> float | None:
-        """When `refused` may find something; None where no read is under way."""
+        """Return when `refused` may find something; None if no read is under way."""
         # Asked for each event. Without the lock: a read may begin right after in any case.
         if not self._counted and not self._waiting and not self._lane:
             return None
@@ -170,7 +170,8 @@ class Intake:
             return look_s
 
     def refused(self, now_s: float) -> list[RefusedRead]:
-        """Reads that last too long, those that have to leave the lane, and too many that wait."""
+        """Return reads that last too long, those that have to leave the lane, and waiting ones
+        beyond the limit."""
         late_s = now_s - self._pace.read_s_max
         none_came = f"no request came within {self._pace.read_s_max:g} s"
         with self._lock:
@@ -196,7 +197,7 @@ class Intake:
     # ---- inside ----
 
     def _start_waiting(self, now_s: float) -> None:
-        """Start what there is room for, one of each caller in turn."""
+        """Start the reads that there is room for, one of each caller in turn."""
         while True:
             with self._lock:
                 self._fill_budget()
@@ -211,13 +212,14 @@ class Intake:
                     self._forget_read(call)
 
     def _fill_budget(self) -> None:
-        """Reads of the lane move to where there is room for them by now."""
+        """Move reads of the lane into the budget if that has room for them by now."""
         for call, read in [*self._lane.items()]:
             if self._count(call, read):
                 del self._lane[call]
 
     def _count(self, call: Hashable, read: _Read) -> bool:
-        """In the budget until the read ends, if it and the share of the caller have room."""
+        """Count a read in the budget until it ends, if the budget and the caller's share have
+        room."""
         if self._bytes + self._message_bytes_max > self._bytes_max:
             return False
         most = self._bytes_max // self._message_bytes_max
@@ -249,5 +251,5 @@ class Intake:
 
 
 def _begun_until(reads: dict[Hashable, _Read], until_s: float) -> list[Hashable]:
-    """Those of a few reads that began by then."""
+    """Return those of a few reads that began by then."""
     return [call for call, read in reads.items() if read.begun_s <= until_s]

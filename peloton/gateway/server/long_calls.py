@@ -1,6 +1,6 @@
-"""What a coroutine sees of its call: a call that waits or streams on the event loop.
+"""What a coroutine sees of its call: one that waits or streams on the event loop, without a thread.
 
-Sends messages one by one, and cuts off a client that does not read them. It must not hold a thread.
+Messages are sent one by one; a client that does not read them is cut off.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def get(self) -> asyncio.AbstractEventLoop:
-        """The loop, started when first needed."""
+        """Return the loop, started when first needed."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -77,7 +77,7 @@ class LongCall(CallContext):
         return await self._run(work, *args, CallContext())
 
     async def shown(self, message: Any) -> bytes:
-        """A message as the caller may see it."""
+        """Return a message as the caller may see it."""
         data = bytes(message.SerializeToString())
         if not self._answers.concerns(data):
             return data

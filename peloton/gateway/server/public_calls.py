@@ -1,9 +1,8 @@
 """Calls as the server brings them that gRPC documents (`grpc.server`).
 
-It serves where the core has changed under `completions.py`. A call costs more than three times as
-much here, and two threads while it lasts, so there are fewer at once. What is the same for all
-calls stays on one thread of events. Only names that gRPC documents are used. It must not block
-that thread.
+It is used if the core has changed under `completions.py`. A call costs more than three times as
+much here, and two threads while it lasts, so fewer are served at once. What all calls have in
+common stays on one thread of events, which must not block. Only names that gRPC documents are used.
 """
 
 from __future__ import annotations
@@ -31,7 +30,10 @@ Done = Callable[[bool], None]
 
 
 class PublicCall(ServedCall):
-    """One call of gRPC's server. What is to be sent goes to its thread, which `sent` holds."""
+    """One call of gRPC's server.
+
+    What is to be sent goes to its thread, which `sent` holds.
+    """
 
     def __init__(
         self,
@@ -53,15 +55,14 @@ class PublicCall(ServedCall):
         self._outbox: SimpleQueue[tuple[bytes | None, Done] | None] = SimpleQueue()
 
     def peer(self) -> str:
-        """The client's address."""
         return str(self._context.peer())
 
     def peer_identities(self) -> Any:
-        """Names of the client's certificate, if it was checked."""
+        """Return names of the client's certificate, if it was checked."""
         return self._context.peer_identities()
 
     def sent(self) -> Iterator[bytes]:
-        """What is to be sent, to the end of the call; gRPC sends the status after it."""
+        """Yield what is to be sent, to the end of the call; gRPC sends the status after it."""
         while (item := self._outbox.get()) is not None:
             data, done = item
             well = False
@@ -73,7 +74,7 @@ class PublicCall(ServedCall):
                 self._server.post(partial(done, well))
 
     def left(self) -> None:
-        """The call is over for gRPC. On the thread of the events."""
+        """End the call, which is over for gRPC. On the thread of the events."""
         self._closed(not self._over)
         with contextlib.suppress(Empty):  # nothing comes behind what is there
             while True:
@@ -121,11 +122,14 @@ class PublicServer(CallServer):
         )
 
     def post(self, event: Callable[[], object]) -> None:
-        """Have this called on the thread of the events."""
+        """Call this on the thread of the events."""
         self._events.put(event)
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
-        """The port it got. Raises RuntimeError when the address cannot be had."""
+        """Listen at an address and return the port.
+
+        Raises RuntimeError when the address cannot be had.
+        """
         if credentials is None:
             return int(self._server.add_insecure_port(address))
         return int(self._server.add_secure_port(address, credentials))
@@ -168,15 +172,16 @@ class PublicServer(CallServer):
 
 
 class _AllMethods(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Each call is a stream of bytes in both directions, whatever its method."""
+    """A handler for which each call is a stream of bytes in both directions, whatever its
+    method."""
 
     def __init__(self, begun: Callable[..., Iterator[bytes]]) -> None:
         self._begun = begun
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        """How a call of this method is served."""
+        """Return how a call of this method is served."""
         return grpc.stream_stream_rpc_method_handler(partial(self._begun, method=details.method))
 
 
 def _ignored(well: bool) -> None:
-    """Nobody waits for it."""
+    """Do nothing, as no call waits for the result."""

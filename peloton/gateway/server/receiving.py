@@ -1,7 +1,6 @@
 """Requests of calls: how they are received and parsed.
 
-Turns the messages of a call into requests, and what is no request into INVALID_ARGUMENT. It must
-not know what a request is for.
+What cannot be parsed ends the call with INVALID_ARGUMENT.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def take_one(call: ServedCall, take: Callable[[ServedCall, bytes], None], *, nam
 
 
 def answer_next(call: ServedCall, answer: Callable[[bytes], bytes], *, name: str) -> None:
-    """Answer the next message of a call, and so on; the end of its messages ends it."""
+    """Answer the next message of a call, and so on; the end of its messages ends the call."""
 
     def received(data: bytes | None) -> None:
         with Guard(call.end, name):
@@ -51,7 +50,7 @@ def answer_next(call: ServedCall, answer: Callable[[bytes], bytes], *, name: str
 
 
 def parsed(kind: Any, data: bytes) -> Any:
-    """The message of a kind that these bytes are. Ends the call if they are none."""
+    """Return the message of a kind that these bytes are. Ends the call if they are none."""
     try:
         found = kind.FromString(data)
     except DecodeError:

@@ -1,9 +1,8 @@
 """A gRPC server as calls see it, whatever carries them: one thread takes the events of all calls.
 
-Turns what a carrier brings into calls that can be read, written and ended, from any thread. There
-are two carriers (`carrier.py`): gRPC's core (`completions.py`), and the server that gRPC documents
-(`public_calls.py`). It must not know a service, nor block: whatever a callback does delays all
-other calls.
+Calls can be read, written and ended, from any thread. There are two carriers (`carrier.py`): gRPC's
+core (`completions.py`), and the server that gRPC documents (`public_calls.py`). No callback may
+block: it would delay all other calls.
 """
 
 from __future__ import annotations
@@ -79,23 +78,23 @@ class ServedCall(ABC):
 
     @abstractmethod
     def peer(self) -> str:
-        """The client's address."""
+        """Return the client's address."""
 
     @abstractmethod
     def peer_identities(self) -> Any:
-        """Names of the client's certificate, if it was checked."""
+        """Return names of the client's certificate, if it was checked."""
 
     def time_remaining(self) -> float | None:
-        """Seconds until the client's deadline; None where it has none."""
+        """Return the seconds until the client's deadline; None without one."""
         left_s = self.deadline_s - time.time()
         return max(left_s, 0.0) if left_s < FAR_S else None
 
     def read(self, then: Callable[[bytes | None], None]) -> None:
-        """Receive the next message of the client; None where no further one comes.
+        """Receive the next message of the client; None if no further one comes.
 
-        A message for which there is no room ends the call instead. So does an exception of `then`.
-        It starts when there is room for it. A read that is begun on another thread than that of
-        the events is found slow only after the next event.
+        The read starts when there is room for the message; a message for which there is none ends
+        the call instead. So does an exception of `then`. A read that is begun on another thread
+        than that of the events is found slow only after the next event.
         """
 
         def received(data: bytes | None) -> None:
@@ -119,12 +118,12 @@ class ServedCall(ABC):
         self.intake.begin(self, start, who=self.principal, now_s=time.monotonic())
 
     def keep(self) -> None:
-        """What was received is used until `let_go`, even if the call ends before."""
+        """Keep what was received until `let_go`, even if the call ends before."""
         with self._lock:
             self._uses += 1
 
     def let_go(self) -> None:
-        """The end of a `keep`."""
+        """End a `keep`."""
         with self._lock:
             self._uses -= 1
             last = not self._uses
@@ -132,7 +131,7 @@ class ServedCall(ABC):
             self.intake.release(self, time.monotonic())
 
     def write(self, data: bytes, then: Callable[[bool], object]) -> None:
-        """Send a message of a stream; then whether it is on its way."""
+        """Send a message of a stream; then call `then` with whether it is on its way."""
 
         def sent(well: bool) -> None:
             self._completed()
@@ -172,20 +171,20 @@ class ServedCall(ABC):
 
     @abstractmethod
     def _send(self, data: bytes, done: Callable[[bool], None]) -> None:
-        """Begin to send one."""
+        """Begin to send a message."""
 
     @abstractmethod
     def _finish(self, code: int, details: str, *, message: bytes | None, trailing: Any) -> None:
-        """Begin to send the status, after what was to be sent; then `_completed`."""
+        """Begin to send the status, after what was to be sent; then call `_completed`."""
 
     @abstractmethod
     def _cancel(self, code: int, details: str) -> None:
-        """End it before anything else is sent."""
+        """End the call before anything else is sent."""
 
     # ---- inside ----
 
     def _start(self, begin: Callable[..., None], *arguments: Any) -> bool:
-        """Have the carrier begin something, unless the call is over: it may be gone by then."""
+        """Let the carrier begin something, unless the call is over, when it may be gone."""
         with self._lock:
             if self._over:
                 return False
@@ -194,7 +193,8 @@ class ServedCall(ABC):
             return True
 
     def _closed(self, cancelled: bool) -> None:
-        """The last of a carrier: the call is over for the client, perhaps before we ended it."""
+        """Record the last event of a carrier: the call is over for the client, perhaps before we
+        ended it."""
         if cancelled:
             self.cancelled = True
         with self._lock:
@@ -232,9 +232,9 @@ class CallServer(ABC):
         intake: Intake,
         open_intake: Intake | None = None,
     ) -> None:
-        """`begin` is called with each new call, on the thread of the events.
+        """Take the options; `begin` is called with each new call, on the thread of the events.
 
-        `open_intake` is another one that it may set for calls of callers who prove nothing.
+        `open_intake` is another intake that it may set for calls of callers who prove nothing.
         """
         self.stopped: Future[None] = Future()
         """Done when it has stopped and no call is left."""
@@ -252,7 +252,10 @@ class CallServer(ABC):
 
     @abstractmethod
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
-        """The port it got. Raises RuntimeError when the address cannot be had."""
+        """Listen at an address and return the port.
+
+        Raises RuntimeError when the address cannot be had.
+        """
 
     def start(self) -> None:
         """Begin to take calls."""
@@ -339,11 +342,11 @@ class CallServer(ABC):
 
     @abstractmethod
     def _took_event(self, within_s: float | None) -> bool:
-        """Wait for an event, and do what it wants; whether one came within this time."""
+        """Wait for an event and handle it; return whether one came within this time."""
 
     @abstractmethod
     def _shut_down(self) -> None:
-        """Take no further call; `_was_shut` when there is none left. Under the lock."""
+        """Take no further call; call `_was_shut` when there is none left. Under the lock."""
 
     @abstractmethod
     def _cancel_calls(self) -> None:
@@ -351,4 +354,4 @@ class CallServer(ABC):
 
     @abstractmethod
     def _destroy(self) -> None:
-        """Nothing comes any more."""
+        """Free the carrier, from which nothing comes any more."""

@@ -1,9 +1,8 @@
 """The gRPC server as a mechanism: calls on a pool of threads, long-lived calls on an event loop.
 
-Turns servicers' methods into handlers of calls (`completions.py`). A plain method blocks, so it
-runs on a thread of the pool, with what is parsed and written of its messages. A coroutine waits on
-the loop and holds no thread meanwhile, however long: waits and server streams are made of those. It
-must not know a service.
+Servicers' methods become handlers of calls (`completions.py`). A plain method blocks, so it runs on
+a thread of the pool, together with parsing and encoding its messages. A coroutine waits on the loop
+and holds no thread meanwhile, however long: waits and server streams are made of those.
 
 Hand-overs between threads are what a call costs most, next to gRPC itself. So a servicer may name
 methods in `at_once`, which take small requests on the thread of the events and must not wait: they
@@ -78,8 +77,11 @@ class Server:
         gates: GateOf = no_gate,
         answers: AnswerGate | None = None,
     ) -> None:
-        """`gates` has the gate of each method by its full name, and raises where it has no row.
-        `answers` is what all answers pass."""
+        """Take the options and gates.
+
+        `gates` returns the gate of each method by its full name, and raises if it has no row.
+        `answers` is the gate that all answers pass.
+        """
         self._authentication, self._gates = authentication, gates
         self._answers = answers or OpenAnswers()
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
@@ -127,7 +129,8 @@ class Server:
         self._refusals = texts
 
     def listen(self, addresses: Sequence[str]) -> list[int]:
-        """The ports it got; what is on no network is not encrypted.
+        """Listen at the addresses and return the ports; addresses that are on no network are not
+        encrypted.
 
         Raises RuntimeError when an address cannot be had.
         """
@@ -143,7 +146,7 @@ class Server:
         self._core.start()
 
     def refuse_new(self) -> None:
-        """Refuse new calls as UNAVAILABLE, whoever makes them, until `stop` does the rest."""
+        """Refuse new calls of all clients as UNAVAILABLE, until `stop` does the rest."""
         self._stopping = True
 
     def stop(self, grace_s: float | None = None) -> Stopping:
@@ -297,7 +300,7 @@ class Server:
         later.future.add_done_callback(answer)
 
     def _leave(self, call: ServedCall) -> None:
-        """The client does not wait any more: its call takes no place."""
+        """Free the place of a call whose client does not wait any more."""
         with self._lock:
             found = self._later.pop(call, None)
             if found is None:
@@ -377,7 +380,7 @@ class Stopping:
         self._done = done
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it has, within that time."""
+        """Return whether the server has stopped within that time."""
         try:
             self._done.result(timeout_s)
         except TimeoutError:

@@ -1,7 +1,7 @@
 """Calls of the contract that are not implemented yet, each refused by its name.
 
-Turns the services of the generated modules into texts, one for each call. It must not know which
-calls are served, or list any itself.
+The texts, one for each call, are made from the services of the generated modules, so that no list
+has to be maintained.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MODULES = (
 
 
 def services() -> dict[str, list[str]]:
-    """Every service of the contract under its full names, with its methods."""
+    """Return every service of the contract under its full names, with its methods."""
     found: dict[str, list[str]] = {}
     for module in MODULES:
         for service in module.DESCRIPTOR.services_by_name.values():
@@ -54,7 +54,7 @@ def services() -> dict[str, list[str]]:
 
 
 def refusals() -> dict[str, str]:
-    """What is answered to each call of the contract that nothing serves, by its path."""
+    """Return the answer to each call of the contract that nothing serves, by its path."""
     return {
         f"/{service}/{method}": f"{service.rpartition('.')[2]}.{method} is not supported yet"
         for service, methods in services().items()

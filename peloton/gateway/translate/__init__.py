@@ -1,5 +1,5 @@
-"""Words of the wire and words of the actors: specs, configs, states, keys, ids, texts.
+"""Translation between the wire and the actors: specs, configs, states, keys, ids, texts.
 
-All pure: of a message a value, of a value a message, or the field that is wrong. It must not read a
-cluster or a clock. A field that both generations have is translated here, once.
+All pure: a message becomes a value, a value a message, or the wrong field is named. A field that
+both API versions have is translated here, once.
 """

@@ -1,8 +1,7 @@
 """The keys of actors as clients name them: `job/JOB`, `task/JOB/INSTANCE`, `host/NAME`.
 
-Turns the text of a client into the key under which the actor is stored: ids in their canonical
-form, a task as a member of its crowd. It must not read the cluster: whether there is such an actor
-is for others to find out.
+The text of a client becomes the key under which the actor is stored: ids in their canonical form, a
+task as a member of its crowd. Whether there is such an actor is checked elsewhere.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class ActorKey(NamedTuple):
 
 
 def parse_key(text: str) -> ActorKey:
-    """The key that a client names; raises `BadKey`."""
+    """Return the key that a client names; raises `BadKey`."""
     if len(text) > KEY_LENGTH_MAX:
         raise BadKey(f"{len(text)} characters, the limit is {KEY_LENGTH_MAX}")
     kind, _, rest = text.partition("/")
@@ -58,19 +57,22 @@ def parse_key(text: str) -> ActorKey:
 
 
 def named_schedule(name: str) -> Key:
-    """The schedule that is called so, NAME or OWNER:NAME."""
+    """Return the key of the schedule of this name, NAME or OWNER:NAME."""
     # A text that cannot be a name is that of no schedule.
     return schedule_key(name if _OWNED_NAME.fullmatch(name) else "-")
 
 
 def own_schedule(name: str, who: Principal) -> Key:
-    """The one of this name that belongs to a caller alone; those who prove nothing share theirs."""
+    """Return the key of the schedule of this name that belongs to a caller alone.
+
+    Callers who prove nothing share theirs.
+    """
     owner = quote(who.name, safe="") if who.authenticated else "*"
     return named_schedule(name if ":" in name else f"{owner}:{name}")
 
 
 def parse_number(text: str) -> int | None:
-    """A number of up to 32 bits in decimal digits; None for any other text."""
+    """Return a number of up to 32 bits in decimal digits; None for any other text."""
     if not (text.isascii() and text.isdigit()) or len(text) > DIGITS_MAX:
         return None
     found = int(text)
@@ -108,7 +110,7 @@ def _inventory(number: str) -> ActorKey | None:
 
 
 class _Form(NamedTuple):
-    """What is behind the kind."""
+    """The form of a key of one kind: what is behind the kind."""
 
     names: str
     parse: Callable[..., ActorKey | None]

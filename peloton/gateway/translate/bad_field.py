@@ -1,4 +1,4 @@
-"""One field of what a client sent is wrong. It must not know of which message."""
+"""The error that one field of what a client sent is wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class BadField(ValueError):
-    """It is invalid or not supported; `field` is its path within what was translated."""
+    """A field is invalid or not supported; `field` is its path within what was translated."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(f"{field}: {text}")
@@ -16,7 +16,7 @@ class BadField(ValueError):
 
 @contextmanager
 def in_field(field: str) -> Iterator[None]:
-    """Name a field that is wrong by its path from further outside."""
+    """Prefix the path of a field that is wrong by `field`, which contains it."""
     try:
         yield
     except BadField as bad:

@@ -1,8 +1,8 @@
-"""The containers of a pod that has several, each with what became of it.
+"""The statuses of the containers of a pod that has several.
 
-Turns a task of v0, and what is known of the containers of its run, into one ContainerStatus for
-each container: what its end says, once the run has ended, else what its host told last. Of a
-container of which nothing was told it is said what is known of the pod. It must not send queries.
+A task of v0, and what is known of the containers of its run, become one ContainerStatus for each
+container: what its end says, once the run has ended, else what its host told last. A container of
+which nothing was told has the status of the pod.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KILLING = (task.KILLING, task.PREEMPTING)
 
 
 class ContainerStatuses(NamedTuple):
-    """Of one run, in the order of its spec."""
+    """The statuses of one run, in the order of its spec."""
 
     init: list[pod.ContainerStatus]
     main: list[pod.ContainerStatus]
@@ -43,8 +43,11 @@ class ContainerStatuses(NamedTuple):
 def container_statuses(
     info: task.TaskInfo, outcome: RunOutcome | None = None, *, told: Iterable[ContainerEnd] = ()
 ) -> ContainerStatuses | None:
-    """Those of a run of several containers, with its outcome once it has ended, and what was told
-    of them before; None of a run of a single one, which is in the state of its pod."""
+    """Return the statuses of a run of several containers, or None for a run of a single one.
+
+    `outcome` is known once the run has ended, `told` is what was told of the containers before. A
+    single container is in the state of its pod.
+    """
     spec = containers_in(info.config)
     if spec is None:
         return None
@@ -57,7 +60,8 @@ def container_statuses(
 
 
 def _ends(spec: pod.PodSpec, told: Sequence[ContainerEnd]) -> dict[str, ContainerEnd]:
-    """Those of the containers, by name; a host that does not know names tells all in order."""
+    """Return the ends of the containers, by name; a host that does not know names tells all in
+    order."""
     specs = (*spec.init_containers, *spec.containers)
     named = [_named(end, one.name) for end, one in zip(told, specs, strict=False)]
     return {end.name: end for end in named}
@@ -72,7 +76,7 @@ def _named(end: ContainerEnd, name: str) -> ContainerEnd:
 
 
 def _first_failed(ends: Iterable[ContainerEnd]) -> str:
-    """The container whose end was that of the run; empty if none failed."""
+    """Return the container whose end was that of the run; empty if none failed."""
     failed = [one for one in ends if one.exit_code or one.signal]
     return min(failed, key=lambda one: one.ended_at).name if failed else ""
 
@@ -129,13 +133,13 @@ class _Run(NamedTuple):
 
     @property
     def by_pod(self) -> bool:
-        """Whether what ends badly does so because its pod is killed."""
+        """Return whether what ends badly does so because its pod is killed."""
         if self.outcome is None:
             return self.runtime.state in _KILLING
         return self.outcome.end == End.KILLED
 
     def _put_of_pod(self, found: pod.ContainerStatus, *, init: bool) -> None:
-        """What the pod says of a container that has not ended, or nobody knows how."""
+        """Put what the pod says of a container that has not ended, or whose end is unknown."""
         runtime = self.runtime
         found.message, found.reason = runtime.message, runtime.reason
         if not init:  # an init container began before, and when is told with the end

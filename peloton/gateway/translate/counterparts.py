@@ -1,7 +1,7 @@
 """The calls of the second services, each with its counterpart: one table for each service.
 
-Turns requests into those of the first service, whose messages have the same fields under the same
-numbers, and answers back. It must not call anything.
+Requests become those of the first service, whose messages have the same fields under the same
+numbers, and its answers are translated back.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ M = TypeVar("M", bound=ProtoMessage)
 
 
 def recast(cls: type[M], message: ProtoMessage) -> M:
-    """The message as another class whose fields have the same numbers and types."""
+    """Return the message as another class whose fields have the same numbers and types."""
     return cls.FromString(message.SerializeToString())
 
 
 class Counterpart(NamedTuple):
-    """One call: the method of the first service, its request, and what is made of its answer."""
+    """One call: the method of the first service, its request, and the translation of its answer."""
 
     method: str
     request: type[ProtoMessage]

@@ -1,7 +1,7 @@
 """Health and readiness checks between the wire and the actors, and the wire's words for health.
 
-Turns the message of a task's config into the check that a backend carries out; 0 and empty mean the
-default. Must not check what only the job's type decides.
+In the message of a task's config 0 and empty mean the default. What only the type of the job
+decides is checked elsewhere.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _ENDED = frozenset(("SUCCEEDED", "FAILED", "LOST", "KILLED", "DELETED"))
 
 
 def to_check(sent: task.HealthCheckConfig, *, container: str = "") -> HealthCheck | None:
-    """The check, of a task or of one of its containers; None of one that is not enabled. Raises
-    BadField."""
+    """Return the check of a task or of one of its containers; None if it is not enabled.
+
+    Raises BadField.
+    """
     if not sent.enabled:
         return None
     config = task.HealthCheckConfig
@@ -79,12 +81,12 @@ def _http(sent: task.HealthCheckConfig.HTTPCheck) -> HttpProbe:
 
 
 def does_its_work(view: InstanceView) -> bool:
-    """Whether one that runs is well and ready; what is not checked is as good as that."""
+    """Return whether an instance that runs is well and ready, as far as it is checked."""
     return view.health in _WELL and view.ready in _WELL
 
 
 def health_of(view: InstanceView) -> TaskHealth:
-    """The health of the present run, also of one that is to begin."""
+    """Return the health of the present run, also of one that is to begin."""
     if view.ended_at is not None or view.state in _ENDED:
         return TaskHealth.INVALID
     check = view.config.check
@@ -96,7 +98,7 @@ def health_of(view: InstanceView) -> TaskHealth:
 
 
 def unchecked_text(view: InstanceView) -> str:
-    """Why nobody carries out a check that its run has; empty if somebody does, or may yet."""
+    """Return why no backend carries out a check of the run; empty if one does, or may yet."""
     check, off = view.config.check, TaskHealth.DISABLED
     if check is None or view.state != "RUNNING" or view.checked is None:
         return ""
@@ -106,5 +108,5 @@ def unchecked_text(view: InstanceView) -> str:
 
 
 def health_name(health: TaskHealth) -> str:
-    """The word of v0."""
+    """Return the name of a health in v0."""
     return str(task.HealthState.Name(int(health)))

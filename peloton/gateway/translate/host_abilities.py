@@ -1,9 +1,8 @@
-"""Jobs that want what the hosts of this cluster cannot do: each is refused, with the field.
+"""Refuses jobs that want what the hosts of this cluster cannot do, naming the field.
 
-That is files to fetch, and checks by a command of what runs from an image: such a check is a
+These are files to fetch, and checks by a command of what runs from an image: such a check is a
 process beside its run, with the files of the host, and would find in a container neither the
-program nor its files. Must not know which hosts can, nor refuse a check by HTTP, which needs
-nothing but a port.
+program nor its files. A check by HTTP needs only a port.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _READINESS = "executor.containers[0].readiness_check.command_check"
 
 
 def refuse_uris(wanted: ParsedJob) -> None:
-    """Raises BadField where an instance has any."""
+    """Raise BadField if an instance has files to fetch."""
     refuse_uris_of(wanted.spec.default, "config.defaultConfig")
     for piece in wanted.pieces.values():
         for override in piece:
@@ -26,13 +25,13 @@ def refuse_uris(wanted: ParsedJob) -> None:
 
 
 def refuse_uris_of(config: TaskConfig, field: str) -> None:
-    """The same of one config."""
+    """Raise BadField if one config has files to fetch."""
     if config.command is not None and config.command.uris:
         raise BadField(f"{field}.command.uris", f"fetching files {LATER}")
 
 
 def refuse_commands_in_images(wanted: ParsedJob) -> None:
-    """Raises BadField where an instance has an image, and a check by a command."""
+    """Raise BadField if an instance has an image, and a check by a command."""
     default = wanted.spec.default
     _refuse(default, "config.defaultConfig")
     for piece in wanted.pieces.values():

@@ -1,8 +1,4 @@
-"""The state of a host in words: those of the contract, and those for people.
-
-Turns how far a host and its maintenance are into a name, or a name and a text. It must not read
-the cluster.
-"""
+"""The state of a host in words: those of the contract, and those for people."""
 
 from __future__ import annotations
 
@@ -25,13 +21,13 @@ PUT_DOWN = "down for maintenance; `peloton host maintenance complete {name}` use
 
 
 def wire_state(view: HostView) -> str:
-    """The name of the state; both generations have the same names."""
+    """Return the name of the state; both API versions have the same names."""
     without = "HOST_STATE_UP" if view.state == HostStates.UP else "HOST_STATE_UNKNOWN"
     return _OF_MAINTENANCE.get(view.maintenance, without)
 
 
 class HostStanding(NamedTuple):
-    """What the state of a host is made of."""
+    """The values that make up the state of a host."""
 
     state: HostStates
     maintenance: Maintenance
@@ -40,7 +36,7 @@ class HostStanding(NamedTuple):
 
 
 def shown_state(of: HostStanding) -> str:
-    """How far a maintenance is; and where the host is not up besides, also that."""
+    """Return how far a maintenance is, and the state of the host if it is not up."""
     if of.maintenance == Maintenance.NONE:
         return f"{of.state.name}, QUARANTINED" if of.quarantined else of.state.name
     up = of.state == HostStates.UP
@@ -48,8 +44,10 @@ def shown_state(of: HostStanding) -> str:
 
 
 def state_and_text(of: HostStanding, *, name: str, text: str) -> tuple[str, str]:
-    """The state and the text of a host, for people. One that is away because it was taken down is
-    not shown as if something was wrong with it."""
+    """Return the state and the text of a host, for people.
+
+    A host that is away because it was taken down is not shown as if something was wrong with it.
+    """
     on_mesos = any(label.key == MESOS_CLUSTER for label in of.labels)
     if on_mesos and of.maintenance == Maintenance.DOWN and of.state != HostStates.UP:
         return of.maintenance.name, PUT_DOWN.format(name=name)

@@ -1,10 +1,10 @@
 """Labels of a job by which clients say what the wire has no field for.
 
-Turns the labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique`,
+The labels `peloton.after`, `peloton.deadline`, `peloton.throttle`, `peloton.name_unique`,
 `peloton.notify`, `peloton.gang`, `peloton.daemon.first`, `peloton.strategy`,
-`peloton.healthy_after` and `peloton.workflow.progress_deadline` into fields of the spec; all others
-are the client's own. Pure; whether other jobs exist, which URLs the operator allows, and which
-strategies are installed is for others to find out.
+`peloton.healthy_after` and `peloton.workflow.progress_deadline` become fields of the spec; all
+others are the client's own. Whether other jobs exist, which URLs the operator allows, and which
+strategies are installed is checked elsewhere.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def fields_of(labels: Iterable[Any], *, name: str) -> dict[str, Any]:
-    """Fields of the spec of a job with these labels and this name; raises BadField."""
+    """Return fields of the spec of a job with these labels and this name; raises BadField."""
     found: dict[str, Any] = {}
     for at, label in enumerate(labels):
         parser = _PARSERS.get(label.key)
@@ -68,7 +68,7 @@ def fields_of(labels: Iterable[Any], *, name: str) -> dict[str, Any]:
 
 
 def _after(text: str) -> tuple[After, ...]:
-    """`JOB[:STATE]`, several separated by commas."""
+    """Parse `JOB[:STATE]`, several separated by commas."""
     found: dict[str, After] = {}
     for part in text.split(","):
         job_id, _, state = part.strip().partition(":")
@@ -87,7 +87,7 @@ def _after(text: str) -> tuple[After, ...]:
 
 
 def _deadline(text: str) -> Deadline:
-    """A length of time from the creation (`2h`, `1h30m`), or a moment of RFC 3339."""
+    """Parse a length of time from the creation (`2h`, `1h30m`), or a moment of RFC 3339."""
     after_s = _seconds(text)
     if after_s is not None:
         return Deadline(text, after_s=after_s)
@@ -102,7 +102,7 @@ def _deadline(text: str) -> Deadline:
 
 
 def _seconds(text: str) -> float | None:
-    """A length of time; None if it is none."""
+    """Return a length of time in seconds; None if the text is none."""
     pieces = _PIECE.findall(text)
     if not pieces or "".join(number + unit for number, unit in pieces) != text:
         return None
@@ -120,7 +120,7 @@ def _length_s(text: str) -> float:
 
 
 def _throttle(text: str) -> Throttle:
-    """So many starts per second, minute or hour."""
+    """Parse a number of starts per second, minute or hour."""
     found = _RATE.fullmatch(text)
     count = int(found[1]) if found else 0
     if found is None or not 1 <= count <= INSTANCES_MAX:
@@ -136,7 +136,7 @@ def _true(text: str) -> bool:
 
 
 def _notify(text: str) -> Notify:
-    """`URL`, or `URL STATE,STATE`."""
+    """Parse `URL`, or `URL STATE,STATE`."""
     url, _, wanted = text.partition(" ")
     url_parts(url)
     states = [state.upper() for state in wanted.replace(" ", "").split(",")] if wanted else []
@@ -155,7 +155,7 @@ def _gang(text: str) -> bool:
 
 
 def _strategy(text: str) -> str:
-    """The name of a strategy; case does not count."""
+    """Return the name of a strategy; case does not count."""
     if not text.strip():
         raise ValueError("names no strategy")
     return text.strip().lower()

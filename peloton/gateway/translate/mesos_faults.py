@@ -1,9 +1,9 @@
-"""What is wrong with a message that the parser of protobuf accepted: faults of types of Mesos.
+"""Faults of Mesos types in a message that the parser of protobuf accepted.
 
-These are of proto2: they have required fields, and texts that the parser does not look at, whose
-values are `bytes` where they are not UTF-8. Turns a message into the paths of such fields. The
-library's own list of missing fields must not be used: behind a map it follows paths that are over,
-names fields that are not there, and may end the process.
+These types are of proto2: they have required fields, and texts that the parser does not check,
+whose values are `bytes` if they are not UTF-8. The library's own list of missing fields must not be
+used: behind a map it follows paths that are over, names fields that are not there, and may end the
+process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 
 def missing_fields(message: Any) -> Iterator[str]:
-    """The paths, field by field, of what is missing in the message and in those within it."""
+    """Yield the paths, field by field, of what is missing in the message and in those within it."""
     if message.IsInitialized():
         return
     for field in message.DESCRIPTOR.fields:
@@ -30,7 +30,7 @@ def missing_fields(message: Any) -> Iterator[str]:
 
 
 def unreadable_texts(message: Any) -> Iterator[str]:
-    """The paths of texts that are not UTF-8, in the message and in those within it."""
+    """Yield the paths of texts that are not UTF-8, in the message and in those within it."""
     checked = _checked(message.DESCRIPTOR)
     if not checked:
         return
@@ -49,7 +49,7 @@ def unreadable_texts(message: Any) -> Iterator[str]:
 
 @functools.cache
 def _checked(described: Descriptor) -> frozenset[int]:
-    """The numbers of the fields in which a text of proto2 may be."""
+    """Return the numbers of the fields in which a text of proto2 may be."""
     return frozenset(
         field.number
         for field in described.fields
@@ -60,7 +60,10 @@ def _checked(described: Descriptor) -> frozenset[int]:
 
 @functools.cache
 def _has_texts(described: Descriptor) -> bool:
-    """Whether a text of proto2 may be in a message of this type; types may contain themselves."""
+    """Return whether a text of proto2 may be in a message of this type.
+
+    Types may contain themselves.
+    """
     seen, left = {described.full_name}, [described]
     while left:
         one = left.pop()
@@ -82,7 +85,7 @@ def _is_proto2(file: FileDescriptor) -> bool:
 
 
 def _within(field: Any, value: Any) -> Iterator[tuple[str, Any]]:
-    """The messages in a field that is set, with their paths."""
+    """Yield the messages in a field that is set, with their paths."""
     if field.message_type is None:
         return
     if field.message_type.GetOptions().map_entry:
@@ -94,7 +97,7 @@ def _within(field: Any, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _each(field: Any, value: Any) -> Iterator[tuple[str, Any]]:
-    """The values of a field that is set and no map, with their paths."""
+    """Yield the values of a field that is set and no map, with their paths."""
     if field.is_repeated:
         for at, one in enumerate(value):
             yield f"{field.name}[{at}]", one

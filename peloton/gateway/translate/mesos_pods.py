@@ -1,7 +1,7 @@
-"""What a pod of v1alpha says in the words of Mesos: its executor and its container, in both forms.
+"""The executor and the container of a v1alpha pod in terms of Mesos, in both of their forms.
 
-Turns the newer form into the older one, which is that of a task's config, and back. Where a client
-gives both they have to say the same. It must not check what the config's own rules check.
+The newer form becomes the older one, which is that of a task's config, and back. If a client gives
+both they have to say the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MesosPod = apachemesos.PodSpec
 
 
 def agree(same: bool, field: str, *, of: str) -> None:
-    """Raises BadField unless both forms say the same."""
+    """Raise BadField unless both forms say the same."""
     if not same:
         raise BadField(field, f"differs from {of}, the older form of it: give one of both")
 
@@ -30,7 +30,7 @@ def agree(same: bool, field: str, *, of: str) -> None:
 def executor_in(
     sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
 ) -> mesos.ExecutorInfo | None:
-    """The executor of a container, in the older form if it has that."""
+    """Return the executor of a container, in the older form if it has that."""
     spec = sent.mesos_spec
     newer = spec.executor_spec if spec.HasField("executor_spec") else None
     if not container.HasField("executor"):
@@ -42,7 +42,10 @@ def executor_in(
 
 
 def _older_executor(sent: Any) -> mesos.ExecutorInfo:
-    """Its resources say nothing in either form. The types have the same numbers."""
+    """Return an executor in the older form.
+
+    Its resources say nothing in either form. The types have the same numbers.
+    """
     found = mesos.ExecutorInfo(executor_id={"value": sent.executor_id}, type=sent.type)
     if sent.data:
         found.data = sent.data
@@ -56,7 +59,7 @@ def _newer_executor(sent: Any) -> MesosPod.ExecutorSpec:
 def container_in(
     sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
 ) -> mesos.ContainerInfo | None:
-    """The image and the volumes, in the older form if it has that."""
+    """Return the image and the volumes, in the older form if it has that."""
     spec = sent.mesos_spec
     volumes = _older_volumes(sent, container, field=field)
     if spec.docker_parameters and spec.type != MesosPod.CONTAINER_TYPE_DOCKER:
@@ -80,8 +83,10 @@ def container_in(
 
 
 def put_into_older(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> None:
-    """Write what the newer form says of image, parameters and volumes over the older form, which
-    keeps what the newer one leaves out."""
+    """Write image, parameters and volumes of the newer form over the older form.
+
+    The older form keeps what the newer one leaves out.
+    """
     older = container.container
     if container.image and older.type == mesos.ContainerInfo.DOCKER:
         older.docker.image = container.image
@@ -101,7 +106,7 @@ def put_into_older(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: st
 def _older_volumes(
     sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
 ) -> list[mesos.Volume]:
-    """The volumes of a pod that a container mounts."""
+    """Return the volumes of a pod that a container mounts."""
     paths: dict[str, str] = {}
     for at, volume in enumerate(sent.volumes):
         where = f"{field.rpartition('.')[0]}.volumes[{at}]"
@@ -124,7 +129,7 @@ def _older_volumes(
 
 
 def _of_hosts(container: mesos.ContainerInfo) -> Iterator[mesos.Volume]:
-    """The volumes that the newer form can say."""
+    """Yield the volumes that the newer form can express."""
     for volume in container.volumes:
         if volume.HasField("host_path"):
             yield volume
@@ -148,7 +153,7 @@ def _older_image(sent: pod.PodSpec, image: str) -> mesos.ContainerInfo:
 
 
 def put_newer(found: pod.PodSpec, config: task.TaskConfig) -> None:
-    """What of the newer form is said beside the container."""
+    """Put the parts of the newer form that are outside of the container."""
     if config.HasField("executor"):
         found.mesos_spec.executor_spec.CopyFrom(_newer_executor(config.executor))
     if config.HasField("command"):
@@ -164,7 +169,7 @@ def put_newer(found: pod.PodSpec, config: task.TaskConfig) -> None:
 
 
 def _put_volumes(found: pod.PodSpec, container: mesos.ContainerInfo) -> None:
-    """Those of a config's container; each has its path on the host as its name."""
+    """Put the volumes of a config's container; each has its path on the host as its name."""
     for volume in _of_hosts(container):
         path = volume.host_path
         if path not in {one.name for one in found.volumes}:
@@ -183,5 +188,5 @@ def _parameters(container: mesos.ContainerInfo) -> list[Any]:
 
 
 def image_of(container: Any) -> str:
-    """The name of the image of a container in the older form; "" without one."""
+    """Return the name of the image of a container in the older form; "" without one."""
     return str(container.docker.image or container.mesos.image.docker.name)

@@ -1,7 +1,4 @@
-"""Resources, labels and ports of hosts in the messages of Mesos, which v0 clients read.
-
-Pure. Must not invent a resource that a host does not have.
-"""
+"""Resources, labels and ports of hosts in the messages of Mesos, which v0 clients read."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ MESOS_KINDS = (("cpus", "cpu"), ("mem", "memory"), ("disk", "disk"), ("gpus", "g
 
 
 def mesos_resources(of: Resources) -> Iterator[mesos.Resource]:
-    """The kinds of which there is any, as scalars in cpus, MB, MB and gpus."""
+    """Yield the kinds of which there is any, as scalars in cpus, MB, MB and gpus."""
     for name, kind in MESOS_KINDS:
         value = getattr(of, kind)
         if value > 0:
@@ -25,7 +22,7 @@ def mesos_resources(of: Resources) -> Iterator[mesos.Resource]:
 
 
 def mesos_attributes(labels: Iterable[Label]) -> Iterator[mesos.Attribute]:
-    """The labels of a host as text attributes."""
+    """Yield the labels of a host as text attributes."""
     for label in labels:
         if label.key == HOST_POOL:
             continue  # that is none of the machine's own

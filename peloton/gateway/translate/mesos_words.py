@@ -1,7 +1,7 @@
-"""What of a config only hosts of Mesos understand: the executor of a task's own, and containers.
+"""Parts of a config that only hosts of Mesos understand: a task's own executor, and containers.
 
-Turns these fields into what such a host is told in the words of Mesos, or into a refusal that names
-the field. It must not drop a field that would have an effect.
+These fields become the JSON that such a host is told, or a refusal that names the field: a field
+that would have an effect is never ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LATER = "is not supported yet"
 
 
 def mesos_words(sent: task.TaskConfig) -> MesosWords | bool:
-    """The record of it, or False; raises BadField."""
+    """Return the record of these parts, or False; raises BadField."""
     executor = _executor(sent.executor) if sent.HasField("executor") else ""
     container = _container(sent.container) if sent.HasField("container") else ""
     return MesosWords(executor, container) if executor or container else False
@@ -53,7 +53,7 @@ def _executor(sent: mesos.ExecutorInfo) -> str:
 
 
 def _container(sent: mesos.ContainerInfo) -> str:
-    """The container; empty where it is an image in one of Mesos' own kind, and nothing else."""
+    """Return the container; empty if it is only an image in Mesos' own container type."""
     for field, _ in sent.ListFields():
         if field.name not in _OF_CONTAINER:
             raise BadField(f"container.{field.name}", LATER)
@@ -75,7 +75,8 @@ def _container(sent: mesos.ContainerInfo) -> str:
 
 
 def _check_volume(sent: mesos.Volume, field: str) -> None:
-    """Of volumes of a container, not of the data of a service, which outlive a run."""
+    """Check a volume of a container; the data of a service, which outlive a run, are no such
+    volume."""
     for name in ("container_path", "host_path"):
         path = getattr(sent, name)
         given = name == "container_path" or sent.HasField("host_path")
@@ -89,7 +90,7 @@ def _check_volume(sent: mesos.Volume, field: str) -> None:
 
 
 def _image_of_mesos(sent: mesos.ContainerInfo) -> dict[str, Any]:
-    """The image, which may be said where that of the other kind is, if nothing else of it is."""
+    """Return the image, which may stand in the field of the other type if that has nothing else."""
     if not sent.HasField("docker"):
         image = as_words(sent.mesos.image)
         if image.get("cached"):  # which is so where nothing is said
@@ -105,7 +106,7 @@ def _image_of_mesos(sent: mesos.ContainerInfo) -> dict[str, Any]:
 
 
 def as_words(sent: Any) -> dict[str, Any]:
-    """A message of Mesos as Mesos reads it in JSON: what is set, by name."""
+    """Return a message of Mesos as Mesos reads it in JSON: what is set, by name."""
     found: dict[str, Any] = {}
     for field, value in sent.ListFields():
         if field.is_repeated:

@@ -1,8 +1,8 @@
-"""A pod's spec of v1alpha: from it the task config that runs it, and back.
+"""Translates a pod's spec of v1alpha to the task config that runs it, and back.
 
-Turns a PodSpec into a TaskConfig of v0, so that everything behind it is one path, and a stored
-TaskConfig into a PodSpec. What no task can do yet is refused by its path; it must not drop a field
-that would have an effect, or check what the task's own rules check.
+A PodSpec becomes a TaskConfig of v0, so that everything behind it is one path. What no task can do
+yet is refused by its path: a field that would have an effect is never ignored. The task's own rules
+are checked later.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _UNBUILT_IN_CHECK = {
 
 
 class NotBuilt(BadField):
-    """What the spec asks for is not built yet, and clients know it as UNIMPLEMENTED."""
+    """The spec asks for something that is not built yet, which clients know as UNIMPLEMENTED."""
 
 
 # ---- to the config of a task ----
@@ -62,8 +62,10 @@ class NotBuilt(BadField):
 def to_task(
     sent: pod.PodSpec, field: str, *, several: bool = False, on_mesos: bool = False
 ) -> task.TaskConfig:
-    """The config of a task that is this pod; raises BadField, naming the field. `several`: also
-    a single container is written as several are. `on_mesos`: as of `to_config`."""
+    """Return the config of a task that is this pod; raises BadField, naming the field.
+
+    `several`: also a single container is written as several are. `on_mesos`: as of `to_config`.
+    """
     several = several or keeps_containers(sent)
     _refuse_unbuilt(sent, field, on_mesos=on_mesos and not several)
     found = task.TaskConfig(
@@ -120,7 +122,10 @@ def _refuse(sent: Message, unbuilt: dict[str, str], *, field: str) -> None:
 
 
 def _put_policy(found: task.TaskConfig, sent: pod.PreemptionPolicy) -> None:
-    """A policy that is there always decides: without `kill_on_preempt` against preemption."""
+    """Put the preemption policy.
+
+    A policy that is there always decides: without `kill_on_preempt` against preemption.
+    """
     policy = task.PreemptionPolicy
     kill = sent.kill_on_preempt
     found.preemptionPolicy.type = policy.TYPE_PREEMPTIBLE if kill else policy.TYPE_NON_PREEMPTIBLE
@@ -128,7 +133,7 @@ def _put_policy(found: task.TaskConfig, sent: pod.PreemptionPolicy) -> None:
 
 
 def _put_several(found: task.TaskConfig, sent: pod.PodSpec, *, field: str) -> None:
-    """Several containers: the first stands for all, with the resources and ports of all."""
+    """Put several containers: the first stands for all, with the resources and ports of all."""
     if not sent.containers:
         raise BadField(f"{field}.containers", "a pod needs one beside its init containers")
     kept = pod.PodSpec()
@@ -157,7 +162,7 @@ def _put_several(found: task.TaskConfig, sent: pod.PodSpec, *, field: str) -> No
 
 
 def _refuse_second_checks(sent: pod.PodSpec, field: str) -> None:
-    """The checks of a pod are those of one container, which is no init container."""
+    """Refuse checks of more than one container, and of an init container."""
     having = ""
     for name in (INIT, MAIN):
         for at, one in enumerate(getattr(sent, name)):
@@ -172,7 +177,7 @@ def _refuse_second_checks(sent: pod.PodSpec, field: str) -> None:
 
 
 def _part(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> task.TaskConfig:
-    """The config of a task that were this container alone."""
+    """Return the config of a task that were this container alone."""
     found = task.TaskConfig()
     _put_container(found, sent, container=container, field=field, on_mesos=False)
     if found.HasField("executor"):
@@ -183,8 +188,11 @@ def _part(sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str) -> tas
 
 
 def _needed(inits: list[task.TaskConfig], mains: list[task.TaskConfig]) -> task.ResourceConfig:
-    """Of the whole pod: of each kind the sum of the containers, which run together, and no less
-    than what the largest init container needs."""
+    """Return the resources of the whole pod.
+
+    Of each kind the sum of the containers, which run together, and no less than what the largest
+    init container needs.
+    """
     found = task.ResourceConfig()
     for kind in task.ResourceConfig.DESCRIPTOR.fields:
         total = sum(getattr(one.resource, kind.name) for one in mains)
@@ -198,7 +206,8 @@ def _needed(inits: list[task.TaskConfig], mains: list[task.TaskConfig]) -> task.
 def _put_ports_and_check(
     found: task.TaskConfig, parts: dict[str, list[task.TaskConfig]], *, field: str
 ) -> None:
-    """What the pod has once: ports, each with a name of its own, and the checks of a container."""
+    """Put what the pod has once: ports, each with a name of its own, and the checks of a
+    container."""
     names: dict[str, None] = {}
     for name, some in parts.items():
         for at, part in enumerate(some):
@@ -264,7 +273,8 @@ def _put_port(found: task.TaskConfig, sent: pod.PortSpec, *, field: str) -> None
 def _command(
     sent: pod.PodSpec, container: pod.ContainerSpec, *, field: str
 ) -> mesos.CommandInfo | None:
-    """The command, in the older form if it has that; both may be there if they say the same."""
+    """Return the command, in the older form if it has that; if both are there they must say the
+    same."""
     given = container.HasField("entrypoint") or len(container.environment) > 0
     given = given or len(sent.mesos_spec.uris) > 0
     newer = newer_command(sent, container) if given else None
@@ -285,7 +295,7 @@ def _command(
 
 
 def newer_command(sent: pod.PodSpec, container: pod.ContainerSpec) -> mesos.CommandInfo:
-    """The command of a container as its newer form says it."""
+    """Return the command of a container in its newer form."""
     entry = container.entrypoint
     found = mesos.CommandInfo(value=entry.value, arguments=entry.arguments)
     if sent.HasField("mesos_spec"):
@@ -297,7 +307,7 @@ def newer_command(sent: pod.PodSpec, container: pod.ContainerSpec) -> mesos.Comm
 
 
 def _recast(form: type[_Form], sent: Message) -> _Form:
-    """The same in v0, whose fields have the same numbers and meanings."""
+    """Return the message in v0, whose fields have the same numbers and meanings."""
     return form.FromString(sent.SerializeToString())
 
 
@@ -305,7 +315,7 @@ def _recast(form: type[_Form], sent: Message) -> _Form:
 
 
 def pod_spec_of(config: task.TaskConfig, pod_name: str = "") -> pod.PodSpec:
-    """The spec of a pod as its stored config says it, in the older and the newer form.
+    """Return the spec of a pod by its stored config, in the older and the newer form.
 
     `pod_name`: of one pod; a spec of a job has none.
     """

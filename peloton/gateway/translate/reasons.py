@@ -1,7 +1,7 @@
 """Why an instance is not at its goal, as a stable code and a line for people.
 
-Turns views of slices and lots into reasons, and groups instances with equal ones. It must not
-derive reasons itself: it reports those of the slice and, for the queue, those of the lot.
+The reasons are those in the views of slices and, for the queue, of lots. Instances with equal
+reasons are grouped.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Reason(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The text with the queue position, for those who have one line only."""
+        """Return the text with the queue position, for clients that show one line only."""
         position = "" if self.position is None else f"; queue position {self.position}"
         return self.text + position
 
 
 def at_goal(view: InstanceView) -> bool:
-    """Whether nothing holds it up."""
+    """Return whether the instance runs as it should."""
     if view.state == "RUNNING":
         return view.goal not in (TaskGoals.KILLED, TaskGoals.DELETED)
     if view.state == "KILLED":
@@ -58,22 +58,24 @@ def at_goal(view: InstanceView) -> bool:
 
 
 def waits_for_retry(view: InstanceView) -> bool:
-    """Whether its last attempt failed, and the next one is to come after a pause."""
+    """Return whether the last attempt failed, and the next one is to come after a pause."""
     return view.code == "RETRY"
 
 
 def has_ended(view: InstanceView) -> bool:
-    """Whether it has ended and waits for no further attempt, so that nothing is left to stop."""
+    """Return whether the instance has ended and waits for no further attempt: nothing is left to
+    stop."""
     return view.state in ENDED_NAMES and not waits_for_retry(view)
 
 
 def is_at_rest(view: InstanceView) -> bool:
-    """Whether it runs and should, or has ended and waits for no further attempt."""
+    """Return whether the instance runs and should, or has ended and waits for no further
+    attempt."""
     return has_ended(view) or at_goal(view)
 
 
 def reason_at_rest(view: InstanceView, job: JobView, *, alone: bool) -> Reason:
-    """The state of an instance that waits for nothing; `alone` adds its host and times."""
+    """Return the state of an instance that waits for nothing; `alone` adds its host and times."""
     host = f" on {view.host.partition('/')[2]}" if view.host and alone else ""
     began, ended = rfc3339(view.started_at)[:19], rfc3339(view.ended_at)[:19]
     if view.code == "SPARE":
@@ -93,7 +95,7 @@ def reason_at_rest(view: InstanceView, job: JobView, *, alone: bool) -> Reason:
 
 
 def _killed(view: InstanceView, job: JobView) -> str:
-    """Who ordered it, if known, and how the run ended."""
+    """Return who ordered the end, if known, and how the run ended."""
     part, order = dict(job.part_stops).get(view.instance // SLICE_SIZE), job.stop
     if order is None or (part is not None and (view.ended_at or 0.0) < order.at):
         order = part  # it had ended before the whole job was stopped
@@ -106,7 +108,7 @@ def _killed(view: InstanceView, job: JobView) -> str:
 
 
 def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits]) -> Reason:
-    """The reason of one instance that is not at its goal."""
+    """Return the reason of one instance that is not at its goal."""
     if waits_for_retry(view):
         return Reason("retry-backoff", retry_text(view), retry_at=view.retry_at)
     if view.state in _ENDED_BADLY:
@@ -133,12 +135,12 @@ def reason_of(view: InstanceView, job: JobView, *, lots: Mapping[Key, LotWaits])
 
 
 def workflow_text(job: JobView) -> str:
-    """What its workflow has still to do that no instance waits for; empty if there is nothing."""
+    """Return what the workflow has still to do that no instance waits for; empty if nothing."""
     return "; ".join(filter(None, (unadded_text(job), paused_text(job))))
 
 
 def paused_text(job: JobView) -> str:
-    """That the workflow of a job is paused, and what to do; empty if it is not."""
+    """Return that the workflow of a job is paused, and what to do; empty if it is not."""
     newest = job.workflows[0] if job.workflows else None
     if newest is None or newest.state != WorkflowStates.PAUSED:
         return ""
@@ -156,8 +158,11 @@ class FailedRun(NamedTuple):
 
 
 def failed_update(job: JobView, views: Iterable[InstanceView]) -> FailedRun | None:
-    """The newest run that ended by itself of those with the config of a newest update that failed
-    or was rolled back; None if there is no such update, or no such run is kept."""
+    """Return the newest run by which the job's newest update failed, or None.
+
+    It ended by itself and has the config of an update that failed or was rolled back. None if there
+    is no such update, or no such run is kept.
+    """
     newest = job.workflows[0] if job.workflows else None
     verb = _FAILED_UPDATES.get(newest.state, "") if newest is not None else ""
     if newest is None or not verb or newest.kind != WorkflowTypes.UPDATE:
@@ -182,7 +187,7 @@ def failed_update(job: JobView, views: Iterable[InstanceView]) -> FailedRun | No
 
 
 def unadded_text(job: JobView) -> str:
-    """That instances of a job do not exist, since no workflow has come to them; empty if all do."""
+    """Return that instances do not exist, since no workflow has come to them; empty if all do."""
     newest = job.workflows[0] if job.workflows else None
     if newest is None or not job.unadded:
         return ""
@@ -194,21 +199,21 @@ def unadded_text(job: JobView) -> str:
 
 
 def active_instances(job: JobView) -> int:
-    """How many of its instances have begun and not ended."""
+    """Return how many instances of the job have begun and not ended."""
     counts = dict(job.summary.counts)
     rest = sum(counts.get(state, 0) for state in (*ENDED_NAMES, "INITIALIZED"))
     return sum(counts.values()) - rest
 
 
 def _limited(job: JobView) -> str:
-    """That the limit of running instances is reached, in numbers."""
+    """Return that the limit of running instances is reached, in numbers."""
     most = job.spec.maximum_running
     active = f"{active_instances(job)} of at most {most} instances are active"
     return f"maximumRunningInstances reached: {active}"
 
 
 def _throttled(job: JobView) -> str:
-    """What the throttle allows, and when; not known in the moment after a release."""
+    """Return what the throttle allows, and when; not known in the moment after a release."""
     rule = job.spec.throttle
     text = "waits for the throttle" + (f": {rule.text}" if rule is not None else "")
     at = rfc3339(job.next_start_at)[:19]
@@ -216,13 +221,13 @@ def _throttled(job: JobView) -> str:
 
 
 def retry_text(view: InstanceView) -> str:
-    """Which failure an instance waits after, and how that run ended."""
+    """Return which failure an instance waits after, and how that run ended."""
     text = view.because or "waits for its next attempt"
     return text if view.outcome is None else f"{text}: {_ended(view, view.outcome)}"
 
 
 def outcome_text(view: InstanceView) -> str:
-    """How the last run ended, in a line."""
+    """Return how the last run ended, in a line."""
     if view.outcome is None:
         return f"{view.state.lower()} before it was launched"
     text = _ended(view, view.outcome)
@@ -280,7 +285,7 @@ class ReasonGroup(NamedTuple):
 
 
 def grouped(found: Iterable[tuple[InstanceView, Reason]]) -> list[ReasonGroup]:
-    """Equal reasons as one group, in the order of their lowest instance."""
+    """Return equal reasons as one group, in the order of their lowest instance."""
     groups: dict[tuple[str, str, str], ReasonGroup] = {}
     for view, reason in found:
         alike = view.state, reason.code, reason.text
@@ -292,5 +297,5 @@ def grouped(found: Iterable[tuple[InstanceView, Reason]]) -> list[ReasonGroup]:
 
 
 def waits_for_own_host(view: InstanceView) -> bool:
-    """Whether it is of a daemon job, and its host is down: it runs as soon as that is back."""
+    """Return whether the instance is of a daemon job, and waits for its host, which is down."""
     return view.code == "NEVER" and view.because.endswith(NOT_UP)

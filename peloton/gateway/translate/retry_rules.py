@@ -1,7 +1,7 @@
-"""When a batch task that failed is run again, as clients say it.
+"""When a failed batch task is run again, as clients say it.
 
-Turns `retry` of a config into the rules of its tasks, or a refusal that names the field. Must not
-decide whether the job may have such rules.
+`retry` of a config becomes the rules of its tasks, or a refusal that names the field. Whether the
+job may have such rules is checked later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CODE_MAX, SIGNALS_FROM = 255, 128
 
 
 def to_rules(sent: task.RetryConfig) -> RetryRules:
-    """The rules of a task; raises BadField."""
+    """Return the rules of a task; raises BadField."""
     usual = RetryRules()
     for field in ("pauseSeconds", "maxPauseSeconds"):
         seconds = getattr(sent, field)
@@ -39,7 +39,7 @@ def to_rules(sent: task.RetryConfig) -> RetryRules:
 
 
 def _ways(codes: Iterable[int], field: str) -> tuple[str, ...]:
-    """What a run ended with: its exit code, or for 128 + N the signal N, too."""
+    """Return how a run ended: its exit code, or for 128 + N the signal N, too."""
     found: set[str] = set()
     for at, code in enumerate(codes):
         if not 0 < code <= CODE_MAX:

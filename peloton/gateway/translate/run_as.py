@@ -1,7 +1,7 @@
-"""As whom the tasks of a caller may run.
+"""As which user the tasks of a caller may run.
 
-Turns the principal of a call, and the user that a spec names, into what the job's commands carry,
-or into NotPermitted. Which accounts a machine has is not known here: the keeper decides that.
+The principal of a call, and the user that a spec names, become what the job's commands carry, or
+NotPermitted. The keeper decides later which accounts its machine has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAMED = ("basic", "tls")
 
 
 class NotPermitted(Exception):
-    """This caller may not run tasks as that user; `field` is the path in the request."""
+    """The caller may not run tasks as that user; `field` is the path in the request."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class RunAs(NamedTuple):
     caller: str = ""
 
     def check(self, user: str, field: str) -> None:
-        """Raises NotPermitted if the caller may not name this user."""
+        """Raise NotPermitted if the caller may not name this user."""
         if not user or self.any_user or user == self.caller:
             return
         if self.caller:
@@ -45,6 +45,6 @@ UNKNOWN = RunAs()
 
 
 def run_as(principal: Principal) -> RunAs:
-    """What this caller may choose."""
+    """Return what this caller may choose."""
     caller = principal.name if principal.how in NAMED else ""
     return RunAs(principal.how in OWNERS, caller)

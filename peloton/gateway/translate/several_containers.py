@@ -2,8 +2,7 @@
 
 A task of v0 has one command. What more a pod has goes, as with the original's executor for pods,
 into the data of an executor: the containers of the spec, each with its command and image in the
-older form too. Turns a pod into that executor, and the executor into what the pod consists of. It
-must not translate a command: that is done where specs become configs.
+older form too. Commands are translated where specs become configs.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ CHECKS = ("liveness_check", "readiness_check")
 
 
 def is_several(sent: pod.PodSpec) -> bool:
-    """Whether a pod consists of more than a single container."""
+    """Return whether a pod consists of more than a single container."""
     return len(sent.containers) > 1 or len(sent.init_containers) > 0
 
 
 def executor_of(sent: pod.PodSpec) -> mesos.ExecutorInfo:
-    """What keeps these containers in a task's config."""
+    """Return the executor that keeps these containers in a task's config."""
     kept = pod.PodSpec(init_containers=sent.init_containers, containers=sent.containers)
     if sent.HasField("mesos_spec"):
         kept.mesos_spec.CopyFrom(sent.mesos_spec)
@@ -43,25 +42,27 @@ def executor_of(sent: pod.PodSpec) -> mesos.ExecutorInfo:
 
 
 def has_several(config: task.TaskConfig) -> bool:
-    """Whether a config is that of a pod with several containers."""
+    """Return whether a config is that of a pod with several containers."""
     return bool(config.executor.executor_id.value == EXECUTOR_ID)
 
 
 def containers_in(config: task.TaskConfig) -> pod.PodSpec | None:
-    """The containers of a pod that has several, and of no other; must not be changed.
+    """Return the containers of a pod that has several, or None; must not be changed, as they are
+    cached.
 
-    Raises ValueError where they cannot be read.
+    Raises ValueError if they cannot be read.
     """
     return _read(config.executor.data) if has_several(config) else None
 
 
 def keeps_containers(sent: pod.PodSpec) -> bool:
-    """Whether a pod has what a task of v0 has no field for, so that its containers are kept."""
+    """Return whether a pod has what a task of v0 has no field for, so that its containers are
+    kept."""
     return is_several(sent) or any(one.HasField("readiness_check") for one in sent.containers)
 
 
 def readiness_in(config: task.TaskConfig) -> tuple[int, pod.HealthCheckSpec] | None:
-    """The readiness check of a config, and which of its containers has it."""
+    """Return the readiness check of a config, and which of its containers has it."""
     try:
         pod = containers_in(config)
     except ValueError:
@@ -73,7 +74,8 @@ def readiness_in(config: task.TaskConfig) -> tuple[int, pod.HealthCheckSpec] | N
 
 
 def checked_container(config: task.TaskConfig) -> str:
-    """Which of several containers the checks of a config belong to: the first, if none has one."""
+    """Return which of several containers the checks of a config belong to: the first, if none
+    has one."""
     try:
         pod = containers_in(config)
     except ValueError:
@@ -95,8 +97,11 @@ def _read(data: bytes) -> pod.PodSpec:
 
 
 def whole_pod(own: pod.PodSpec, default: pod.PodSpec) -> pod.PodSpec:
-    """An instance's own pod with what it has not of its own: the containers, or init containers,
-    of the default, if there are several in either. One without any has all of the default's."""
+    """Return an instance's own pod, completed by the default.
+
+    It gets the containers, or init containers, of the default, if there are several in either. A
+    pod without any has all of the default's.
+    """
     several = is_several(own) or is_several(default)
     if not several or not (own.containers or own.init_containers):
         return own

@@ -1,8 +1,7 @@
 """The short names of three services, which every published client uses, and their descriptors.
 
-Turns the descriptor of a service into a file with the same service in another package, whose
-methods take the same messages: for clients that ask by reflection what they may call. It must not
-serve anything.
+Clients may ask by reflection what they may call: each service is described in another package as
+well, with methods of the same messages.
 """
 
 from __future__ import annotations

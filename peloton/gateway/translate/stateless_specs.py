@@ -1,8 +1,7 @@
-"""A stateless job's spec of v1alpha: from it the config of a service, and back.
+"""Translates a stateless job's spec of v1alpha to the config of a service, and back.
 
-Turns a JobSpec into a JobConfig of v0, so that everything behind it is one path, and a stored
-JobConfig into a JobSpec; and paths of fields of the one into those of the other, so that errors
-name what the client wrote. It must not check what the config's own rules check.
+A JobSpec becomes a JobConfig of v0, so that everything behind it is one path. Paths of fields are
+translated too, so that errors name what the client wrote. The config's own rules are checked later.
 """
 
 from __future__ import annotations
@@ -33,9 +32,11 @@ _OF_CONTAINER = ("name", "resource", "container", "command", "healthCheck", "por
 def to_config_v0(
     sent: stateless.JobSpec, *, images_run: bool = False, on_mesos: bool = False
 ) -> job.JobConfig:
-    """The config of a service that is this job; raises BadField, naming the field. `images_run`:
-    the cluster runs images, and so far not those of several containers. `on_mesos`: as of
-    `to_config`."""
+    """Return the config of a service that is this job; raises BadField, naming the field.
+
+    `images_run`: the cluster runs images, and so far not those of several containers. `on_mesos`:
+    as of `to_config`.
+    """
     found = job.JobConfig(
         name=sent.name,
         type=job.SERVICE,
@@ -74,7 +75,7 @@ def to_config_v0(
 
 
 def _on_slack(sent: pod.PodSpec, slack: bool, *, field: str) -> pod.PodSpec:
-    """The pod of a job that runs on slack, or does not: the job decides for all of its pods."""
+    """Return the pod with the job's choice of slack, which holds for all of its pods."""
     if sent.revocable and not slack:
         raise BadField(f"{field}.revocable", "is decided by spec.sla.revocable, which is not set")
     found = pod.PodSpec()
@@ -84,12 +85,12 @@ def _on_slack(sent: pod.PodSpec, slack: bool, *, field: str) -> pod.PodSpec:
 
 
 def spec_text(text: str, sent: stateless.JobSpec) -> str:
-    """A text about the config, in terms of the spec that the client wrote."""
+    """Return a text about the config, in terms of the spec that the client wrote."""
     return _PATH.sub(lambda found: spec_path(found[0], sent), text, count=1)
 
 
 def spec_path(path: str, sent: stateless.JobSpec) -> str:
-    """The path in the spec of a field of the config; other paths are left as they are."""
+    """Return the path in the spec of a field of the config; other paths are left as they are."""
     head, *rest = path.split(".")
     if head != "config":
         return path
@@ -149,7 +150,7 @@ def _snake(part: str) -> str:
 
 
 def job_spec_of(config: job.JobConfig) -> stateless.JobSpec:
-    """The spec of a job as its stored config says it."""
+    """Return the spec of a job by its stored config."""
     found = partial_spec_of(config)
     found.name = config.name
     found.owner = config.owner
@@ -167,7 +168,7 @@ def job_spec_of(config: job.JobConfig) -> stateless.JobSpec:
 
 
 def partial_spec_of(config: job.JobConfig) -> stateless.JobSpec:
-    """What of a spec the original keeps in memory."""
+    """Return the part of a spec that the original keeps in memory."""
     found = stateless.JobSpec(instance_count=config.instanceCount)
     if config.HasField("changeLog"):
         change = config.changeLog

@@ -1,7 +1,6 @@
-"""Which strategy ranks hosts for a job.
+"""The strategy that ranks hosts for a job: chosen by the request, or by the daemon's file.
 
-Turns a request and what the daemon's file says into the name in the job's spec, or into the field
-that names an unknown one. Must not rank hosts.
+The name goes into the job's spec; an unknown one is refused by its field.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class StrategyChoice(NamedTuple):
     by_type: Mapping[str, str] = BY_TYPE
 
     def chosen(self, spec: JobSpec, sent: job.JobConfig) -> JobSpec:
-        """The spec with its strategy: that of its label, of its field, or of its type.
+        """Return the spec with its strategy: that of its label, of its field, or of its type.
 
         Raises BadField. A job that is spread stays so: hosts without an instance of it come first,
         and among those the strategy decides.
@@ -46,7 +45,7 @@ class StrategyChoice(NamedTuple):
         return spec.ranked_by("" if name == plain else name)
 
     def unknown(self, name: str) -> str:
-        """The text about a name that is none."""
+        """Return the text about a name that is no strategy."""
         known = ", ".join(sorted(self.table))
         return f"unknown placement strategy {name!r}: there are {known}"
 

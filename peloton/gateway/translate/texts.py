@@ -1,4 +1,4 @@
-"""Times, names and ids as texts. Pure; it must not read a clock or draw an id."""
+"""Times, names and ids as texts. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CANONICAL = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | 
 
 @functools.lru_cache(TIMES_KEPT_MAX)
 def rfc3339(at_s: float | None) -> str:
-    """RFC 3339 in UTC with nine digits; empty where there is no time."""
+    """Return a time as RFC 3339 in UTC with nine digits; empty for None."""
     if not at_s:
         return ""
     moment = datetime.fromtimestamp(at_s, UTC)
@@ -30,27 +30,27 @@ def rfc3339(at_s: float | None) -> str:
 
 
 def nanoseconds(at_s: float | None) -> int:
-    """Nanoseconds since the epoch."""
+    """Return nanoseconds since the epoch."""
     return round((at_s or 0.0) * 1_000_000) * 1000
 
 
 def wire_usage(usage: Sequence[float]) -> dict[str, float]:
-    """The usage of runs by the names that clients know; empty where nothing was used."""
+    """Return the usage of runs by the names that clients know; empty if nothing was used."""
     return dict(zip_longest(USAGE_KINDS, usage, fillvalue=0.0)) if usage else {}
 
 
 def client_name(key: Key) -> str:
-    """What a client calls an entity: the key without its kind."""
+    """Return the name of an entity for clients: the key without its kind."""
     return key.partition("/")[2]
 
 
 def pod_name(job_id: str, instance: int, *, run: int | None = None) -> str:
-    """`JOB-INSTANCE`, or `JOB-INSTANCE-RUN`."""
+    """Return `JOB-INSTANCE`, or `JOB-INSTANCE-RUN`."""
     return f"{job_id}-{instance}" if run is None else f"{job_id}-{instance}-{run}"
 
 
 def canonical(text: str) -> str | None:
-    """A client's id in its one usual form; None where it is no UUID.
+    """Return a client's id in its canonical form; None if it is no UUID.
 
     Two spellings of one id would be two jobs, so braces and missing dashes are no UUID here.
     """
@@ -58,31 +58,32 @@ def canonical(text: str) -> str | None:
 
 
 def known_job(text: str) -> Key | None:
-    """The key of a job that a client names; None where no job can have that id."""
+    """Return the key of a job that a client names; None if no job can have that id."""
     found = canonical(text)
     return job_key(found) if found is not None else None
 
 
 def derived(request_key: str, kind: str) -> str:
-    """The id of what a request key creates: the same key always gives the same id."""
+    """Return the id of what a request key creates: the same key always gives the same id."""
     return str(uuid.uuid5(ID_NAMESPACE, f"{kind}/{request_key}"))
 
 
 def job_of_update(update_id: str) -> str:
-    """The id of the job of an update; "" where no update has this id."""
+    """Return the id of the job of an update; "" if no update has this id."""
     job_id, _, number = update_id.rpartition("-")
     return job_id if number.isascii() and number.isdigit() and canonical(job_id) else ""
 
 
 def pod_parts(name: str) -> tuple[str, str]:
-    """The id of the job of a pod, and the number of its instance as text; "" for what is neither.
+    """Return the id of the job of a pod, and the number of its instance as text; "" for what is
+    neither.
 
-    The id is "" where no job has it; then the number says nothing.
+    The id is "" if no job has it; then the number says nothing.
     """
     job_id, _, number = name.rpartition("-")
     return canonical(job_id) or "", number
 
 
 def job_of_volume(volume: str) -> str:
-    """The id of the job of a volume; "" where no volume has this name."""
+    """Return the id of the job of a volume; "" if no volume has this name."""
     return job_of_update(volume.partition("@")[0])  # both are named by their job and a number

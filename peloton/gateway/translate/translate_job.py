@@ -1,7 +1,7 @@
-"""A job between the wire and the actors: its config there, its config and runtime back.
+"""Translates a job's config from the wire, and its config and runtime back.
 
-Turns a JobConfig into a spec with overrides beside it, and views into JobInfo and JobSummary. It
-refuses, by name, fields that are not supported yet; it must not know pools or send queries.
+A JobConfig becomes a spec with overrides beside it, and views become JobInfo and JobSummary. Fields
+that are not supported yet are refused by name. No query is sent.
 """
 
 from __future__ import annotations
@@ -49,20 +49,22 @@ class ParsedJob(NamedTuple):
     pieces: dict[int, tuple[Override, ...]]
 
     def with_secrets(self, refs: tuple[SecretRef, ...]) -> ParsedJob:
-        """The same with these secrets for each instance."""
+        """Return the request with these secrets for each instance."""
         return self._replace(spec=self.spec.with_secrets(refs)) if refs else self
 
     def size_bytes(self) -> int:
-        """The approximate size of the pieces in messages."""
+        """Return the approximate size of the pieces in messages."""
         return sum(len(o.config.raw) for piece in self.pieces.values() for o in piece)
 
 
 def to_spec(
     sent: job.JobConfig, by: RunAs = UNKNOWN, *, inventories: int = 1, on_mesos: bool = False
 ) -> ParsedJob:
-    """The spec of a config, checked for a caller; raises BadField, BadAmount or NotPermitted,
-    naming the field. `inventories`: so many there are in this cluster. `on_mesos`: as of
-    `to_config`."""
+    """Return the spec of a config, checked for a caller.
+
+    Raises BadField, BadAmount or NotPermitted, naming the field. `inventories`: how many this
+    cluster has. `on_mesos`: as of `to_config`.
+    """
     has_default = sent.HasField("defaultConfig")
     default = TaskConfig()
     if has_default:
@@ -112,7 +114,7 @@ def _name(kind: int) -> str:
 
 
 def _raw(sent: job.JobConfig) -> bytes:
-    """The job's own part; its default and the instances' configs are kept beside it."""
+    """Return the job's own part; its default and the instances' configs are kept beside it."""
     rest = job.JobConfig()
     for field, value in sent.ListFields():
         if field.name in ("defaultConfig", "instanceConfig"):
@@ -156,7 +158,7 @@ def _pieces(sent: job.JobConfig, by: RunAs, *, on_mesos: bool) -> dict[int, tupl
 
 
 def job_config_of(view: JobView) -> job.JobConfig:
-    """The config as its client wrote it, without the instances' own."""
+    """Return the config as its client wrote it, without the instances' own."""
     found = job.JobConfig.FromString(view.spec.raw)
     if view.spec.has_default:
         found.defaultConfig.ParseFromString(view.spec.default.raw)
@@ -166,7 +168,7 @@ def job_config_of(view: JobView) -> job.JobConfig:
 
 
 def job_info_of(view: JobView) -> job.JobInfo:
-    """Config and runtime."""
+    """Return config and runtime."""
     runtime = runtime_of(view.summary)
     runtime.goalState = WIRE_JOB_GOALS[view.goal]
     runtime.desiredStateVersion = view.desired_state_version
@@ -176,7 +178,7 @@ def job_info_of(view: JobView) -> job.JobInfo:
 
 
 def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
-    """The runtime as a summary has it."""
+    """Return the runtime as a summary has it."""
     return job.RuntimeInfo(
         state=summary.state.name,
         creationTime=rfc3339(summary.created_at),
@@ -196,14 +198,14 @@ def runtime_of(summary: JobSummary) -> job.RuntimeInfo:
 
 
 def config_versions(summary: JobSummary) -> dict[int, int]:
-    """Instances by the version of their config."""
+    """Return instances by the version of their config."""
     whole = {summary.config_version: sum(count for _, count in summary.counts)}
     return dict(summary.versions) or whole
 
 
 @functools.lru_cache(LINES_KEPT_MAX)
 def summary_of(summary: JobSummary) -> job.JobSummary:
-    """A line of a listing; shared by all callers, who must not change it."""
+    """Return a line of a listing; shared by all callers, who must not change it."""
     found = job.JobSummary(
         id=peloton_pb2.JobID(value=client_name(summary.job)),
         name=summary.name,

@@ -1,8 +1,8 @@
-"""A resource pool between the wire and the actors.
+"""Translates a resource pool between the wire and the actors.
 
-Turns a ResourcePoolConfig into a PoolConfig, with an invalid value recorded as its `problem`
-(the pool reports it itself, so that errors come in the original's order), and views into
-ResourcePoolInfo. It must not check a pool against the tree.
+A ResourcePoolConfig becomes a PoolConfig, with an invalid value recorded as its `problem` (the pool
+reports it itself, so that errors come in the original's order), and views become ResourcePoolInfo.
+The pool checks itself against the tree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUEUES = {"": Queueing.BEST_EFFORT, "best-effort": Queueing.BEST_EFFORT, "strict
 
 
 def to_pool(sent: respool.ResourcePoolConfig) -> PoolConfig:
-    """The config; an invalid one has a `problem` and no amounts."""
+    """Return the config; an invalid one has a `problem` and no amounts."""
     nothing = Resources()
     kept = respool.ResourcePoolConfig()
     kept.CopyFrom(sent)
@@ -98,8 +98,10 @@ def _percent(sent: respool.ResourcePoolConfig, field: str) -> float | None:
 
 
 def pool_config_of(view: PoolView) -> respool.ResourcePoolConfig:
-    """The config as its client wrote it, with every kind; that of a pool
-    without a client (the root, the default pool) is made of what the pool has."""
+    """Return the config as its client wrote it, with every kind.
+
+    That of a pool without a client (the root, the default pool) is made of what the pool has.
+    """
     config = view.config
     found = respool.ResourcePoolConfig.FromString(config.raw)
     if not config.raw:
@@ -127,7 +129,8 @@ def pool_config_of(view: PoolView) -> respool.ResourcePoolConfig:
 def pool_info_of(
     view: PoolView, *, among: Container[Key] | None = None
 ) -> respool.ResourcePoolInfo:
-    """A pool as clients see it; its children `among` those that may be seen."""
+    """Return a pool as clients see it, with those of its children that are `among` the visible
+    pools."""
     on_slack = view.on_slack
     held = (view.allocation - on_slack).amounts()
     slack = (on_slack.slack, *on_slack.amounts()[1:4])
@@ -149,7 +152,7 @@ def pool_info_of(
 
 
 def standing_of(view: PoolView) -> ops.PoolStanding:
-    """What a pool is promised, may use, uses and waits for, by kind."""
+    """Return reservation, entitlement, use and demand of a pool, by kind."""
     config, entitled, on_slack = view.config, view.entitlement, view.on_slack
     slack = (on_slack.slack, *on_slack.amounts()[1:4])
     found = ops.PoolStanding(id=client_name(view.pool), path=view.path)
@@ -170,5 +173,5 @@ def standing_of(view: PoolView) -> ops.PoolStanding:
 
 
 def pool_id(value: str) -> peloton_pb2.ResourcePoolID:
-    """The message that holds an id."""
+    """Return the message that holds an id."""
     return peloton_pb2.ResourcePoolID(value=value)

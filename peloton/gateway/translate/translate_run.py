@@ -1,7 +1,7 @@
-"""An instance on its way to clients: its runtime, its past runs, and the events of both.
+"""Translates an instance for clients: its runtime, its past runs, and the events of both.
 
-Turns a slice's view of an instance into TaskInfo and PodEvent. Nothing but the times is kept of
-a run, so its events are derived from these; it must not invent one that has no time.
+A slice's view of an instance becomes TaskInfo and PodEvent. Only the times of a run are stored, so
+its events are derived from these; there is no event without a time.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ THROTTLED = "Task throttled due to failure"
 
 
 class Translator:
-    """Instances of one job to what clients see of them. `images_run`: those with an image are
-    containers, and their events have nothing to say of it."""
+    """Translates instances of one job for clients.
+
+    `images_run`: instances with an image are containers, and their events do not mention it.
+    """
 
     def __init__(self, job_id: str, spec: JobSpec, *, images_run: bool = False) -> None:
         self._images_run = images_run
@@ -62,11 +64,11 @@ class Translator:
 
     @functools.cached_property
     def _sla(self) -> job.SlaConfig:
-        """Only events need it, and it has to be parsed."""
+        """Return the SLA config, parsed on demand, as only events need it."""
         return job.JobConfig.FromString(self._job_raw).sla
 
     def info(self, view: InstanceView, why: Reason | None = None) -> task.TaskInfo:
-        """The instance as it is, with the reason why it is not where it should be."""
+        """Return the instance as it is, with the reason why it is not at its goal."""
         runtime = self._base(view, view.run)
         runtime.state = _STATES[view.state]
         runtime.startTime = rfc3339(view.started_at)
@@ -93,11 +95,11 @@ class Translator:
         return self._wrap(view, runtime)
 
     def runs(self, view: InstanceView) -> list[task.TaskInfo]:
-        """Every run that is known, the newest first."""
+        """Return every known run, the newest first."""
         return [self.info(view), *(self._past(view, run) for run in reversed(view.runs))]
 
     def config(self, view: InstanceView) -> task.TaskConfig:
-        """What the instance runs. Must not be changed: it is shared."""
+        """Return what the instance runs. It must not be changed, as it is shared."""
         return merged(self._default.raw, view.config.raw)
 
     def _past(self, view: InstanceView, run: PastRun) -> task.TaskInfo:
@@ -143,7 +145,7 @@ class Translator:
     # ---- events ----
 
     def events(self, view: InstanceView, *, runs_max: int, only: int | None) -> list[task.PodEvent]:
-        """The events of the newest runs, the newest run and event first."""
+        """Return the events of the newest runs, the newest run and event first."""
         runs = [(view.run, self._now(view))]
         runs += [(past.run, self._then(view, past)) for past in reversed(view.runs)]
         if only is not None:
@@ -182,7 +184,7 @@ class Translator:
     def _of_run(
         self, view: InstanceView, run: PastRun, *, end: str, begun_at: float | None
     ) -> Iterator[task.PodEvent]:
-        """What happened to one run, in order. `end` is the state in which it ended."""
+        """Yield the events of one run, in order. `end` is the state in which it ended."""
         host, number = run.host or "", run.run
         if begun_at is not None:
             text = ignored.line(ignored.of_task(self.config(view), self._sla))
@@ -215,7 +217,7 @@ class Translator:
                 yield self._waits(view, run)
 
     def _waits(self, view: InstanceView, run: PastRun) -> task.PodEvent:
-        """That the next attempt is to come, and when."""
+        """Return the event that the next attempt is to come, and when."""
         event = self._event(
             view,
             run.run,
@@ -229,7 +231,7 @@ class Translator:
         return event
 
     def _checked(self, view: InstanceView, host: str) -> task.PodEvent:
-        """The last change of health of the present run; the ones before it are not kept."""
+        """Return the last change of health of the present run; earlier ones are not kept."""
         assert view.checked is not None
         (text, since), name = view.checked, health_name(health_of(view))
         if view.ready > TaskHealth.UNKNOWN and view.health != TaskHealth.UNHEALTHY:
@@ -267,7 +269,7 @@ class Translator:
 
 
 def _version_of(view: InstanceView, run: int) -> int:
-    """The config version by which a run ran; instances of batch jobs never get another one."""
+    """Return the config version of a run; instances of batch jobs never get another one."""
     if run == view.run:
         return view.ran_by or view.config_version
     known = next((past.config_version for past in view.runs if past.run == run), 0)
@@ -275,12 +277,13 @@ def _version_of(view: InstanceView, run: int) -> int:
 
 
 def _wanted_version(view: InstanceView, run: int, *, ran_by: int) -> int:
-    """What the instance was to have then; of earlier runs nobody knows more than what they had."""
+    """Return the version the instance was to have then; of earlier runs only what they had is
+    known."""
     return (view.coming or view.config_version) if run == view.run else ran_by
 
 
 def _dropped_until(view: InstanceView, run: int) -> float | None:
-    """Until when the events of a run are shown to nobody."""
+    """Return until when the events of a run are hidden."""
     times = [at for dropped, at in view.dropped_runs if dropped == run]
     if view.dropped is not None and run <= view.dropped[0]:
         times.append(view.dropped[1])
@@ -288,19 +291,19 @@ def _dropped_until(view: InstanceView, run: int) -> float | None:
 
 
 def _usage(view: InstanceView, seconds: float) -> dict[str, float]:
-    """The limits times the seconds of ended runs, as the original counts."""
+    """Return the limits times the seconds of ended runs, as the original counts."""
     return wire_usage(usage(view.config.resources or Resources(), seconds) if seconds else ())
 
 
 def _first_health(view: InstanceView) -> str:
-    """Before any check has ended."""
+    """Return the health before any check has ended."""
     check = view.config.check
     checked = check is not None and check.of_health
     return health_name(TaskHealth.UNKNOWN if checked else TaskHealth.DISABLED)
 
 
 def _wire_goal(view: InstanceView, run: int) -> Any:
-    """The goal; of an instance that was preempted and is not run again, what ended it."""
+    """Return the goal; for an instance that was preempted and is not run again, what ended it."""
     outcome, stopped = view.outcome, view.goal in (TaskGoals.KILLED, TaskGoals.DELETED)
     if run == view.run and view.state == "KILLED" and outcome is not None and not stopped:
         for_good = outcome.reason == PREEMPTED and view.config.kill_on_preempt

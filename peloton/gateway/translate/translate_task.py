@@ -1,8 +1,8 @@
-"""A task's config between the wire and the actors.
+"""Translates a task's config between the wire and the actors.
 
-Turns a proto into the record that actors decide by, with the proto's bytes kept for reading back,
-and merges (default, own) bytes by the same rule as `actors.job.spec.effective`. It refuses invalid
-values and fields that are not supported yet: it must not ignore anything silently.
+A proto becomes the record that actors decide by, with the proto's bytes kept for reading back.
+Default and own bytes are merged by the same rule as `actors.job.spec.effective`. Invalid values and
+fields that are not supported yet are refused: nothing is ignored silently.
 """
 
 from __future__ import annotations
@@ -62,8 +62,11 @@ class SecretVolume(BadField):
 def to_config(
     sent: task.TaskConfig, field: str, *, by: RunAs = UNKNOWN, on_mesos: bool = False
 ) -> TaskConfig:
-    """The record of a config, for a caller; raises BadField, BadAmount or NotPermitted, naming
-    the field. `on_mesos`: the hosts are those of Mesos, which can do more."""
+    """Return the record of a config, for a caller.
+
+    Raises BadField, BadAmount or NotPermitted, naming the field. `on_mesos`: the hosts are those of
+    Mesos, which can do more.
+    """
     for missing in missing_fields(sent):
         raise BadField(f"{field}.{missing}", "required field is missing")
     _refuse_volumes(sent, field, on_mesos=on_mesos and not has_several(sent))
@@ -104,7 +107,7 @@ def to_config(
 
 
 def _mesos(sent: task.TaskConfig, field: str, *, on_mesos: bool) -> MesosWords | bool:
-    """What only hosts of Mesos can do; for others, whether an executor is asked for."""
+    """Return what only hosts of Mesos can do; for others, whether an executor is asked for."""
     if has_several(sent):
         return False
     if not on_mesos:
@@ -114,7 +117,7 @@ def _mesos(sent: task.TaskConfig, field: str, *, on_mesos: bool) -> MesosWords |
 
 
 def _volume(sent: task.PersistentVolumeConfig, field: str) -> VolumeConfig:
-    """Where the task sees its volume: below its sandbox, or there in its container."""
+    """Return where the task sees its volume: below its sandbox, or there in its container."""
     path, where = sent.containerPath, f"{field}.containerPath"
     if not sent.sizeMB:
         raise BadField(f"{field}.sizeMB", "must be at least 1")
@@ -126,7 +129,8 @@ def _volume(sent: task.PersistentVolumeConfig, field: str) -> VolumeConfig:
 
 
 def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Container, ...]:
-    """Those of a pod with several: init containers first, in the order of the spec."""
+    """Return the containers of a pod with several: init containers first, in the order of the
+    spec."""
     try:
         pod = containers_in(sent)
     except ValueError as error:
@@ -170,14 +174,16 @@ def _containers(sent: task.TaskConfig, within: str, *, by: RunAs) -> tuple[Conta
 
 
 def _image_of_all(sent: task.TaskConfig, field: str, *, among: tuple[Container, ...]) -> str:
-    """The image of a task; of several containers, one that any of them has."""
+    """Return the image of a task; of several containers, one that any of them has."""
     found = _image(sent.container, f"{field}.container")
     return found or next((one.image for one in among if one.image), "")
 
 
 def _checks(sent: task.TaskConfig, field: str) -> HealthCheck | None:
-    """Of health and of readiness; None of those that are not enabled. What an instance says of
-    its own wins as a whole."""
+    """Return the checks of health and of readiness; None if they are not enabled.
+
+    What an instance says of its own wins as a whole.
+    """
     container = checked_container(sent)
     found = _check(sent.healthCheck, f"{field}.healthCheck", container=container)
     kept = readiness_in(sent)
@@ -202,7 +208,7 @@ def _retry(sent: task.RetryConfig, field: str) -> RetryRules:
 
 
 def _max_running_s(sent: task.TaskConfig, field: str) -> float | None:
-    """The limit of a run's time. The wire has a field for the whole job only."""
+    """Return the limit of a run's time. The wire has a field for the whole job only."""
     for at, label in enumerate(sent.labels):
         if label.key == MAX_RUNNING_LABEL:
             if not _SECONDS.fullmatch(label.value) or not 0 < float(label.value) < SECONDS_MAX:
@@ -222,7 +228,7 @@ def _refuse_volumes(sent: task.TaskConfig, field: str, *, on_mesos: bool) -> Non
 
 
 def resources_of(sent: task.ResourceConfig, field: str) -> Resources:
-    """The amounts of a config; raises BadAmount, naming the field.
+    """Return the amounts of a config; raises BadAmount, naming the field.
 
     A gpu is given whole, to one run: several that share one would need its memory to be divided,
     which nothing here enforces, and a sum of free parts does not say that one device has room.
@@ -269,7 +275,7 @@ def _variables(sent: mesos.Environment, field: str) -> tuple[tuple[str, str], ..
 
 
 def _check_text(text: str, field: str) -> None:
-    """Refuse what no program can be started with: every attempt would fail."""
+    """Refuse a text that no program can be started with: every attempt would fail."""
     if "\0" in text:
         raise BadField(field, "must not contain a NUL character")
     if len(text) > ARGUMENT_BYTES_MAX // 4:  # no character has more bytes
@@ -296,7 +302,10 @@ def _port(sent: task.PortConfig, field: str) -> Port:
 
 
 def _image(sent: mesos.ContainerInfo, field: str) -> str:
-    """The whole form of a name is checked where one is run; this is what none can be."""
+    """Return the image.
+
+    Only names that no image can have are refused; the whole form is checked where an image is run.
+    """
     where = "docker.image" if sent.docker.image else "mesos.image.docker.name"
     image = str(sent.docker.image or sent.mesos.image.docker.name)
     if image and not _IMAGE_NAME.fullmatch(image):
@@ -321,7 +330,7 @@ def _constraint_of(sent: task.TaskConfig, field: str) -> Constraint | None:
 
 
 def to_constraint(sent: task.Constraint, field: str) -> Constraint:
-    """The record of a constraint; raises BadField, naming the field."""
+    """Return the record of a constraint; raises BadField, naming the field."""
     found = _constraint(sent, field)
     count = sum(1 for _ in leaves(found))
     if count > CONDITIONS_MAX:
@@ -366,7 +375,7 @@ _OF_ALL = ("container", "ports", "resource", "healthCheck")
 
 @functools.lru_cache(maxsize=256)
 def merged(default: bytes, own: bytes) -> task.TaskConfig:
-    """The effective config of an instance. The result is cached: do not change it."""
+    """Return the effective config of an instance. The result is cached: do not change it."""
     found = task.TaskConfig.FromString(default)
     if own == default:
         return found

@@ -1,8 +1,7 @@
 """The files that a task wants fetched into its sandbox before it begins.
 
-Turns what clients say of them into records, and the newer form into the older one. Who fetches
-knows more kinds of addresses than are known here, so those are not judged. It must not fetch
-anything.
+The newer form becomes the older one, and both become records. The code that fetches knows more
+kinds of addresses than are known here, so those are not checked.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ URI_CHARS_MAX = 4096
 
 
 def uris_of(sent: mesos.CommandInfo) -> tuple[Uri, ...]:
-    """The records of a command's; raises BadField."""
+    """Return the records of a command's files; raises BadField."""
     if len(sent.uris) > URIS_MAX:
         raise BadField("uris", f"{len(sent.uris)} files, the limit is {URIS_MAX}")
     return tuple(_uri(one, f"uris[{at}]") for at, one in enumerate(sent.uris))
 
 
 def older_uris(sent: Iterable[apachemesos.PodSpec.URI]) -> Iterator[mesos.CommandInfo.URI]:
-    """The same in v0, where `extract` holds unless it is denied."""
+    """Yield the files in the form of v0, where `extract` is the default."""
     for one in sent:
         yield mesos.CommandInfo.URI(**_fields(one))
 
 
 def newer_uris(sent: Iterable[mesos.CommandInfo.URI]) -> Iterator[apachemesos.PodSpec.URI]:
-    """And back."""
+    """Yield the files in the newer form."""
     for one in sent:
         yield apachemesos.PodSpec.URI(**_fields(one))
 
 
 def _fields(sent: mesos.CommandInfo.URI | apachemesos.PodSpec.URI) -> dict[str, Any]:
-    """Both forms have the same, but for what holds where nothing is said."""
+    """Return the fields, which both forms have, with different defaults."""
     return {
         "value": sent.value,
         "executable": sent.executable,

@@ -1,9 +1,9 @@
 """Jobs that have ended and left memory, in answers to queries: read from the archives' periods.
 
-Turns a query for jobs into those of the archive that match, added to what the shards list from
-memory. Only periods that may match are read, the newest first, and no more than are wanted. Of what
-was read no more is kept than the answer needs, so memory does not grow with the archive. It must
-never return a part as the whole: a query that would read more than `EXAMINED_MAX` is refused.
+Matching jobs of the archive are added to what the shards list from memory. Only periods that may
+match are read, the newest first, and no more than are wanted. Only what the answer needs is kept,
+so memory does not grow with the archive. A query that would read more than `EXAMINED_MAX` is
+refused, as a partial result would look complete.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PERIODS_PAGE = 1000
 
 
 def includes_archived(query: ListViews) -> bool:
-    """Whether the query is meant for archived jobs, too: it names their states, or times."""
+    """Return whether the query is meant for archived jobs, too: it names their states, or times."""
     states = [test.numbers for test in query.tests if test.field == "state"]
     if states:
         return any(state in ENDED_STATES for numbers in states for state in numbers)
@@ -61,7 +61,7 @@ def includes_archived(query: ListViews) -> bool:
 def with_archived(
     cluster_client: ClusterClient, query: ListViews, *, found: Listed, context: Context
 ) -> Listed:
-    """What was listed from memory, and what the archives have beside it."""
+    """Return what was listed from memory, and what the archives have beside it."""
     wanted = _Wanted(cluster_client, query, found=found, context=context)
     reading = _Reading(cluster_client, query, context=context)
     periods = _periods(cluster_client, query, context=context)
@@ -73,7 +73,7 @@ def with_archived(
 
 
 class _Wanted:
-    """The first matches in order, and how many there are; of all others nothing is kept."""
+    """The first matches in order, and how many there are; no others are kept."""
 
     def __init__(
         self, cluster_client: ClusterClient, query: ListViews, *, found: Listed, context: Context
@@ -89,13 +89,13 @@ class _Wanted:
         self._by_creation = first.field == "created_at" and first.down
 
     def add(self, passed: Iterable[JobSummary]) -> None:
-        """Matches from the archive."""
+        """Add matches from the archive."""
         self._waiting += passed
         if len(self._waiting) >= CHECKED_AT_ONCE:
             self._check()
 
     def has_enough(self, newest: float) -> bool:
-        """Whether nothing that ended before that moment can be wanted any more."""
+        """Return whether nothing that ended before that moment can be wanted any more."""
         query = self._query
         if not self._by_creation or self._matched + len(self._waiting) < query.enough:
             return False
@@ -107,12 +107,12 @@ class _Wanted:
         return bool(sum(job.created_at >= newest for job in items) >= query.limit)
 
     def listed(self) -> Listed:
-        """All that was added, as one."""
+        """Return all that was added, as one listing."""
         self._check()
         return self._best.listed()
 
     def _check(self) -> None:
-        """Count those that are not in memory: these are among what was listed there."""
+        """Count the jobs that are not in memory: these are among what was listed there."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
@@ -128,7 +128,7 @@ class _Wanted:
 
 
 class _Reading:
-    """Reads periods for one query, within bounds of how much of them in all."""
+    """Reads periods for one query, up to a limit for all of them."""
 
     def __init__(
         self, cluster_client: ClusterClient, query: ListViews, *, context: Context
@@ -140,7 +140,10 @@ class _Reading:
         self._examined = self._texts = 0
 
     def matches(self, some: Iterable[tuple[int, int, Key]]) -> list[JobSummary]:
-        """The jobs of these periods that match. Raises BadQuery beyond a bound."""
+        """Return the jobs of these periods that match.
+
+        Raises BadQuery beyond a limit.
+        """
         self._examined += sum(jobs for _, jobs, _ in some)
         if self._examined > EXAMINED_MAX:
             raise BadQuery(
@@ -171,7 +174,7 @@ def _some(periods: Iterator[tuple[int, int, Key]]) -> list[tuple[int, int, Key]]
 def _periods(
     cluster_client: ClusterClient, query: ListViews, *, context: Context
 ) -> Iterator[tuple[int, int, Key]]:
-    """Periods that may match: minus their number, so that the newest are first; jobs; key."""
+    """Yield periods that may match: minus their number, so that the newest are first; jobs; key."""
     low, high = 0.0, float("inf")
     for test in query.tests:
         if test.rule == BETWEEN and test.field in ("created_at", "completed_at"):
@@ -205,7 +208,7 @@ def _of_archive(
 def _lines(
     cluster_client: ClusterClient, periods: list[Key], *, context: Context
 ) -> Iterator[JobSummary]:
-    """The jobs of these periods."""
+    """Yield the jobs of these periods."""
     asks = [(period, GetPeriod()) for period in periods]
     while asks:
         more = []
@@ -235,7 +238,7 @@ def _with_words(
 def _in_memory(
     cluster_client: ClusterClient, lines: list[JobSummary], *, context: Context
 ) -> frozenset[Key]:
-    """Which of these are in memory, too: they have not left yet, or came back, or run again."""
+    """Return which of these are in memory, too: not left yet, come back, or running again."""
     keys = tuple(line.job for line in lines)
     query = ListViews("job", (Where("job", AMONG, words=keys),))
     return frozenset(line.job for line in cluster_client.listing(query, context).items)

@@ -1,7 +1,7 @@
-"""What an update wants a service to be: a config of v0, checked as that of a creation.
+"""The spec that an update wants for a service: a config of v0, checked as that of a creation.
 
-Turns a config into a spec and own configs of instances, or ends the call. It must not compare them
-with what the service is: the job does that at the moment of the change.
+The config becomes a spec and own configs of instances, or ends the call. The job compares them with
+its present spec at the moment of the change.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ def spec_wanted(
     text_of: Callable[[str], str] = str,
     secrets: tuple[SecretRef, ...] = (),
 ) -> ParsedJob:
-    """The spec of a config that names its pool, with these secrets; `text_of` turns a text about it
-    into the client's terms."""
+    """Return the spec of a config that names its pool, with these secrets.
+
+    `text_of` turns a text about the config into the client's terms.
+    """
     try:
         by, inventories = run_as(principal_of(context)), cluster_client.inventories
         on_mesos = cluster_client.on_mesos

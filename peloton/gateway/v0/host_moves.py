@@ -1,8 +1,7 @@
-"""MoveHosts: so many hosts of the pool `shared` become another pool's, the cheapest to empty first.
+"""MoveHosts: hosts of the pool `shared` move to another pool, the cheapest to empty first.
 
-Turns wanted sizes into orders to hosts, which drain, change their pool and come back by themselves.
-A host on its way counts as one of the pool that it goes to, so a repeat of the call moves no more.
-It must not move a host of any other pool.
+Wanted sizes become orders to hosts, which drain, change their pool and come back by themselves. A
+host on its way counts as one of the pool that it goes to, so a repeat of the call moves no more.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from peloton.runtime.vocabulary import key
 
 
 class HostMoves:
-    """The call of HostService, which v0 alone has."""
+    """The call of HostService that only v0 has."""
 
     _cluster_client: ClusterClient
     _svc: Any
@@ -54,7 +53,7 @@ class HostMoves:
         return self._svc.MoveHostsResponse()
 
     def _move(self, names: list[str], pool: str, *, most: int, context: Context) -> None:
-        """Order the first hosts that can; those that changed meanwhile are passed over."""
+        """Order the first hosts that can move; those that changed meanwhile are passed over."""
         rest, texts = iter(names), list[str]()
         while most:
             some = [name for name, _ in zip(rest, range(most), strict=False)]
@@ -68,7 +67,7 @@ class HostMoves:
 
 
 def desired_sizes(views: Iterable[HostView]) -> dict[str, int]:
-    """How many hosts each pool has, or is to have once those on their way have come."""
+    """Return how many hosts each pool has, or is to have once those on their way have come."""
     sizes: dict[str, int] = {}
     for view in views:
         pool = view.moving or view.pool

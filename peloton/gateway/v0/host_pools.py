@@ -1,7 +1,7 @@
-"""Pools of hosts: their list, their changes, and what each has.
+"""Host pools: their list, their changes, and what each has.
 
-Turns calls of HostService into orders to the owner of the pools, which alone decides, and its list
-into messages. It must not keep any: another daemon may change them.
+Calls of HostService become orders to the first inventory, which alone decides, and its list becomes
+messages. Nothing is cached: another daemon may change the pools.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CODES = {
 
 
 def hosts_by_pool(cluster_client: ClusterClient, context: Context) -> dict[str, list[HostView]]:
-    """Every pool with its hosts by name; the default one first."""
+    """Return every pool with its hosts by name; the default one first."""
     found = cluster_client.ask(POOLS_OWNER, GetHostPools(), context=context)
     if not isinstance(found, HostPools):
         text = "the pools of hosts cannot be read: the cluster is starting, or being upgraded"
@@ -61,26 +61,26 @@ class HostPoolCalls:
     _svc: Any
 
     def ListHostPools(self, sent: Any, context: Context) -> Any:
-        """Every pool and its hosts."""
+        """Return every pool and its hosts."""
         found = self._svc.ListHostPoolsResponse()
         for name, views in hosts_by_pool(self._cluster_client, context).items():
             found.pools.add(name=name, hosts=[client_name(view.summary.host) for view in views])
         return found
 
     def CreateHostPool(self, sent: Any, context: Context) -> Any:
-        """A new pool, without hosts."""
+        """Create a pool, without hosts."""
         if not sent.name:
             end(context, Code.INVALID_ARGUMENT, text="a host pool has a name", field="name")
         self._order(MakeHostPool(sent.name), context)
         return self._svc.CreateHostPoolResponse()
 
     def DeleteHostPool(self, sent: Any, context: Context) -> Any:
-        """No such pool any more: its hosts are in the default one."""
+        """Delete a pool: its hosts are in the default one."""
         self._order(DropHostPool(sent.name), context)
         return self._svc.DeleteHostPoolResponse()
 
     def ChangeHostPool(self, sent: Any, context: Context) -> Any:
-        """A host leaves one pool for another, at once; what runs there stays."""
+        """Move a host from one pool to another, at once; what runs there stays."""
         host = key("host", sent.hostname)
         view = self._cluster_client.ask(host, GetHost(), context=context)
         if not isinstance(view, HostAnswer) or view.removed:
@@ -97,7 +97,7 @@ class HostPoolCalls:
     def _order(
         self, message: Message, context: Context, *, codes: Mapping[str, Any] = _CODES
     ) -> int:
-        """The version of the order to a host; 0 where there is none."""
+        """Return the version of the order to a host; 0 if there is none."""
         answer = self._cluster_client.ask(POOLS_OWNER, message, context=context)
         if isinstance(answer, Refused):
             code = codes.get(answer.code, Code.FAILED_PRECONDITION)
@@ -107,14 +107,14 @@ class HostPoolCalls:
 
 
 class HostPoolCapacities:
-    """The call of InternalHostService."""
+    """The call of InternalHostService about host pools."""
 
     _cluster_client: ClusterClient
 
     def GetHostPoolCapacity(
         self, sent: hostsvc.GetHostPoolCapacityRequest, context: Context
     ) -> Any:
-        """What the hosts of each pool have, and what of slack."""
+        """Return what the hosts of each pool have, and what of slack."""
         found = hostsvc.GetHostPoolCapacityResponse()
         for name, views in hosts_by_pool(self._cluster_client, context).items():
             total, _ = capacity_of(views)

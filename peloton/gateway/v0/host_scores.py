@@ -1,7 +1,7 @@
-"""Which hosts are the cheapest to empty, for those who move hosts to another pool.
+"""Which hosts are the cheapest to empty, for clients that move hosts to another pool.
 
-Turns the runs of the hosts in the pool `shared` into an order: hosts that no task would miss come
-first. A host with a task that may not be preempted is none of them. It must not empty one.
+The hosts in the pool `shared` are ordered by their runs: hosts that no task would miss come first.
+A host with a task that may not be preempted is left out.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Score = tuple[int, int, float, Key]
 
 
 class HostScores:
-    """The call of ResourceManagerService."""
+    """The call of ResourceManagerService about the cost of emptying hosts."""
 
     _cluster_client: ClusterClient
 
     def GetHostsByScores(self, sent: resmgrsvc.GetHostsByScoresRequest, context: Context) -> Any:
-        """The hosts with the lowest scores, the cheapest first; without a limit, all."""
+        """Return the hosts with the lowest scores, the cheapest first; without a limit, all."""
         names = cheapest_hosts(self._cluster_client, context)
         return resmgrsvc.GetHostsByScoresResponse(hosts=names[: sent.limit or None])
 
 
 def cheapest_hosts(cluster_client: ClusterClient, context: Context) -> list[str]:
-    """The hosts that may be moved, the cheapest first."""
+    """Return the hosts that may be moved, the cheapest first."""
     pools = hosts_by_pool(cluster_client, context)
     hosts = [view.summary.host for view in pools.get(SHARED, ()) if takes_work(view)]
     runs: dict[Key, list[LedgerRun]] = {
@@ -64,12 +64,12 @@ def _jobs(
 
 
 def job_of(run: LedgerRun) -> Key:
-    """The job of a run, whose crowd is `task/JOB/SLICE`."""
+    """Return the job of a run, whose crowd is `task/JOB/SLICE`."""
     return job_key(run.crowd.split("/")[1])
 
 
 def may_move(job: JobView | None) -> bool:
-    """Whether each task of the job may be preempted; of a job that is gone nobody can tell."""
+    """Return whether each task of the job may be preempted; False for a job that is gone."""
     if job is None or job.spec.own_configs:
         return False  # some instance may have a policy of its own
     own = job.spec.default.preemptible
@@ -77,7 +77,7 @@ def may_move(job: JobView | None) -> bool:
 
 
 def score_of(host: Key, runs: list[LedgerRun], *, jobs: dict[Key, JobView], now_s: float) -> Score:
-    """The number of tasks, the sum of their priorities, and how long they have run on average."""
+    """Return the number of tasks, the sum of their priorities, and their average running time."""
     priority = sum(jobs[job_of(run)].spec.priority for run in runs)
     ran_s = sum(now_s - run.since for run in runs) / len(runs) if runs else 0.0
     return len(runs), priority, ran_s, host

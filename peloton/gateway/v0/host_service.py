@@ -1,8 +1,8 @@
-"""HostService of both generations: the hosts of the cluster, their maintenance and their pool.
+"""HostService of both API versions: the hosts of the cluster, their maintenance and their pool.
 
-Turns the lists of inventories into HostInfo, and maintenance calls into goals of hosts. Both
-generations have the same messages in packages of their own, so one servicer serves either. It must
-not query hosts for a listing.
+The lists of inventories become HostInfo, and maintenance calls goals of hosts. Both versions have
+the same messages in packages of their own, so one servicer serves either. A listing does not query
+hosts, as there may be many.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from peloton.runtime.vocabulary import Message, Refused, key
 
 
 class HostService(HostPoolCalls, HostMoves):
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient, *, host: Any, svc: Any) -> None:
-        """`host` and `svc` are the generated modules of the values and of the calls."""
+        """Take the generated modules of the values (`host`) and of the calls (`svc`)."""
         self._cluster_client = cluster_client
         self._host, self._svc = host, svc
 
     def QueryHosts(self, sent: Any, context: Context) -> Any:
-        """The hosts in these states, by name; without any, all hosts."""
+        """Return the hosts in these states, by name; without any, all hosts."""
         wanted = {*sent.host_states}
         infos = map(self._info, all_hosts(self._cluster_client, context))
         found = [info for info in infos if not wanted or info.state in wanted]
         return self._svc.QueryHostsResponse(host_infos=found)
 
     def StartMaintenance(self, sent: Any, context: Context) -> Any:
-        """The host grants nothing any more, its runs are moved, and then it is down."""
+        """Start a maintenance: the host grants nothing more, its runs move, and then it is down."""
         name = self._each(sent, context, message=StartMaintenance(), code_of=_code_of_start)
         return self._svc.StartMaintenanceResponse(hostname=name)
 
     def CompleteMaintenance(self, sent: Any, context: Context) -> Any:
-        """A host that is down for maintenance is up again."""
+        """Complete a maintenance: a host that is down for it is up again."""
         name = self._each(sent, context, message=CompleteMaintenance(), code_of=_code_of_complete)
         return self._svc.CompleteMaintenanceResponse(hostname=name)
 
@@ -77,7 +77,7 @@ class HostService(HostPoolCalls, HostMoves):
         message: Message,
         code_of: Callable[[Refused], grpc.StatusCode],
     ) -> str:
-        """Give each host the goal; the name to answer with, which a list of hosts has not.
+        """Give each host the goal; return the name to answer with, which a list of hosts has not.
 
         Of a list all are tried, and what was refused is answered as one error.
         """

@@ -1,8 +1,8 @@
 """JobManager.Create: the request is validated completely before any command is sent.
 
-Turns a CreateRequest into one command, or into pieces and a last command where the instances' own
-configs are too large for one message. Refusals are inside the answer, in the original's order: id,
-pool, config. It must not leave half a job behind for a request that is invalid.
+A CreateRequest becomes one command, or pieces and a last command if the instances' own configs are
+too large for one message. Refusals are inside the answer, in the original's order: id, pool,
+config. An invalid request leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FilesOfCall:
         self._made = ""
 
     def end_unless_good(self) -> None:
-        """End the call where there can be no such files."""
+        """End the call if there can be no such files."""
         if not self._files and not self._of:
             return
         why = problem_of(self._files)
@@ -86,8 +86,10 @@ class FilesOfCall:
             end(self._context, Code.INVALID_ARGUMENT, text=why, field=self._field)
 
     def store(self, job_id: str) -> None:
-        """Keep them, before the job is there; ends the call if that cannot be done. A job that is
-        there has its own, if any: nobody gives it others."""
+        """Store the files, before the job exists; end the call if that cannot be done.
+
+        An existing job keeps its own files: no call replaces them.
+        """
         if self._store is None or not (self._files or self._of):
             return
         known = self._cluster_client.ask(job_key(job_id), GetJob(), context=self._context)
@@ -111,7 +113,7 @@ class FilesOfCall:
             end(self._context, Code.UNAVAILABLE, text=text, field=self._field)
 
     def withdraw(self) -> None:
-        """There is no such job."""
+        """Delete the files, because there is no such job."""
         if self._made and self._store is not None:
             with contextlib.suppress(OSError):  # the sweep finds them
                 self._store.remove(self._made)
@@ -127,7 +129,7 @@ class CreationWorkflow(NamedTuple):
 class Creation:
     """One Create call.
 
-    `path_of`: what the client calls a field of the request. `by`: the workflow that adds the
+    `path_of`: the client's name of a field of the request. `by`: the workflow that adds the
     instances; without one they all begin at once.
     """
 
@@ -152,7 +154,7 @@ class Creation:
         self._drawn = not sent.id.value and self._request is None
 
     def answer(self) -> job.CreateResponse:
-        """Create the job; the answer to the client."""
+        """Create the job; return the answer to the client."""
         refused = self._named()
         if refused is not None:
             return refused
@@ -160,7 +162,7 @@ class Creation:
         return parsed if isinstance(parsed, job.CreateResponse) else self._create(*parsed)
 
     def misplaced(self) -> job.CreateResponse | None:
-        """The refusal of its id or its pool, if one of them is wrong."""
+        """Return the refusal of its id or its pool, if one of them is wrong."""
         refused = self._named()
         if refused is not None:
             return refused
@@ -168,7 +170,7 @@ class Creation:
         return self._invalid(found) if isinstance(found, str) else None
 
     def wanted(self) -> tuple[ParsedJob, PoolView] | str:
-        """What would be created, or why it cannot be: for a job that is made later."""
+        """Return what would be created, or why it cannot be: for a job that is made later."""
         parsed = self._named() or self._parsed(
             self._cluster_client.pool(self._pool_query(), self._context)
         )
@@ -177,8 +179,10 @@ class Creation:
         return parsed
 
     def at_once(self) -> bytes | Later | None:
-        """As `answer`, of a request without files and without waiting; None where more than one
-        answer has to be waited for."""
+        """Answer a request without files, without waiting.
+
+        None if more than one answer has to be waited for.
+        """
         if self._sent.secrets:
             return None
         pools = self._cluster_client.cluster.read(ROOT, self._pool_query())
@@ -200,7 +204,7 @@ class Creation:
         )
 
     def _named(self) -> job.CreateResponse | None:
-        """Give the job its id, or refuse the request."""
+        """Give the job its id, or return the refusal of the request."""
         sent = self._sent
         self._secrets.end_unless_enabled(sent.secrets)
         self._files.end_unless_good()
@@ -215,7 +219,7 @@ class Creation:
     def _parsed(
         self, found: tuple[PoolView, ...]
     ) -> tuple[ParsedJob, PoolView] | job.CreateResponse:
-        """The job and its pool, or why there cannot be such a job in these pools."""
+        """Return the job and its pool, or why there cannot be such a job in these pools."""
         pools = self._pools(found)
         if isinstance(pools, str):
             return self._invalid(pools)
@@ -261,7 +265,7 @@ class Creation:
         return GetPool(pool_key(named) if named else ROOT, config_only=True)
 
     def _pools(self, found: tuple[PoolView, ...]) -> tuple[PoolView, ...] | str:
-        """The pool and those above it, or what is wrong with it."""
+        """Return the pool and those above it, or what is wrong with it."""
         named = self._sent.config.respoolID.value
         if not named:
             return NO_POOL_NAMED
@@ -301,7 +305,7 @@ class Creation:
         return self._created(answer)
 
     def _command(self, wanted: ParsedJob, pool: PoolView, *, pieces: int = 0) -> CreateJob:
-        """The last command; `pieces` were sent before it."""
+        """Return the last command; `pieces` were sent before it."""
         overrides = () if pieces else tuple(wanted.pieces.items())
         return CreateJob(
             wanted.spec,

@@ -1,7 +1,7 @@
 """peloton.api.v0.job.JobManager: jobs.
 
-Must not answer from anything older than the call: each call reads the job again. Calls that are
-not here are answered by `unimplemented.py`.
+Each call reads the job again, so that no answer is older than the call. Calls that are not here are
+answered by `unimplemented.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LAST_ANSWERS_MAX, LAST_BYTES_MAX = 1024, 16 * 1024
 
 
 class JobManager:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     at_once = {"Create": "create_at_once", "Get": "get_at_once", "Query": "query_at_once"}
 
@@ -46,17 +46,17 @@ class JobManager:
         self._last: dict[Key, tuple[JobView, bytes]] = {}  # the encoded answers last given
 
     def Create(self, sent: job.CreateRequest, context: Context) -> Any:
-        """A new job; see `job_create`."""
+        """Create a job; see `job_create`."""
         return Creation(self._cluster_client, sent, context=context).answer()
 
     def create_at_once(self, sent: job.CreateRequest, context: Context) -> bytes | Later | None:
-        """As `Create`, where only the job has to be waited for; else None."""
+        """Answer `Create` if only the job has to be waited for; else return None."""
         if sent.files or sent.HasField("filesOf"):  # files are written
             return None
         return Creation(self._cluster_client, sent, context=context).at_once()
 
     def Get(self, sent: job.GetRequest, context: Context) -> Any:
-        """A job with its config, the instances' own included, and its runtime."""
+        """Return a job with its config, the instances' own included, and its runtime."""
         view = self._cluster_client.job(known_job(sent.id.value), context)
         if view is None:
             # Not `notFound`: the original sends that only where the config alone is missing.
@@ -69,7 +69,7 @@ class JobManager:
         return job.GetResponse(jobInfo=info, secrets=secrets_v0(view))
 
     def get_at_once(self, sent: job.GetRequest, context: Context) -> bytes | None:
-        """As `Get`, encoded, where nothing has to be waited for; else None."""
+        """Return the encoded answer of `Get` if nothing has to be waited for; else None."""
         key = known_job(sent.id.value)
         view = self._cluster_client.cluster.read(key, GetJob()) if key is not None else None
         if not isinstance(view, JobView) or view.spec.own_configs:
@@ -87,7 +87,7 @@ class JobManager:
         return data
 
     def Query(self, sent: job.QueryRequest, context: Context) -> Any:
-        """The jobs that match; see `job_query`."""
+        """Return the jobs that match; see `job_query`."""
         if not sent.HasField("spec"):
             return job.QueryResponse()
         try:
@@ -110,7 +110,7 @@ class JobManager:
         )
 
     def query_at_once(self, sent: job.QueryRequest, context: Context) -> bytes | None:
-        """As `Query`, encoded, for a listing of few summaries that are all here; else None."""
+        """Return the encoded answer of `Query` for few summaries that are all here; else None."""
         # Texts that are searched may be long, and are put together first.
         if not sent.summaryOnly or not sent.HasField("spec") or sent.spec.keywords:
             return None
@@ -131,7 +131,7 @@ class JobManager:
         return bytes(answer.SerializeToString())
 
     def Delete(self, sent: job.DeleteRequest, context: Context) -> Any:
-        """A job that has ended vanishes."""
+        """Delete a job that has ended."""
         key = named_job(sent.id.value, context)
         had_secrets = has_secrets(self._cluster_client, key, context=context)
         answer = self._cluster_client.ask(key, DeleteJob(), context=context)
@@ -143,7 +143,7 @@ class JobManager:
         return job.DeleteResponse()
 
     def Update(self, sent: job.UpdateRequest, context: Context) -> Any:
-        """More instances of a job; see `job_update`."""
+        """Add instances to a job; see `job_update`."""
         return JobUpdate(self._cluster_client, sent, context=context).answer()
 
     def Refresh(self, sent: job.RefreshRequest, context: Context) -> Any:
@@ -152,7 +152,7 @@ class JobManager:
         return job.RefreshResponse()
 
     def Restart(self, sent: job.RestartRequest, context: Context) -> Any:
-        """New runs of instances of a service, a batch at a time."""
+        """Begin new runs of instances of a service, a batch at a time."""
         how, kind = sent.restartConfig, WorkflowTypes.RESTART
         steady_s = healthy_s(how, "minHealthySeconds")
         options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
@@ -160,7 +160,7 @@ class JobManager:
         return job.RestartResponse(**order)
 
     def Start(self, sent: job.StartRequest, context: Context) -> Any:
-        """Instances of a service that were stopped begin new runs, a batch at a time."""
+        """Begin new runs of stopped instances of a service, a batch at a time."""
         how, kind = sent.startConfig, WorkflowTypes.START
         steady_s = healthy_s(how, "minHealthySeconds")
         options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
@@ -168,14 +168,14 @@ class JobManager:
         return job.StartResponse(**order)
 
     def Stop(self, sent: job.StopRequest, context: Context) -> Any:
-        """Instances of a service end, a batch at a time."""
+        """End instances of a service, a batch at a time."""
         how, kind = sent.stopConfig, WorkflowTypes.STOP
         options = WorkflowOptions(batch=how.batchSize)
         order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
         return job.StopResponse(**order)
 
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:
-        """The ids of all jobs that have not ended."""
+        """Return the ids of all jobs that have not ended."""
         rights = self._cluster_client.rights(context)
         tests = (ACTIVE, *(rights.listing if rights is not None else ()))
         found = self._cluster_client.listing(
@@ -185,7 +185,8 @@ class JobManager:
         return job.GetActiveJobsResponse(ids=ids)
 
     def GetCache(self, sent: job.GetCacheRequest, context: Context) -> Any:
-        """The runtime of a job, and the parts of its config that the original keeps in memory."""
+        """Return the runtime of a job, and the parts of its config that the original keeps in
+        memory."""
         view = self._cluster_client.job(known_job(sent.id.value), context)
         if view is None:
             end(context, Code.NOT_FOUND, text="Job not found in cache")

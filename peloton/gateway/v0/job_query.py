@@ -1,8 +1,8 @@
 """JobManager.Query: which jobs, in which order, which page of them.
 
-Turns a QuerySpec into a query to the shards of jobs, each of which answers with its first matches,
-and their answers into a page. A bad query raises BadQuery; it must never present a partial result
-as a complete one.
+A QuerySpec becomes a query to the shards of jobs, each of which answers with its first matches, and
+their answers become a page. A bad query raises BadQuery; a result that is incomplete is refused, as
+it would look complete.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ ENDED_STATES = tuple(float(state) for state in sorted(TERMINAL_JOB_STATES))
 
 
 class BadQuery(ValueError):
-    """Invalid query."""
+    """The query is invalid."""
 
 
 def list_query(
     request: job.QueryRequest, *, now_s: float, rights: Rights | None = None
 ) -> ListViews:
-    """All of the query, for as many lines as its page needs.
+    """Return the query for as many lines as its page needs.
 
     What the caller must not see is no match, so it is not counted either.
     """
@@ -109,7 +109,10 @@ def _tests(request: job.QueryRequest, now_s: float) -> Iterable[Where]:
 
 
 def _words(keywords: Iterable[str]) -> tuple[str, ...]:
-    """Each is found as a part of the config's text, or in a word of it as a pattern (`*`, `?`)."""
+    """Return the keywords.
+
+    Each is found as a part of the config's text, or in a word of it as a pattern (`*`, `?`).
+    """
     found = tuple(dict.fromkeys(word.lower() for word in keywords))
     if len(found) > KEYWORDS_MAX or any(len(word) > KEYWORD_LENGTH_MAX for word in found):
         raise BadQuery(
@@ -145,7 +148,8 @@ def _orders(pages: query.PaginationSpec) -> tuple[SortOrder, ...]:
 def page_of_jobs(
     lines: Sequence[Any], pages: query.PaginationSpec, *, matched: int
 ) -> tuple[Sequence[Any], query.Pagination]:
-    """The page wanted of what may be fetched at most; `total` is how many would be fetched."""
+    """Return the wanted page of what may be fetched at most; `total` is how many would be
+    fetched."""
     fetch, limit = pages.maxLimit or FETCH_DEFAULT, pages.limit or LIMIT_DEFAULT
     pagination = query.Pagination(offset=pages.offset, limit=limit, total=min(matched, fetch))
     return lines[:fetch][pages.offset : pages.offset + limit], pagination

@@ -1,9 +1,10 @@
 """Secrets that come with a job, or with a change of one: checked, stored, and named in its config.
 
-Turns the secrets of a request into references, which a config keeps, and into sealed rows, written
-before the command is sent. It must not let a value into a command, an answer, an error or
-the digest of a request; who reads a job sees ids and paths. A command that is refused leaves no
-rows; those of one whose answer was lost are found by the sweep (`assembly/secret_sweep.py`).
+The secrets of a request become references, which a config keeps, and sealed rows, written before
+the command is sent. A value must not enter a command, an answer, an error or the digest of a
+request, as these are journaled or shown; readers of a job see ids and paths. A command that is
+refused leaves no rows; those of one whose answer was lost are found by the sweep
+(`assembly/secret_sweep.py`).
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ class GivenSecret(NamedTuple):
 
 
 class BadSecret(Exception):
-    """A secret breaks a rule; the text has no value."""
+    """A secret breaks a rule; the text does not contain its value."""
 
 
 def given_secrets(sent: Sequence[Any]) -> list[GivenSecret]:
-    """The secrets of a request of either version. Raises BadSecret."""
+    """Return the secrets of a request of either version. Raises BadSecret."""
     if len(sent) > SECRETS_MAX:
         raise BadSecret(f"{len(sent)} secrets, the limit is {SECRETS_MAX}")
     found = []
@@ -84,7 +85,7 @@ def _refuse_clash(paths: Sequence[str]) -> None:
 
 
 def masked(sent: _Asked, vault: SecretVault | None) -> _Asked:
-    """The request with a keyed digest in place of each value: all that may be kept of it."""
+    """Return the request with a keyed digest in place of each value: all that may be kept of it."""
     secrets: Any = getattr(sent, "secrets", ())
     if not secrets:
         return sent
@@ -96,8 +97,11 @@ def masked(sent: _Asked, vault: SecretVault | None) -> _Asked:
 
 
 def check_container(config: job.JobConfig) -> None:
-    """Secrets are for runs without an image, and for those of the Mesos containerizer, as far as
-    clients say. Raises BadSecret."""
+    """Refuse secrets for runs with an image, except those of the Mesos containerizer, as far as
+    clients say.
+
+    Raises BadSecret.
+    """
     container = config.defaultConfig.container
     if config.defaultConfig.HasField("container") and container.type != mesos.ContainerInfo.MESOS:
         kind = mesos.ContainerInfo.Type.Name(container.type)
@@ -123,7 +127,7 @@ class SecretsOfCall:
     def for_new_job(
         self, sent: Sequence[Any], config: job.JobConfig, *, job_id: str, request: RequestId | None
     ) -> tuple[SecretRef, ...]:
-        """References to the secrets of a job that is about to be made."""
+        """Return references to the secrets of a job that is about to be made."""
         if not sent:
             return ()
         with self._wrong():
@@ -138,8 +142,11 @@ class SecretsOfCall:
         view: JobView,
         request: RequestId | None,
     ) -> tuple[SecretRef, ...]:
-        """References of another spec of a job. A secret that is sent again, by id or by path, is
-        another one from then on, so that the spec before has the value before; others stay."""
+        """Return references of another spec of a job.
+
+        A secret that is sent again, by id or by path, is another one from then on, so that the spec
+        before has the value before; others stay.
+        """
         known = view.spec.default.secrets
         if not sent:
             return known
@@ -156,7 +163,7 @@ class SecretsOfCall:
         return refs
 
     def for_updated(self, sent: Sequence[Any], *, view: JobView) -> None:
-        """Other values for the secrets of a batch job; all of them have to be sent."""
+        """Take other values for the secrets of a batch job; all of them have to be sent."""
         known = view.spec.default.secrets
         with self._wrong():
             if len(sent) < len(known):
@@ -179,7 +186,7 @@ class SecretsOfCall:
         self._named = tuple(ref.id for ref in known)
 
     def store(self) -> None:
-        """Write the values; ends the call if that cannot be done."""
+        """Write the values; end the call if that cannot be done."""
         if not self._values:
             return
         assert self._vault is not None
@@ -190,7 +197,7 @@ class SecretsOfCall:
             end(self._context, Code.UNAVAILABLE, text=text)
 
     def withdraw(self) -> None:
-        """The command was refused: delete what was written for it alone, so far as that is sure."""
+        """Delete what was written for a refused command alone, so far as that is sure."""
         if self._new and self._vault is not None:
             with contextlib.suppress(SecretsUnavailable):  # the sweep finds them
                 self._vault.remove(self._job, self._new)
@@ -198,7 +205,10 @@ class SecretsOfCall:
     def _as_new(
         self, given: list[GivenSecret], job_id: str, *, request: RequestId | None
     ) -> tuple[SecretRef, ...]:
-        """Ids that no other request gets: a repeat of this one does, and writes the same again."""
+        """Return references with ids that no other request gets.
+
+        A repeat of this request gets the same, and writes the same again.
+        """
         refs = []
         for one in given:
             drawn = str(uuid.uuid4())
@@ -222,7 +232,7 @@ class SecretsOfCall:
 
 
 def _match(ref: SecretRef, given: Sequence[GivenSecret]) -> GivenSecret | None:
-    """What was sent for a secret: by its id, or else by its path."""
+    """Return what was sent for a secret: by its id, or else by its path."""
     by_id = next((one for one in given if one.id and one.id == ref.id), None)
     return by_id or next((one for one in given if place(one.path) == place(ref.path)), None)
 
@@ -231,18 +241,19 @@ def _match(ref: SecretRef, given: Sequence[GivenSecret]) -> GivenSecret | None:
 
 
 def secrets_v0(view: JobView) -> list[v0.Secret]:
-    """Ids and paths."""
+    """Return ids and paths of the secrets."""
     return [v0.Secret(id={"value": one.id}, path=one.path) for one in view.spec.default.secrets]
 
 
 def secrets_v1(view: JobView) -> list[v1.Secret]:
-    """Ids and paths."""
+    """Return ids and paths of the secrets."""
     refs = view.spec.default.secrets
     return [v1.Secret(secret_id={"value": one.id}, path=one.path) for one in refs]
 
 
 def has_secrets(cluster_client: ClusterClient, key: Key, *, context: Context) -> bool:
-    """Whether a job that is about to be deleted has any: asked only where there may be some."""
+    """Return whether a job that is about to be deleted has secrets: asked only if there may be
+    some."""
     if cluster_client.secrets is None:
         return False
     view = cluster_client.job(key, context)
@@ -250,7 +261,7 @@ def has_secrets(cluster_client: ClusterClient, key: Key, *, context: Context) ->
 
 
 def forget_secrets(cluster_client: ClusterClient, key: Key) -> None:
-    """A job was deleted; what cannot be deleted now is found by the sweep."""
+    """Delete the secrets of a deleted job; what cannot be deleted now is found by the sweep."""
     assert cluster_client.secrets is not None
     with contextlib.suppress(SecretsUnavailable):
         cluster_client.secrets.forget(client_name(key))

@@ -1,8 +1,8 @@
 """JobManager.Update: more instances of a batch job, and what its spec says of the job as a whole.
 
-Turns an UpdateRequest into one command, or into pieces and a last command as a create does. What
-cannot change during the call is checked here, all else by the job: so a repeat of a request that
-was carried out gets its first answer. It must not change the config of an existing instance.
+An UpdateRequest becomes one command, or pieces and a last command as for a create. What cannot
+change during the call is checked here, all else by the job: so a repeat of a request that was
+carried out gets its first answer. The configs of existing instances stay.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class JobUpdate:
         self._secrets = SecretsOfCall(cluster_client, context)
 
     def answer(self) -> Any:
-        """Update the job; the answer to the client."""
+        """Update the job; return the answer to the client."""
         view = existing_job(self._cluster_client, self._sent.id.value, context=self._context)
         if view.spec.job_type != "BATCH":
             return self._wrong("job update is only supported for batch jobs")
@@ -88,8 +88,10 @@ class JobUpdate:
         return self._update(view.summary.job, wanted, version=version)
 
     def _store_secrets(self, view: JobView, *, version: int) -> None:
-        """Before the command, so that instances which it adds have them; but not for an update that
-        the job is going to refuse, for all that is known."""
+        """Store secrets before the command, so that instances which it adds have them.
+
+        Not for an update that the job is going to refuse, for all that is known.
+        """
         state, known = view.summary.state, view.spec.config_version
         if state not in TERMINAL_JOB_STATES and version in (0, known):
             self._secrets.store()
@@ -117,7 +119,7 @@ class JobUpdate:
         return job.UpdateResponse(id=job_id, message=f"added {answer.added} instances")
 
     def _of_new_instances(self, wanted: ParsedJob, view: JobView) -> ParsedJob:
-        """Without the configs of existing instances, which must be as they are."""
+        """Return the request without the configs of existing instances, which must not change."""
         known: dict[int, bytes] = {}
         count = view.spec.instances
         if any(o.instance < count for piece in wanted.pieces.values() for o in piece):
@@ -139,7 +141,8 @@ class JobUpdate:
 
 
 def _violations(config: job.JobConfig, view: JobView) -> list[str]:
-    """What the update would change and may not; a pool or a type that is not named is kept."""
+    """Return what the update would change and may not; a pool or a type that is not named is
+    kept."""
     known = job_config_of(view)
     if not config.respoolID.value:
         config.respoolID.CopyFrom(known.respoolID)

@@ -1,7 +1,6 @@
-"""What a creation has to find out of others first: the jobs it waits for, and whose its name is.
+"""Checks of a creation that need other actors: the jobs it waits for, and the owner of its name.
 
-Turns a spec into the reason why there cannot be such a job now. A repeat of a creation that
-succeeded has to pass, whatever has become of the others meanwhile. It must not create the job.
+A repeat of a creation that succeeded has to pass, whatever has become of the others meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class OthersFirst:
         self._reserved = False
 
     def problem(self) -> str:
-        """Why the job cannot be created; empty where it can, and its name is reserved then."""
+        """Return why the job cannot be created; empty if it can, and its name is reserved then."""
         if self._cluster_client.job(self._job, self._context) is not None:
             return ""  # it exists: the job itself answers, as it did at first
         for after in self._spec.after:
@@ -37,7 +36,7 @@ class OthersFirst:
         return self._reserve() if self._spec.unique else ""
 
     def give_up(self) -> None:
-        """The job was not created: the name need not be kept for it."""
+        """Cancel the reservation of the name, because the job was not created."""
         if self._reserved:
             message = CancelReservation(self._job)
             self._cluster_client.ask(self._name(), message, context=self._context)
@@ -53,7 +52,7 @@ class OthersFirst:
 
 
 def sees_job(cluster_client: ClusterClient, job: Key, *, context: Context) -> bool:
-    """Whether there is this job, and the caller may see it."""
+    """Return whether there is this job, and the caller may see it."""
     found = cluster_client.job(job, context)
     rights = cluster_client.rights(context)
     if found is None or rights is None:

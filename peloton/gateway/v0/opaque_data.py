@@ -1,7 +1,6 @@
-"""What clients have kept with their workflows: a text that nobody here reads.
+"""The data that clients keep with their workflows: a text that Peloton does not read.
 
-Takes it from a request, or ends the call. It must not let a job keep more than it can carry with
-each of its workflows.
+A text that is too long for a job to carry with each of its workflows ends the call.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ OPAQUE_BYTES_MAX = 16 * 1024
 
 
 def opaque_of(sent: Any, context: Context) -> str:
-    """The text that a request brings."""
+    """Return the text of a request."""
     text: str = sent.opaque_data.data
     size = len(text.encode())
     if size > OPAQUE_BYTES_MAX:

@@ -1,8 +1,8 @@
-"""Whether the limits of a pool, and of the pools above it, let an instance ever be admitted.
+"""Warns if the limits of a pool, and of the pools above it, never let an instance be admitted.
 
-Turns a spec and the pools as they are into a warning that names the field. Nothing is refused: a
-limit may be raised, and a waiting job shows the reason. The cluster's own capacity is no reason to
-warn: hosts come and go. It must not consider what is in use: in a full pool a job waits.
+The warning names the field. Nothing is refused: a limit may be raised, and a waiting job shows the
+reason. The cluster's own capacity is no reason to warn: hosts come and go. Nor is what is in use:
+in a full pool a job waits.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ FIELDS = {"cpu": "cpuLimit", "memory": "memLimitMb", "disk": "diskLimitMb", "gpu
 
 
 def warn_of_limits(wanted: ParsedJob, pools: Sequence[PoolView], *, context: Context) -> None:
-    """Tell the client of a call what it will wait for in vain, if anything."""
+    """Tell the client of a call what the job will wait for in vain, if anything."""
     warning = warning_of_limits(wanted, pools)
     if warning:
         context.set_trailing_metadata(((WARNING, warning.encode()),))
 
 
 def warning_of_limits(wanted: ParsedJob, pools: Sequence[PoolView]) -> str:
-    """What is wrong with the first instance that its pool could never admit; empty: nothing.
+    """Return what is wrong with the first instance that its pool could never admit; empty: nothing.
 
     `pools` are the pool and those above it. The limit of the root is what the hosts have now.
     """
@@ -47,7 +47,7 @@ def warning_of_limits(wanted: ParsedJob, pools: Sequence[PoolView]) -> str:
 
 
 def _needs(wanted: ParsedJob) -> Iterator[tuple[str, Resources]]:
-    """The requests of instances, each with the path of its config."""
+    """Yield the requests of instances, each with the path of its config."""
     spec = wanted.spec
     default = spec.default.resources or Resources()
     overrides: list[Override] = [one for piece in wanted.pieces.values() for one in piece]

@@ -1,6 +1,6 @@
 """peloton.api.v0.respool.ResourceManager: resource pools.
 
-Must not answer a refusal with a status: this service carries its errors inside an OK answer.
+This service answers errors inside an OK answer, not with a status.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOT_FOUND = "resource pool not found"
 
 
 class ResourceManager:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
@@ -43,7 +43,7 @@ class ResourceManager:
         return respool.CreateResponse(error=_invalid_create(new, answer.text))
 
     def GetResourcePool(self, sent: respool.GetRequest, context: Context) -> Any:
-        """One pool, by default the root; with its children if requested."""
+        """Return one pool, by default the root; with its children if requested."""
         wanted = m.pool_key(sent.id.value) if sent.id.value else m.ROOT
         found = self._cluster_client.pool(m.GetPool(wanted, children=True), context)
         if not found:
@@ -85,7 +85,10 @@ class ResourceManager:
         return respool.DeleteResponse(error=error)
 
     def UpdateResourcePool(self, sent: respool.UpdateRequest, context: Context) -> Any:
-        """Replace the config of a pool. Force skips the rules of the tree, not the validation."""
+        """Replace the config of a pool.
+
+        Force skips the rules of the tree, not the validation.
+        """
         Error = respool.UpdateResponse.Error
         config = to_pool(sent.config)
         problem = "resource pool config is nil" if not sent.HasField("config") else ""
@@ -107,7 +110,7 @@ class ResourceManager:
         return respool.UpdateResponse(error=Error(invalidResourcePoolConfig=bad))
 
     def LookupResourcePoolID(self, sent: respool.LookupRequest, context: Context) -> Any:
-        """The id of the pool at a path."""
+        """Return the id of the pool at a path."""
         Error = respool.LookupResponse.Error
         path = sent.path.value
         if not path.startswith("/"):
@@ -122,7 +125,7 @@ class ResourceManager:
         return respool.LookupResponse(id=pool_id(client_name(view.pool)))
 
     def Query(self, sent: respool.QueryRequest, context: Context) -> Any:
-        """Every pool, the root among them."""
+        """Return every pool, the root among them."""
         rights = self._cluster_client.rights(context)
         pools = visible_pools(self._cluster_client.pools(context), rights)
         among = None if rights is None else pools
@@ -138,7 +141,7 @@ class ResourceManager:
 
 
 def visible_pools(pools: dict[Key, m.PoolView], rights: Rights | None) -> dict[Key, m.PoolView]:
-    """Those of the pools that the caller may see."""
+    """Return the pools that the caller may see."""
     if rights is None:
         return pools
     return {pool: view for pool, view in pools.items() if rights.sees_pool(view.path)}

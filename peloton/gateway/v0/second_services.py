@@ -1,8 +1,8 @@
 """The second services of v0 jobs, tasks and pools, and of v1alpha pools.
 
-Turns their calls into those of JobManager, TaskManager and ResourceManager (`counterparts.py`), and
-errors inside of answers into statuses. A call is served if the first service serves its
-counterpart. It must not decide anything.
+Their calls become those of JobManager, TaskManager and ResourceManager (`counterparts.py`), and
+errors inside of answers become statuses. A call is served if the first service serves its
+counterpart.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SecondService:
     """The calls of a table, each as an attribute named as on the wire."""
 
     def __init__(self, first: Any, table: Mapping[str, Counterpart]) -> None:
-        """`first` is the servicer of the first service."""
+        """Take the servicer of the first service, and the table."""
         self.first = first
         for name, to in table.items():
             if hasattr(first, to.method):
@@ -68,14 +68,14 @@ class SecondService:
 
 
 class JobService(SecondService):
-    """peloton.api.v0.job.svc.JobService."""
+    """The service peloton.api.v0.job.svc.JobService."""
 
     def __init__(self, first: Any, cluster_client: ClusterClient) -> None:
         super().__init__(first, JOBS)
         self._cluster_client = cluster_client
 
     def CreateJob(self, sent: job_svc.CreateJobRequest, context: Context) -> Any:
-        """A new job in the pool at a path; without one, in the pool that its config names."""
+        """Create a job in the pool at a path; without one, in the pool that its config names."""
         request = job.CreateRequest(id=sent.id, config=sent.config, secrets=sent.secrets)
         if sent.pool.value:
             found = self._cluster_client.pool(GetPool(path=_path(sent.pool.value)), context)
@@ -86,7 +86,7 @@ class JobService(SecondService):
         return job_svc.CreateJobResponse(jobId=answer.jobId)
 
     def QueryJobs(self, sent: job_svc.QueryJobsRequest, context: Context) -> Any:
-        """The jobs that match, with their configs."""
+        """Return the jobs that match, with their configs."""
         request = job.QueryRequest(spec=sent.spec)
         if sent.HasField("pagination"):
             request.spec.pagination.CopyFrom(sent.pagination)
@@ -97,13 +97,13 @@ class JobService(SecondService):
 
 
 class TaskService(SecondService):
-    """peloton.api.v0.task.svc.TaskService."""
+    """The service peloton.api.v0.task.svc.TaskService."""
 
     def __init__(self, first: Any) -> None:
         super().__init__(first, TASKS)
 
     def QueryTasks(self, sent: task_svc.QueryTasksRequest, context: Context) -> Any:
-        """The instances that match."""
+        """Return the instances that match."""
         request = task.QueryRequest(jobId=sent.jobId, spec=sent.spec)
         if sent.HasField("pagination"):
             request.spec.pagination.CopyFrom(sent.pagination)
@@ -112,7 +112,7 @@ class TaskService(SecondService):
 
 
 class ResourcePoolService(SecondService):
-    """peloton.api.v0.respool.ResourcePoolService, or that of v1alpha."""
+    """The service peloton.api.v0.respool.ResourcePoolService, or that of v1alpha."""
 
     def __init__(self, first: Any, cluster_client: ClusterClient, *, v1: bool) -> None:
         super().__init__(first, POOLS_V1 if v1 else POOLS)
@@ -121,7 +121,7 @@ class ResourcePoolService(SecondService):
         self._svc, self._id = svc, "respool_id" if v1 else "id"
 
     def CreateResourcePool(self, sent: Any, context: Context) -> Any:
-        """A new pool, whose id the server makes."""
+        """Create a pool, whose id the server makes."""
         if getattr(sent, self._id).value:
             text = "must not be given: the server makes the ids of pools"
             end(context, Code.INVALID_ARGUMENT, text=text, field=self._id)
@@ -145,7 +145,7 @@ def _path(path: str) -> str:
 
 
 def well(answer: Any, context: Context) -> Any:
-    """The answer; one with an error inside ends the call with its status."""
+    """Return the answer; one with an error inside ends the call with its status."""
     fields = answer.DESCRIPTOR.fields_by_name
     places = [answer]
     if "error" in fields and answer.HasField("error"):

@@ -1,7 +1,7 @@
 """peloton.api.v0.task.TaskManager: the instances of jobs.
 
-Must not address a task: commands go to the job, queries to its slices. Calls that are
-not here are answered by `unimplemented.py`.
+Commands go to the job, queries to its slices. Calls that are not here are answered by
+`unimplemented.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INVALID_MAX = 1000
 
 
 class TaskManager:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(
         self, cluster_client: ClusterClient, sandboxes: FilesAnywhere, *, images_run: bool = False
@@ -43,7 +43,7 @@ class TaskManager:
         self._instances = Instances(cluster_client, images_run=images_run)
 
     def Get(self, sent: task.GetRequest, context: Context) -> Any:
-        """One instance: as it is, and every run it had."""
+        """Return one instance: as it is, and every run it had."""
         job = self._job(sent, context)
         if job is None:
             return task.GetResponse(notFound=_missing(sent))
@@ -55,7 +55,7 @@ class TaskManager:
         return task.GetResponse(result=now, results=[now, *past])
 
     def GetCache(self, sent: task.GetCacheRequest, context: Context) -> Any:
-        """The runtime and the labels of one instance."""
+        """Return the runtime and the labels of one instance."""
         job = self._job(sent, context)
         if job is None:
             end(context, Code.NOT_FOUND, text="Job not found in cache")
@@ -66,7 +66,7 @@ class TaskManager:
         return task.GetCacheResponse(runtime=info.runtime, labels=info.config.labels)
 
     def List(self, sent: task.ListRequest, context: Context) -> Any:
-        """The instances in a range, all by default, with the reasons of those that wait."""
+        """Return the instances in a range, all by default, with the reasons of those that wait."""
         job = self._job(sent, context)
         if job is None:
             return task.ListResponse(notFound=_missing(sent))
@@ -80,7 +80,7 @@ class TaskManager:
         return answer
 
     def Query(self, sent: task.QueryRequest, context: Context) -> Any:
-        """The instances that match; see `task_query`."""
+        """Return the instances that match; see `task_query`."""
         Error = task.QueryResponse.Error
         job = self._job(sent, context)
         if job is None:
@@ -118,7 +118,7 @@ class TaskManager:
         return task.StopResponse(stoppedInstanceIds=stopped, invalidInstanceIds=invalid)
 
     def Start(self, sent: task.StartRequest, context: Context) -> Any:
-        """Instances that were stopped begin a new run; without ranges, all of them."""
+        """Begin new runs of stopped instances; without ranges, of all of them."""
         job = self._job(sent, context)
         if job is None:
             error = task.StartResponse.Error(notFound=_missing(sent))
@@ -131,8 +131,10 @@ class TaskManager:
         return task.StartResponse(startedInstanceIds=started, invalidInstanceIds=invalid)
 
     def Restart(self, sent: task.RestartRequest, context: Context) -> Any:
-        """Instances that nobody stopped begin a new run, those that run are killed first; without
-        ranges, all."""
+        """Begin new runs of instances that were not stopped; without ranges, of all.
+
+        Those that run are killed first.
+        """
         answer = self._order(sent, again=True, context=context)
         return (
             task.RestartResponse()
@@ -151,7 +153,7 @@ class TaskManager:
         return task.RefreshResponse()
 
     def GetPodEvents(self, sent: task.GetPodEventsRequest, context: Context) -> Any:
-        """What happened to the newest runs of an instance; of an unknown one, nothing."""
+        """Return the events of the newest runs of an instance; of an unknown one, nothing."""
         job = self._job(sent, context)
         view = (
             self._instances.one(job, sent.instanceId, context=context) if job is not None else None
@@ -169,7 +171,7 @@ class TaskManager:
         return task.GetPodEventsResponse(result=found)
 
     def DeletePodEvents(self, sent: task.DeletePodEventsRequest, context: Context) -> Any:
-        """Nobody is shown what happened until now to the runs 1 to `runId`."""
+        """Hide the events until now of the runs 1 to `runId`."""
         job = self._job(sent, context)
         if job is None or sent.instanceId >= job.spec.instances:
             end(context, Code.NOT_FOUND, text=NOT_FOUND if job is None else "no such instance")
@@ -182,7 +184,7 @@ class TaskManager:
         return task.DeletePodEventsResponse()
 
     def BrowseSandbox(self, sent: task.BrowseSandboxRequest, context: Context) -> Any:
-        """Where the files of a run are, to be fetched over HTTP."""
+        """Return where the files of a run are, to be fetched over HTTP."""
         Error = task.BrowseSandboxResponse.Error
         job = self._job(sent, context)
         if job is None:
@@ -224,7 +226,7 @@ class TaskManager:
     def _numbers(
         self, job: JobView | None, ranges: Iterable[tuple[int, int]], *, context: Context
     ) -> list[int]:
-        """The instances in these ranges that there are."""
+        """Return the instances in these ranges that exist."""
         every = [range(start, stop) for start, stop in ranges]
         if job is None or not (job.spec.is_daemon or job.unadded):
             return [one for some in every for one in some]
@@ -248,14 +250,15 @@ def _ranges_of(sent: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _is_whole(ranges: Sequence[tuple[int, int]], job: JobView) -> bool:
-    """Whether the job as a whole is meant: no range, or one that covers all its instances."""
+    """Return whether the job as a whole is meant: no range, or one that covers all its
+    instances."""
     if len(ranges) > 1:
         return False
     return all(start == 0 and stop >= job.spec.instances for start, stop in ranges)
 
 
 def _invalid(ranges: Sequence[tuple[int, int]], instances: int) -> list[int]:
-    """The first instances of the ranges of which the job has none.
+    """Return the first instances of ranges in which the job has none.
 
     A range that only ends beyond the last instance is not wrong: clients name "all" so.
     """
@@ -269,5 +272,5 @@ def _invalid(ranges: Sequence[tuple[int, int]], instances: int) -> list[int]:
 
 
 def _run_number(text: str) -> int | None:
-    """The number of a run that is named by it, or by its whole id."""
+    """Return the number of a run that is named by it, or by its whole id."""
     return parse_number(text.rpartition("-")[2])

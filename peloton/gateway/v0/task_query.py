@@ -1,8 +1,8 @@
 """TaskManager.Query: which instances of a job, in which order, which page of them.
 
-Turns a QuerySpec into queries to the slices, each of which counts what matches and answers with
-its first matches, and their answers into a page. By instance, the default, only slices of the page
-make views, and without a filter no other is asked. It must not translate what is not on the page.
+A QuerySpec becomes queries to the slices, each of which counts what matches and answers with its
+first matches, and their answers become a page. By instance, the default, only slices of the page
+make views, and without a filter no other is asked. Only what is on the page is translated.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TaskPage(NamedTuple):
 
 
 def find_query(spec: task.QuerySpec, instances: int) -> FindInstances:
-    """What the slices of a job of so many instances are asked."""
+    """Return what the slices of a job of so many instances are asked."""
     pages = spec.pagination
     order = tuple(_order(by) for by in pages.orderBy)
     return FindInstances(
@@ -74,7 +74,7 @@ class TaskListing:
         self._client, self._job, self._context = client, job, context
 
     def page(self, spec: task.QuerySpec) -> TaskPage:
-        """The page; raises BadQuery."""
+        """Return the page; raises BadQuery."""
         wanted = find_query(spec, self._job.reach)
         offset, limit = spec.pagination.offset, spec.pagination.limit or LIMIT_DEFAULT
         if not by_instance(wanted.order):
@@ -90,16 +90,16 @@ class TaskListing:
 
     @property
     def _has_gaps(self) -> bool:
-        """Whether there are numbers without an instance below the last one."""
+        """Return whether there are numbers without an instance below the last one."""
         beyond = self._job.reach > self._job.spec.instances
         return self._job.spec.is_daemon or self._job.adds or beyond
 
     def each(self, wanted: FindInstances) -> Iterator[InstancesFound]:
-        """The answers of all slices, in order."""
+        """Yield the answers of all slices, in order."""
         return self._answers((number, wanted) for number in range(self._job.slices))
 
     def _range(self, wanted: FindInstances, offset: int) -> list[InstanceView]:
-        """All match, so their numbers say where the page is."""
+        """Return the page if all match, so that their numbers say where it is."""
         count = self._job.spec.instances
         start, stop = min(offset, count), min(wanted.limit, count)
         down = bool(wanted.order) and wanted.order[0].down
@@ -109,7 +109,7 @@ class TaskListing:
         return [*views][:: -1 if down else 1]
 
     def _counted(self, wanted: FindInstances) -> tuple[int, list[InstanceView]]:
-        """By instance: slices behind the page only count."""
+        """Return the page by instance: slices behind the page only count."""
         down = bool(wanted.order) and wanted.order[0].down
         found: list[InstanceView] = []
         matched = 0
@@ -126,7 +126,7 @@ class TaskListing:
         return matched, found
 
     def _best(self, wanted: FindInstances) -> tuple[int, list[InstanceView]]:
-        """By another field: the first of each slice, and of these the first."""
+        """Return the page by another field: the first of each slice, and of these the first."""
         found: list[InstanceView] = []
         matched = 0
         for answer in self.each(wanted):
@@ -152,7 +152,7 @@ class TaskListing:
                 yield self._unopened(*sent[at])
 
     def _unopened(self, number: int, wanted: FindInstances) -> InstancesFound:
-        """What a slice would answer that is not there yet."""
+        """Return what a slice would answer that does not exist yet."""
         if self._job.spec.is_daemon or self._job.adds:
             return InstancesFound(0)
         start = number * SLICE_SIZE

@@ -1,7 +1,7 @@
 """peloton.api.v0 UpdateService: workflows of services, for clients that know configs of v0.
 
-Turns its calls into commands of jobs. An update is named by its job and its number there. What only
-the job can know at the moment of the change is checked by the job. It must not choose instances.
+Calls become commands of jobs. An update is named by its job and its number there. What only the job
+can know at the moment of the change is checked by the job.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ NO_UPDATE_ID = "no update ID provided"
 
 
 def update_name(view: JobView, workflow: WorkflowView) -> str:
-    """The id of an update, as clients know it: that of its job, and its number there."""
+    """Return the id of an update, as clients know it: that of its job, and its number there."""
     return f"{client_name(view.summary.job)}-{workflow.number}"
 
 
 class UpdateService:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
@@ -79,7 +79,7 @@ class UpdateService:
         return svc.CreateUpdateResponse(updateID={"value": update_id})
 
     def GetUpdate(self, sent: svc.GetUpdateRequest, context: Context) -> Any:
-        """One update: its config, and how far it is; with `statusOnly` only that."""
+        """Return one update: its config, and how far it is; with `statusOnly` only that."""
         view, workflow = self._known(sent.updateId.value, context)
         found = _info(view, workflow)
         if sent.statusOnly:
@@ -87,7 +87,8 @@ class UpdateService:
         return svc.GetUpdateResponse(updateInfo=found)
 
     def GetUpdateCache(self, sent: svc.GetUpdateCacheRequest, context: Context) -> Any:
-        """The instances of an update by how far they are; of one that is not the last, none."""
+        """Return the instances of an update by how far they are; of one that is not the last,
+        none."""
         view, workflow = self._known(sent.updateId.value, context)
         rollouts = rollouts_of(self._cluster_client, view, context=context)
         sets = {
@@ -107,7 +108,8 @@ class UpdateService:
         )
 
     def ListUpdates(self, sent: svc.ListUpdatesRequest, context: Context) -> Any:
-        """The updates of a job that are kept, the newest first; at most `limit`, 0 for all."""
+        """Return the updates of a job that are kept, the newest first; at most `limit`, 0 for
+        all."""
         if not sent.jobID.value:
             end(context, Code.INVALID_ARGUMENT, text="no job ID provided")
         view = existing_job(self._cluster_client, sent.jobID.value, context=context)
@@ -158,7 +160,7 @@ class UpdateService:
 
 
 def _not_updatable(view: JobView, config: job.JobConfig) -> tuple[Code, str] | None:
-    """Why the job cannot have this config, as far as that cannot change during the call."""
+    """Return why the job cannot have this config, as far as that cannot change during the call."""
     pool = config.respoolID.value
     wrong = (
         (not view.spec.is_service, "job must be of type service"),
@@ -183,7 +185,7 @@ def _type_of(config: job.JobConfig) -> str:
 
 
 def options_of(config: update_pb2.UpdateConfig) -> WorkflowOptions:
-    """How the client wants it done."""
+    """Return how the client wants the update done."""
     return WorkflowOptions(
         batch=config.batchSize,
         max_attempts=config.maxInstanceAttempts,

@@ -1,10 +1,10 @@
-"""VolumeService of both generations: the volumes of services, found, and deleted once unwanted.
+"""VolumeService of both API versions: the volumes of services, found, and deleted once unwanted.
 
-Turns the ledgers of hosts into volumes. Those of a job are looked for on the hosts that its slices
-name, also where these were forgotten, and on every other host: it may have lost instances, or all.
-A single one is looked for where its slice says first. One that is not where its instance has its
-home, while there is such a home, is an orphan, named `JOB-INSTANCE@HOST`. It must not delete a
-volume that an instance is to come back to: the slice is asked first, then the host.
+Volumes are read from the ledgers of hosts. Those of a job are looked for on the hosts that its
+slices name, also if these were forgotten, and on every other host: it may have lost instances, or
+all. A single one is looked for first where its slice says. One that is not where its instance has
+its home, while there is such a home, is an orphan, named `JOB-INSTANCE@HOST`. Before a deletion the
+slice is asked, then the host, so that no volume is deleted that an instance is to come back to.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ FoundVolume = tuple[str, Key, HostVolume]
 
 
 class VolumeService:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient, *, volume: Any, svc: Any) -> None:
-        """`volume` and `svc` are the generated modules of the values and of the calls."""
+        """Take the generated modules of the values (`volume`) and of the calls (`svc`)."""
         self._cluster_client = cluster_client
         self._volume, self._svc = volume, svc
         self._first = "id" in svc.GetVolumeRequest.DESCRIPTOR.fields_by_name
 
     def ListVolumes(self, sent: Any, context: Context) -> Any:
-        """The volumes of a job, also of one that was deleted."""
+        """Return the volumes of a job, also of one that was deleted."""
         job_id = canonical((sent.jobId if self._first else sent.job_id).value)
         if job_id is None:
             end(context, Code.INVALID_ARGUMENT, text="jobID is not valid UUID")
@@ -67,7 +67,7 @@ class VolumeService:
         return found
 
     def GetVolume(self, sent: Any, context: Context) -> Any:
-        """One volume."""
+        """Return one volume."""
         name = self._named(sent)
         return self._svc.GetVolumeResponse(result=self._info(self._known(name, context)))
 
@@ -113,7 +113,8 @@ class VolumeService:
         return known
 
     def _of_job(self, job_id: str, context: Context, *, everywhere: bool) -> list[FoundVolume]:
-        """By instance; without `everywhere`, on the hosts that its slices name."""
+        """Return the volumes by instance; without `everywhere`, on the hosts that its slices
+        name."""
         if known_job(job_id) is None or is_hidden(context):
             return []
         homes = self._homes(job_id, context)
@@ -124,7 +125,7 @@ class VolumeService:
         return _told_apart(self._on([*hosts], job_id, context=context), homes)
 
     def _homes(self, job_id: str, context: Context) -> dict[str, Key]:
-        """The hosts where instances of a job have their volumes, by the names of these."""
+        """Return the hosts where instances of a job have their volumes, by the names of these."""
         job = self._cluster_client.job(known_job(job_id), context)
         numbers = range(job.slices if job is not None else 0)
         asks = ((slice_key(job_id, number), ListVolumeHomes()) for number in numbers)
@@ -179,7 +180,10 @@ class VolumeService:
 
 
 def _told_apart(found: list[FoundVolume], homes: Mapping[str, Key]) -> list[FoundVolume]:
-    """By instance. Of several with one name the one at home keeps it, or else the newest."""
+    """Return the volumes by instance.
+
+    Of several with one name the one at home keeps it, or else the newest.
+    """
 
     def before(one: FoundVolume) -> tuple[int, str, bool, float, Key]:
         name, host, volume = one

@@ -1,8 +1,8 @@
 """The whole config of a job, with those that instances have of their own.
 
-Turns views of a job and its instances into a JobConfig. It must not merge: an own config is given
-back as it was written. Nor may it take an instance for what its job wants of it: while a workflow
-goes on, those whose turn is yet to come have the configs of the spec before.
+An own config is given back as it was written, not merged. While a workflow goes on, instances whose
+turn is yet to come have the configs of the spec before, so views of instances may differ from what
+the job wants.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from peloton.gateway.translate.translate_job import job_config_of
 def whole_config(
     cluster_client: ClusterClient, view: JobView, *, context: Context
 ) -> job.JobConfig:
-    """The config as its client wrote it; only jobs with such instances have them asked."""
+    """Return the config as its client wrote it; only jobs with own configs of instances are
+    asked for them."""
     found = job_config_of(view)
     if not view.spec.own_configs:
         return found
@@ -38,7 +39,8 @@ def whole_config(
 def kept_spec(
     cluster_client: ClusterClient, view: JobView, *, number: int, context: Context
 ) -> SpecView | None:
-    """The spec of the job that is kept under this number; None where it is not any more."""
+    """Return the spec of the job that is kept under this number; None if it is not kept any
+    more."""
     owner = version_key(view.summary.job, number)
     found = cluster_client.ask(owner, GetSpec(), context=context)
     return found if isinstance(found, SpecView) else None

@@ -1,7 +1,6 @@
 """AdminService of v1alpha: lockdowns of the whole cluster.
 
-Turns components into an order for the lockdown, and answers once this daemon obeys it. It must not
-stop anything itself.
+Components become an order for the lockdown, which is answered once this daemon obeys it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ NOT_OBEYED = "it is recorded, but this daemon does not obey it yet: repeat the c
 
 
 class AdminService:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient, locks: FollowedLocks) -> None:
         self._cluster_client, self._locks = cluster_client, locks
@@ -51,7 +50,7 @@ class AdminService:
                 found.successes.append(number)
 
     def _set(self, components: list[str], context: Context, *, locked: bool) -> str:
-        """Why none of these could be set; "" where all are."""
+        """Return why none of these could be set; "" if all are."""
         if not components:
             return ""
         order = SetLocks(tuple(components), locked)

@@ -1,7 +1,7 @@
 """JobService.QueryPods and ListPods: which pods of a job, and which page of them.
 
-Turns a QuerySpec into the query that v0 makes of its own, and instances into pods. It must not
-translate what is not on the page.
+A QuerySpec becomes the query that v0 makes of its own, and instances become pods. Only what is on
+the page is translated.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ NO_STATE = 2**31 - 1
 def query_pods(
     cluster_client: ClusterClient, sent: svc.QueryPodsRequest, *, context: Context
 ) -> svc.QueryPodsResponse:
-    """The pods that match, page by page. The page is the spec's: the pagination beside it only
-    comes back with the total, as clients of the original know it."""
+    """Return the pods that match, page by page.
+
+    The page is the spec's: the pagination beside it only comes back with the total, as clients of
+    the original know it.
+    """
     job = existing_job(cluster_client, sent.job_id.value, context=context)
     try:
         page = TaskListing(cluster_client, job, context=context).page(to_query_v0(sent.spec))
@@ -52,7 +55,7 @@ def query_pods(
 
 
 def to_query_v0(sent: pod.QuerySpec) -> task.QuerySpec:
-    """The same query in v0, where some states have other numbers."""
+    """Return the same query in v0, where some states have other numbers."""
     pages = sent.pagination
     states: list[Any] = [V0_STATES.get(state, NO_STATE) for state in sent.pod_states]
     found = task.QuerySpec(
@@ -84,20 +87,20 @@ async def stream_pods(
 
 
 class _PodStream:
-    """What of a stream of pods is asked on a thread."""
+    """The parts of a stream of pods that run on a thread."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
         self._instances = Instances(cluster_client)
 
     def job(self, job_id: str, context: Context) -> JobView:
-        """The job; ends the call where there is none."""
+        """Return the job; end the call if there is none."""
         return existing_job(self._cluster_client, job_id, context=context)
 
     def summaries(
         self, asked: tuple[JobView, tuple[int, int]], context: Context
     ) -> list[pod.PodSummary]:
-        """Of the instances of a part."""
+        """Return summaries of the instances in a part of the range."""
         job, (start, stop) = asked
         views = [*self._cluster_client.instances(job, start, context=context, stop=stop)]
         infos = self._instances.infos(job, views, context=context)

@@ -1,7 +1,6 @@
 """Instances as clients of v1alpha see them: pods with their spec, status and events.
 
-Turns the tasks of v0 into PodInfo, PodStatus and PodEvent, so that everything behind them is one
-path. It must not send queries.
+The tasks of v0 become PodInfo, PodStatus and PodEvent, so that everything behind them is one path.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ V0_STATES: dict[int, Any] = {
 
 
 def pod_state_of(state: Any) -> Any:
-    """The same state in v1alpha."""
+    """Return the same state in v1alpha."""
     return _POD_STATES.get(POD_STATE + task.TaskState.Name(state), pod.POD_STATE_INVALID)
 
 
@@ -40,8 +39,11 @@ def pod_info_of(
     told: Iterable[ContainerEnd] = (),
     status_only: bool = False,
 ) -> pod.PodInfo:
-    """A run of a pod, with its outcome if it has ended, else what was told of its containers; with
-    `status_only` without its spec."""
+    """Return a run of a pod, with its outcome if it has ended, else what was told of its
+    containers.
+
+    With `status_only` without its spec.
+    """
     found = pod.PodInfo(status=pod_status_of(info, outcome, told=told))
     if not status_only:
         found.spec.CopyFrom(pod_spec_of(info.config, pod_name(info.jobId.value, info.instanceId)))
@@ -51,7 +53,7 @@ def pod_info_of(
 def pod_summary_of(
     info: task.TaskInfo, outcome: RunOutcome | None = None, *, told: Iterable[ContainerEnd] = ()
 ) -> pod.PodSummary:
-    """What a listing says of a pod."""
+    """Return the summary of a pod in a listing."""
     name = pod_name(info.jobId.value, info.instanceId)
     return pod.PodSummary(pod_name={"value": name}, status=pod_status_of(info, outcome, told=told))
 
@@ -59,8 +61,10 @@ def pod_summary_of(
 def pod_status_of(
     info: task.TaskInfo, outcome: RunOutcome | None = None, *, told: Iterable[ContainerEnd] = ()
 ) -> pod.PodStatus:
-    """What has become of a run; of several containers by its outcome, if it has ended, else by
-    what was told of them."""
+    """Return the status of a run.
+
+    Of several containers by its outcome, if it has ended, else by what was told of them.
+    """
     runtime, ended = info.runtime, _as_ended(info, outcome)
     several = container_statuses(ended, outcome, told=told)
     found = pod.PodStatus(
@@ -92,7 +96,7 @@ def pod_status_of(
 
 
 def _as_ended(info: task.TaskInfo, outcome: RunOutcome | None) -> task.TaskInfo:
-    """What containers are told by: how the run ended, also while the next one is to come."""
+    """Return the task with the end of the run, also while the next run is to come."""
     if not info.runtime.throttleReason or outcome is None:
         return info
     found = task.TaskInfo()
@@ -102,12 +106,12 @@ def _as_ended(info: task.TaskInfo, outcome: RunOutcome | None) -> task.TaskInfo:
 
 
 def pod_version(config: int) -> str:
-    """The version of a pod, which has only that of its config."""
+    """Return the version of a pod, which has only that of its config."""
     return f"{config}-0-0"
 
 
 def pod_event_of(event: task.PodEvent) -> pod.PodEvent:
-    """The same event in v1alpha; states are its names."""
+    """Return the same event in v1alpha; states are its names."""
     return pod.PodEvent(
         pod_id={"value": event.taskId.value},
         actual_state=POD_STATE + event.actualState,
@@ -126,7 +130,8 @@ def pod_event_of(event: task.PodEvent) -> pod.PodEvent:
 
 
 def _container_of(info: task.TaskInfo) -> pod.ContainerStatus:
-    """The one container of a pod: it is in the state of the pod, where containers have that."""
+    """Return the status of a pod's only container: the state of the pod, if containers have
+    that."""
     runtime = info.runtime
     # What was lost ended nobody knows how, but not well.
     name = "FAILED" if runtime.state == task.LOST else task.TaskState.Name(runtime.state)

@@ -1,7 +1,6 @@
 """peloton.api.v1alpha PodService: the pods of jobs, each by its name.
 
-Turns names of pods into instances, and calls into commands of their jobs. It must not address a
-task: commands go to the job, queries to its slices.
+Names of pods become instances. Commands go to the job, queries to its slices.
 """
 
 from __future__ import annotations
@@ -28,33 +27,33 @@ NO_SUCH_POD = "pod not found"
 
 
 class PodPlace(NamedTuple):
-    """Where a pod is, if it is: its job and the number of its instance there."""
+    """The job of a pod, and the number of its instance, whether they exist or not."""
 
     job_id: str
     instance: int
 
     @property
     def job(self) -> Key:
-        """The key of its job."""
+        """Return the key of the job."""
         found = known_job(self.job_id)
         assert found is not None, self
         return found
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The pod alone."""
+        """Return the range of this pod alone."""
         return ((self.instance, self.instance + 1),)
 
 
 class Pod(NamedTuple):
-    """A pod that is there, with its job."""
+    """A pod that exists, with its job."""
 
     job: JobView
     view: InstanceView
 
 
 class PodService:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(
         self, cluster_client: ClusterClient, sandboxes: FilesAnywhere, *, images_run: bool = False
@@ -64,7 +63,7 @@ class PodService:
         self._instances = Instances(cluster_client, images_run=images_run)
 
     def StartPod(self, sent: svc.StartPodRequest, context: Context) -> Any:
-        """A pod that was stopped begins a new run; one that was not goes on."""
+        """Begin a new run of a pod that was stopped; one that was not goes on."""
         place = _placed(sent, context)
         pod = self._existing(place, context)
         wrong = why_not_startable(pod.view)
@@ -74,7 +73,7 @@ class PodService:
         return svc.StartPodResponse()
 
     def StopPod(self, sent: svc.StopPodRequest, context: Context) -> Any:
-        """A pod ends, and stays so until it is started."""
+        """End a pod, which stays so until it is started."""
         place = _placed(sent, context)
         self._existing(place, context)
         answer = self._instances.stop(
@@ -85,7 +84,7 @@ class PodService:
         return svc.StopPodResponse()
 
     def RestartPod(self, sent: svc.RestartPodRequest, context: Context) -> Any:
-        """A pod that nobody stopped begins a new run; one that runs is killed first."""
+        """Begin a new run of a pod that was not stopped; a pod that runs is killed first."""
         place = _place(sent.pod_name.value)
         if isinstance(place, str):
             end(context, Code.INVALID_ARGUMENT, text="invalid pod name")
@@ -97,7 +96,8 @@ class PodService:
         return svc.RestartPodResponse()
 
     def GetPod(self, sent: svc.GetPodRequest, context: Context) -> Any:
-        """A pod as it is, and the runs it had before: `limit` runs in all, 0 for every one."""
+        """Return a pod as it is, and the runs it had before: `limit` runs in all, 0 for every
+        one."""
         pod = self._existing(_placed(sent, context), context)
         now = self._instances.now(pod.job, pod.view, context=context)
         runs = self._instances.runs(pod.job, pod.view)[1 : sent.limit or None]
@@ -112,7 +112,7 @@ class PodService:
         )
 
     def GetPodCache(self, sent: svc.GetPodCacheRequest, context: Context) -> Any:
-        """The status and the labels of a pod; nothing is cached that could be stale."""
+        """Return the status and the labels of a pod; nothing is cached that could be stale."""
         place = _placed(sent, context)
         job = self._cluster_client.job(place.job, context)
         if job is None:
@@ -129,7 +129,8 @@ class PodService:
         return found
 
     def GetPodEvents(self, sent: svc.GetPodEventsRequest, context: Context) -> Any:
-        """What happened to one run of a pod, the newest by default; of an unknown pod, nothing."""
+        """Return the events of one run of a pod, the newest by default; of an unknown pod,
+        nothing."""
         place = _placed(sent, context)
         only = _run(sent, place, context=context) if sent.pod_id.value else None
         pod = self._found(place, context)
@@ -139,7 +140,7 @@ class PodService:
         return svc.GetPodEventsResponse(events=map(pod_event_of, events))
 
     def DeletePodEvents(self, sent: svc.DeletePodEventsRequest, context: Context) -> Any:
-        """Nobody is shown what happened until now to one run of a pod."""
+        """Hide the events until now of one run of a pod."""
         place = _placed(sent, context)
         run = _run(sent, place, context=context)
         pod = self._existing(place, context)
@@ -156,7 +157,8 @@ class PodService:
         return svc.RefreshPodResponse()
 
     def BrowsePodSandbox(self, sent: svc.BrowsePodSandboxRequest, context: Context) -> Any:
-        """Where the files of a run are, of the newest one by default, to be fetched over HTTP."""
+        """Return where the files of a run are, of the newest one by default, to be fetched over
+        HTTP."""
         place = _placed(sent, context)
         if sent.pod_id.value and not _names_run(sent.pod_id.value):
             text = f"{sent.pod_id.value!r} is no id of a pod"
@@ -189,7 +191,7 @@ class PodService:
         return None if view is None else Pod(job, view)
 
     def _existing(self, place: PodPlace, context: Context) -> Pod:
-        """The pod; ends the call where there is none."""
+        """Return the pod; end the call if there is none."""
         job = self._cluster_client.job(place.job, context)
         if job is None:
             end(context, Code.NOT_FOUND, text=NOT_FOUND)
@@ -199,7 +201,7 @@ class PodService:
         return Pod(job, view)
 
     def _restart_if_spared(self, pod: Pod, sent: Any, *, context: Context) -> None:
-        """Restart a pod if its service has enough others; ends the call if it has not."""
+        """Restart a pod if its service has enough others; end the call if it has not."""
         instance = pod.view.instance
         answer = self._instances.restart_if_spared(pod.job, instance, sent=sent, context=context)
         if not isinstance(answer, Refused):
@@ -220,7 +222,7 @@ class PodService:
 
 
 def why_not_startable(view: InstanceView) -> str:
-    """Why a pod can never be started again; empty if it can."""
+    """Return why a pod can never be started again; empty if it can."""
     return "cannot start a pod going to be deleted" if view.goal == TaskGoals.DELETED else ""
 
 
@@ -232,7 +234,7 @@ def _refuse(context: Context, refused: Refused) -> NoReturn:
 
 
 def _place(name: str) -> PodPlace | str:
-    """Where the pod of that name is; or what is wrong with the name."""
+    """Return the job and the instance of a pod's name; or what is wrong with the name."""
     job_id, number = pod_parts(name)
     if not job_id:
         return f"invalid pelotonTaskID {name}"
@@ -243,7 +245,7 @@ def _place(name: str) -> PodPlace | str:
 
 
 def _placed(sent: Any, context: Context) -> PodPlace:
-    """Where the pod of a request is; ends the call if its name is none of a pod."""
+    """Return the job and the instance of a request; end the call if its name is none of a pod."""
     found = _place(sent.pod_name.value)
     if isinstance(found, str):
         end(context, Code.INVALID_ARGUMENT, text=found)
@@ -251,13 +253,14 @@ def _placed(sent: Any, context: Context) -> PodPlace:
 
 
 def _names_run(named: str) -> bool:
-    """Whether some pod may have a run of that name."""
+    """Return whether some pod may have a run of that name."""
     parts = parse_pod(named)
     return parts is not None and parts[2] > 0 and canonical(parts[0].split("/")[1]) is not None
 
 
 def _run(sent: Any, place: PodPlace, *, context: Context) -> int:
-    """The number of the run that a request names; ends the call if it is no run of this pod."""
+    """Return the number of the run that a request names; end the call if it is no run of this
+    pod."""
     named = sent.pod_id.value
     parts = parse_pod(named)
     run = parts[2] if parts is not None else 0

@@ -1,12 +1,12 @@
 """What changes among services and their pods, numbered, for all watches of one server.
 
-Follows the change feeds of the shards of jobs once, however many watch, and keeps the number of
-each object's newest change: so a watch that comes back learns which objects have changed since a
-number, each once. It keeps no states; these are read when they are sent (`service_objects.py`).
-It must not leave a change out unnoticed: where that may have happened the numbers begin anew under
-another identity, and everybody who watches is told.
+The change feeds of the shards of jobs are followed once, however many watch, and the number of each
+object's newest change is kept: so a watch that comes back learns which objects have changed since a
+number, each once. No states are kept; these are read when they are sent (`service_objects.py`). If
+a change may have been missed, the numbers begin anew under another identity, and all watches are
+told.
 
-A revision is `milliseconds << ID_BITS | identity`: it grows with each change, and one that another
+A revision is `milliseconds << ID_BITS | identity`: it rises with each change, and one that another
 daemon gave, or this one before a restart, is told apart.
 """
 
@@ -45,14 +45,14 @@ _LISTED = (Where("job_type", AMONG, words=(SERVICE, DAEMON)),)
 
 
 class Watched(NamedTuple):
-    """What a watch tells of: a job, or one of its pods."""
+    """An object that a watch tells of: a job, or one of its pods."""
 
     job: str
     instance: int = WHOLE
 
 
 class ServiceLine(NamedTuple):
-    """What decides who is told of a service."""
+    """What decides which watches are told of a service."""
 
     labels: frozenset[tuple[str, str]]
     pool_path: str
@@ -60,13 +60,13 @@ class ServiceLine(NamedTuple):
 
 
 class ServiceWatcher(Protocol):
-    """Somebody who is told of changes."""
+    """A watch that is told of changes."""
 
     def changed(self, what: Watched, revision: int) -> None:
-        """It has a new state."""
+        """Take the new revision of an object."""
 
     def missed(self) -> None:
-        """Changes may have been missed; nothing more is told."""
+        """End the watch, because changes may have been missed."""
 
 
 class ServiceChanges:
@@ -87,31 +87,34 @@ class ServiceChanges:
 
     @property
     def revision(self) -> int:
-        """That of the newest change."""
+        """Return the revision of the newest change."""
         return self._last_ms << ID_BITS | self._identity
 
     def knows(self, revision: int) -> bool:
-        """Whether every change after this revision is known here."""
+        """Return whether every change after this revision is known here."""
         ours = revision & ((1 << ID_BITS) - 1) == self._identity
         return ours and self.oldest <= revision <= self.revision
 
     def newest_of(self, what: Watched) -> int:
-        """The revision of the newest change of an object, as far as it is kept."""
+        """Return the revision of the newest change of an object, as far as it is kept."""
         return self._log.get(what, self.oldest)
 
     def since(self, revision: int) -> list[tuple[Watched, int]]:
-        """What has changed after a revision that is known, in order."""
+        """Return what has changed after a revision that is known, in order."""
         later = takewhile(lambda pair: pair[1] > revision, reversed(self._log.items()))
         return [*later][::-1]
 
     @property
     def in_use(self) -> bool:
-        """Whether anybody watches."""
+        """Return whether there are watches."""
         return bool(self._by_job or self._of_any)
 
     def add(self, watcher: ServiceWatcher, jobs: Iterable[str] | None) -> None:
-        """Tell somebody of the changes of these jobs; None: of all. Also that the numbering is over
-        already, as where it ended before whoever waited for its beginning was woken."""
+        """Tell a watcher of the changes of these jobs; None: of all.
+
+        Also tell it if the numbering is over already, as it may have ended before a watch that
+        waited for its beginning was woken.
+        """
         if self._over:
             watcher.missed()
         if jobs is None:
@@ -121,7 +124,7 @@ class ServiceChanges:
                 self._by_job.setdefault(job, {})[watcher] = None
 
     def remove(self, watcher: ServiceWatcher, jobs: Iterable[str] | None) -> None:
-        """Tell them nothing more."""
+        """Stop telling a watcher of the changes of these jobs."""
         if jobs is None:
             self._of_any.pop(watcher, None)
             return
@@ -132,7 +135,7 @@ class ServiceChanges:
                 self._by_job.pop(job, None)
 
     def listed(self, lines: Iterable[JobSummary]) -> None:
-        """These services exist."""
+        """Record that these services exist."""
         for line in lines:
             name = client_name(line.job)
             self.services[name] = ServiceLine(
@@ -140,13 +143,13 @@ class ServiceChanges:
             )
 
     def note(self, change: Change) -> bool:
-        """Number what has changed, and tell who watches it."""
+        """Number what has changed, and tell its watchers."""
         for what in self._touched(change):
             self._put(what)
         return True
 
     def miss(self) -> None:
-        """Something may have been missed: everybody is told, and nothing more is."""
+        """Tell all watchers that something may have been missed, and end."""
         self._over = True
         everybody = dict(self._of_any)
         for some in self._by_job.values():
@@ -175,7 +178,8 @@ class ServiceChanges:
                 yield Watched(name, first + member)
 
     def _delete(self, name: str) -> None:
-        """For clients it is gone, whatever its parts have still to do."""
+        """Delete a service, which no longer exists for clients, though parts of it may still
+        have work to do."""
         self._deleted[name] = None
         if len(self._deleted) > DELETED_MAX:
             first = next(iter(self._deleted))
@@ -206,7 +210,7 @@ class ServiceChanges:
 
 
 def service_changes(feed: ClusterFeed) -> SharedReading[ServiceChanges]:
-    """The present numbering of one server; begun by the first watch, on the event loop."""
+    """Return the present numbering of one server; begun by the first watch, on the event loop."""
 
     async def begin(shards: Iterable[Key]) -> ServiceChanges:
         found = ServiceChanges(now_ms=time.time_ns() // 1_000_000)

@@ -1,8 +1,7 @@
-"""Services and their pods as watches send them: encoded once for all who watch.
+"""Services and their pods as watches send them: encoded once for all watches.
 
-Turns the name of an object into the part of a WatchResponse that tells of it as it is now. What it
-keeps is as new as the object's newest change, and shared by all streams. It must not decide who is
-told.
+The name of an object becomes the part of a WatchResponse with its present state. What is cached is
+as new as the object's newest change, and shared by all streams.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Sent(NamedTuple):
 
 
 class ServiceObjects:
-    """What is read of services for one numbering."""
+    """The services read for one numbering."""
 
     def __init__(self, feed: ClusterFeed, changes: ServiceChanges) -> None:
         self._feed, self._changes = feed, changes
@@ -54,13 +53,14 @@ class ServiceObjects:
         self._reading: dict[_Asked, asyncio.Task[dict[Watched, Sent]]] = {}
 
     async def job(self, name: str) -> JobView | None:
-        """A service as it is now; None where there is none."""
+        """Return a service as it is now, or None."""
         view = await self._ask(job_key(name), GetJob())
         found = isinstance(view, JobView) and view.spec.is_service
         return view if found else None
 
     async def pods_of(self, name: str, view: JobView) -> list[int]:
-        """The numbers of its pods, ascending; of a daemon job, or of one that grows, with gaps."""
+        """Return the numbers of its pods, ascending; of a daemon job, or of one that grows, with
+        gaps."""
         if not view.spec.is_daemon and not view.unadded:
             return [*range(view.reach)]
         found: list[int] = []
@@ -71,7 +71,7 @@ class ServiceObjects:
         return found
 
     async def read(self, some: Iterable[Watched]) -> dict[Watched, Sent]:
-        """These objects of one job, as they are now or became since the call."""
+        """Return these objects of one job, as they are now or became since the call."""
         found: dict[Watched, Sent] = {}
         missing: list[tuple[Watched, int]] = []
         for what in some:
@@ -144,13 +144,13 @@ class ServiceObjects:
 
 
 def pod_info(to_wire: Translator, view: InstanceView) -> task.TaskInfo:
-    """An instance with why it waits, as far as its slice knows."""
+    """Return an instance with why it waits, as far as its slice knows."""
     waits = view.ended_at is None and bool(view.because)
     return to_wire.info(view, Reason(view.code, view.because) if waits else None)
 
 
 def _spans(instances: list[int]) -> Iterator[tuple[int, int, list[int]]]:
-    """Sorted instances in spans of one slice each: first, end, and those wanted of it."""
+    """Yield sorted instances in spans of one slice each: first, end, and the wanted ones in it."""
     some: list[int] = []
     for instance in instances:
         other = some and instance // SLICE_SIZE != some[0] // SLICE_SIZE

@@ -1,9 +1,9 @@
 """WatchService of v1alpha: services and their pods as they change, from a revision on.
 
-Turns a filter into a stream of objects, each as it is after its newest change. All streams are
-told by one reader of the change feeds (`service_changes.py`); a stream keeps only the names of what
-it has still to send. It must not send what the caller may not see, keep more than
-`CHANGED_MAX` names for a slow reader, or be silent where changes may have been missed.
+A filter becomes a stream of objects, each as it is after its newest change. All streams are told by
+one reader of the change feeds (`service_changes.py`); a stream keeps only the names of what it has
+still to send, and at most `CHANGED_MAX` of them for a slow reader. Where changes may have been
+missed, the stream ends with an error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ServiceScope(NamedTuple):
     strangers: tuple[str, ...] = ()  # names that nothing can have
 
     def covers(self, what: Watched) -> bool:
-        """Whether it is of these, whatever its labels."""
+        """Return whether an object belongs to the scope, whatever its labels."""
         if (what.instance == WHOLE) is self.pods:
             return False
         if self.named is not None:
@@ -60,7 +60,7 @@ class _Encoded(NamedTuple):
     data: bytes
 
     def SerializeToString(self) -> bytes:
-        """The message."""
+        """Return the encoded message."""
         return self.data
 
 
@@ -75,7 +75,7 @@ class ServiceWatch:
         self._changed: OrderedDict[Watched, int] = OrderedDict()
 
     def changed(self, what: Watched, revision: int) -> None:
-        """It has a new state: it is to be sent once, with the newest revision."""
+        """Record that an object is to be sent, once, with the newest revision."""
         if self.over is not None or not self.scope.covers(what):
             return
         self._changed.pop(what, None)
@@ -85,16 +85,17 @@ class ServiceWatch:
         self._woken.set()
 
     def missed(self) -> None:
-        """Nothing more is told."""
+        """End the watch, because changes may have been missed."""
         self.end(Code.OUT_OF_RANGE, MISSED)
 
     def end(self, code: Code, text: str) -> None:
-        """The watch is over; what is not sent stays unsent."""
+        """End the watch; what is not sent stays unsent."""
         self.over = self.over or (code, text)
         self._woken.set()
 
     async def wait(self) -> bool:
-        """Until there is something to send, or the watch is over; False: neither, for long."""
+        """Wait until there is something to send, or the watch is over; return False if neither
+        came for long."""
         try:
             async with asyncio.timeout(BOOKMARK_S):
                 await self._woken.wait()
@@ -104,7 +105,7 @@ class ServiceWatch:
         return True
 
     def take(self) -> list[tuple[Watched, int]]:
-        """What comes next, of one job, in the order of its revisions."""
+        """Return what comes next, of one job, in the order of its revisions."""
         some: list[tuple[Watched, int]] = []
         for pair in islice(self._changed.items(), AT_A_TIME):
             if some and pair[0].job != some[0][0].job:
@@ -116,7 +117,7 @@ class ServiceWatch:
 
 
 class WatchService:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(
         self, cluster_client: ClusterClient, feed: ClusterFeed, *, watches_max: int = WATCHES_MAX
@@ -129,7 +130,7 @@ class WatchService:
         self._places = cluster_client.shared("streams of WatchService")
 
     async def Watch(self, sent: svc.WatchRequest, call: LongCall) -> None:
-        """What a filter covers, as it changes."""
+        """Stream what a filter covers, as it changes."""
         job = sent.pod_filter.job_id.value
         if job and canonical(job) is None:
             text = "JobID must be of UUID format"
@@ -192,8 +193,10 @@ class WatchService:
                 await stream.bookmark(changes.revision)
 
     async def _snapshot(self, stream: _Stream, changes: ServiceChanges, *, start: int) -> None:
-        """Everything as it is now, under the revision that was asked for: a stream that breaks off
-        begins anew."""
+        """Send everything as it is now, under the revision that was asked for.
+
+        A stream that breaks off begins anew.
+        """
         scope = stream.watch.scope
         for job in sorted(changes.services if scope.jobs is None else scope.jobs):
             view, every = await stream.objects.job(job), list[int]()
@@ -210,7 +213,7 @@ class WatchService:
 
 
 class _Stream:
-    """What is written to one call."""
+    """The writer of one call."""
 
     def __init__(
         self,
@@ -226,11 +229,11 @@ class _Stream:
         self._changes, self._call, self._rights_of = changes, call, rights_of
 
     async def bookmark(self, revision: int) -> None:
-        """Nothing but the revision."""
+        """Send only the revision."""
         await self._write(b"", revision)
 
     async def strangers(self, revision: int) -> None:
-        """Names that nothing can have are not found."""
+        """Send as not found the names that nothing can have."""
         for name in self.watch.scope.strangers:
             gone = svc.WatchResponse()
             if self.watch.scope.pods:
@@ -240,7 +243,7 @@ class _Stream:
             await self._write(gone.SerializeToString(), revision)
 
     async def absent(self, revision: int) -> None:
-        """What is named and does not exist now."""
+        """Send what is named and does not exist now."""
         scope = self.watch.scope
         named = scope.named if scope.pods else map(Watched, scope.jobs or ())
         for some in _by_job((what, revision) for what in sorted(named or ())):
@@ -250,9 +253,9 @@ class _Stream:
                     await self._write(_gone(what), revision)
 
     async def send(self, some: list[tuple[Watched, int]], *, first: bool = False) -> None:
-        """These objects of one job as they are now, as far as the filter and the rules allow.
+        """Send these objects of one job as they are now, as far as the filter and the rules allow.
 
-        `first`: nothing is known of them yet, so what is named and not there is told as well.
+        `first`: nothing is known of them yet, so what is named and does not exist is sent as well.
         """
         found = await self.objects.read([what for what, _ in some])
         for what, revision in some:
@@ -297,7 +300,7 @@ class _Stream:
 
 
 def too_old(start: int, oldest: int) -> str:
-    """Why a watch cannot go on from a revision."""
+    """Return why a watch cannot go on from a revision."""
     return (
         f"revision {start} is not known here any more, or is another daemon's; the oldest one is "
         f"{oldest}: watch from {FROM_THE_BEGINNING} for everything as it is now"
@@ -305,7 +308,10 @@ def too_old(start: int, oldest: int) -> str:
 
 
 def scope_of(sent: svc.WatchRequest) -> ServiceScope | None:
-    """What a request wants to watch; None where it has no filter. That of pods wins."""
+    """Return what a request wants to watch; None without a filter.
+
+    A filter of pods takes precedence.
+    """
     if sent.HasField("pod_filter"):
         return _pods_of(sent.pod_filter)
     if not sent.HasField("stateless_job_filter"):
@@ -356,7 +362,7 @@ def _gone(what: Watched) -> bytes:
 
 
 def _by_job(pairs: Iterable[tuple[Watched, int]]) -> list[list[tuple[Watched, int]]]:
-    """In the same order, in groups of one job."""
+    """Return the objects in the same order, in groups of one job."""
     found: list[list[tuple[Watched, int]]] = []
     for pair in pairs:
         group = found[-1] if found else []
@@ -368,7 +374,7 @@ def _by_job(pairs: Iterable[tuple[Watched, int]]) -> list[list[tuple[Watched, in
 
 
 def _objects_of(job: str, every: list[int], *, scope: ServiceScope) -> Iterator[list[Watched]]:
-    """What a scope covers of a job that has these pods, in parts."""
+    """Yield what a scope covers of a job that has these pods, in parts."""
     if not scope.pods:
         yield [Watched(job)]
         return

@@ -1,7 +1,7 @@
-"""The spec of a job as it was at a config version, and the refusal of one that is not kept.
+"""The spec of a job as it was at a config version, or the refusal if it is not kept.
 
-Turns a version into the config of v0 that its client wrote, with those that single instances had of
-their own. It must not decide which are kept: the job does.
+A version becomes the config of v0 that its client wrote, with those that single instances had of
+their own. The job decides which versions are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOO_LARGE = f"its instances had configs of their own of more than {OWN_BYTES_KEP
 def config_at(
     cluster_client: ClusterClient, view: JobView, *, version: int, context: Context
 ) -> job.JobConfig:
-    """The config at this version; ends the call where that is not kept."""
+    """Return the config at this version; end the call if that is not kept."""
     newest = view.spec.config_version
     if (view.since or newest) <= version <= newest:
         found = whole_config(cluster_client, view, context=context)
@@ -48,7 +48,7 @@ def _earlier(
 
 
 def why_not(view: JobView, version: int, *, kept: KeptSpec | None) -> str:
-    """Why the spec of a version cannot be answered."""
+    """Return why the spec of a version cannot be answered."""
     newest = view.spec.config_version
     if not 0 < version <= newest:
         return f"there is no version {version}; the newest is {newest}"

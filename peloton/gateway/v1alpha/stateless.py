@@ -1,8 +1,8 @@
 """peloton.api.v1alpha JobService: services, by their entity versions.
 
-Turns its calls into commands of jobs and queries; calls that are not here are answered by
-`unimplemented.py`. It must not compare versions itself before a change: only the job knows its own
-at that moment.
+Its calls become commands of jobs and queries; calls that are not here are answered by
+`unimplemented.py`. The job compares versions, because only it knows its own at the moment of the
+change.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ _VERSION = re.compile(r"([0-9]{1,20})-([0-9]{1,20})-([0-9]{1,20})", re.ASCII)
 
 
 class StatelessJobs:
-    """The calls; one method for each, named as on the wire."""
+    """The calls of the service; one method for each, named as on the wire."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
 
     def CreateJob(self, sent: svc.CreateJobRequest, context: Context) -> Any:
-        """A new service; see `stateless_create`."""
+        """Create a service; see `stateless_create`."""
         return ServiceCreation(self._cluster_client, sent, context=context).answer()
 
     def ReplaceJob(self, sent: svc.ReplaceJobRequest, context: Context) -> Any:
-        """Another spec for a service, a batch of pods at a time, if the job has this version."""
+        """Give a service another spec, a batch of pods at a time, if the job has this version."""
         if canonical(sent.job_id.value) is None:
             end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
@@ -107,7 +107,8 @@ class StatelessJobs:
         return svc.ReplaceJobResponse(version={"value": str(answer.version)})
 
     def PatchJob(self, sent: svc.PatchJobRequest, context: Context) -> Any:
-        """Some fields of the spec of a service, as `ReplaceJob` with the others as they are."""
+        """Change some fields of the spec of a service, as `ReplaceJob` with the others as they
+        are."""
         if canonical(sent.job_id.value) is None:
             end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
@@ -124,7 +125,7 @@ class StatelessJobs:
         return svc.PatchJobResponse(version=self.ReplaceJob(replace, context).version)
 
     def GetReplaceJobDiff(self, sent: svc.GetReplaceJobDiffRequest, context: Context) -> Any:
-        """What `ReplaceJob` would do to which pods, if the job has this version."""
+        """Return what `ReplaceJob` would do to which pods, if the job has this version."""
         if canonical(sent.job_id.value) is None:
             end(context, Code.INVALID_ARGUMENT, text="JobID must be of UUID format")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
@@ -133,13 +134,13 @@ class StatelessJobs:
         return replace_diff(self._cluster_client, sent.spec, view=view, context=context)
 
     def StartJob(self, sent: svc.StartJobRequest, context: Context) -> Any:
-        """All instances that were stopped begin new runs, if the job has this version."""
+        """Begin new runs of all stopped instances, if the job has this version."""
         answer = self._changed(sent, context, command=lambda expected: StartJob(expected))
         assert isinstance(answer, JobStarted), answer
         return svc.StartJobResponse(version={"value": str(answer.version)})
 
     def StopJob(self, sent: svc.StopJobRequest, context: Context) -> Any:
-        """All instances end, if the job has this version."""
+        """End all instances, if the job has this version."""
         answer = self._changed(sent, context, command=lambda expected: StopJob(expected=expected))
         assert isinstance(answer, JobStopped), answer
         if answer.version is None:  # of a batch job, whose version nobody compares
@@ -150,7 +151,7 @@ class StatelessJobs:
         return svc.StopJobResponse(version={"value": version})
 
     def DeleteJob(self, sent: svc.DeleteJobRequest, context: Context) -> Any:
-        """The job vanishes, if it has this version, and has ended or `force` is set."""
+        """Delete the job, if it has this version, and has ended or `force` is set."""
         key = named_job(sent.job_id.value, context)
         had_secrets = has_secrets(self._cluster_client, key, context=context)
         answer = self._changed(
@@ -162,7 +163,7 @@ class StatelessJobs:
         return svc.DeleteJobResponse()
 
     def RestartJob(self, sent: svc.RestartJobRequest, context: Context) -> Any:
-        """New runs of instances, a batch at a time, if the job has this version."""
+        """Begin new runs of instances, a batch at a time, if the job has this version."""
         spec = sent.restart_spec
         ranges = tuple((getattr(one, "from"), one.to) for one in spec.ranges)
         options = WorkflowOptions(
@@ -194,7 +195,8 @@ class StatelessJobs:
         return svc.AbortJobWorkflowResponse(version={"value": version})
 
     def ListJobWorkflows(self, sent: svc.ListJobWorkflowsRequest, context: Context) -> Any:
-        """The workflows of a job that are kept, the newest first; at most `updates_limit`."""
+        """Return the workflows of a job that are kept, the newest first; at most
+        `updates_limit`."""
         if not sent.job_id.value:
             end(context, Code.INVALID_ARGUMENT, text="no job id provided")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
@@ -214,7 +216,7 @@ class StatelessJobs:
         return svc.ListJobWorkflowsResponse(workflow_infos=infos)
 
     def GetWorkflowEvents(self, sent: svc.GetWorkflowEventsRequest, context: Context) -> Any:
-        """What the last workflow did to one instance, the newest first; at most `limit`."""
+        """Return what the last workflow did to one instance, the newest first; at most `limit`."""
         if canonical(sent.job_id.value) is None:
             end(context, Code.INVALID_ARGUMENT, text="job ID must be of UUID format")
         view = existing_job(self._cluster_client, sent.job_id.value, context=context)
@@ -242,7 +244,7 @@ class StatelessJobs:
         return svc.RefreshJobResponse()
 
     def GetJob(self, sent: svc.GetJobRequest, context: Context) -> Any:
-        """A job: its summary alone, its spec of one version alone, or spec and status."""
+        """Return a job: its summary alone, its spec of one version alone, or spec and status."""
         asked = _version_of(sent.version.value)
         if sent.version.value and asked is None:
             end(context, Code.INVALID_ARGUMENT, text="entityVersion has wrong format")
@@ -267,7 +269,8 @@ class StatelessJobs:
         return found
 
     def GetJobCache(self, sent: svc.GetJobCacheRequest, context: Context) -> Any:
-        """The status of a job, and the parts of its spec that the original keeps in memory."""
+        """Return the status of a job, and the parts of its spec that the original keeps in
+        memory."""
         view = self._cluster_client.job(known_job(sent.job_id.value), context)
         if view is None:
             end(context, Code.NOT_FOUND, text="job not found in cache")
@@ -275,23 +278,23 @@ class StatelessJobs:
         return svc.GetJobCacheResponse(spec=spec, status=job_status_of(view))
 
     def QueryJobs(self, sent: svc.QueryJobsRequest, context: Context) -> Any:
-        """The jobs that match; see `stateless_query`."""
+        """Return the jobs that match; see `stateless_query`."""
         return query_jobs(self._cluster_client, sent, context=context)
 
     def QueryPods(self, sent: svc.QueryPodsRequest, context: Context) -> Any:
-        """The pods of a job that match; see `pod_query`."""
+        """Return the pods of a job that match; see `pod_query`."""
         return query_pods(self._cluster_client, sent, context=context)
 
     async def ListPods(self, sent: svc.ListPodsRequest, call: LongCall) -> None:
-        """The pods of a job, as a stream; see `pod_query`."""
+        """Stream the pods of a job; see `pod_query`."""
         await stream_pods(self._cluster_client, sent, call=call)
 
     async def ListJobs(self, sent: svc.ListJobsRequest, call: LongCall) -> None:
-        """Every job, as a stream; see `stateless_query`."""
+        """Stream every job; see `stateless_query`."""
         await stream_jobs(self._cluster_client, call)
 
     def GetJobIDFromJobName(self, sent: svc.GetJobIDFromJobNameRequest, context: Context) -> Any:
-        """The jobs of exactly that name, the newest first."""
+        """Return the jobs of exactly that name, the newest first."""
         rights = self._cluster_client.rights(context)
         tests = (
             Where("name", AMONG, words=(sent.job_name,)),
@@ -308,9 +311,10 @@ class StatelessJobs:
 
     @contextlib.contextmanager
     def _version_first(self, sent: Any, context: Context) -> Iterator[None]:
-        """Who names another version than the job's hears of that, whatever else is wrong.
+        """Answer a wrong version first, whatever else is wrong with the request.
 
-        What is right is not compared here: by a repeat that missed its answer the job knows it.
+        A right version is not compared here: the job recognises a repeat that missed its answer by
+        it.
         """
         try:
             yield
@@ -330,9 +334,9 @@ class StatelessJobs:
         spec: stateless.JobSpec | None = None,
         secrets: SecretsOfCall | None = None,
     ) -> Any:
-        """The answer to a command that only who knows the job's version may give.
+        """Return the answer to a command that only a client that knows the job's version may give.
 
-        `spec`: in whose terms fields are named in a refusal. `secrets`: stored before it.
+        `spec`: in whose terms fields are named in a refusal. `secrets`: stored before the command.
         """
         key, expected = named_job(sent.job_id.value, context), _version_of(sent.version.value)
         if expected is None:
@@ -356,7 +360,7 @@ class StatelessJobs:
 
 
 def _version_of(text: str) -> EntityVersion | None:
-    """The version that a client names; None where no job can have it."""
+    """Return the version that a client names; None if no job can have it."""
     found = _VERSION.fullmatch(text)
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """JobService.CreateJob: a service from a spec of v1alpha.
 
-Turns the spec into the config that v0 creates, and what v0 answers into a status that names the
-fields as the client wrote them. It must not accept what only a workflow could do.
+The spec becomes the config that v0 creates, and the answer of v0 a status that names the fields as
+the client wrote them. What only a workflow could do is refused.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ServiceCreation:
         self._context = context
 
     def answer(self) -> svc.CreateJobResponse:
-        """Create the job; the answer to the client."""
+        """Create the job; return the answer to the client."""
         sent = self._sent
         try:
             config = to_config_v0(
@@ -75,7 +75,7 @@ class ServiceCreation:
         self._end_refused(self._creation(job.JobConfig(respoolID=pool), bare=True).misplaced())
 
     def _creation(self, config: job.JobConfig, *, bare: bool = False) -> Creation:
-        """`bare`: without its secrets."""
+        """Return the creation by v0. `bare`: without its secrets."""
         request = job.CreateRequest(id={"value": self._sent.job_id.value}, config=config)
         for one in () if bare else self._sent.secrets:
             value = {"data": one.value.data}

@@ -1,7 +1,7 @@
 """JobService.GetReplaceJobDiff: what another spec would do to which pods.
 
-Turns a spec and the configs of instances into ranges of instances, which are closed in answers. It
-changes nothing; it must not check the rules of a config, as the original does not.
+A spec and the configs of instances give ranges of instances, which are closed in answers. The rules
+of a config are not checked, as in the original.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANY_USER = RunAs(any_user=True)
 def replace_diff(
     cluster_client: ClusterClient, sent: stateless.JobSpec, *, view: JobView, context: Context
 ) -> svc.GetReplaceJobDiffResponse:
-    """The instances that are new, gone, changed or as they were."""
+    """Return the instances that are new, gone, changed or as they were."""
     if not view.spec.is_service:
         text = "failed to validate spec update: job type is immutable"
         end(context, Code.INVALID_ARGUMENT, text=text)
@@ -62,7 +62,7 @@ def replace_diff(
 
 
 class _Wanted:
-    """What each instance is to be; raises BadField or BadAmount, naming the field."""
+    """The config that each instance is to have; raises BadField or BadAmount, naming the field."""
 
     def __init__(
         self, config: job.JobConfig, secrets: tuple[SecretRef, ...], *, on_mesos: bool
@@ -82,7 +82,7 @@ class _Wanted:
         self._compared: dict[TaskConfig, bool] = {}
 
     def is_same(self, instance: int, config: TaskConfig) -> bool:
-        """Whether a run by this config of the instance may go on."""
+        """Return whether a run by this config of the instance may go on."""
         own = self._own.get(instance)
         if own is not None:
             return same_config(config, own)

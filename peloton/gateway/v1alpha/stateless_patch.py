@@ -1,7 +1,7 @@
 """JobService.PatchJob: some fields of the spec of a service, the others as they are.
 
-Turns the spec that a job has and a patch into the spec that it is to have. It must not check the
-rules of a spec: the patched one is replaced as any other.
+The spec that a job has and a patch give the spec that it is to have, whose rules are checked as for
+any other replacement.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 
 
 def patched(known: stateless.JobSpec, patch: stateless.JobSpec) -> stateless.JobSpec:
-    """The spec with the fields of the patch that are set.
+    """Return the spec with the fields of the patch that are set.
 
     Messages are patched field by field, and so are the specs of single instances; a list replaces
     the list. What is empty or 0 in the patch stays as it is.

@@ -1,7 +1,7 @@
 """JobService.QueryJobs and ListJobs: which jobs, as summaries of v1alpha.
 
-Turns a QuerySpec into the query that v0 makes of its own, and lines of listings into summaries. It
-must not show what the caller may not see, or a part of a query as the whole.
+A QuerySpec becomes the query that v0 makes of its own, and lines of listings become summaries. Jobs
+that the caller may not see are left out; a result that is incomplete is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RANGES = (
 def query_jobs(
     cluster_client: ClusterClient, sent: svc.QueryJobsRequest, *, context: Context
 ) -> svc.QueryJobsResponse:
-    """The jobs that match, page by page."""
+    """Return the jobs that match, page by page."""
     if not sent.HasField("spec"):
         return svc.QueryJobsResponse()
     request = job.QueryRequest(spec=to_query_v0(sent.spec))
@@ -60,7 +60,7 @@ def query_jobs(
 
 
 def to_query_v0(sent: stateless.QuerySpec) -> job.QuerySpec:
-    """The same query in v0: states and ways to order have the same numbers."""
+    """Return the same query in v0: states and ways to order have the same numbers."""
     pages = sent.pagination
     found = job.QuerySpec(
         pagination=v0_query.PaginationSpec(
@@ -102,13 +102,13 @@ async def stream_jobs(cluster_client: ClusterClient, call: LongCall) -> None:
 
 
 class _JobStream:
-    """What of a stream of jobs is asked on a thread."""
+    """The parts of a stream of jobs that run on a thread."""
 
     def __init__(self, cluster_client: ClusterClient) -> None:
         self._cluster_client = cluster_client
 
     def page(self, asked: tuple[Key, ListViews], context: Context) -> Listed:
-        """What a shard lists next; ends the call if it does not answer."""
+        """Return what a shard lists next; end the call if it does not answer."""
         cluster = self._cluster_client.cluster
         found = self._cluster_client.wait(cluster.ask(*asked), context)
         if not isinstance(found, Listed):
@@ -118,14 +118,15 @@ class _JobStream:
     def summaries(
         self, lines: Iterable[JobSummary], context: Context
     ) -> list[stateless.JobSummary]:
-        """Of the jobs of these lines."""
+        """Return summaries of the jobs of these lines."""
         return list(_summaries(self._cluster_client, lines, context=context))
 
 
 def _summaries(
     cluster_client: ClusterClient, lines: Iterable[JobSummary], *, context: Context
 ) -> Iterator[stateless.JobSummary]:
-    """Of each job of these lines; one that was deleted meanwhile is no match any more."""
+    """Yield a summary of each job of these lines; one that was deleted meanwhile is no match any
+    more."""
     for view in cluster_client.each(((line.job, GetJob()) for line in lines), context):
         if isinstance(view, JobView):
             yield stateless_summary(view)

@@ -1,11 +1,11 @@
 """JobService.ReplaceJob: another spec for a service, given to its instances by a workflow.
 
-Turns the spec into the command, and ends the call for a spec that no service can have. It must not
-compare versions: only the job knows its own at the moment of the change.
+The spec becomes the command; a spec that no service can have ends the call. The job compares
+versions, because only it knows its own at the moment of the change.
 
 A spec that was read says commands and images twice, in the older form and in the newer one. A
 client that knows one of them changes that, and sends the other back as it was. So of two forms that
-differ, the one counts that differs from the stored spec; where both do, the spec is refused.
+differ, the one counts that differs from the stored spec; if both do, the spec is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def replacement(
     context: Context,
     secrets: SecretsOfCall,
 ) -> ReplaceJob:
-    """The command, without the version that the client expects, its secrets not yet stored."""
+    """Return the command, without the version that the client expects, its secrets not yet
+    stored."""
     secrets.end_unless_enabled(sent.secrets, text=NO_SECRETS)
     wanted, opaque = sent.update_spec, opaque_of(sent, context)
     config = replacing_config(cluster_client, sent.spec, view=view, context=context)
@@ -74,7 +75,8 @@ def replacement(
 def replacing_config(
     cluster_client: ClusterClient, spec: stateless.JobSpec, *, view: JobView, context: Context
 ) -> job.JobConfig:
-    """The config of v0 that is this spec, in the pool of the job; its rules are not checked."""
+    """Return the config of v0 that is this spec, in the pool of the job; its rules are not
+    checked."""
     pool = spec.respool_id.value
     if pool and pool_key(pool) != view.spec.pool:
         text = "failed to validate spec update: resource pool identifier is immutable"
@@ -108,8 +110,11 @@ def without_contradiction(
     known: Callable[[], stateless.JobSpec],
     build: Callable[[stateless.JobSpec], job.JobConfig],
 ) -> job.JobConfig:
-    """The config of a spec: as it is, unless it says something twice and differently. Then what has
-    changed against the stored one counts. What a form leaves out is no change of the other."""
+    """Return the config of a spec, also if it says something twice and differently.
+
+    Then what has changed against the stored spec counts. What a form leaves out is no change of the
+    other.
+    """
     try:
         return build(spec)
     except BadField:
@@ -119,8 +124,10 @@ def without_contradiction(
 
 
 def settled(sent: stateless.JobSpec, known: stateless.JobSpec) -> stateless.JobSpec:
-    """The spec with one meaning for what it says twice; `known` is the stored one, which says all
-    in both forms."""
+    """Return the spec with one meaning for what it says twice.
+
+    `known` is the stored one, which says all in both forms.
+    """
     found = stateless.JobSpec()
     found.CopyFrom(sent)
     _settle_pod(found.default_spec, known.default_spec, field="spec.default_spec")
@@ -161,7 +168,8 @@ _InPod = tuple[pod.PodSpec, pod.ContainerSpec]
 
 
 def _settle_command(sent: _InPod, known: _InPod) -> None:
-    """Field by field: the command may have changed in one form, and the variables in the other."""
+    """Settle field by field: the command may have changed in one form, and the variables in the
+    other."""
     (spec, one), (_, was) = sent, known
     newer, newer_was = newer_command(*sent), newer_command(*known)
     given = {
@@ -194,7 +202,7 @@ def _settle_command(sent: _InPod, known: _InPod) -> None:
 
 
 def _take(target: mesos.CommandInfo, source: mesos.CommandInfo, *, name: str) -> None:
-    """This field as the other command has it."""
+    """Copy this field from the other command."""
     part = mesos.CommandInfo()
     part.CopyFrom(source)
     for field in part.DESCRIPTOR.fields:
@@ -205,7 +213,7 @@ def _take(target: mesos.CommandInfo, source: mesos.CommandInfo, *, name: str) ->
 
 
 def _settle_image(sent: _InPod, known: _InPod, *, field: str) -> None:
-    """The image, and what is said beside it."""
+    """Settle the image, and what is said beside it."""
     (spec, one), (_, was) = sent, known
     pairs = zip(_beside_image(*sent), _beside_image(*known), strict=True)
     changed = any(said and said != before for said, before in pairs)
@@ -219,13 +227,13 @@ def _settle_image(sent: _InPod, known: _InPod, *, field: str) -> None:
 
 
 def _beside_image(spec: pod.PodSpec, one: pod.ContainerSpec) -> tuple[object, ...]:
-    """All that the newer form says of it; what it leaves out is empty."""
+    """Return all that the newer form says beside the image; what it leaves out is empty."""
     mounts = one.volume_mounts and ([*one.volume_mounts], [*spec.volumes])
     return one.image, [*spec.mesos_spec.docker_parameters], mounts
 
 
 def expecting(command: ReplaceJob, expected: EntityVersion) -> ReplaceJob:
-    """The same, refused if the job has another version."""
+    """Return the command, refused if the job has another version."""
     return ReplaceJob(
         command.spec, command.overrides, command.options, expected, opaque=command.opaque
     )

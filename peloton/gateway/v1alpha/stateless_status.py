@@ -1,7 +1,4 @@
-"""A job as clients of v1alpha see it: its status and its summary.
-
-Turns a view of a job into JobStatus and JobSummary. It must not send queries.
-"""
+"""A job as clients of v1alpha see it: its status and its summary."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ GOALS = {
 
 
 def job_status_of(view: JobView) -> stateless.JobStatus:
-    """What has become of a job; its pods counted by state, and by the version of their config."""
+    """Return the status of a job; its pods counted by state, and by the version of their config."""
     line = view.summary
     found = stateless.JobStatus(
         revision=peloton_pb2.Revision(
@@ -44,7 +41,7 @@ def job_status_of(view: JobView) -> stateless.JobStatus:
 
 
 def stateless_summary(view: JobView) -> stateless.JobSummary:
-    """What a listing says of a job."""
+    """Return the summary of a job in a listing."""
     line, spec = view.summary, view.spec
     found = stateless.JobSummary(
         job_id={"value": client_name(line.job)},

@@ -1,7 +1,4 @@
-"""Workflows as clients of v1alpha see them: their status, and all that is kept of one.
-
-Turns a view of a workflow into WorkflowStatus and WorkflowInfo. It must not send queries.
-"""
+"""Workflows as clients of v1alpha see them: their status, and all that is kept of one."""
 
 from __future__ import annotations
 
@@ -13,7 +10,10 @@ from peloton.gateway.translate.texts import rfc3339
 
 
 def workflow_status(view: JobView, workflow: WorkflowView) -> stateless.WorkflowStatus:
-    """How far it is. Its versions are those of the config, with the goal and workflow of now."""
+    """Return how far a workflow is.
+
+    Its versions are those of the config, with the goal and workflow of now.
+    """
     version = view.version
     rest = f"{version.goal}-{version.workflow}"
     return stateless.WorkflowStatus(
@@ -34,7 +34,7 @@ def workflow_status(view: JobView, workflow: WorkflowView) -> stateless.Workflow
 def workflow_info(
     view: JobView, workflow: WorkflowView, *, rollouts: Rollouts
 ) -> stateless.WorkflowInfo:
-    """All that is kept of it, its events the newest first."""
+    """Return all that is kept of a workflow, its events the newest first."""
     found = stateless.WorkflowInfo(
         status=workflow_status(view, workflow), opaque_data={"data": workflow.opaque}
     )

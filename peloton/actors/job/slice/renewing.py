@@ -42,10 +42,9 @@ STEADY = "steady"
 def begun_rollout(
     slice_: Slice, order: RolloutOrder, *, opening: SliceOpening, stopped: Bits, at: At
 ) -> f.RolloutBegun:
-    """Return the fact that this rollout begins.
+    """Return the fact that this rollout begins; `stopped`: members that are not to run.
 
-    `stopped`: members that are not to run. A rollout that is over before it began only defines new
-    members.
+    A rollout that is over before it began only defines new members.
     """
     existing, wanted, last = slice_.members, Bits.span(0, opening.count), slice_.rollout
     here = Bits(at.index.present) if at.index is not None else NO_MEMBERS
