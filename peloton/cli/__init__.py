@@ -1,4 +1,4 @@
 """The command line on top of the client.
 
-Imports nothing: the first argument decides what is loaded.
+This file imports nothing: the first argument decides what is loaded.
 """

@@ -1,6 +1,6 @@
 """`peloton completion`: what a shell evaluates to complete commands and options.
 
-Must not read the user's files: the script goes to stdout.
+The script goes to stdout; the user's files are not changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The root of the command line: which nouns there are, and how the program ends.
 
-Must not import a noun: the table names them, and the first argument loads one.
+No noun is imported here, so that the program starts quickly: the table names them, and the first
+argument loads one.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def version() -> None:
 
 
 def root(processes: Mapping[str, LazyCommand]) -> click.Group:
-    """The whole program; `processes` are the commands that are not calls to a cluster."""
+    """Return the whole program; `processes` are the commands that are not calls to a cluster."""
     group = LazyGroup(
         name=PROGRAM,
         table=dict(processes) | NOUNS,
@@ -156,21 +157,27 @@ def root(processes: Mapping[str, LazyCommand]) -> click.Group:
 
 
 def active_names(beginning: str) -> list[str]:
-    """Names of active jobs that begin so."""
+    """Return names of active jobs with this beginning."""
     from peloton.cli.shared import names
 
     return names.active_names(beginning)
 
 
 def job_ids(typed: Sequence[str], *, changes: bool, latest: bool) -> tuple[str, ...]:
-    """The ids of the jobs that were typed. What it needs is loaded where a command names a job."""
+    """Return the ids of the jobs that were typed.
+
+    The modules for it are loaded only when a command names a job.
+    """
     from peloton.cli.shared import names
 
     return names.job_ids(typed, changes=changes, latest=latest)
 
 
 def run_cli(group: click.Group, args: Sequence[str] | None = None) -> int:
-    """Runs one command line; the exit code. Failures are printed on stderr, each in one line."""
+    """Run one command line; return the exit code.
+
+    Failures are printed on stderr, each in one line.
+    """
     settings: CliSettings = group.context_settings["obj"]
     settings.own_failure = None
     try:
@@ -197,7 +204,7 @@ FAILURES = (click.ClickException, PelotonError, OSError, RecursionError, Unicode
 
 
 def failure(group: click.Group, error: Exception) -> int:
-    """Say what was in the way, in one line; the exit code."""
+    """Print a failure in one line; return the exit code."""
     if isinstance(error, click.ClickException):
         error.show()
         return exits.USAGE if isinstance(error, click.UsageError) else exits.SERVER_ERROR
@@ -229,7 +236,7 @@ def discard_stdout() -> None:
 
 
 def whether_it_runs(group: click.Group) -> str:
-    """The hint for a refused connection, for a fleet or for a minicluster."""
+    """Return the hint for a refused connection, for a fleet or for a minicluster."""
     settings: CliSettings = group.context_settings["obj"]
     api = settings.values.get("api") or ""
     if settings.values.get("zk_servers") or settings.values.get("cluster_name") or "," in api:
@@ -247,7 +254,7 @@ def whether_it_runs(group: click.Group) -> str:
 
 
 def invoke(group: click.Group, args: list[str]) -> object:
-    """What click's own main does, without its handling of exits."""
+    """Do what click's own main does, without its handling of exits."""
     shell = os.environ.get(COMPLETE)
     if shell:
         from click.shell_completion import shell_complete

@@ -1,4 +1,4 @@
 """The Python client: `from peloton.sdk.client import Client`.
 
-Imports nothing, so that whoever needs one light module of it does not pay for gRPC.
+This file imports nothing, so that a program which needs one light module does not load gRPC.
 """

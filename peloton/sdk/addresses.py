@@ -1,7 +1,6 @@
 """Where the cluster is: the addresses of each role, given or looked up in ZooKeeper.
 
-Turns a role, such as the job manager, into addresses to try, the best first. It must not open a
-channel or guess an address: each one is given or comes from ZooKeeper.
+A role, such as the job manager, has addresses to try, the best first.
 """
 
 from __future__ import annotations
@@ -28,26 +27,26 @@ class Addresses(Protocol):
     """Whether an address may be the wrong one for a while, though the cluster is well."""
 
     def of(self, role: str) -> tuple[str, ...]:
-        """Addresses in the order to try. Raises ServiceUnavailable if none is known."""
+        """Return addresses in the order to try. Raises ServiceUnavailable if none is known."""
 
     def service(self, role: str) -> str:
-        """The service named in a call of this role: the role itself, or the API for all."""
+        """Return the service named in a call of this role: the role itself, or the API for all."""
 
     def answered(self, role: str, address: str) -> None:
-        """This address answered: the next call tries it first."""
+        """Record that this address answered, so that the next call tries it first."""
 
     def refresh(self) -> None:
-        """No address answered: look them up again."""
+        """Look the addresses up again, because none answered."""
 
 
 def addresses_of(text: str | Sequence[str]) -> tuple[str, ...]:
-    """`a:1,b:2` as two addresses."""
+    """Return `a:1,b:2` as two addresses."""
     parts = text.split(",") if isinstance(text, str) else text
     return tuple(part.strip() for part in parts if part.strip())
 
 
 def with_port(address: str, default: int) -> str:
-    """`host` as `host:5397`. Raises ValueError if it is not an address.
+    """Return `host` as `host:5397`. Raises ValueError if it is not an address.
 
     Without a port gRPC would call port 443.
     """
@@ -93,7 +92,7 @@ class Written:
             self._found[name] = (address, *(one for one in known if one != address))
 
     def refresh(self) -> None:
-        """Given addresses cannot be looked up again."""
+        """Do nothing, as given addresses cannot be looked up again."""
 
 
 def _ported(text: str | Sequence[str]) -> tuple[str, ...]:
@@ -131,7 +130,7 @@ class ZooKeeperAddresses:
         return role
 
     def answered(self, role: str, address: str) -> None:
-        """Ignored: ZooKeeper names the leader, whoever answered last."""
+        """Do nothing: ZooKeeper names the leader, whichever address answered last."""
 
     def refresh(self) -> None:
         with self._lock:

@@ -1,7 +1,6 @@
-"""What a command gets of the surroundings of its caller, where both are on one machine.
+"""The variables that a command takes along from its caller, if both are on one machine.
 
-Turns an environment into the variables by which programs and libraries are found there as they are
-here. Must not read the environment of the process itself, nor call a cluster.
+By them programs and libraries are found there as they are here.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ OF_THE_SYSTEM = frozenset(
 
 
 def taken(environment: Mapping[str, str], *, every: bool = False) -> dict[str, str]:
-    """The variables to take along; `every`: all that are not of the shell alone.
+    """Return the variables to take along; `every`: all that are not of the shell alone.
 
-    One that is not UTF-8, or is empty and would hide what a host has, stays behind.
+    A variable that is not UTF-8, or is empty and would hide what a host has, is left out.
     """
     return {
         name: value
@@ -38,8 +37,10 @@ def taken(environment: Mapping[str, str], *, every: bool = False) -> dict[str, s
 
 
 def missed(environment: Mapping[str, str], *, every: bool = False) -> list[str]:
-    """The variables that a command on another machine may miss, by name: neither the locale nor a
-    PATH that every machine has, unless it was to be `every` one."""
+    """Return the names of variables that a command on another machine may miss.
+
+    Without the locale and a PATH that every machine has, unless `every` one was to be taken.
+    """
     found = taken(environment, every=every)
     if every:
         return sorted(found)
@@ -49,7 +50,8 @@ def missed(environment: Mapping[str, str], *, every: bool = False) -> list[str]:
 
 
 def is_text(value: str) -> bool:
-    """Whether it can be sent: Python keeps bytes that are not UTF-8 as lone surrogates."""
+    """Return whether a value can be sent: Python keeps bytes that are not UTF-8 as lone
+    surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:

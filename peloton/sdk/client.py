@@ -4,9 +4,8 @@
         answer = peloton.jobs.create("/research", spec)
         ended = peloton.ops.wait(answer.jobId.value)
 
-Wherever a call takes the id of a job, its name will do as well (`job_id`).
-Answers are the messages of the contract; refusals are exceptions of `errors`, those too that v0
-answers carry inside. Must not hold state of its own: two clients see the same cluster.
+Wherever a call takes the id of a job, its name will do as well (`job_id`). Answers are the messages
+of the contract; refusals are exceptions of `errors`, including those inside of v0 answers.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class Client:
     """A sync client, safe to share between threads. Every call has a deadline of `timeout_s`.
 
     Without `api` the address is the variable PELOTON_API, or else 127.0.0.1:5397. It may be several
-    addresses (`a:5397,b:5397`): where one does not answer, the next one is called. `roles` sends
-    the calls of single roles (`jobmgr`, `resmgr`, `hostmgr`) to addresses of their own, for
-    clusters without an API server. `Client.found` looks the addresses up instead.
+    addresses (`a:5397,b:5397`): if one does not answer, the next one is called. `roles` sends the
+    calls of single roles (`jobmgr`, `resmgr`, `hostmgr`) to addresses of their own, for clusters
+    without an API server. `Client.found` looks the addresses up instead.
 
     `credentials` are those of the environment (`credentials.from_environment`) if none are given;
     `login` is a user's name and password. The token of a daemon that the same user runs on this
@@ -103,7 +102,7 @@ class Client:
         timeout_s: float = TIMEOUT_S,
         credentials: Credentials | None = None,
     ) -> Client:
-        """A client of the daemons that are leaders in ZooKeeper, whoever they are at the time."""
+        """Return a client of the daemons that are leaders in ZooKeeper at the time of each call."""
         servers, lookup_s = addresses_of(zookeeper), min(timeout_s, LOOKUP_S_MAX)
         addresses = ZooKeeperAddresses(
             lambda: leaders(servers, root=root, timeout_s=lookup_s), roles=_known(roles)
@@ -129,9 +128,12 @@ class Client:
         latest: bool = False,
         note: Callable[[str], object] = lambda text: None,
     ) -> str:
-        """The id of the job with this name, or `NAME~K`, or beginning of the id. Where several have
-        the name, the newest of your own that is active, or the newest; it raises AmbiguousName for
-        a call that `changes` something, unless `latest`. `note` is told which one it is."""
+        """Return the id of the job with this name, or `NAME~K`, or beginning of the id.
+
+        If several have the name, the newest of the caller's own that is active, or the newest; it
+        raises AmbiguousName for a call that `changes` something, unless `latest`. `note` is told
+        which one it is.
+        """
         return resolved(
             JobNaming(self.jobs, self.user, note), typed, changes=changes, latest=latest
         )
@@ -140,8 +142,11 @@ class Client:
         fill(request, lambda typed: self.job_id(typed, changes=changes))
 
     def on_warning(self, warned: Callable[[str], None]) -> None:
-        """Call this with each warning of the cluster, such as of a job that its pool can never
-        admit. Without it a warning is an `errors.PelotonWarning` of Python's `warnings`."""
+        """Call `warned` with each warning of the cluster, such as of a job that its pool can never
+        admit.
+
+        Without it a warning is an `errors.PelotonWarning` of Python's `warnings`.
+        """
         self._wire.warned = warned
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""How a client proves who it is, and to which addresses it sends what.
+"""How a client proves its identity, and to which addresses it sends what.
 
-Turns an address into a route: where to dial, with which certificates, and the metadata that proves
-who calls. Where a daemon of the same user runs at an address of this machine, its token and its
-socket are found by themselves. It must not send a token or a password in clear to another machine,
-unless it was told to, nor a token that was found to any process but the one that wrote it, nor any
-secret in clear to a name that stands for two addresses.
+An address has a route: where to dial, with which certificates, and the metadata that proves the
+caller. If a daemon of the same user runs at an address of this machine, its token and its socket
+are found automatically. A token or a password must not be sent in clear to another machine, unless
+the user allows it, as others could read it; nor a token that was found to any process but the one
+that wrote it, nor any secret in clear to a name that stands for two addresses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TLS_VARIABLES = {
 
 
 class Login(NamedTuple):
-    """What basic authentication wants."""
+    """User name and password for basic authentication."""
 
     username: str
     password: str
@@ -43,7 +43,8 @@ class Login(NamedTuple):
 
 
 class ClientTlsFiles(NamedTuple):
-    """In PEM: the authority of the servers' certificates, and our own certificate, if any."""
+    """PEM files: the authority of the servers' certificates, and the client's own certificate,
+    if any."""
 
     ca: str
     certificate: str = ""
@@ -51,7 +52,10 @@ class ClientTlsFiles(NamedTuple):
 
 
 class Credentials(NamedTuple):
-    """What a client has. `plain_text`: a password may be sent in clear to other machines."""
+    """What a client has.
+
+    `plain_text`: a password may be sent in clear to other machines.
+    """
 
     login: Login | None = None
     token_file: str = ""
@@ -60,7 +64,7 @@ class Credentials(NamedTuple):
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Credentials:
-    """The credentials that the variables of this process name. Raises BadSpec."""
+    """Return the credentials that the variables of this process name. Raises BadSpec."""
     known = os.environ if environment is None else environment
     files = {field: known.get(name, "") for field, name in TLS_VARIABLES.items()}
     username, password_file = known.get(USERNAME_VARIABLE), known.get(PASSWORD_FILE_VARIABLE)
@@ -75,7 +79,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Credential
 
 
 def login_of(username: str, password_file: str) -> Login:
-    """A user with the password in a file or a pipe: its first line. Raises BadSpec."""
+    """Return a user with the password in a file or a pipe: its first line. Raises BadSpec."""
     try:
         text = access_files.read_secret_file(Path(password_file), pipes=True)
     except BadSecretFile as error:
@@ -96,12 +100,12 @@ class CallRoute(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the process that it was made for still runs, and listens there."""
+        """Return whether the process that the route was made for still runs, and listens there."""
         return self.entry is None or access_files.is_published(self.entry)
 
 
 class Routes:
-    """The routes of one client; found again when a daemon has ended or refused us."""
+    """The routes of one client; found again when a daemon has ended or refused the client."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -112,14 +116,15 @@ class Routes:
         self._token = _token_in(credentials.token_file) if credentials.token_file else ""
 
     def to(self, address: str) -> CallRoute:
-        """The route to an address. Raises ServiceUnavailable, Denied."""
+        """Return the route to an address. Raises ServiceUnavailable, Denied."""
         route = self._routes.get(address)
         if route is None or not route.holds:
             route = self._routes[address] = self._found(address)
         return route
 
     def is_changed(self, address: str) -> bool:
-        """Look for another route to an address that refused us; whether there is one."""
+        """Look for another route to an address that refused the client; return whether there is
+        one."""
         old = self._routes.pop(address, None)
         if self._credentials.token_file:
             # It may have been replaced; while it is, the one before is refused as it was.
@@ -132,11 +137,11 @@ class Routes:
         return old is not None and (old.target, old.metadata) != (new.target, new.metadata)
 
     def certificate_texts(self, *, good: bool) -> list[str]:
-        """Which certificates of ours end soon; or else, which are not good now."""
+        """Return which certificates of the client end soon; or else, which are not good now."""
         return texts_now(self._dates, good=good)
 
     def channel(self, target: str, options: list[tuple[str, object]]) -> grpc.Channel:
-        """A channel with the certificates that are used there."""
+        """Return a channel with the certificates that are used there."""
         if self._secure is None or target.startswith(access_files.UNIX):
             return grpc.insecure_channel(target, options=options)
         return grpc.secure_channel(target, self._secure, options=options)
@@ -158,7 +163,8 @@ class Routes:
         return self._by_entry(address)
 
     def _by_entry(self, address: str) -> CallRoute:
-        """By what a daemon of our user has written about this address of this machine."""
+        """Return the route by what a daemon of the user has written about this address of this
+        machine."""
         entry = _entry_with_socket(address)
         if entry is not None and entry.socket:
             return CallRoute(access_files.socket_target(entry.socket), (), entry)
@@ -176,7 +182,8 @@ class Routes:
     def _pinned(
         self, address: str, *, metadata: tuple[tuple[str, str], ...], entry: ClusterEntry | None
     ) -> CallRoute:
-        """The route of a secret that the user named, to one process where nothing proves whose."""
+        """Return the route of a secret that the user named, to one process if nothing proves
+        whose it is."""
         if self._secure is not None:  # the certificate is for the name, and proves it
             return CallRoute(address, metadata, entry)
         known = entry.address if entry is not None else address
@@ -184,15 +191,16 @@ class Routes:
 
 
 def _one_address(address: str) -> str:
-    """Not a name that stands for two addresses: at the other one another user may listen."""
+    """Refuse a name that stands for two addresses: at the other one another user may listen."""
     host, colon, port = address.partition(":")
     return f"127.0.0.1{colon}{port}" if host == access_files.LOCALHOST else address
 
 
 def _entry_with_socket(address: str) -> ClusterEntry | None:
-    """The entry of this address; its socket is there, if it names one. Raises ServiceUnavailable.
+    """Return the entry of this address; its socket exists, if it names one.
 
-    The socket goes when a daemon stops to listen: then its port may be another user's by now.
+    Raises ServiceUnavailable. The socket is removed when a daemon stops to listen: then its port
+    may be another user's by now.
     """
     for _ in range(2):  # the first one may have been withdrawn meanwhile
         entry = entry_of(address)

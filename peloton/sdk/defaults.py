@@ -1,7 +1,7 @@
-"""What a task gets that requests nothing: an amount with which the machines stay alive.
+"""The resources of a task that requests nothing: an amount with which the machines stay usable.
 
 On the wire a task without resources counts nothing, so that all of a job start at once. The command
-line, and whoever asks here, requests one cpu and its share of memory instead. Must not send a spec.
+line, and programs that ask here, request one cpu and its share of memory instead.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ MESOS_CLUSTER = "mesos.cluster"
 
 
 class TaskShare(NamedTuple):
-    """What a task gets that requests nothing, and the memory that goes with one cpu."""
+    """The cpus of a task that requests nothing, and the memory that goes with one cpu."""
 
     cpus: float
     memory_mb_per_cpu: float
 
     def resource(self, cpus: float | None = None) -> dict[str, float]:
-        """As the `resource` of a task config."""
+        """Return the share as the `resource` of a task config."""
         cpus = self.cpus if cpus is None else cpus
         memory_mb = float(int(self.memory_mb_per_cpu * cpus))
         return {"cpuLimit": cpus, "memLimitMb": memory_mb, "diskLimitMb": 0.0}
 
 
 def task_share(peloton: Client, pool: str) -> TaskShare:
-    """One cpu and the memory of the host with the least for each of its cpus; never more than the
-    pool has. Tasks that take it fill a host neither above its cpus nor above its memory."""
+    """Return one cpu and the memory of the host with the least for each of its cpus; never more
+    than the pool has.
+
+    Tasks with it fill a host neither above its cpus nor above its memory.
+    """
     sizes = [(host.capacity.cpu, host.capacity.memory_mb) for host in known_hosts(peloton)]
     found = peloton.pools.get(peloton.pools.lookup(pool)).poolinfo.config.resources
     limits = {one.kind: one.limit for one in found}
@@ -50,17 +53,18 @@ def task_share(peloton: Client, pool: str) -> TaskShare:
 
 
 def has_mesos(peloton: Client) -> bool:
-    """Whether there are hosts that are agents of Mesos: other machines than that of a daemon."""
+    """Return whether there are hosts that are agents of Mesos: other machines than that of a
+    daemon."""
     return any(map(is_of_mesos, known_hosts(peloton)))
 
 
 def is_of_mesos(host: Any) -> bool:
-    """Whether this host, as `ops.hosts` has it, is an agent of Mesos."""
+    """Return whether this host, as `ops.hosts` has it, is an agent of Mesos."""
     return MESOS_CLUSTER in host.attributes
 
 
 def known_hosts(peloton: Client) -> Any:
-    """The hosts; none where the cluster does not tell them."""
+    """Return the hosts; none if the cluster does not tell them."""
     try:
         return peloton.ops.hosts().hosts
     except (Denied, Unsupported):
@@ -68,7 +72,7 @@ def known_hosts(peloton: Client) -> Any:
 
 
 def with_resource(spec: Mapping[str, Any], resource: Mapping[str, float]) -> dict[str, Any] | None:
-    """The spec with this `resource` in its default config; None where it has one, or no config.
+    """Return the spec with this `resource` in its default config; None if it has one, or no config.
 
     Instances with a `resource` of their own keep it.
     """

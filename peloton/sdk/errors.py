@@ -1,13 +1,13 @@
 """What can go wrong between a client and the cluster, as one tree of exceptions.
 
-Must not import gRPC or protobuf: the command line catches these before it loads either.
+This module must not import gRPC or protobuf: the command line catches these before it loads either.
 """
 
 from __future__ import annotations
 
 
 class PelotonError(Exception):
-    """Any refusal or failure the cluster, or the way to it, answered with.
+    """Any refusal or failure of the cluster, or of the way to it.
 
     `kind` is the stable short name of the cause: the field of the error a v0 answer carries
     (`alreadyExists`), or the gRPC code (`NOT_FOUND`).
@@ -20,15 +20,14 @@ class PelotonError(Exception):
 
 
 class PelotonWarning(UserWarning):
-    """The cluster accepted what was sent, and says that it will not do what is wanted."""
+    """The cluster accepted what was sent, but it will not have the wanted effect."""
 
 
 class BadSpec(PelotonError):
     """What was sent is invalid: an unknown key, a wrong type, a broken rule.
 
-    `field` is the path of the value that is wrong, empty where that is the spec as a whole;
-    `reason` is the message without it; `more` are further mistakes of the same spec, if they are
-    known.
+    `field` is the path of the value that is wrong, empty if that is the spec as a whole; `reason`
+    is the message without it; `more` are further mistakes of the same spec, if they are known.
     """
 
     def __init__(self, message: str, *, field: str = "", kind: str = "") -> None:
@@ -51,15 +50,15 @@ class OutOfRange(NotFound):
 
 
 class Conflict(PelotonError):
-    """Right, but not now or not twice: a stale version, a name taken, a pool in use."""
+    """The call is not possible now: a stale version, a name taken, a pool in use."""
 
 
 class AlreadyExists(Conflict):
-    """Something of that name is there already."""
+    """Something of that name exists already."""
 
 
 class Denied(PelotonError):
-    """Not logged in, or not allowed."""
+    """The caller is not logged in, or not allowed."""
 
 
 NO_CONNECTION = "NO_CONNECTION"
@@ -71,7 +70,7 @@ NO_ANSWER = "NO_ANSWER"
 class ServiceUnavailable(PelotonError):
     """No server answered; whether the call had an effect is unknown. A later call may succeed.
 
-    That a call ended CANCELLED counts as well: nobody here cancels one, so a server that stops did.
+    A call that ended CANCELLED counts as well: the client cancels none, so a server that stops did.
     `retry_s` is the delay that a server proposed, or 0.
     """
 
@@ -89,7 +88,7 @@ class TryLater(PelotonError):
 
 
 class CanNeverRun(PelotonError):
-    """The job is more than any host, or the limit of its pool, as these are: waiting is in vain."""
+    """The job needs more than any host, or the limit of its pool, has now: waiting is in vain."""
 
 
 class Unsupported(PelotonError):

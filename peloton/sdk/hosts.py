@@ -1,6 +1,6 @@
 """Hosts as the original's tools see them: their states, and maintenance.
 
-Must not know files or terminals. What a host has and what of it is free is told by `ops.hosts`.
+`ops.hosts` tells what a host has and what of it is free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def method(name: str) -> RpcName:
 
 
 def state_named(text: str) -> int:
-    """A state by its name, with or without the prefix, in any case."""
+    """Return a state by its name, with or without the prefix, in any case."""
     name = text.strip().upper().removeprefix(PREFIX)
     if name.lower() not in STATES:
         raise BadSpec(f"{text!r} is no state of a host; states: {', '.join(STATES)}")
@@ -30,7 +30,7 @@ def state_named(text: str) -> int:
 
 
 def state_text(state: int) -> str:
-    """The name of a state without its prefix."""
+    """Return the name of a state without its prefix."""
     return host.HostState.Name(state).removeprefix(PREFIX)
 
 
@@ -41,40 +41,41 @@ class HostCalls:
         self._wire = wire
 
     def query(self, states: Sequence[str] = ()) -> svc.QueryHostsResponse:
-        """The hosts in these states (`up`, `draining`, `drained`, `down`); without any, all."""
+        """Return the hosts in these states (`up`, `draining`, `drained`, `down`); without any,
+        all."""
         wanted = [state_named(one) for one in states]
         request = svc.QueryHostsRequest(host_states=wanted)  # type: ignore[arg-type]
         return self._wire.call(method("QueryHosts"), request)
 
     def pools(self) -> svc.ListHostPoolsResponse:
-        """The pools of hosts, with the hosts of each."""
+        """Return the host pools, with the hosts of each."""
         return self._wire.call(method("ListHostPools"), svc.ListHostPoolsRequest())
 
     def create_pool(self, name: str) -> svc.CreateHostPoolResponse:
-        """A new pool of hosts, with none in it."""
+        """Create a host pool, with no hosts."""
         request = svc.CreateHostPoolRequest(name=name)
         return self._wire.call(method("CreateHostPool"), request, how=ONCE)
 
     def delete_pool(self, name: str) -> svc.DeleteHostPoolResponse:
-        """No such pool of hosts any more: its hosts are in the default one."""
+        """Delete a host pool: its hosts join the default one."""
         request = svc.DeleteHostPoolRequest(name=name)
         return self._wire.call(method("DeleteHostPool"), request, how=ONCE)
 
     def change_pool(
         self, name: str, *, source: str, destination: str
     ) -> svc.ChangeHostPoolResponse:
-        """The host leaves one pool for another."""
+        """Move a host from one pool to another."""
         request = svc.ChangeHostPoolRequest(
             hostname=name, sourcePool=source, destinationPool=destination
         )
         return self._wire.call(method("ChangeHostPool"), request, how=ONCE)
 
     def start_maintenance(self, name: str) -> svc.StartMaintenanceResponse:
-        """The host grants nothing any more, its runs are moved, and then it is down."""
+        """Start a maintenance: the host grants nothing more, its runs move, and then it is down."""
         request = svc.StartMaintenanceRequest(hostname=name)
         return self._wire.call(method("StartMaintenance"), request, how=ONCE)
 
     def complete_maintenance(self, name: str) -> svc.CompleteMaintenanceResponse:
-        """A host that is down for maintenance is up again."""
+        """Complete a maintenance: a host that is down for it is up again."""
         request = svc.CompleteMaintenanceRequest(hostname=name)
         return self._wire.call(method("CompleteMaintenance"), request, how=ONCE)

@@ -1,7 +1,4 @@
-"""What the daemons know of hosts, queues and tasks: calls of the original's private services.
-
-Must not change anything.
-"""
+"""What the daemons know of hosts, queues and tasks: calls of the original's private services."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def of_tasks(name: str) -> RpcName:
 
 
 class FreeAmounts(NamedTuple):
-    """What a host has to have free."""
+    """The amounts that a host has to have free."""
 
     cpu: float = 0.0
     memory_mb: float = 0.0
@@ -42,24 +39,25 @@ class FreeAmounts(NamedTuple):
 
 
 class InternalCalls:
-    """The calls."""
+    """Calls of the private services."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
     def capacity(self) -> hostsvc.ClusterCapacityResponse:
-        """What there is of each kind of resource, and what runs hold of it."""
+        """Return what there is of each kind of resource, and what runs hold of it."""
         return self._wire.call(of_hosts("ClusterCapacity"), hostsvc.ClusterCapacityRequest())
 
     def offers(self) -> hostsvc.GetOutstandingOffersResponse:
-        """What each host has free; raises NotFound where none has anything."""
+        """Return what each host has free; raises NotFound if none has anything."""
         request = hostsvc.GetOutstandingOffersRequest()
         return self._wire.call(of_hosts("GetOutstandingOffers"), request)
 
     def hosts_by_free(
         self, free: FreeAmounts, *, less: bool = False, names: Sequence[str] = ()
     ) -> hostsvc.GetHostsByQueryResponse:
-        """The hosts that have so much free; with `less`, those that have no more than that."""
+        """Return the hosts that have so much free; with `less`, those that have no more than
+        that."""
         resource = task.ResourceConfig(
             cpuLimit=free.cpu,
             memLimitMb=free.memory_mb,
@@ -70,53 +68,54 @@ class InternalCalls:
         return self._wire.call(of_hosts("GetHostsByQuery"), request)
 
     def host_cache(self) -> hostmgr_svc.GetHostCacheResponse:
-        """Each host: its status, what runs hold there, and what it has."""
+        """Return each host: its status, what runs hold there, and what it has."""
         call = RpcName("hostmgr", hostmgr_svc_pb2_grpc.HostManagerServiceStub, "GetHostCache")
         return self._wire.call(call, hostmgr_svc.GetHostCacheRequest())
 
     def run_events(self) -> Iterator[hostsvc.WatchEventStreamEventResponse]:
-        """The starts and ends of runs from now on; the first message has the watch's id alone."""
+        """Yield the starts and ends of runs from now on; the first message has the watch's id
+        alone."""
         request = hostsvc.WatchEventRequest(topic="eventstream")
         return self._wire.stream(of_hosts("WatchEventStreamEvent"), request)
 
     def host_events(self) -> Iterator[hostsvc.WatchHostSummaryEventResponse]:
-        """Each host that changes from now on; the first message has the watch's id alone."""
+        """Yield each host that changes from now on; the first message has the watch's id alone."""
         request = hostsvc.WatchEventRequest(topic="hostSummary")
         return self._wire.stream(of_hosts("WatchHostSummaryEvent"), request)
 
     def active_tasks(
         self, *, job: str = "", pool_id: str = "", states: Sequence[str] = ()
     ) -> resmgrsvc.GetActiveTasksResponse:
-        """The tasks that have not ended, by state."""
+        """Return the tasks that have not ended, by state."""
         request = resmgrsvc.GetActiveTasksRequest(jobID=job, respoolID=pool_id, states=states)
         return self._wire.call(of_tasks("GetActiveTasks"), request)
 
     def pending_tasks(self, pool_id: str, *, limit: int = 0) -> resmgrsvc.GetPendingTasksResponse:
-        """Who waits in the queue of a pool, the first first."""
+        """Return the tasks that wait in the queue of a pool, in order."""
         request = resmgrsvc.GetPendingTasksRequest(respoolID={"value": pool_id}, limit=limit)
         return self._wire.call(of_tasks("GetPendingTasks"), request)
 
     def orphan_tasks(self, pool_id: str = "") -> resmgrsvc.GetOrphanTasksResponse:
-        """Tasks that hold resources under an earlier run."""
+        """Return tasks that hold resources under an earlier run."""
         request = resmgrsvc.GetOrphanTasksRequest(respoolID=pool_id)
         return self._wire.call(of_tasks("GetOrphanTasks"), request)
 
     def job_cache(
         self, *, name: str = "", labels: Mapping[str, str] | None = None
     ) -> jobmgrsvc.QueryJobCacheResponse:
-        """The jobs of exactly that name that have all of these labels."""
+        """Return the jobs of exactly that name that have all of these labels."""
         spec: dict[str, Any] = {"name": name}
         spec["labels"] = [{"key": key, "value": value} for key, value in (labels or {}).items()]
         return self._wire.call(of_jobs("QueryJobCache"), jobmgrsvc.QueryJobCacheRequest(spec=spec))
 
     def throttled_pods(self) -> jobmgrsvc.GetThrottledPodsResponse:
-        """The pods of services that fail too often to be started again at once."""
+        """Return the pods of services that fail too often to be started again at once."""
         return self._wire.call(of_jobs("GetThrottledPods"), jobmgrsvc.GetThrottledPodsRequest())
 
     def availability(
         self, job: str, instances: Sequence[int] = ()
     ) -> jobmgrsvc.GetInstanceAvailabilityInfoForJobResponse:
-        """Whether these instances run as they should; without any, all of the job's."""
+        """Return whether these instances run as they should; without any, all of the job's."""
         request = jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest(
             job_id={"value": job}, instances=instances
         )

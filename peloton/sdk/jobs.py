@@ -1,6 +1,6 @@
 """Jobs: create, get, query, delete.
 
-Must not wait or print. To stop a job is to stop all of its tasks, as one order to the job.
+No call waits. To stop a job is to stop all of its tasks, as one order to the job.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TERMINAL_STATES = ("SUCCEEDED", "FAILED", "KILLED", "DELETED")
 class JobQuery:
     """A filter for jobs. Empty fields do not filter; `days` counts back from now.
 
-    At most `total_max` jobs are considered; 0 is for a hundred, or for as many as the page needs.
+    At most `total_max` jobs are considered; 0 means a hundred, or as many as the page needs.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -55,7 +55,7 @@ class JobQuery:
 
     @property
     def considered(self) -> int:
-        """How many jobs are considered at most."""
+        """Return how many jobs are considered at most."""
         return self.total_max or max(CONSIDERED, self.offset + self.limit)
 
 
@@ -72,10 +72,11 @@ def job_id(value: str) -> peloton_pb2.JobID:
 
 @contextmanager
 def naming_new(wanted_id: str, request_key: str | None) -> Iterator[str]:
-    """The id to create a job with: one that is chosen here lets an error name what may exist.
+    """Return the id to create a job with: one that is chosen here lets an error name what may
+    exist.
 
-    Empty, for the server to choose, where the caller has a key under which it may call again. Adds
-    to an error after which the job may exist that it may, and its id.
+    Empty, for the server to choose, if the caller has a key under which it may call again. Adds to
+    an error after which the job may exist that it may, and its id.
     """
     found = wanted_id or ("" if request_key else str(uuid.uuid4()))
     try:
@@ -89,18 +90,18 @@ def naming_new(wanted_id: str, request_key: str | None) -> Iterator[str]:
 
 
 def ignored_in_job(spec: Any) -> str:
-    """What the spec of a job says without effect; "" for nothing."""
+    """Return what the spec of a job says without effect; "" for nothing."""
     return ignored.line(ignored.of_configs(specs.build(job.JobConfig, spec)))
 
 
 def secret(path: str, data: bytes) -> peloton_pb2.Secret:
-    """A secret as a create wants it: its data in base64."""
+    """Return a secret as a create takes it: its data in base64."""
     value = peloton_pb2.Secret.Value(data=base64.b64encode(data))
     return peloton_pb2.Secret(path=path, value=value)
 
 
 def built(config: Any) -> job.JobConfig:
-    """The message of a spec."""
+    """Return the message of a spec."""
     made = job.JobConfig()
     made.CopyFrom(specs.build(job.JobConfig, config))
     return made
@@ -126,7 +127,7 @@ class Jobs:
         secrets: tuple[peloton_pb2.Secret, ...] = (),
         request_key: str | None = None,
     ) -> job.CreateResponse:
-        """Submits a job to the pool at this path; `config` is a spec, see `specs`.
+        """Submit a job to the pool at this path; `config` is a spec, see `specs`.
 
         The answer holds the id. Repeating the call with the same `request_key` makes no second job.
         """
@@ -141,9 +142,12 @@ class Jobs:
         config: Any,
         request_key: str | None = None,
     ) -> job.CreateResponse:
-        """As `create`; the tasks find each of `files`, by its name, as
+        """Submit a job with files.
+
+        The tasks find each of `files`, by its name, as
         `$PELOTON_KEEPER/files/$PELOTON_JOB_ID/NAME`. They have 32 MiB in all, at most. The id of a
-        job instead: the files that came with that one."""
+        job instead: the files that came with that one.
+        """
         if isinstance(files, str):
             request = job.CreateRequest(filesOf=job_id(files))
         else:
@@ -168,9 +172,10 @@ class Jobs:
         secrets: tuple[peloton_pb2.Secret, ...] = (),
         request_key: str | None = None,
     ) -> job.UpdateResponse:
-        """More instances of a job: `config` is its spec with a higher count, and configs of new
-        instances; without a pool it keeps its own. Of a job with secrets all have to be sent again,
-        with these or other values. An answer without an id: nothing was changed.
+        """Add instances to a job, and answer without an id if nothing was changed.
+
+        `config` is its spec with a higher count, and configs of new instances; without a pool it
+        keeps its own. Of a job with secrets all have to be sent again, with these or other values.
         """
         built = job.JobConfig()
         built.CopyFrom(specs.build(job.JobConfig, config))
@@ -180,7 +185,7 @@ class Jobs:
             return translate.inside(answer)
 
     def instances_in(self, config: Any) -> int:
-        """How many instances a spec asks for."""
+        """Return how many instances a spec asks for."""
         return int(specs.build(job.JobConfig, config).instanceCount)
 
     def refresh(self, wanted: str) -> job.RefreshResponse:
@@ -194,30 +199,31 @@ class Jobs:
         return translate.inside(answer)
 
     def cache(self, wanted: str) -> job.GetCacheResponse:
-        """The runtime of a job, and the parts of its config that are kept with it."""
+        """Return the runtime of a job, and the parts of its config that are kept with it."""
         request = job.GetCacheRequest(id=job_id(wanted))
         answer: job.GetCacheResponse = self._wire.call(method("GetCache"), request)
         return answer
 
     def active(self) -> job.GetActiveJobsResponse:
-        """The ids of all jobs that have not ended."""
+        """Return the ids of all jobs that have not ended."""
         request = job.GetActiveJobsRequest()
         answer: job.GetActiveJobsResponse = self._wire.call(method("GetActiveJobs"), request)
         return answer
 
     def delete(self, job: str) -> job.DeleteResponse:
-        """Deletes a job that has ended."""
+        """Delete a job that has ended."""
         answer = self._wire.call(method("Delete"), delete_request(job), how=ONCE)
         return translate.inside(answer)
 
     def stop(self, job: str) -> task.StopResponse:
-        """Stops the job: what runs of it is ended, and nothing of it runs again."""
+        """Stop the job: its runs are ended, and nothing of it runs again."""
         request = task.StopRequest(jobId=job_id(job))
         stop = RpcName("jobmgr", task_pb2_grpc.TaskManagerStub, "Stop")
         return translate.inside(self._wire.call(stop, request, how=keyed(None)))
 
     def query(self, wanted: JobQuery = ALL_JOBS) -> job.QueryResponse:
-        """Summaries of the jobs that match all of the query; by default of the newest jobs."""
+        """Return summaries of the jobs that match all of the query; by default of the newest
+        jobs."""
         request = job.QueryRequest(spec=spec_of(wanted), summaryOnly=True)
         if wanted.pool:
             request.respoolID.value = self._pools.lookup(wanted.pool)

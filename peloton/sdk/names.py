@@ -1,10 +1,10 @@
 """Jobs as people name them: by id, by name, or by the beginning of an id.
 
-Turns what stands where an id is wanted into an id. What nothing is found for stays as it is, so
-that the server's own answer is given. Of several jobs of a name those of the caller are meant, if
-there are any; of these the newest that is active, else the newest, and `NAME~1` is the one before
-it. Must not choose for a call that changes something where several are active, whoever's: it lists
-them. A beginning of an id has to be one job's alone.
+A text for which nothing is found stays as it is, so that the server's own answer is given. Of
+several jobs of a name those of the caller are meant, if there are any; of these the newest that is
+active, else the newest, and `NAME~1` is the one before it. For a call that changes something,
+several active jobs are refused, whoever owns them, and listed. A beginning of an id has to be one
+job's alone.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ class AmbiguousName(BadSpec):
 
 
 class TooFarBack(NotFound):
-    """There are fewer jobs of a name than what was typed counts back."""
+    """There are fewer jobs of a name than the typed name counts back."""
 
 
 class JobNaming(NamedTuple):
-    """Who names jobs: the user, empty if not known. `note` is told which of several was meant."""
+    """How a client names jobs.
+
+    `user` is empty if not known. `note` is told which of several jobs was meant.
+    """
 
     jobs: Jobs
     user: str = ""
@@ -49,13 +52,15 @@ class JobNaming(NamedTuple):
 
 
 def is_id(text: str) -> bool:
-    """Whether it is a whole id, for which nobody needs to be asked."""
+    """Return whether the text is a whole id, for which the cluster need not be asked."""
     return ID.fullmatch(text) is not None
 
 
 def resolved(caller: JobNaming, typed: str, *, changes: bool, latest: bool = False) -> str:
-    """The id of the job with this id, name, or beginning of the id. `latest`: the newest is meant.
-    Raises AmbiguousName, TooFarBack."""
+    """Return the id of the job with this id, name, or beginning of the id.
+
+    `latest`: the newest is meant. Raises AmbiguousName, TooFarBack.
+    """
     if not typed or is_id(typed):
         return typed
     try:
@@ -75,7 +80,7 @@ def resolved(caller: JobNaming, typed: str, *, changes: bool, latest: bool = Fal
 
 
 def _own(caller: JobNaming, found: Sequence[Any]) -> Sequence[Any]:
-    """Those of the caller, or all where none is."""
+    """Return the jobs of the caller, or all if none is."""
     return [
         one for one in found if caller.user in (one.owner, one.owningTeam) and caller.user
     ] or found
@@ -88,7 +93,7 @@ def _is_active(job: Any) -> bool:
 def _meant(
     caller: JobNaming, typed: str, *, found: Sequence[Any], changes: bool, latest: bool
 ) -> str:
-    """Which of the jobs of a name; a note says so where there are several."""
+    """Return which of the jobs of a name is meant; a note says so if there are several."""
     own = _own(caller, found)
     active = [one for one in own if _is_active(one)]
     if latest:
@@ -107,7 +112,7 @@ def _meant(
 
 
 def _before(caller: JobNaming, typed: str) -> Sequence[Any]:
-    """The job that `NAME~K` means; none where it is something else."""
+    """Return the job that `NAME~K` means; nothing for any other text."""
     parts = BEFORE.fullmatch(typed)
     if parts is None:
         return []
@@ -118,13 +123,13 @@ def _before(caller: JobNaming, typed: str) -> Sequence[Any]:
 
 
 def named(jobs: Jobs, typed: str) -> list[Any]:
-    """The jobs of exactly this name, the newest first."""
+    """Return the jobs of exactly this name, the newest first."""
     found = [one for one in with_name_like(jobs, typed) if one.name == typed]
     return sorted(found, key=lambda one: one.runtime.creationTime, reverse=True)
 
 
 def with_name_like(jobs: Jobs, part: str) -> Sequence[Any]:
-    """The newest jobs whose names contain this, as the server finds them."""
+    """Return the newest jobs whose names contain this, as the server finds them."""
     found: Sequence[Any] = jobs.query(
         JobQuery(name=part, limit=JOBS_MAX, total_max=JOBS_MAX)
     ).results
@@ -152,7 +157,7 @@ def _several(typed: str, found: Sequence[Any]) -> str:
 
 
 def fill(request: Any, find: Callable[[str], str]) -> None:
-    """Put ids where a request names jobs that are there otherwise."""
+    """Put ids where a request names existing jobs otherwise."""
     for holder, field in _places(request.DESCRIPTOR):
         part = getattr(request, holder) if holder else request
         if not isinstance(part, Message):
@@ -164,8 +169,10 @@ def fill(request: Any, find: Callable[[str], str]) -> None:
 
 @functools.cache
 def _places(request: Descriptor) -> tuple[tuple[str, str], ...]:
-    """Where a request has the id of a job: a field with its part, or alone. That of a job which is
-    to be made is none that could be found."""
+    """Return where a request has the id of a job: a field with its part, or alone.
+
+    The id of a job to be created is left out.
+    """
     return () if request.name in ("CreateRequest", "CreateJobRequest") else tuple(_found(request))
 
 

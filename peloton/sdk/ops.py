@@ -1,6 +1,6 @@
 """The calls of Peloton's own service: why, wait, watch, hosts, quarantine, story.
 
-Must not repair anything by itself; `redrive` sends one order, once.
+`redrive` sends one order, once.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Silence:
         self._reported = False
 
     def goes_on(self, since: float, error: PelotonError, *, most_s: float | None = None) -> None:
-        """A call made at `since` got no answer; raises the error if it lasts too long."""
+        """Record that a call made at `since` got no answer; raise the error if that lasts too
+        long."""
         most_s = SILENCE_MAX_S if most_s is None else most_s
         self._since = since if self._since is None else self._since
         silent_s = time.monotonic() - self._since
@@ -83,9 +84,9 @@ def patiently(
     timeout_s: float | None = None,
     silent: Callable[[str], None] | None = None,
 ) -> Told:
-    """Repeat a read until a server answers, as `OpsCalls.wait` does; the answer.
+    """Repeat a read until a server answers, as `OpsCalls.wait` does; return the answer.
 
-    Raises the last error after `timeout_s`; where that is None, after SILENCE_MAX_S.
+    Raises the last error after `timeout_s`; if that is None, after SILENCE_MAX_S.
     """
     silence, begun_s = Silence(silent), time.monotonic()
     while True:
@@ -113,7 +114,7 @@ class OpsCalls:
         self._wire = wire
 
     def why(self, job: str, instance: int | None = None) -> ops.WhyResponse:
-        """Why the job, or one instance, is in the state it is in."""
+        """Return why the job, or one instance, is in the state it is in."""
         return self._wire.call(method("Why"), ops.WhyRequest(job_id=job, instance=instance))
 
     def wait(
@@ -124,7 +125,7 @@ class OpsCalls:
         silent: Callable[[str], None] | None = None,
         seen: Callable[[WaitResult], None] | None = None,
     ) -> WaitResult:
-        """Returns when the job has ended, or after `timeout_s`; None waits as long as it takes.
+        """Return when the job has ended, or after `timeout_s`; None waits as long as it takes.
 
         `silent` is called with a sentence when no server answers for a while, and when one answers
         again. Without a `timeout_s`, SILENCE_MAX_S without an answer raises ServiceUnavailable.
@@ -178,12 +179,13 @@ class OpsCalls:
         resume: str = "",
         silent: Callable[[str], None] | None = None,
     ) -> Iterator[ops.WatchResponse]:
-        """What a job, a pool with its jobs, or all actors of some kinds write down, as it happens.
+        """Yield the changes of a job, of a pool with its jobs, or of all actors of some kinds, as
+        they happen.
 
-        Each message has the token to go on behind it; the first has nothing else, and so have
-        those that renew the token of a quiet stream. A stream that breaks is resumed, so events of
-        one shard come once and in order, and what was lost is a gap in a message. `silent` is as
-        in `wait`; after SILENCE_MAX_S the error is raised (ServiceUnavailable, TryLater).
+        Each message has the token to go on behind it; the first has nothing else, and so have those
+        that renew the token of a quiet stream. A stream that breaks is resumed, so events of one
+        shard come once and in order, and what was lost is a gap in a message. `silent` is as in
+        `wait`; after SILENCE_MAX_S the error is raised (ServiceUnavailable, TryLater).
         """
         silence, begun, job = Silence(silent), False, self._wire.job_id(job, False)
         while True:
@@ -206,37 +208,37 @@ class OpsCalls:
             time.sleep(pause_s)
 
     def hosts(self) -> ops.ListHostsResponse:
-        """Every host: its state, what it has, and what of it is free."""
+        """Return every host: its state, what it has, and what of it is free."""
         return self._wire.call(method("ListHosts"), ops.ListHostsRequest())
 
     def pools(self) -> ops.ListPoolsResponse:
-        """What every pool that the caller may see is promised, may use, uses and waits for."""
+        """Return reservation, entitlement, use and demand of every pool that the caller may see."""
         return self._wire.call(method("ListPools"), ops.ListPoolsRequest())
 
     def pool_history(self, path: str) -> ops.PoolHistoryResponse:
-        """What a pool held, borrowed and left to others, hour by hour. Raises NotFound."""
+        """Return what a pool held, borrowed and left to others, hour by hour. Raises NotFound."""
         return self._wire.call(method("PoolHistory"), ops.PoolHistoryRequest(path=path))
 
     def host(self, name: str, *, limit: int = 0) -> ops.ShowHostResponse:
-        """One host, and at most so many of its runs (0: 1,000). Raises NotFound."""
+        """Return one host, and at most so many of its runs (0: 1,000). Raises NotFound."""
         return self._wire.call(method("ShowHost"), ops.ShowHostRequest(name=name, limit=limit))
 
     def forget_host(self, name: str, *, lose_runs: bool = False) -> ops.ForgetHostResponse:
-        """Removes a host. Refused if it has runs, unless those may be lost."""
+        """Remove a host. Refused if it has runs, unless those may be lost."""
         request = ops.ForgetHostRequest(name=name, lose_runs=lose_runs)
         return self._wire.call(method("ForgetHost"), request, how=ONCE)
 
     def quarantine(self) -> ops.ListQuarantineResponse:
-        """The dead letters: messages on which their actor failed too often."""
+        """Return the dead letters: messages on which their actor failed too often."""
         return self._wire.call(method("ListQuarantine"), ops.ListQuarantineRequest())
 
     def redrive(self, key: str, message: str = "") -> ops.RedriveResponse:
-        """Redrives the dead letters of an actor; with `message`, only if one has that name."""
+        """Redrive the dead letters of an actor; with `message`, only if one has that name."""
         request = ops.RedriveRequest(key=key, message=message)
         return self._wire.call(method("Redrive"), request, how=ONCE)
 
     def story(self, key: str) -> ops.StoryResponse:
-        """The recent transitions of one actor, with their causes."""
+        """Return the recent transitions of one actor, with their causes."""
         return self._wire.call(method("Story"), ops.StoryRequest(key=key))
 
 

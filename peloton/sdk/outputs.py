@@ -1,6 +1,6 @@
 """What instances of a job have printed: read many at a time, and held until it was read.
 
-Must not print, nor keep more than one answer. Short files come with it; `TaskCalls` fetches others.
+Short files come with the answer; `TaskCalls` fetches others. Only one answer is kept in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Spans = Sequence[tuple[int, int]]
 
 
 class OutputsWanted(NamedTuple):
-    """Of which instances something is wanted: `first` to `last`, but for those in `had`.
+    """The instances whose output is wanted: `first` to `last`, except those in `had`.
 
     `running`: also of those that have not ended. `in_order`: nothing behind the first that has not.
     """
@@ -42,7 +42,7 @@ class OutputCalls:
         self._wire = connection
 
     def read(self, job: str, wanted: OutputsWanted) -> wire.ReadOutputsResponse:
-        """The output of instances, as much as one answer holds: go on at `next`."""
+        """Return the output of instances, as much as one answer holds: go on at `next`."""
         request = wire.ReadOutputsRequest(
             job_id=job,
             first=wanted.first,
@@ -57,8 +57,10 @@ class OutputCalls:
         return found
 
     def hold(self, job: str, for_s: float = HOLD_S) -> float:
-        """Keep what the runs of a job leave for so many seconds, 300 at most; for how many it is
-        kept: 0 where that cannot be."""
+        """Keep what the runs of a job leave for so many seconds, 300 at most.
+
+        Returns for how many it is kept: 0 if that cannot be done.
+        """
         request = wire.HoldOutputsRequest(job_id=job, for_s=for_s)
         rpc = RpcName("hostmgr", outputs_pb2_grpc.OutputsStub, "HoldOutputs")
         found: wire.HoldOutputsResponse = self._wire.call(rpc, request, how=READ)
@@ -66,11 +68,11 @@ class OutputCalls:
 
     @contextmanager
     def held(self, job: str) -> Iterator[None]:
-        """What the runs of a job leave is kept until this is over, and a minute longer.
+        """Keep what the runs of a job leave until the context ends, and a minute longer.
 
-        A thread says so every `RENEW_S`; one call does for all instances. Where it does not come
-        through, nothing is raised: what is gone then is told to who reads it. It is said again even
-        where nothing could be held: a daemon that has just begun may not have its keeper yet.
+        A thread says so every `RENEW_S`; one call does for all instances. If it fails, nothing is
+        raised: readers are told what is gone then. It is said again even if nothing could be held:
+        a daemon that has just begun may not have its keeper yet.
         """
         over, job = threading.Event(), self._wire.job_id(job, False)
         thread = threading.Thread(
@@ -91,7 +93,7 @@ class OutputCalls:
             pass
 
     def _held(self, job: str) -> bool:
-        """Whether it is worthwhile to say it again."""
+        """Return whether it is worthwhile to say it again."""
         try:
             self.hold(job)
         except (NotFound, Unsupported):
@@ -102,7 +104,7 @@ class OutputCalls:
 
 
 def spans_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as spans."""
+    """Return ascending numbers as spans."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and found[-1][1] + 1 == number:

@@ -1,7 +1,4 @@
-"""Plans: what a job, or another config of a pool, would bring about.
-
-Must not change anything: the cluster answers and does nothing.
-"""
+"""Plans: what a job, or another config of a pool, would bring about. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -29,7 +26,8 @@ class PlanCalls:
         self._pools = pools
 
     def job(self, pool: str, config: Any) -> wire.PlanJobResponse:
-        """What would become of a job in the pool at this path; `config` is a spec, see `specs`."""
+        """Return what would become of a job in the pool at this path; `config` is a spec, see
+        `specs`."""
         message = built(config)
         message.respoolID.value = self._pools.lookup(pool)
         with specs.spelled_as(config):
@@ -38,7 +36,7 @@ class PlanCalls:
             return found
 
     def pool(self, config: Any, *, path: str = "") -> wire.PlanPoolResponse:
-        """What this config would change, of the pool at `path` or of a new one there.
+        """Return what this config would change, of the pool at `path` or of a new one there.
 
         `config` is a whole spec, as of `PoolCalls.create`; without a path, of a pool of the root.
         """
@@ -53,7 +51,8 @@ class PlanCalls:
             return found
 
     def explain(self, path: str) -> wire.ExplainPoolResponse:
-        """How the pool at `path` came to what it may use, who waits there, and who gives back.
+        """Return how the pool at `path` came to its entitlement, which jobs wait there, and which
+        give back.
 
         Raises NotFound.
         """

@@ -1,7 +1,4 @@
-"""Pods, by PodService of v1alpha: each by its name, `JOB-INSTANCE`.
-
-Must not wait or print.
-"""
+"""Pods, by PodService of v1alpha: each by its name, `JOB-INSTANCE`. No call waits."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from peloton.sdk.wire import ONCE, READ, How, RpcName, Wire, keyed
 
 
 def container_of(status: pod.PodStatus) -> pod.ContainerStatus:
-    """The one container of a pod, as far as it is known."""
+    """Return the one container of a pod, as far as it is known."""
     return status.containers_status[0] if status.containers_status else pod.ContainerStatus()
 
 
@@ -27,19 +24,20 @@ class PodCalls:
         self._wire = wire
 
     def get(self, name: str, *, status_only: bool = False, limit: int = 0) -> svc.GetPodResponse:
-        """The pod as it is, and the runs it had before: `limit` runs in all, 0 for every one."""
+        """Return the pod as it is, and the runs it had before: `limit` runs in all, 0 for every
+        one."""
         return self._call("GetPod", name, status_only=status_only, limit=limit)
 
     def cache(self, name: str) -> svc.GetPodCacheResponse:
-        """The status and the labels of a pod."""
+        """Return the status and the labels of a pod."""
         return self._call("GetPodCache", name)
 
     def events(self, name: str, *, run: str = "") -> svc.GetPodEventsResponse:
-        """What happened to one run, the newest event first; to the newest run if none is named."""
+        """Return the events of one run, the newest first; of the newest run if none is named."""
         return self._call("GetPodEvents", name, pod_id={"value": run})
 
     def delete_events(self, name: str, run: str) -> svc.DeletePodEventsResponse:
-        """Nobody is shown any more what happened until now to this run."""
+        """Hide the events until now of this run from all clients."""
         return self._call("DeletePodEvents", name, pod_id={"value": run}, how=ONCE)
 
     def refresh(self, name: str) -> svc.RefreshPodResponse:
@@ -47,23 +45,23 @@ class PodCalls:
         return self._call("RefreshPod", name)
 
     def start(self, name: str) -> svc.StartPodResponse:
-        """A pod that was stopped begins a new run; another is left as it is."""
+        """Begin a new run of a pod that was stopped; another is left as it is."""
         return self._call("StartPod", name, how=keyed(None))
 
     def stop(self, name: str) -> svc.StopPodResponse:
-        """A pod ends, and stays so until it is started."""
+        """End a pod, which stays so until it is started."""
         return self._call("StopPod", name, how=keyed(None))
 
     def restart(self, name: str, *, check_sla: bool = False) -> svc.RestartPodResponse:
-        """A pod begins a new run; one that runs is killed first."""
+        """Begin a new run of a pod; one that runs is killed first."""
         return self._call("RestartPod", name, check_sla=check_sla, how=keyed(None))
 
     def browse(self, name: str, *, run: str = "") -> svc.BrowsePodSandboxResponse:
-        """Where the files of a run are; of the newest run if none is named."""
+        """Return where the files of a run are; of the newest run if none is named."""
         return self._call("BrowsePodSandbox", name, pod_id={"value": run})
 
     def logs(self, name: str, *, run: str = "", filename: str = "stdout") -> Iterator[bytes]:
-        """The bytes of one file of the sandbox, piece by piece."""
+        """Yield the bytes of one file of the sandbox, piece by piece."""
         found = self.browse(name, run=run)
         file = sandbox.file_named(filename, found.paths, host=found.hostname, port=found.port)
         return sandbox.download(file, timeout_s=self._wire.timeout_s)

@@ -1,7 +1,4 @@
-"""Resource pools: create, update, look up, list, delete.
-
-Must not know files or terminals; a pool is named by its path ("/research/vision").
-"""
+"""Resource pools: create, update, look up, list, delete; named by path ("/research/vision")."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ def method(name: str) -> RpcName:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The parent's path and the last name."""
+    """Return the parent's path and the last name."""
     if not path.startswith("/") or path.rstrip("/") == "":
         raise BadSpec(f"{path!r} is not the path of a pool below the root, such as /research")
     if any(part in ("", ".", "..") for part in path.rstrip("/")[1:].split("/")):
@@ -33,7 +30,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 def give_shares(built: respool.ResourcePoolConfig, config: Any) -> None:
-    """A resource whose share is left out has the one of a kind that is left out, which is 1.
+    """Give a resource whose share is left out the share of a kind that is left out, which is 1.
 
     On the wire that cannot be told from a share of 0.
     """
@@ -54,9 +51,9 @@ class PoolCalls:
         self._wire = wire
 
     def create(self, path: str, config: Any, *, request_key: str | None = None) -> str:
-        """Makes a pool at `path`; its parent must exist. Returns the id.
+        """Create a pool at `path`; its parent must exist. Returns the id.
 
-        One without `resources` has the limits of its parent, as they are now.
+        A pool without `resources` has the limits of its parent, as they are now.
         """
         built = self.built(path, config)
         request = respool.CreateRequest(config=built)
@@ -66,7 +63,7 @@ class PoolCalls:
             return translate.inside(answer).result.value
 
     def built(self, path: str, config: Any) -> respool.ResourcePoolConfig:
-        """The message of a spec for the pool at `path`, whose parent must exist.
+        """Return the message of a spec for the pool at `path`, whose parent must exist.
 
         Without `resources` it has the limits of its parent, as they are now.
         """
@@ -86,7 +83,7 @@ class PoolCalls:
         return built
 
     def update(self, path: str, config: Any, *, force: bool = False) -> respool.UpdateResponse:
-        """Replaces the config of the pool at `path`; `config` is a whole spec, as of `create`.
+        """Replace the config of the pool at `path`; `config` is a whole spec, as of `create`.
 
         With `force` the rules of the tree are not checked, such as that limits of children fit.
         """
@@ -97,12 +94,12 @@ class PoolCalls:
             return translate.inside(answer)
 
     def limits(self, pool_id: str) -> list[respool.ResourceConfig]:
-        """Resources with the limits of a pool, and nothing reserved."""
+        """Return resources with the limits of a pool, and nothing reserved."""
         found = self.get(pool_id).poolinfo.config.resources
         return [respool.ResourceConfig(kind=one.kind, limit=one.limit, share=1.0) for one in found]
 
     def lookup(self, path: str) -> str:
-        """The id of the pool at `path`."""
+        """Return the id of the pool at `path`."""
         request = respool.LookupRequest(path=respool.ResourcePoolPath(value=path))
         answer = self._wire.call(method("LookupResourcePoolID"), request)
         try:
@@ -121,12 +118,12 @@ class PoolCalls:
         return translate.inside(self._wire.call(method("GetResourcePool"), request))
 
     def list(self) -> respool.QueryResponse:
-        """Every pool, the root with them."""
+        """Return every pool, including the root."""
         answer = self._wire.call(method("Query"), respool.QueryRequest())
         return translate.inside(answer)
 
     def delete(self, path: str) -> respool.DeleteResponse:
-        """Deletes a pool that has no children and no work."""
+        """Delete a pool that has no children and no work."""
         request = respool.DeleteRequest(path=respool.ResourcePoolPath(value=path))
         answer = self._wire.call(method("DeleteResourcePool"), request, how=ONCE)
         return translate.inside(answer)

@@ -1,6 +1,6 @@
 """Turns messages of the contract into plain Python, for printing and for programs.
 
-Must not judge or shorten: the output is the server's answer, under the contract's own names.
+The output is the complete answer of the server, under the contract's own names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from google.protobuf.message import Message
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """Original field names, defaults included, enums by name; what the original's tool prints."""
+    """Return original field names, defaults included, enums by name; what the original's tool
+    prints."""
     return json_format.MessageToDict(
         message,
         preserving_proto_field_name=True,
@@ -21,7 +22,7 @@ def to_dict(message: Message) -> dict[str, Any]:
 
 
 def enum_name(message: Message, field: str) -> str:
-    """The name of an enum's value; its number where a newer server knows more than we do."""
+    """Return the name of an enum's value; its number if a newer server has more values."""
     number = getattr(message, field)
     kind = message.DESCRIPTOR.fields_by_name[field].enum_type
     value = kind.values_by_number.get(number)

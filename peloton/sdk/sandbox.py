@@ -1,7 +1,7 @@
 """Fetches a file of a task's sandbox from the machine that ran it, over HTTP.
 
-Must not guess where the machine is: BrowseSandbox answers it. No proxy is used, because the one
-for the web does not find the machines of a cluster.
+BrowseSandbox says where the machine is. No proxy is used, because the one for the web does not find
+the machines of a cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMOVED = "filesRemoved"
 
 
 class File(NamedTuple):
-    """One file and the agent that serves it."""
+    """One file, and the address that serves it."""
 
     host: str
     port: str
@@ -36,7 +36,7 @@ class File(NamedTuple):
 
 
 def file_named(filename: str, paths: Iterable[str], *, host: str, port: str) -> File:
-    """The file of this name among those of a sandbox; raises NotFound."""
+    """Return the file of this name among those of a sandbox; raises NotFound."""
     files = {path.rsplit("/", 1)[-1]: path for path in paths}
     if filename in files:
         return File(host, port, files[filename])
@@ -45,9 +45,9 @@ def file_named(filename: str, paths: Iterable[str], *, host: str, port: str) -> 
 
 
 def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]:
-    """The file in pieces, from byte `start` on.
+    """Return the file in pieces, from byte `start` on.
 
-    Connects at once, so that a file which is not there fails here.
+    Connects at once, so that a file which does not exist fails here.
     """
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     headers = {"Range": f"bytes={start}-"} if start else {}
@@ -81,7 +81,7 @@ def download(file: File, *, timeout_s: float, start: int = 0) -> Iterator[bytes]
 
 
 def pieces(answer: http.client.HTTPResponse, file: File, *, skip: int = 0) -> Iterator[bytes]:
-    """What comes, less the first bytes where the agent knows no ranges and sends them again."""
+    """Yield what comes, less the first bytes if the agent knows no ranges and sends them again."""
     with answer:
         while True:
             try:

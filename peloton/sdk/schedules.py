@@ -1,7 +1,4 @@
-"""Schedules: create, get, list, pause, resume, delete.
-
-Must not compute a moment: the cluster does.
-"""
+"""Schedules: create, get, list, pause, resume, delete. The cluster computes the moments."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ class ScheduleCalls:
     def create(
         self, name: str, pool: str, *, config: Any, timing: Timing, request_key: str | None = None
     ) -> wire.CreateScheduleResponse:
-        """A new schedule; `config` is the spec of its jobs, see `specs`."""
+        """Create a schedule; `config` is the spec of its jobs, see `specs`."""
         schedule = _schedule(name, pool, config=config, timing=timing)
         request = wire.CreateScheduleRequest(schedule=schedule)
         with specs.spelled_as(config):
@@ -63,7 +60,7 @@ class ScheduleCalls:
     def check(
         self, name: str, pool: str, *, config: Any, timing: Timing
     ) -> wire.CheckScheduleResponse:
-        """The next moments of a schedule that could be made; makes nothing."""
+        """Return the next moments of a schedule that could be made; makes nothing."""
         schedule = _schedule(name, pool, config=config, timing=timing)
         request = wire.CheckScheduleRequest(schedule=schedule)
         with specs.spelled_as(config):
@@ -73,24 +70,24 @@ class ScheduleCalls:
             return found
 
     def get(self, name: str) -> wire.GetScheduleResponse:
-        """One, with the last jobs it made."""
+        """Return one schedule, with the last jobs it made."""
         return self._wire.call(_rpc("GetSchedule"), wire.GetScheduleRequest(name=name))
 
     def all(self) -> wire.ListSchedulesResponse:
-        """All that the caller may see."""
+        """Return all schedules that the caller may see."""
         return self._wire.call(_rpc("ListSchedules"), wire.ListSchedulesRequest())
 
     def pause(self, name: str) -> wire.PauseScheduleResponse:
-        """It makes no jobs until it is resumed."""
+        """Let a schedule make no jobs until it is resumed."""
         request = wire.PauseScheduleRequest(name=name)
         return self._wire.call(_rpc("PauseSchedule"), request, how=ONCE)
 
     def resume(self, name: str) -> wire.ResumeScheduleResponse:
-        """It makes jobs again, from the next moment on."""
+        """Let a schedule make jobs again, from the next moment on."""
         request = wire.ResumeScheduleRequest(name=name)
         return self._wire.call(_rpc("ResumeSchedule"), request, how=ONCE)
 
     def delete(self, name: str) -> wire.DeleteScheduleResponse:
-        """Its jobs stay."""
+        """Delete a schedule; its jobs stay."""
         request = wire.DeleteScheduleRequest(name=name)
         return self._wire.call(_rpc("DeleteSchedule"), request, how=ONCE)

@@ -1,7 +1,7 @@
 """Services as they change, where their instances are, and lockdowns of the cluster.
 
-A watch that breaks is resumed behind its last revision. It must not hide that something may have
-been missed: then everything is told as it is now, after a `gap`.
+A watch that breaks is resumed behind its last revision. If something may have been missed,
+everything is told as it is now, after a `gap`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class WatchTold(NamedTuple):
 
 
 class ServiceCalls:
-    """The calls."""
+    """Calls about services, their endpoints, and lockdowns."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
     def endpoints(self, job: str) -> endpoints_pb2.ListEndpointsResponse:
-        """The instances of a job that are available."""
+        """Return the instances of a job that are available."""
         call = RpcName("jobmgr", endpoints_pb2_grpc.EndpointsStub, "ListEndpoints")
         return self._wire.call(call, endpoints_pb2.ListEndpointsRequest(job_id=job))
 
@@ -53,7 +53,7 @@ class ServiceCalls:
         start: int = 0,
         silent: Callable[[str], None] | None = None,
     ) -> Iterator[WatchTold]:
-        """These services, or all, as they change; `silent` is as in `OpsCalls.wait`."""
+        """Yield these services, or all, as they change; `silent` is as in `OpsCalls.wait`."""
         request = svc.WatchRequest(start_revision=start)
         wanted = request.stateless_job_filter
         wanted.SetInParent()
@@ -72,7 +72,7 @@ class ServiceCalls:
         start: int = 0,
         silent: Callable[[str], None] | None = None,
     ) -> Iterator[WatchTold]:
-        """These pods, or all of a service, or of all services, as they change."""
+        """Yield these pods, or all of a service, or of all services, as they change."""
         request = svc.WatchRequest(start_revision=start)
         wanted = request.pod_filter
         wanted.SetInParent()

@@ -1,8 +1,7 @@
 """What a spec would change of a service: which instances, and which fields of its spec.
 
-Turns the spec that a job has and one that it might get into ranges and differences. Must not change
-anything, or guess at what the server fills in: fields that only one of two forms has are compared
-in the form that both have.
+The spec that a job has is compared with another one. What the server fills in is not guessed:
+fields that only one of two forms has are compared in the form that both have.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Span = tuple[int, int]
 
 
 class FieldChange(NamedTuple):
-    """A field whose value differs; a text is empty where the field is not given."""
+    """A field whose value differs; a text is empty if the field is not given."""
 
     field: str
     old: str
@@ -49,12 +48,12 @@ class InstanceChanges(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """Whether all stay as they are."""
+        """Return whether all instances stay as they are."""
         return not (self.updated or self.added or self.removed)
 
 
 def is_of_v1alpha(spec: Mapping[str, Any]) -> bool:
-    """Whether a file has a spec of v1alpha, and not a config of v0."""
+    """Return whether a file has a spec of v1alpha, and not a config of v0."""
     return any(specs.plain(str(key)) in _OF_PODS for key in spec)
 
 
@@ -62,7 +61,7 @@ def is_of_v1alpha(spec: Mapping[str, Any]) -> bool:
 
 
 def field_changes(old: Message, new: Message) -> list[FieldChange]:
-    """The fields that differ between two specs, in the order of their names."""
+    """Return the fields that differ between two specs, in the order of their names."""
     before, after = dict(_fields(_plain(old))), dict(_fields(_plain(new)))
     names = sorted({*before, *after})
     changes = (FieldChange(one, before.get(one, ABSENT), after.get(one, ABSENT)) for one in names)
@@ -92,7 +91,8 @@ def _fields(data: Any, path: str = "", *, name: str = "") -> Iterator[tuple[str,
 
 
 def newer_form(spec: stateless.JobSpec) -> stateless.JobSpec:
-    """The spec without the older forms of commands and images, which the newer ones say again."""
+    """Return the spec without the older forms of commands and images, which the newer ones
+    repeat."""
     found = stateless.JobSpec()
     found.CopyFrom(spec)
     for one in (found.default_spec, *found.instance_spec.values()):
@@ -138,7 +138,7 @@ def _renew(one: pod.PodSpec, container: pod.ContainerSpec) -> None:
 
 
 def instance_changes(old: job.JobConfig, new: job.JobConfig) -> InstanceChanges:
-    """Which instances another config of v0 would change, by the newest config of the job."""
+    """Return which instances another config of v0 would change, by the newest config of the job."""
     now, then = old.instanceCount, new.instanceCount
     own = {*old.instanceConfig, *new.instanceConfig}
     usual = _effective(old.defaultConfig) == _effective(new.defaultConfig)
@@ -159,7 +159,8 @@ def instance_changes(old: job.JobConfig, new: job.JobConfig) -> InstanceChanges:
 
 
 def _of_instance(config: job.JobConfig, instance: int) -> dict[str, Any]:
-    """What an instance runs by: each field is its own if it has that, else the default's."""
+    """Return the config of an instance: each field is its own if it has that, else the
+    default's."""
     merged = task.TaskConfig()
     merged.CopyFrom(config.defaultConfig)
     if instance in config.instanceConfig:
@@ -172,14 +173,14 @@ def _of_instance(config: job.JobConfig, instance: int) -> dict[str, Any]:
 
 
 def _effective(config: task.TaskConfig) -> dict[str, Any]:
-    """What counts of a config: neither its name nor the order of labels and ports."""
+    """Return what counts of a config: neither its name nor the order of labels and ports."""
     found = dict(_fields(json_format.MessageToDict(config, preserving_proto_field_name=True)))
     found.pop("name", None)
     return found
 
 
 def spans(numbers: Iterable[int]) -> tuple[Span, ...]:
-    """Ascending numbers as ranges that include their ends."""
+    """Return ascending numbers as ranges that include their ends."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:

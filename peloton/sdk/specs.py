@@ -2,9 +2,9 @@
 
 Keys may be written as the original's files have them (`instancecount`), as JSON has them
 (`instanceCount`), as Python people do (`instance_count`) or as the contract does: case and
-underscores do not count. Enums are numbers or names.
-Nothing is dropped in silence: a key that no field answers to is a BadSpec with its path. The
-original ignored it, and the job then ran without what its owner had asked for.
+underscores do not count. Enums are numbers or names. No key is ignored: one that no field has is a
+BadSpec with its path. The original ignored it, and the job then ran without what its owner had
+asked for.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 
 
 def build(kind: type[M], data: Any) -> M:
-    """A message from plain Python, or the message itself if it is one already."""
+    """Return a message from plain Python, or the message itself if it is one already."""
     if isinstance(data, kind):
         return data
     message = kind()
@@ -58,7 +58,8 @@ def build(kind: type[M], data: Any) -> M:
 
 @contextmanager
 def spelled_as(data: Any) -> Iterator[None]:
-    """The place that a server finds wrong, in the spelling of the spec it was made from."""
+    """Translate the place that a server finds wrong into the spelling of the spec it was made
+    from."""
     try:
         yield
     except BadSpec as error:
@@ -69,7 +70,7 @@ def spelled_as(data: Any) -> Iterator[None]:
 
 
 def spelled(data: Any, path: str) -> str:
-    """A path of the contract as the writer of `data` has it, as far as it is there."""
+    """Return a path of the contract as the writer of `data` has it, as far as it exists there."""
     here = ""
     for part in PART.findall(path):
         if isinstance(data, dict):
@@ -88,12 +89,13 @@ def spelled(data: Any, path: str) -> str:
 
 
 def kind_of(item: Any) -> Any:
-    """What an item of a list is called by a server: resources of a pool have a kind each."""
+    """Return the name that a server gives to an item of a list: resources of a pool have a kind
+    each."""
     return item.get("kind") if isinstance(item, dict) else None
 
 
 def plain(name: str) -> str:
-    """A key without what does not count."""
+    """Return a key in lower case and without underscores."""
     return name.replace("_", "").lower()
 
 
@@ -130,7 +132,7 @@ class SpecKeys:
         self._seen: dict[str, Any] = {}
 
     def field(self, key: Any, path: str) -> Any:
-        """The field of a key."""
+        """Return the field of a key."""
         name = plain(str(key))
         if name not in self._fields:
             raise BadSpec(unknown(str(key), self._descriptor), field=path)
@@ -161,7 +163,7 @@ def unknown(key: str, descriptor: Any) -> str:
 
 
 class SpecValue:
-    """A value and the path it was found under; knows how to become what a field wants."""
+    """A value and the path it was found under; converts itself to the type of a field."""
 
     def __init__(self, raw: Any, path: str) -> None:
         self.raw = raw
@@ -249,13 +251,14 @@ class SpecValue:
 
 
 def short_names(names: dict[str, int]) -> dict[str, int]:
-    """The same values without the words that all their names begin with, up to an underscore."""
+    """Return the same values without the words that all their names begin with, up to an
+    underscore."""
     common = os.path.commonprefix([*names]).rpartition("_")
     return {name.removeprefix(common[0] + common[1]): number for name, number in names.items()}
 
 
 def means_nothing(value: Any) -> bool:
-    """Whether an enum has this number for what is not given."""
+    """Return whether an enum has this number for what is not given."""
     return value.number == 0 and ("UNKNOWN" in value.name or "INVALID" in value.name)
 
 
@@ -305,7 +308,7 @@ def put_map(target: Any, field: Any, *, value: SpecValue) -> None:
 
 
 def guarded(value: SpecValue, write: Any, *, field: Any) -> None:
-    """Writes; a number too large for its field is the writer's mistake, not a crash."""
+    """Write a value; a number too large for its field is the writer's mistake, not a crash."""
     try:
         write()
     except (ValueError, OverflowError) as error:

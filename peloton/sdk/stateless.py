@@ -1,7 +1,7 @@
 """Services, by JobService of v1alpha: create, replace, restart, query, and their workflows.
 
-Must not wait or print. A change is made by who knows the entity version of the service: without one
-the present version is read first, and a change by somebody else in between is a Conflict.
+No call waits. A change needs the entity version of the service: without one the present version is
+read first, and a change by another client in between is a Conflict.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _IN_SPEC = re.compile(
 
 
 class BatchOptions(NamedTuple):
-    """How a workflow goes about it; 0 is for no limit. What a call does not know, it ignores.
+    """How a workflow proceeds; 0 means no limit. What a call does not know, it ignores.
 
     `min_healthy_seconds`: for so long all have to do their work at the end; None: as the server
     says. `secrets` are files for the pods of a creation or a replacement (`jobs.secret`).
@@ -60,12 +60,12 @@ def method(name: str) -> RpcName:
 
 
 def named(value: str) -> Any:
-    """A message that has nothing but a value: an id, a version."""
+    """Return a message that has nothing but a value: an id, a version."""
     return {"value": value}
 
 
 def built_spec(spec: Any) -> stateless.JobSpec:
-    """The message of a spec."""
+    """Return the message of a spec."""
     made = stateless.JobSpec()
     made.CopyFrom(specs.build(stateless.JobSpec, spec))
     return made
@@ -77,18 +77,18 @@ def pod_range(pair: Range) -> pod.InstanceIDRange:
 
 
 def state_of(status: Any) -> str:
-    """The state of a workflow, without the prefix that all have."""
+    """Return the state of a workflow, without the prefix that all have."""
     return stateless.WorkflowState.Name(status.state).removeprefix(WORKFLOW_STATE)
 
 
 def is_over(status: Any) -> bool:
-    """Whether a workflow has ended."""
+    """Return whether a workflow has ended."""
     return state_of(status) in ENDED_WORKFLOWS
 
 
 @contextmanager
 def of_spec(given: Any) -> Iterator[None]:
-    """A refusal of a spec as a BadSpec of the field, in the spelling of who wrote it."""
+    """Turn a refusal of a spec into a BadSpec of the field, in the spelling of its writer."""
     try:
         yield
     except BadSpec as error:
@@ -115,7 +115,7 @@ class StatelessCalls:
         wanted_id: str = "",
         request_key: str | None = None,
     ) -> svc.CreateJobResponse:
-        """Submits a service to the pool at this path; `spec` is a JobSpec, see `specs`.
+        """Submit a service to the pool at this path; `spec` is a JobSpec, see `specs`.
 
         The answer holds its id and its entity version. Repeating the call with the same
         `request_key` makes no second service.
@@ -145,7 +145,7 @@ class StatelessCalls:
         version: str = "",
         how: BatchOptions = AT_ONCE,
     ) -> svc.ReplaceJobResponse:
-        """Gives a service another spec, a batch of pods at a time. Without a pool it keeps its own.
+        """Give a service another spec, a batch of pods at a time. Without a pool it keeps its own.
 
         Secrets get new values by their paths, the others stay. The answer holds its new entity
         version.
@@ -174,7 +174,7 @@ class StatelessCalls:
     def diff(
         self, job: str, spec: Any, *, pool: str = "", version: str = ""
     ) -> svc.GetReplaceJobDiffResponse:
-        """Which pods `replace` would change; ranges of the answer include their last pod."""
+        """Return which pods `replace` would change; ranges of the answer include their last pod."""
         request = svc.GetReplaceJobDiffRequest(
             job_id=named(job),
             spec=self._built(spec, pool),
@@ -191,7 +191,7 @@ class StatelessCalls:
         version: str = "",
         how: BatchOptions = AT_ONCE,
     ) -> svc.RestartJobResponse:
-        """New runs of pods, a batch at a time; without ranges, of all."""
+        """Begin new runs of pods, a batch at a time; without ranges, of all."""
         request = svc.RestartJobRequest(
             job_id=named(job),
             version=named(version or self.version(job)),
@@ -206,60 +206,61 @@ class StatelessCalls:
         return self._call("RestartJob", request, how=keyed(None))
 
     def start(self, job: str, *, version: str = "") -> svc.StartJobResponse:
-        """All pods that were stopped begin new runs."""
+        """Begin new runs of all stopped pods."""
         return self._versioned("StartJob", job, version=version)
 
     def stop(self, job: str, *, version: str = "") -> svc.StopJobResponse:
-        """All pods end, and stay so until the service is started."""
+        """End all pods, which stay so until the service is started."""
         return self._versioned("StopJob", job, version=version)
 
     def delete(self, job: str, *, version: str = "", force: bool = False) -> svc.DeleteJobResponse:
-        """Deletes a service that is stopped, or with `force` any."""
+        """Delete a service that is stopped, or with `force` any."""
         return self._versioned("DeleteJob", job, version=version, force=force)
 
     def pause(self, job: str, *, version: str = "", opaque: str = "") -> Any:
-        """The workflow begins with no more pods until it is resumed."""
+        """Pause the workflow: it begins with no more pods until it is resumed."""
         return self._versioned(
             "PauseJobWorkflow", job, version=version, opaque_data={"data": opaque}
         )
 
     def resume(self, job: str, *, version: str = "", opaque: str = "") -> Any:
-        """The workflow goes on as before the pause."""
+        """Resume the workflow: it goes on as before the pause."""
         return self._versioned(
             "ResumeJobWorkflow", job, version=version, opaque_data={"data": opaque}
         )
 
     def abort(self, job: str, *, version: str = "", opaque: str = "") -> Any:
-        """The workflow ends; what was changed stays so."""
+        """End the workflow; what was changed stays so."""
         return self._versioned(
             "AbortJobWorkflow", job, version=version, opaque_data={"data": opaque}
         )
 
     def workflows(self, job: str, *, limit: int = 0) -> svc.ListJobWorkflowsResponse:
-        """The workflows of a service that are kept, the newest first; 0 for all."""
+        """Return the workflows of a service that are kept, the newest first; 0 for all."""
         request = svc.ListJobWorkflowsRequest(job_id=named(job), updates_limit=limit)
         return self._call("ListJobWorkflows", request)
 
     def workflow_events(
         self, job: str, instance: int, *, limit: int = 0
     ) -> svc.GetWorkflowEventsResponse:
-        """What the present workflow did to one pod, the newest first; 0 for all."""
+        """Return what the present workflow did to one pod, the newest first; 0 for all."""
         request = svc.GetWorkflowEventsRequest(job_id=named(job), instance_id=instance, limit=limit)
         return self._call("GetWorkflowEvents", request)
 
     def get(self, job: str, *, version: str = "", summary_only: bool = False) -> svc.GetJobResponse:
-        """Spec, status and newest workflow; of a version its spec alone; or the summary alone."""
+        """Return spec, status and newest workflow; of a version its spec alone; or the summary
+        alone."""
         request = svc.GetJobRequest(job_id=named(job), summary_only=summary_only)
         if version:
             request.version.value = version
         return self._call("GetJob", request)
 
     def version(self, job: str) -> str:
-        """The present entity version of a service."""
+        """Return the present entity version of a service."""
         return str(self.get(job, summary_only=True).summary.status.version.value)
 
     def cache(self, job: str) -> svc.GetJobCacheResponse:
-        """The status, and the parts of the spec that are kept with it."""
+        """Return the status, and the parts of the spec that are kept with it."""
         return self._call("GetJobCache", svc.GetJobCacheRequest(job_id=named(job)))
 
     def refresh(self, job: str) -> svc.RefreshJobResponse:
@@ -267,26 +268,27 @@ class StatelessCalls:
         return self._call("RefreshJob", svc.RefreshJobRequest(job_id=named(job)))
 
     def ids(self, name: str) -> svc.GetJobIDFromJobNameResponse:
-        """The ids of the jobs of exactly this name, the newest first."""
+        """Return the ids of the jobs of exactly this name, the newest first."""
         return self._call("GetJobIDFromJobName", svc.GetJobIDFromJobNameRequest(job_name=name))
 
     def query(self, wanted: JobQuery = ALL_JOBS) -> svc.QueryJobsResponse:
-        """Summaries of the jobs that match all of the query; by default of the newest jobs."""
+        """Return summaries of the jobs that match all of the query; by default of the newest
+        jobs."""
         return self._call("QueryJobs", svc.QueryJobsRequest(spec=query_spec_of(wanted)))
 
     def list(self) -> Iterator[stateless.JobSummary]:
-        """Every job in memory, in no order."""
+        """Yield every job in memory, in no order."""
         for message in self._wire.stream(method("ListJobs"), svc.ListJobsRequest()):
             yield from message.jobs
 
     def pods(self, job: str, *, only: Range = EVERY_INSTANCE) -> Iterator[pod.PodSummary]:
-        """The pods of a job in a range."""
+        """Yield the pods of a job in a range."""
         request = svc.ListPodsRequest(job_id=named(job), range=pod_range(only))
         for message in self._wire.stream(method("ListPods"), request):
             yield from message.pods
 
     def query_pods(self, job: str, wanted: TaskQuery) -> svc.QueryPodsResponse:
-        """The pods that match all of the query; names are those of their containers."""
+        """Return the pods that match all of the query; names are those of their containers."""
         offset, limit = wanted.page
         pages = query.PaginationSpec(
             offset=offset, limit=limit, order_by=_order_by(wanted.sort, wanted.order)
@@ -323,13 +325,13 @@ class StatelessCalls:
 
 
 def prefixed(prefix: str, name: str) -> str:
-    """The name of a state as the contract has it: people leave the prefix out."""
+    """Return the name of a state as the contract has it: people leave the prefix out."""
     name = name.upper()
     return name if name.startswith(prefix) else prefix + name
 
 
 def query_spec_of(wanted: JobQuery) -> stateless.QuerySpec:
-    """The query in v1alpha, where a pool is named by its path and states have a prefix."""
+    """Return the query in v1alpha, where a pool is named by its path and states have a prefix."""
     spec = stateless.QuerySpec(
         pagination=query.PaginationSpec(
             offset=wanted.offset,

@@ -1,6 +1,6 @@
 """Tasks, the instances of a job: get, list, query, start, stop, restart, events, sandbox.
 
-Must not print. A range is a pair of instance numbers, the second one excluded; no range is all.
+A range is a pair of instance numbers, the second one excluded; no range means all.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class TaskCalls:
         self._wire = wire
 
     def get(self, job: str, instance: int) -> task.GetResponse:
-        """The instance as it is (`result`) and every run it had (`results`)."""
+        """Return the instance as it is (`result`) and every run it had (`results`)."""
         request = task.GetRequest(jobId=job_id(job), instanceId=instance)
         return translate.inside(self._wire.call(method("Get"), request), fields=BESIDE)
 
     def cache(self, job: str, instance: int) -> task.GetCacheResponse:
-        """The runtime and the labels of an instance."""
+        """Return the runtime and the labels of an instance."""
         request = task.GetCacheRequest(jobId=job_id(job), instanceId=instance)
         answer: task.GetCacheResponse = self._wire.call(method("GetCache"), request)
         return answer
@@ -93,21 +93,21 @@ class TaskCalls:
         return translate.inside(self._wire.call(method("Query"), request))
 
     def start(self, job: str, ranges: Sequence[Range] = ()) -> task.StartResponse:
-        """Instances that were stopped begin a new run; others are left as they are."""
+        """Begin new runs of stopped instances; others are left as they are."""
         request = task.StartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
         return translate.inside(self._wire.call(method("Start"), request, how=ONCE))
 
     def stop(self, job: str, ranges: Sequence[Range] = ()) -> task.StopResponse:
-        """Without ranges the job itself is stopped, not only its instances of this moment."""
+        """Stop instances; without ranges the job itself, not only its instances of this moment."""
         request = task.StopRequest(jobId=job_id(job), ranges=map(range_of, ranges))
         return translate.inside(self._wire.call(method("Stop"), request, how=keyed(None)))
 
     def restart(
         self, job: str, ranges: Sequence[Range] = (), *, request_key: str | None = None
     ) -> task.RestartResponse:
-        """Instances begin a new run with fresh attempts; those that run are killed first.
+        """Begin new runs with fresh attempts; instances that run are killed first.
 
-        Without a key it is sent once: said twice, they would run twice more.
+        Without a key the call is sent once: a repeat would restart them twice.
         """
         how = ONCE if request_key is None else keyed(request_key)
         request = task.RestartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
@@ -123,14 +123,14 @@ class TaskCalls:
     def events(
         self, job: str, instance: int, *, run: str = "", runs_max: int = 0
     ) -> task.GetPodEventsResponse:
-        """What happened to the instance, newest run first. 0 leaves the limit to the server."""
+        """Return the events of the instance, newest run first. 0 leaves the limit to the server."""
         request = task.GetPodEventsRequest(
             jobId=job_id(job), instanceId=instance, limit=runs_max, runId=run
         )
         return translate.inside(self._wire.call(method("GetPodEvents"), request))
 
     def browse(self, job: str, instance: int, *, run: str = "") -> task.BrowseSandboxResponse:
-        """Where the files of a run are; of the current run if none is named."""
+        """Return where the files of a run are; of the current run if none is named."""
         request = task.BrowseSandboxRequest(jobId=job_id(job), instanceId=instance, taskId=run)
         try:
             return translate.inside(self._wire.call(method("BrowseSandbox"), request))
@@ -148,14 +148,15 @@ class TaskCalls:
     def logs(
         self, job: str, instance: int, *, run: str = "", filename: str = "stdout"
     ) -> Iterator[bytes]:
-        """The bytes of one file of the sandbox, piece by piece."""
+        """Yield the bytes of one file of the sandbox, piece by piece."""
         file = self._file(job, instance, run=run, filename=filename)
         return sandbox.download(file, timeout_s=self._wire.timeout_s)
 
     def outputs(
         self, job: str, instance: int, *, filenames: Sequence[str] = ("stdout", "stderr")
     ) -> dict[str, Iterator[bytes]]:
-        """The bytes of several files of the newest run; those that are not there are left out."""
+        """Return the bytes of several files of the newest run; files that do not exist are left
+        out."""
         found = self.browse(job, instance)
         paths = {path.rsplit("/", 1)[-1]: path for path in found.paths}
         files = {
@@ -172,9 +173,10 @@ class TaskCalls:
         self, job: str, instance: int, *, run: str = "", filename: str = "stdout",
         pause_s: float = FOLLOW_PAUSE_S,
     ) -> Iterator[bytes]:  # fmt: skip
-        """The same, and what is added to it until the run has ended; asks again every `pause_s`.
+        """Yield the bytes of a file, and what is added to it until the run has ended.
 
-        Waits for the run to begin, and for the file to be made: a run that goes on may yet make it.
+        Asks again every `pause_s`. Waits for the run to begin, and for the file to be made: a run
+        that goes on may yet make it.
         """
         silence, start, run_id, job = Silence(None), 0, run, self._wire.job_id(job, False)
         while True:
@@ -205,14 +207,14 @@ class TaskCalls:
             time.sleep(pause_s)
 
     def _begun(self, job: str, instance: int) -> str:
-        """The id of the run that has files; empty while there is none to come."""
+        """Return the id of the run that has files; empty while there is none to come."""
         runtime = self.get(job, instance).result.runtime
         if not runtime.host and runtime.state not in OVER:
             return ""
         return str(runtime.mesosTaskId.value)
 
     def _is_over(self, job: str, instance: int, *, run: str) -> bool:
-        """Whether nothing is added any more: it has ended, or another run has begun."""
+        """Return whether nothing is added any more: the run has ended, or another one has begun."""
         runtime = self.get(job, instance).result.runtime
         return runtime.mesosTaskId.value != run or runtime.state in OVER
 

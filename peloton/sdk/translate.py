@@ -1,4 +1,4 @@
-"""Turns what gRPC and v0 answers call errors into the tree of `errors`.
+"""Turns gRPC errors, and errors inside of v0 answers, into the tree of `errors`.
 
 A v0 answer is often OK and carries its error inside; a caller must not have to search for it.
 """
@@ -61,7 +61,7 @@ BY_FIELD: dict[str, type[errors.PelotonError]] = {
 
 
 def status(error: grpc.RpcError, address: str) -> errors.PelotonError:
-    """The exception for a call that ended with a status other than OK."""
+    """Return the exception for a call that ended with a status other than OK."""
     code = error.code()
     text = error.details() or code.name
     if code is grpc.StatusCode.UNAVAILABLE and NO_HTTP2 in text:
@@ -94,8 +94,10 @@ class Details(NamedTuple):
 
 
 def details(error: grpc.RpcError) -> Details:
-    """The details of google.rpc that came with a status; empty where there are none, or where what
-    came in their place cannot be read."""
+    """Return the details of google.rpc that came with a status.
+
+    Empty if there are none, or if what came in their place cannot be read.
+    """
     # Loaded for errors only, and no command waits for it that has none.
     from google.protobuf.message import DecodeError
     from google.rpc import error_details_pb2
@@ -118,7 +120,8 @@ def details(error: grpc.RpcError) -> Details:
 
 
 def inside(answer: Any, *, fields: tuple[str, ...] = ("error",)) -> Any:
-    """The answer itself, unless it carries an error in one of `fields`; then that is raised."""
+    """Return the answer itself, unless it carries an error in one of `fields`; then that is
+    raised."""
     for name in fields:
         if answer.HasField(name):
             raise carried(name, getattr(answer, name))
@@ -126,7 +129,7 @@ def inside(answer: Any, *, fields: tuple[str, ...] = ("error",)) -> Any:
 
 
 def carried(name: str, error: Any) -> errors.PelotonError:
-    """The exception for an error message; `Error` wrappers are unwrapped one level deep."""
+    """Return the exception for an error message; `Error` wrappers are unwrapped one level deep."""
     if error.DESCRIPTOR.name == "Error":
         for field, value in error.ListFields():
             if field.message_type is not None:
@@ -146,7 +149,8 @@ def carried(name: str, error: Any) -> errors.PelotonError:
 
 
 def bad_spec(text: str, *, kind: str) -> errors.BadSpec:
-    """A server names the place at the front of its text, from the root of what was sent."""
+    """Return a BadSpec; a server puts the place first in its text, from the root of what was
+    sent."""
     named = PATH.fullmatch(text)
     if named is not None:
         return errors.BadSpec(named["text"], field=named["path"], kind=kind)

@@ -1,6 +1,6 @@
 """Updates of services, by UpdateService of v0, and restarts, starts and stops by JobManager.
 
-Must not wait or print.
+No call waits.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def method(name: str) -> RpcName:
 
 
 def state_of(status: update.UpdateStatus) -> str:
-    """The name of the state of an update."""
+    """Return the name of the state of an update."""
     return update.State.Name(status.state)
 
 
 def is_over(status: update.UpdateStatus) -> bool:
-    """Whether an update has ended."""
+    """Return whether an update has ended."""
     return state_of(status) in ENDED_WORKFLOWS
 
 
@@ -50,9 +50,9 @@ class UpdateCalls:
         version: int = 0,
         how: BatchOptions = AT_ONCE,
     ) -> svc.CreateUpdateResponse:
-        """Gives a service another config; `config` is a spec, see `specs`.
+        """Give a service another config; `config` is a spec, see `specs`.
 
-        Without a `version` it is made for the config that the job has now.
+        Without a `version` the update is made for the config that the job has now.
         """
         message = jobs.built(config)
         if pool:
@@ -77,38 +77,38 @@ class UpdateCalls:
             return self._call("CreateUpdate", request, how=keyed(None))
 
     def config_version(self, wanted: str) -> int:
-        """The version of the config that a job has now."""
+        """Return the version of the config that a job has now."""
         answer = inside(self._wire.call(jobs.method("Get"), jobs.get_request(wanted)))
         return int(answer.jobInfo.config.changeLog.version)
 
     def get(self, update_id: str, *, status_only: bool = False) -> svc.GetUpdateResponse:
-        """One update, and how far it is."""
+        """Return one update, and how far it is."""
         request = svc.GetUpdateRequest(updateId={"value": update_id}, statusOnly=status_only)
         return self._call("GetUpdate", request)
 
     def list(self, wanted: str, *, limit: int = 0) -> svc.ListUpdatesResponse:
-        """The updates of a job that are kept, the newest first; 0 for all."""
+        """Return the updates of a job that are kept, the newest first; 0 for all."""
         request = svc.ListUpdatesRequest(jobID=jobs.job_id(wanted), limit=limit)
         return self._call("ListUpdates", request)
 
     def cache(self, update_id: str) -> svc.GetUpdateCacheResponse:
-        """The state of an update, and its instances by what became of them."""
+        """Return the state of an update, and its instances by what became of them."""
         return self._call("GetUpdateCache", _about("GetUpdateCache", update_id))
 
     def pause(self, update_id: str, *, opaque: str = "") -> svc.PauseUpdateResponse:
-        """The update begins with no more instances until it is resumed."""
+        """Pause the update: it begins with no more instances until it is resumed."""
         return self._change("PauseUpdate", update_id, opaque=opaque)
 
     def resume(self, update_id: str, *, opaque: str = "") -> svc.ResumeUpdateResponse:
-        """The update goes on as before the pause."""
+        """Resume the update: it goes on as before the pause."""
         return self._change("ResumeUpdate", update_id, opaque=opaque)
 
     def abort(self, update_id: str, *, opaque: str = "") -> svc.AbortUpdateResponse:
-        """The update ends; what was changed stays so."""
+        """End the update; what was changed stays so."""
         return self._change("AbortUpdate", update_id, opaque=opaque)
 
     def rollback(self, update_id: str) -> svc.RollbackUpdateResponse:
-        """The configs before come back."""
+        """Give the instances the configs before the update."""
         return self._call("RollbackUpdate", _about("RollbackUpdate", update_id), how=keyed(None))
 
     def roll(
@@ -120,7 +120,7 @@ class UpdateCalls:
         version: int = 0,
         how: BatchOptions = AT_ONCE,
     ) -> Any:
-        """New runs of instances of a service, or they are started or stopped, a batch at a time.
+        """Restart, start or stop instances of a service, a batch at a time.
 
         `verb`: `restart`, `start` or `stop`. Without ranges, of all; without a `version` by the
         config that the job has now. Of `how` only `batch` counts, and `min_healthy_seconds` of what

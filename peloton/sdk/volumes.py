@@ -1,7 +1,4 @@
-"""The volumes of services: listed, shown, deleted.
-
-Must not delete anything that the cluster refuses to delete.
-"""
+"""The volumes of services: listed, shown, deleted."""
 
 from __future__ import annotations
 
@@ -16,18 +13,18 @@ def _rpc(name: str) -> RpcName:
 
 
 class VolumeCalls:
-    """The calls."""
+    """Calls about volumes."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
 
     def of_job(self, job: str) -> svc.ListVolumesResponse:
-        """The volumes of a job, also of one that was deleted, by their names."""
+        """Return the volumes of a job, also of one that was deleted, by their names."""
         request = svc.ListVolumesRequest(jobId={"value": job})
         return self._wire.call(_rpc("ListVolumes"), request, how=READ)
 
     def get(self, volume: str) -> volume_pb2.PersistentVolumeInfo:
-        """One volume."""
+        """Return one volume."""
         request = svc.GetVolumeRequest(id={"value": volume})
         return self._wire.call(_rpc("GetVolume"), request, how=READ).result
 

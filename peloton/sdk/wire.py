@@ -1,8 +1,8 @@
-"""Sends calls to the cluster: channels, deadlines, metadata, and retries where they are safe.
+"""Sends calls to the cluster: channels, deadlines, metadata, and retries if they are safe.
 
 A cluster may have several addresses: if one does not answer, or refuses the caller, a call goes to
-the next, which is then tried first. Must not know any call by name, and never repeats one that may
-have changed something unnoticed: a change is repeated only under a request key, by which the server
+the next, which is then tried first. A call that may have changed something must not be repeated, as
+it could take effect twice: a change is repeated only under a request key, by which the server
 recognizes it, or if the first copy was never sent because there was no connection, or was refused
 before it was looked at.
 """
@@ -41,7 +41,8 @@ SERVICES = {
 
 
 def user() -> str:
-    """Who runs this, for the cluster's records; no proof of anything. Empty where unknown."""
+    """Return the user of this process, for the cluster's records; no proof of anything. Empty if
+    unknown."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -70,12 +71,12 @@ WARNING = "peloton-warning-bin"
 
 
 def warn(text: str) -> None:
-    """What is done with a warning of the server unless a program wants something else."""
+    """Warn as the server says, unless a program wants something else."""
     warnings.warn(text, errors.PelotonWarning, stacklevel=2)
 
 
 class RpcName(NamedTuple):
-    """One call: whose it is, the generated stub it is in, and its name there."""
+    """One call: its role, the generated stub it is in, and its name there."""
 
     role: str
     stub: Any
@@ -94,14 +95,15 @@ ONCE = How(repeat=False)
 
 
 def keyed(key: str | None) -> How:
-    """A change that is safe to repeat: the server remembers what it answered to this key."""
+    """Return how to send a change that is safe to repeat: the server remembers its answer to
+    this key."""
     if key and not _is_header_text(key):
         raise errors.BadSpec("must be printable ASCII characters", field="request_key")
     return How(repeat=True, key=key or str(uuid.uuid4()))
 
 
 def _is_header_text(text: object) -> bool:
-    """Whether gRPC can send it as metadata."""
+    """Return whether gRPC can send the text as metadata."""
     return isinstance(text, str) and text.isascii() and text.isprintable()
 
 
@@ -146,7 +148,8 @@ class Wire:
     def call(
         self, method: RpcName, request: Any, *, how: How = READ, timeout_s: float | None = None
     ) -> Any:
-        """The answer, or an exception of `errors`. The deadline is over all attempts together."""
+        """Return the answer, or raise an exception of `errors`. The deadline is for all
+        attempts."""
         self.fill(request, how != READ)
         until = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         call = RpcCall(method, request, how, until)
@@ -174,9 +177,10 @@ class Wire:
         raise AssertionError("the last turn returns or raises")
 
     def stream(self, method: RpcName, request: Any) -> Iterator[Any]:
-        """The messages of a server's stream, of the first address that answers; it has no deadline.
+        """Yield the messages of a server's stream, of the first address that answers; it has no
+        deadline.
 
-        Raises when the stream ends with a status; whoever calls knows how to go on. Closing the
+        Raises when the stream ends with a status; the caller knows how to go on. Closing the
         iterator ends the call.
         """
         self.fill(request, False)
@@ -191,7 +195,7 @@ class Wire:
         raise _together(troubles)
 
     def _stream_of(self, method: RpcName, request: Any, *, address: str) -> Iterator[Any]:
-        """The messages of one address; raises `_NotBegun` if it does not answer."""
+        """Yield the messages of one address; raise `_NotBegun` if it does not answer."""
         metadata = self._metadata(self._addresses.service(method.role), READ)
         begun, refused = False, False
         while True:
@@ -280,7 +284,8 @@ class Wire:
         return answer
 
     def _failed(self, error: grpc.RpcError, address: str) -> errors.PelotonError:
-        """The exception of a call; names a certificate of ours that is why nobody answers."""
+        """Return the exception of a call; it names a certificate of the client that may be the
+        cause."""
         found = translate.status(error, address)
         if error.code() is grpc.StatusCode.UNAVAILABLE and (unfit := self._unfit()):
             found.message += unfit
@@ -291,7 +296,8 @@ class Wire:
         return "".join(f"; {text}" for text in self._routes.certificate_texts(good=False))
 
     def _is_known_now(self, error: grpc.RpcError, address: str) -> bool:
-        """Whether a daemon that did not know us would now: it was started after we looked.
+        """Return whether a daemon that did not know the client would now: it was started after the
+        look-up.
 
         What was refused so has had no effect, and may be sent again.
         """
@@ -302,7 +308,7 @@ class Wire:
     def _reach(
         self, call: RpcCall, address: str, *, wait_s: float
     ) -> errors.ServiceUnavailable | None:
-        """Check its health before the call is sent; the error if that fails.
+        """Check the health of an address before the call is sent; return the error if that fails.
 
         Not by watching the channel: its watcher is a thread of gRPC, which prints a traceback if
         the channel is closed at that moment.
@@ -359,7 +365,7 @@ def _left_s(call: RpcCall) -> float:
 
 
 class _NotBegun(Exception):
-    """A stream that an address did not begin."""
+    """A stream was not begun by an address."""
 
     def __init__(self, trouble: errors.PelotonError) -> None:
         super().__init__()
@@ -375,13 +381,13 @@ class _Over(Exception):
 
 
 def _retry_s(trouble: errors.PelotonError) -> float:
-    """The delay that the server proposed for a repeat, or 0."""
+    """Return the delay that the server proposed for a repeat, or 0."""
     return trouble.retry_s if isinstance(trouble, errors.ServiceUnavailable) else 0.0
 
 
 def _together(troubles: list[errors.PelotonError]) -> errors.PelotonError:
-    """One error with the texts of all addresses that did not answer; one that refused us by
-    itself does not answer better later."""
+    """Return one error with the texts of all addresses; one that refused the client does not
+    answer better later."""
     if len(troubles) > 1:
         text = "; ".join(str(one) for one in troubles)
         for one in troubles:

@@ -1,9 +1,9 @@
 """Reads YAML so that a scalar keeps its text as written.
 
-Must not guess types: `value: 1.10`, `value: yes` and `value: 007` are texts where the field is a
-text and numbers where it is a number, and only the field knows. So every scalar stays a `str`
-here, except an empty or null one. A key that is given twice is an error: plain YAML silently
-takes the last, and the writer looks at the first.
+No type is guessed: `value: 1.10`, `value: yes` and `value: 007` are texts where the field is a text
+and numbers where it is a number, and only the field knows. So every scalar stays a `str` here,
+except an empty or null one. A key that is given twice is an error: plain YAML silently takes the
+last, and the writer looks at the first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Loader.add_constructor(TAG + "map", mapping)
 
 
 class SecretLoader(Loader):
-    """The same, whose errors give no more than the place."""
+    """A loader whose errors give no more than the place."""
 
 
 def secret_mapping(loader: Any, node: Any) -> dict[Any, Any]:
@@ -62,8 +62,10 @@ SecretLoader.add_constructor(TAG + "map", secret_mapping)
 
 
 def load_yaml(text: str, *, name: str = "the file", secret: bool = False) -> dict[str, Any]:
-    """The document as plain Python, its top level a mapping. Errors repeat nothing of a `secret`
-    one."""
+    """Return the document as plain Python, its top level a mapping.
+
+    Errors repeat nothing of a `secret` one.
+    """
     if text.lstrip().startswith("{"):
         text = ESCAPE.sub(whole_escape, text)
     try:
@@ -82,7 +84,7 @@ def load_yaml(text: str, *, name: str = "the file", secret: bool = False) -> dic
 
 
 def whole_escape(found: re.Match[str]) -> str:
-    """As YAML writes it: JSON alone has characters in two halves."""
+    """Return an escape as YAML writes it: only JSON has characters in two halves."""
     if not found[1]:
         return found[0]
     number = 0x10000 + ((int(found[1], 16) - 0xD800) << 10) + int(found[2], 16) - 0xDC00
@@ -90,12 +92,12 @@ def whole_escape(found: re.Match[str]) -> str:
 
 
 def lines_of(text: str, paths: Iterable[str]) -> list[int | None]:
-    """The line of each path of keys and indexes, or of its longest prefix."""
+    """Return the line of each path of keys and indexes, or of its longest prefix."""
     return yaml_places.lines_of(text, paths, loader=Loader)
 
 
 def describe(value: Any) -> str:
-    """A value described in terms of YAML."""
+    """Return a value described in terms of YAML."""
     match value:
         case None:
             return "nothing"

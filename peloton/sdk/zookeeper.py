@@ -1,8 +1,8 @@
 """Finds the leaders of a cluster in ZooKeeper, as clients of the original do.
 
-Reads `<root>/<role>/leader`, a JSON of hostname, ip, http, grpc and version, and turns it into the
-address `ip:grpc`. It must not keep a session: each lookup connects anew, so idle clients cost
-ZooKeeper nothing. kazoo is imported only when needed, because most clients are given an address.
+`<root>/<role>/leader` is a JSON of hostname, ip, http, grpc and version; the address is `ip:grpc`.
+No session is kept: each lookup connects anew, so idle clients cost ZooKeeper nothing. kazoo is
+imported only when needed, because most clients are given an address.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NodesRead:
         self._client = client
 
     def data(self, path: str) -> bytes | None:
-        """The data of one node; None if there is none."""
+        """Return the data of one node; None if there is none."""
         from kazoo.exceptions import NoNodeError
 
         try:
@@ -43,7 +43,7 @@ class NodesRead:
             return None
 
     def children(self, path: str) -> dict[str, bytes]:
-        """The data of the nodes below a path, by name; empty if there is none."""
+        """Return the data of the nodes below a path, by name; empty if there is none."""
         from kazoo.exceptions import NoNodeError
 
         try:
@@ -56,7 +56,7 @@ class NodesRead:
 
 @contextmanager
 def reading(servers: Sequence[str], *, timeout_s: float = LOOKUP_S_MAX) -> Iterator[NodesRead]:
-    """A session that reads some nodes. Raises as `leaders`."""
+    """Open a session that reads some nodes. Raises as `leaders`."""
     with _session(servers, timeout_s) as client:
         yield NodesRead(client)
 
@@ -64,9 +64,8 @@ def reading(servers: Sequence[str], *, timeout_s: float = LOOKUP_S_MAX) -> Itera
 def leaders(
     servers: Sequence[str], *, root: str = DEFAULT_ZK_ROOT, timeout_s: float = LOOKUP_S_MAX
 ) -> dict[str, str]:
-    """The address of each role's leader, those that have one; `ServiceUnavailable` where none
-    has.
-    """
+    """Return the address of each role's leader, if it has one; raises `ServiceUnavailable` if
+    none has."""
     hosts = ",".join(servers)
     with reading(servers, timeout_s=timeout_s) as nodes:
         data_of = {role: nodes.data(_path(root, name)) for role, name in LEADER_NAMES.items()}
@@ -84,7 +83,7 @@ def leaders(
 
 @contextmanager
 def _session(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
-    """A session for a few questions. What goes wrong meanwhile is `ServiceUnavailable`."""
+    """Open a session for a few questions. What goes wrong meanwhile is `ServiceUnavailable`."""
     try:
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
@@ -113,7 +112,8 @@ def _session(servers: Sequence[str], timeout_s: float) -> Iterator[Any]:
 
 
 def _all_refuse(hosts: str) -> bool:
-    """Whether no server listens at any of the addresses. kazoo would try until its time is over."""
+    """Return whether no server listens at any of the addresses: kazoo would try until its time
+    is over."""
     from kazoo.hosts import collect_hosts
 
     for host, port in collect_hosts(hosts)[0]:
@@ -128,7 +128,7 @@ def _all_refuse(hosts: str) -> bool:
 
 
 def address_in(data: bytes, path: str) -> str:
-    """The address in a leader's node; raises where an operator wrote something else there."""
+    """Return the address in a leader's node; raises if an operator wrote something else there."""
     try:
         node = json.loads(data)
         host, port = node["ip"], node["grpc"]

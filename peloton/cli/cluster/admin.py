@@ -1,6 +1,6 @@
 """`peloton admin`: lists dead letters and redrives them, and locks parts of the cluster.
 
-Must not redrive more than one actor, named by its key.
+One command redrives one actor only, named by its key.
 """
 
 from __future__ import annotations

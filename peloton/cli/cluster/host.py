@@ -1,7 +1,7 @@
 """`peloton host`: the machines of the cluster.
 
-Draining a host is in `host_maintenance`. Must not conclude that a host is gone: during a
-rolling restart the configs of daemons differ, so an operator removes hosts.
+Draining a host is in `host_maintenance`. Only an operator removes a host: during a rolling restart
+the configs of daemons differ, so a missing host may not be gone.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def show_(name: str, limit: int | None) -> None:
 
 
 def host_lines(answer: Any) -> Iterator[str]:
-    """What the host is, and a table of its runs."""
+    """Yield the description of a host, and a table of its runs."""
     for title, cell in zip(HEADER, row(answer.host), strict=True):
         if cell:
             yield f"{title}: {cell}"

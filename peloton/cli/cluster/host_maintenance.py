@@ -1,6 +1,6 @@
 """`peloton host query` and `peloton host maintenance`, with the texts of the original.
 
-Must not wait: a host may take long to drain; `host query` shows how far it is.
+The commands do not wait: a host may take long to drain; `host query` shows how far it is.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def query(states: str | None) -> None:
 
 
 def states_beside(peloton: Client, infos: Iterable[Any]) -> dict[str, str]:
-    """What hosts that are unknown in the contract's words are in those of `peloton host list`."""
+    """Return the states of `peloton host list` for hosts that are unknown in the contract's
+    words."""
     unknown = {one.hostname for one in infos if state_text(one.state) == UNKNOWN}
     known = hosts_beside(peloton) if unknown else ()
     return {one.name: f"{UNKNOWN} ({one.state})" for one in known if one.name in unknown}
@@ -148,7 +149,7 @@ def would_start(peloton: Client, hostname: str) -> None:
 
 
 def would_complete(peloton: Client, hostname: str) -> None:
-    """Say whether it is down for maintenance."""
+    """Say whether the host is down for maintenance."""
     host_named(peloton, hostname)
     states = {one.hostname: state_text(one.state) for one in peloton.hosts.query().host_infos}
     state = states.get(hostname, "unknown")

@@ -1,6 +1,6 @@
-"""The names of hosts that people type: what a name that no host has may have meant.
+"""Suggestions for mistyped names of hosts.
 
-Must not choose: a host that is taken down or forgotten is named in full.
+They are only printed, never used: a host that is taken down or forgotten is named in full.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def host_typed(peloton: Client, name: str) -> Iterator[None]:
-    """Add the names that are meant, perhaps, to the answer that there is no such host."""
+    """Add suggestions to the answer that there is no such host."""
     try:
         yield
     except NotFound as error:
@@ -29,14 +29,15 @@ def host_typed(peloton: Client, name: str) -> Iterator[None]:
 
 
 def alike(name: str, known: Sequence[str]) -> Sequence[str]:
-    """The hosts whose own name this is, without the cluster's before it; else those like it."""
+    """Return the hosts whose own name this is, without the cluster's before it; else similar
+    ones."""
     own = [one for one in known if one.endswith(f".{name}") or one.partition(".")[0] == name]
     return own[:3] or difflib.get_close_matches(name, known)
 
 
 def hosts_beside(peloton: Client) -> Sequence[Any]:
-    """The hosts as `peloton host list` has them, for what is said beside an answer that is there
-    already: none where they cannot be listed."""
+    """Return the hosts as `peloton host list` has them, to complete an answer; none if they
+    cannot be listed."""
     from peloton.sdk.defaults import known_hosts
 
     try:

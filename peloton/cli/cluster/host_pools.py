@@ -1,6 +1,6 @@
-"""`peloton hostmgr hostpool`: the pools of hosts, with the texts of the original.
+"""`peloton hostmgr hostpool`: host pools, with the texts of the original.
 
-Must not wait: a host that changes its pool does so at once, and what runs there stays.
+A host changes its pool at once, and what runs there stays, so the commands do not wait.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`peloton hostmgr`, `resmgr` and `jobmgr`: what the daemons know, with the original's columns.
-
-Must not change anything.
-"""
+"""`peloton hostmgr`, `resmgr` and `jobmgr`: what the daemons know, with the original's columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`peloton plan`: what a job, or another config of a pool, would bring about.
-
-Must not change anything, and must not say more than the cluster has found out.
-"""
+"""`peloton plan`: what a job, or another config of a pool, would bring about. Changes nothing."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ def job(config: str, respool: str) -> int:
 
 
 def job_lines(found: Any) -> Iterator[str]:
-    """A plan for people."""
+    """Yield a plan for people."""
     from peloton.cli.jobs.ops import about_so_long, blocker_lines, estimate_text
 
     yield (
@@ -99,14 +96,14 @@ def job_lines(found: Any) -> Iterator[str]:
 
 
 def given_lines(found: Any) -> Iterator[str]:
-    """Whose tasks would be ended."""
+    """Yield whose tasks would be ended."""
     for each in found.given_back:
         whose = f"{whose_job(each.job)} in pool {each.pool}" if each.pool else "a pool of others"
         yield f"preempted: {each.instances} of {whose}, which hold {amounts_text(each.amount)}"
 
 
 def whose_job(job_id: str) -> str:
-    """A job by its id, which is told only to those who may see it."""
+    """Return text for a job; its id is told only to callers who may see the job."""
     return f"job {job_id}" if job_id else "a job of others"
 
 
@@ -147,7 +144,7 @@ def pool(config: str, path: str) -> None:
 
 
 def share_rows(found: Any) -> Iterator[tuple[object, ...]]:
-    """One line for each kind of each pool that has any of it, or would."""
+    """Yield one row for each kind of each pool that has any of it, or would have."""
     for share in found.shares:
         for field, name, _ in AMOUNTS:
             columns = share.before, share.after, share.used, share.wanted
@@ -157,7 +154,7 @@ def share_rows(found: Any) -> Iterator[tuple[object, ...]]:
 
 
 def number(of: float) -> str:
-    """An amount, to a thousandth."""
+    """Return an amount, to a thousandth."""
     return f"{round(of, 3):.10g}"
 
 

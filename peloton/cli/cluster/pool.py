@@ -1,7 +1,6 @@
-"""`peloton pool`: how the pools stand, in this project's own words and messages.
+"""`peloton pool`: the state of the pools, from Peloton's own service.
 
-Turns what the owner of the pools tells into a table. The commands of the original are `respool`.
-Must not change a pool.
+The commands of the original are `respool`.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def list_() -> None:
 
 
 def rows(pools: Iterable[Any]) -> Iterator[tuple[object, ...]]:
-    """One line for each kind of resource of a pool."""
+    """Yield one row for each kind of resource of a pool."""
     for one in pools:
         for kind in one.kinds:
             yield (
@@ -103,7 +102,7 @@ def explain(path: str) -> None:
 
 
 def account_lines(answer: Any) -> Iterator[str]:
-    """An account for people."""
+    """Yield an account for people."""
     for kind in answer.pool.kinds:
         steps = next((each for each in answer.steps if each.kind == kind.kind), None)
         if steps is not None and (steps.divided or steps.need or kind.allocation):
@@ -118,7 +117,8 @@ def account_lines(answer: Any) -> Iterator[str]:
 
 
 def step_lines(answer: Any, kind: Any, *, steps: Any) -> Iterator[str]:
-    """What it gets of one kind, step by step, and what it makes of it."""
+    """Yield how a pool came to its entitlement to one kind, step by step, and what it uses of
+    it."""
     above = answer.above.path or "the pool above"
     yield (
         f"{kind.kind}: entitled to {number(steps.entitlement)} of the {number(steps.divided)} of "
@@ -150,7 +150,7 @@ def step_lines(answer: Any, kind: Any, *, steps: Any) -> Iterator[str]:
 
 
 def loan_text(kind: Any) -> str:
-    """Who owes whom."""
+    """Return text about what a pool borrows or lends."""
     if kind.allocation > kind.entitlement:
         return f"it gives back {number(kind.allocation - kind.entitlement)} when others need it"
     if kind.allocation > kind.reservation:
@@ -161,7 +161,7 @@ def loan_text(kind: Any) -> str:
 
 
 def standing_lines(pools: Iterable[Any]) -> Iterator[str]:
-    """A line for each pool and kind in use or in demand."""
+    """Yield a line for each pool and kind in use or in demand."""
     for one in pools:
         shown = [kind for kind in one.kinds if kind.allocation or kind.demand or kind.reservation]
         for kind in shown:
@@ -175,7 +175,7 @@ def standing_lines(pools: Iterable[Any]) -> Iterator[str]:
 
 
 def queue_lines(answer: Any) -> Iterator[str]:
-    """Who waits, and who gives back."""
+    """Yield which jobs wait, and which give back."""
     yield f"{answer.waiting_in_all} tasks wait" + (f": {answer.text}" if answer.text else "")
     for lot in answer.waiting:
         gang = ", a gang" if lot.gang else ""
@@ -227,7 +227,7 @@ def history(path: str) -> None:
 
 
 def hour_rows(hours: Iterable[Any]) -> Iterator[tuple[object, ...]]:
-    """One line for each kind of a time of which there is anything."""
+    """Yield one row for each kind of an hour of which there is anything."""
     for hour in hours:
         columns = hour.held, hour.borrowed, hour.unused, hour.given_back
         until = "now" if hour.open else moment_text(hour.ended)

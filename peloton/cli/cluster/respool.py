@@ -1,6 +1,6 @@
 """`peloton respool`: resource pools, with the texts of the original.
 
-Must not read a pool's parent from the file: it is in the path on the command line.
+The parent of a pool is in the path on the command line, not in the file.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def create(path: str, config: str, dry_run: bool) -> None:
 
 
 def would_create(peloton: Client, path: str, *, spec: dict[str, Any]) -> None:
-    """Print the pool that would be made, with what it has by default."""
+    """Print the pool that would be made, with its defaults."""
     wanted = plain(peloton.pools.built(path, spec))
     try:
         peloton.pools.lookup(path)
@@ -92,7 +92,7 @@ def would_create(peloton: Client, path: str, *, spec: dict[str, Any]) -> None:
 
 
 def kinds_of(spec: dict[str, Any]) -> set[str]:
-    """The kinds of resources in the file of a pool that was accepted."""
+    """Return the kinds of resources in the file of a pool that was accepted."""
     key = next((key for key in spec if key.lower() == "resources"), "")
     return {
         str(value)
@@ -138,7 +138,7 @@ def dump(form: str | None) -> None:
 
 
 def rows(pools: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
-    """One line for each kind of resource of a pool."""
+    """Yield one row for each kind of resource of a pool."""
     for pool in pools:
         path = pool.get("path", {}).get("value", "")
         used = {usage["kind"]: usage["allocation"] for usage in pool.get("usage", [])}
@@ -152,7 +152,8 @@ def rows(pools: list[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
 def wide_rows(
     pools: list[dict[str, Any]], standings: Iterable[Any]
 ) -> Iterator[tuple[object, ...]]:
-    """The further columns of `rows`; empty for a pool that came or went between the two calls."""
+    """Yield the further columns of `rows`; empty for a pool that came or went between the two
+    calls."""
     known = {(pool.id, kind.kind): kind for pool in standings for kind in pool.kinds}
     for pool in pools:
         for kind in pool.get("config", {}).get("resources", []):

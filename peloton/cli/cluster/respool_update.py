@@ -1,6 +1,7 @@
 """`peloton respool update`: a pool gets the config in a file.
 
-Must not merge: what the file does not say has its default, as when a pool is created.
+The config is replaced, not merged: what the file does not say has its default, as when a pool is
+created.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def update(path: str, config: str, force: bool, dry_run: bool) -> None:
 
 
 def forced() -> bool:
-    """Whether whoever is asked wants it so; the end of their input is a no."""
+    """Ask whether to go on; the end of the input means no."""
     hint("with --force the limits and reservations of the tree are not checked")
     try:
         return click.confirm("Would you like to proceed?", err=True)
@@ -65,7 +66,7 @@ def forced() -> bool:
 
 
 def differences(had: Any, wanted: Any) -> Iterator[str]:
-    """What differs between two configs of a pool, resource by resource."""
+    """Yield what differs between two configs of a pool, resource by resource."""
     before, after = told(had), told(wanted)
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name, DEFAULT), after.get(name, DEFAULT)
@@ -74,7 +75,7 @@ def differences(had: Any, wanted: Any) -> Iterator[str]:
 
 
 def told(config: Any) -> dict[str, str]:
-    """What people may change of a config, each as a text; what is not given is left out."""
+    """Return what people may change of a config, each as a text; what is not given is left out."""
     from peloton.sdk.render import to_dict
 
     found = {

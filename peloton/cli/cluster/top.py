@@ -1,7 +1,7 @@
 """`peloton top`: pools, hosts and the newest jobs that have not ended, on one page.
 
-Asks for one page of jobs, however many there are. A look at a large cluster costs more, so the
-pauses between two looks grow with it. Must not change anything.
+It asks for one page of jobs, however many there are. A look at a large cluster costs more, so the
+pauses between two looks grow with it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def top(once: bool, most: int) -> None:
 
 
 def repeat(look: Any, draw: Any, *, pause: Any = time.sleep) -> None:
-    """Draw what is seen until Ctrl-C; what was seen last stays while no server answers."""
+    """Draw the page until Ctrl-C; the last page stays while no server answers."""
     page = Overview("", (), {})
     try:
         while True:
@@ -83,7 +83,7 @@ def repeat(look: Any, draw: Any, *, pause: Any = time.sleep) -> None:
 
 
 def page_lines(page: Overview) -> list[str]:
-    """The page as plain lines."""
+    """Return the page as plain lines."""
     lines = [page.title]
     for section in page.sections:
         lines += ["", section.title]
@@ -92,7 +92,7 @@ def page_lines(page: Overview) -> list[str]:
 
 
 def look(peloton: Client, most: int) -> Overview:
-    """The page as it is now, with so many rows in each table at most."""
+    """Return the page as it is now, with at most `most` rows in each table."""
     from peloton.sdk.client import JobQuery
 
     pools = peloton.pools.list().resourcePools
@@ -134,7 +134,7 @@ def used_of(used: float, total: float) -> str:
 
 
 def pool_section(pools: Sequence[Any], most: int) -> Section:
-    """The pools: those that have most of their limits in use first."""
+    """Return the pools: those that use most of their limits first."""
     found = []
     for pool in pools:
         used = {one.kind: one.allocation for one in pool.usage}
@@ -149,7 +149,7 @@ def pool_section(pools: Sequence[Any], most: int) -> Section:
 
 
 def host_section(hosts: Sequence[Any], most: int) -> Section:
-    """The hosts: those that are not UP first, then those with the most runs."""
+    """Return the hosts: those that are not UP first, then those with the most runs."""
     states = Counter(one.state for one in hosts)
     chosen = sorted(hosts, key=lambda one: (one.state == "UP", -one.runs, one.name))[:most]
     counts = ", ".join(f"{states[name]} {name}" for name in sorted(states))
@@ -165,7 +165,7 @@ def host_amounts(host: Any) -> list[str]:
 
 
 def in_use(hosts: Sequence[Any]) -> str:
-    """What all hosts have, and what of it is in use."""
+    """Return text about what all hosts have, and what of it is in use."""
     found = []
     for name, unit in (("cpu", "cpus"), ("memory_mb", "MB of memory"), ("gpu", "gpus")):
         total = sum(getattr(one.capacity, name) for one in hosts)
@@ -176,7 +176,7 @@ def in_use(hosts: Sequence[Any]) -> str:
 
 
 def job_of(one: Any, paths: Mapping[str, str]) -> dict[str, Any]:
-    """A row about a job, in the order of the columns."""
+    """Return a row about a job, in the order of the columns."""
     from peloton.sdk.render import enum_name
 
     stats, created = one.runtime.taskStats, one.runtime.creationTime

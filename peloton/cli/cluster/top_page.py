@@ -1,4 +1,4 @@
-"""What `peloton top` shows at one moment, as texts. Must not know how it is drawn."""
+"""What `peloton top` shows at one moment, as texts; `top.py` and `top_screen.py` draw it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Section(NamedTuple):
-    """One table of it. `rows` are those that are shown, the most interesting first."""
+    """One table of the page. `rows` are those that are shown, the most interesting first."""
 
     title: str
     header: Sequence[str]
@@ -15,7 +15,7 @@ class Section(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """All of it; `data` is the same for programs."""
+    """The whole page; `data` is the same for programs."""
 
     title: str
     sections: Sequence[Section]

@@ -20,14 +20,18 @@ FRAME_ROWS = 4
 
 @contextmanager
 def screen(console: Console | None = None) -> Iterator[Callable[[Overview], None]]:
-    """The whole terminal; call it with each page. What was there before comes back at the end."""
+    """Use the whole terminal; call the result with each page.
+
+    What was there before comes back at the end.
+    """
     shown = console or Console(highlight=False)
     with Live(console=shown, screen=True, auto_refresh=False) as live:
         yield lambda page: live.update(drawn(page, shown.size), refresh=True)
 
 
 def drawn(page: Overview, size: ConsoleDimensions) -> Group:
-    """The page in so many lines: each table gets as many rows as it needs, while there are any."""
+    """Return the page in so many lines: each table gets as many rows as it needs, while there
+    are any."""
     width, height = size
     parts: list[Text | Table] = [Text(cell(page.title), style="bold")]
     left = height - 1 - FRAME_ROWS * len(page.sections)

@@ -1,7 +1,7 @@
-"""Stays with a job that `run` or `map` made: until it ends, or a person at a terminal has enough.
+"""Stays with a job that `run` or `map` made: until it ends, or the user leaves.
 
-Must not end the job because its own caller lost interest: on a terminal Ctrl-C asks, and what
-cannot be asked stops the job, as it would have stopped the command itself.
+On a terminal Ctrl-C asks what to do with the job; if the user cannot be asked, it stops the job, as
+it would have stopped the command itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHOICES = {"s": "stop", "d": "detach", "c": "continue"}
 
 
 class Detached(Exception):
-    """The person left the job to itself."""
+    """The user left the job running."""
 
 
 class StoppedHere(Exception):
@@ -46,7 +46,7 @@ def attend(
 ) -> WaitResult:
     """Wait for the end of the job. `seen` is told about every second how far it is.
 
-    Inside of `asking` the terminal is ours: a bar would be painted over the question. Raises
+    Within `asking` nothing else may print: a bar would be painted over the question. Raises
     Detached or StoppedHere, and CanNeverRun of `seen`, once the job is stopped.
     """
     with signals_interrupt():
@@ -64,7 +64,7 @@ def attend(
 
 
 def choose(peloton: Client, job: str, *, choice: str) -> None:
-    """Do what was chosen; returns where the job is attended to further."""
+    """Do what was chosen; return if the job is attended to further."""
     if choice == "detach":
         hint(f"job {job} goes on; `{command('job', 'stop', job)}` ends it")
         raise Detached from None
@@ -74,7 +74,7 @@ def choose(peloton: Client, job: str, *, choice: str) -> None:
 
 
 def ask(can_detach: bool) -> str:
-    """What to do. A second Ctrl-C, or an end of the input, means stop."""
+    """Ask what to do. A second Ctrl-C, or an end of the input, means stop."""
     known = CHOICES if can_detach else {"s": "stop", "c": "continue"}
     text = ", ".join(f"[{key}]{word[1:]}" for key, word in known.items())
     try:
@@ -101,7 +101,7 @@ def stop(peloton: Client, job: str) -> None:
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the command as Ctrl-C does, without a question."""
+    """Let SIGTERM and SIGHUP end the command as Ctrl-C does, without a question."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt(number)

@@ -1,6 +1,6 @@
-"""What `run` and `map` have in common: their options, and the spec and the job made of them.
+"""Common parts of `run` and `map`: their options, and the spec and the job made of them.
 
-Turns options into the spec of one job. Must not follow the job: `attend` does.
+`attend.py` follows the job.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ ALONG = (
 
 
 def wait_labels(peloton: Client, options: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The labels of these options, with the ids of the jobs that are named."""
+    """Return the labels of these options, with the ids of the jobs that are named."""
     from peloton.cli.shared.names import after_parts, id_of, is_id
 
     found = {}
@@ -124,8 +124,8 @@ class BatchCommand(OwnCommand):
         super().__init__(*args, context_settings=settings, **rest)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """`-j 4` is what GNU parallel takes for the number that runs at a time. Behind the first
-        word of a command it is the command's."""
+        """Take `-j 4` before the command for the number that runs at a time, as GNU parallel
+        does."""
         found, _, _ = self.make_parser(ctx).parse_args([*args])
         words = found.get("words")
         # Where there is none, click has a mark of its own.
@@ -138,7 +138,7 @@ class BatchCommand(OwnCommand):
 
 
 def refuse_misplaced(words: Sequence[str]) -> None:
-    """Refuse an option of ours behind the command, of which it would silently become a part."""
+    """Refuse an option behind the command, of which it would silently become a part."""
     context = click.get_current_context()
     ours = {name for one in context.command.get_params(context) for name in one.opts}
     for word in words:
@@ -149,12 +149,12 @@ def refuse_misplaced(words: Sequence[str]) -> None:
 
 
 def is_shell_text(word: str) -> bool:
-    """Whether a first word is a text for the shell rather than the name of a program."""
+    """Return whether a first word is a text for the shell rather than the name of a program."""
     return len(word.split()) > 1 and not os.path.exists(word)
 
 
 def batch_options(function: F) -> F:
-    """The options of `run` and `map`."""
+    """Add the options of `run` and `map`."""
     for option in reversed(
         (
             click.option("--cpus", type=quantity, help="CPUs per instance. [default: 1]"),
@@ -208,7 +208,7 @@ def batch_options(function: F) -> F:
 def spec_of(
     peloton: Client, options: Mapping[str, Any], *, name: str, instances: int, here: bool
 ) -> Any:
-    """The job without its commands. `here`: its hosts are this machine."""
+    """Return the job without its commands. `here`: its hosts are this machine."""
     config: dict[str, Any] = {"resource": resource_of(peloton, options)}
     found = caller_environment(options, here=here)
     if found:
@@ -245,13 +245,12 @@ def put_options(peloton: Client, spec: dict[str, Any], *, options: Mapping[str, 
 
 
 def amounts(options: Mapping[str, Any]) -> dict[str, float]:
-    """What the options say of the resources of an instance."""
+    """Return what the options say of the resources of an instance."""
     return {key: options[name] for key, name in AMOUNTS.items() if options[name] is not None}
 
 
 def resource_of(peloton: Client, options: Mapping[str, Any]) -> dict[str, float]:
-    """What each instance requests where the options do not say it; the cluster is asked only where
-    that is needed."""
+    """Return what each instance requests; the cluster is asked for what the options do not say."""
     if options["cpus"] is None or options["memory_mb"] is None:
         from peloton.sdk.defaults import task_share
 
@@ -260,7 +259,7 @@ def resource_of(peloton: Client, options: Mapping[str, Any]) -> dict[str, float]
 
 
 def variables(given: Sequence[str]) -> list[dict[str, str]]:
-    """The environment of a command, from K=V or K."""
+    """Return the environment of a command, from K=V or K."""
     found: dict[str, str] = {}
     for one in given:
         name, equals, value = one.partition("=")
@@ -277,12 +276,12 @@ def variables(given: Sequence[str]) -> list[dict[str, str]]:
 
 
 def pairs_of(found: Mapping[str, str]) -> list[dict[str, str]]:
-    """Variables as the config of a task has them."""
+    """Return variables as the config of a task has them."""
     return [{"name": name, "value": value} for name, value in found.items()]
 
 
 def caller_environment(options: Mapping[str, Any], *, here: bool) -> dict[str, str]:
-    """The variables that are taken along; says what cannot be."""
+    """Return the variables that are taken along; print those that cannot be."""
     every = options["env_all"]
     if every and options["clean_env"]:
         raise click.UsageError("--env-all and --clean-env: give only one of them")
@@ -303,7 +302,7 @@ def caller_environment(options: Mapping[str, Any], *, here: bool) -> dict[str, s
 
 
 def shell_command(text: str, options: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
-    """A shell's text as the `command` of a config, run in this folder, or in the sandbox."""
+    """Return a shell's text as the `command` of a config, run in this folder, or in the sandbox."""
     if folder:
         # In the same line, so that the shell counts the lines of the text in its messages.
         text = f"cd {shlex.quote(folder)} || exit {exits.NO_EXIT_CODE}; {text}"
@@ -314,7 +313,7 @@ def shell_command(text: str, options: Mapping[str, Any], *, folder: str) -> dict
 
 
 def script_of(file: str) -> bytes:
-    """What is in a file, or on stdin. Raises BadSpec, OSError."""
+    """Return what is in a file, or on stdin. Raises BadSpec, OSError."""
     with sys.stdin.buffer if file == "-" else open(file, "rb") as opened:
         data = opened.read(SCRIPT_BYTES_MAX + 1)
     if not data.strip():
@@ -325,27 +324,27 @@ def script_of(file: str) -> bytes:
 
 
 def file_command(name: str, data: bytes, *, arguments: Sequence[str] = ()) -> str:
-    """The text by which a shell becomes a file of its job: by its first line, or as a shell's."""
+    """Return the text by which a shell runs a file of its job: by its first line, or in a shell."""
     program = "exec" if data.startswith(b"#!") else "exec sh"
     path = f'"{FILES}{name}"'
     return " ".join([program, path, *map(shlex.quote, arguments)])
 
 
 def files_again(spec: Any, job: str) -> str | dict[str, bytes]:
-    """The files of a job of commands of this job: the same, if a command is a file."""
+    """Return the files of a job of commands of this job: the same, if a command is a file."""
     commands = [one["command"].get("value", "") for one in spec["instanceConfig"].values()]
     return job if any(map(FILE_COMMAND.search, commands)) else {}
 
 
 def runs_here(peloton: Client) -> bool:
-    """Whether the hosts are this machine: those of Mesos may be others than that of the daemon."""
+    """Return whether the hosts are this machine: those of Mesos may be other machines."""
     from peloton.sdk.defaults import has_mesos
 
     return is_here() and not has_mesos(peloton)
 
 
 def folder_of(wanted: str | None, *, here: bool) -> str:
-    """Where to run; empty: in the sandbox."""
+    """Return where to run; empty: in the sandbox."""
     if wanted is None:
         return os.getcwd() if here else ""
     if wanted == ".":
@@ -354,7 +353,7 @@ def folder_of(wanted: str | None, *, here: bool) -> str:
 
 
 def is_here() -> bool:
-    """Whether the cluster is on this machine: all its addresses are of loopback."""
+    """Return whether the cluster is on this machine: all its addresses are of loopback."""
     settings = click.get_current_context().ensure_object(CliSettings)
     searched = settings.values.get("zk_servers") or settings.values.get("cluster_name")
     if settings.roles() or (searched and not settings.is_address_chosen):
@@ -364,7 +363,7 @@ def is_here() -> bool:
 
 
 def create(peloton: Client, spec: Any, *, options: Mapping[str, Any]) -> str:
-    """Create the job; its id."""
+    """Create the job; return its id."""
     if not spec["defaultConfig"].get("command") and not spec.get("instanceConfig"):
         raise BadSpec("there is no command")
     try:
@@ -377,7 +376,7 @@ def create(peloton: Client, spec: Any, *, options: Mapping[str, Any]) -> str:
 
 
 def by_option(text: str) -> str:
-    """What the server says of one of our labels, with the option that the person typed."""
+    """Return what the server says of a label, with the option that the user typed."""
     found = WAIT_LABEL.match(text)
     if found is None:
         return text
@@ -385,7 +384,7 @@ def by_option(text: str) -> str:
 
 
 def client(options: Mapping[str, Any]) -> Any:
-    """The cluster to run on, as a context manager: one of our own with --local."""
+    """Return the cluster to run on, as a context manager: a temporary one with --local."""
     if not options["local"]:
         settings = click.get_current_context().ensure_object(CliSettings)
         settings.without_cluster = "; --local starts one for this command only"

@@ -1,6 +1,6 @@
 """`job cache`, `job active-list` and `task cache`: what the daemons hold of jobs, as JSON.
 
-Must not add to the answers: programs read them.
+The answers are printed unchanged, as programs read them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`peloton cron`: schedules, which make a job at each of their moments.
 
-Must not compute a moment: the cluster does.
+The cluster computes the moments.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def delete(name: str, dry_run: bool) -> None:
 
 
 def _planned(peloton: Any, name: str, *, pool: str, spec: Any, timing: Any) -> str:
-    """The schedule that would be made, with its next moments."""
+    """Return the schedule that would be made, with its next moments."""
     try:
         peloton.schedules.get(name)
     except NotFound:

@@ -1,6 +1,6 @@
-"""The instances of a job that failed: what they ran and said, and the job that runs them again.
+"""The failed instances of a job: what they ran and printed, and the job that runs them again.
 
-Must not read whole files of a thousand instances: the callers name how many are shown.
+Callers limit how many instances are shown, so that not thousands of files are read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ READ_MAX_BYTES = 16 * 1024 * 1024
 
 
 def failed_tasks(peloton: Client, job: str, *, states: Sequence[str], most: int) -> list[Any]:
-    """The lowest instances in these states."""
+    """Return the lowest instances in these states."""
     from peloton.sdk.client import TaskQuery
 
     wanted = TaskQuery(states=tuple(states), page=(0, most), sort=("instanceId",))
@@ -48,7 +48,7 @@ def failed_tasks(peloton: Client, job: str, *, states: Sequence[str], most: int)
 
 
 def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int) -> Iterator[str]:
-    """Lines for people."""
+    """Yield lines about failed instances for people."""
     from peloton.sdk.render import enum_name
 
     for one in failed_tasks(peloton, job, states=states, most=most):
@@ -61,7 +61,7 @@ def failed_lines(peloton: Client, job: str, *, states: Sequence[str], most: int)
 
 
 def how_failed(task: Any) -> str:
-    """Its exit code or signal, and what its message says where that is more."""
+    """Return the exit code or signal of a task, and its message if that says more."""
     how = ended_by(task)
     said = str(task.runtime.message)
     plain = how and (said in how or said.startswith(PLAIN))
@@ -69,21 +69,21 @@ def how_failed(task: Any) -> str:
 
 
 def ended_by(task: Any) -> str:
-    """Its exit code or signal, or what ended it; empty where there is neither."""
+    """Return the exit code or signal of a task, or what ended it; empty if there is neither."""
     return termination(task.runtime).removeprefix("FAILED").removeprefix(": ")
 
 
 def number_of(task: Any) -> str:
-    """The number of an instance; of one that runs again, with the number it had at first."""
+    """Return the number of an instance; of one that runs again, with the number it had at first."""
     first = [one.value for one in task.config.labels if one.key == FIRST_NUMBER]
     return f"{task.instanceId}, at first {first[0]}" if first else str(task.instanceId)
 
 
 def groups_lines(peloton: Client, job: str, *, only: int | None = None) -> Iterator[str]:
-    """Lines that name the failed instances, those that ended alike together.
+    """Yield lines that name the failed instances, those that ended alike together.
 
-    Of the first groups with the last line that their lowest instance wrote on stderr. `only` is
-    the one instance that is asked about.
+    The first groups have the last line that their lowest instance wrote on stderr. `only` is the
+    one instance that is asked about.
     """
     found = failed_tasks(peloton, job, states=FAILED, most=NAMED_MAX)
     alike: dict[str, list[int]] = {}
@@ -106,13 +106,15 @@ def groups_lines(peloton: Client, job: str, *, only: int | None = None) -> Itera
 
 
 def last_line(peloton: Client, job: str, *, instance: int) -> str:
-    """The last line on stderr of an instance; empty where it is not to be had, or far to read."""
+    """Return the last line of an instance on stderr; empty if it cannot be had, or is far to
+    read."""
     lines = tail(ending(peloton, job, instance=instance))
     return lines[-1].strip()[-LINE_CHARS:] if lines else ""
 
 
 def run_lines(peloton: Client, job: str, *, instance: int, run: int) -> list[str]:
-    """The last lines of an earlier run on stderr, or else on stdout; none likewise."""
+    """Return the last lines of an earlier run on stderr, or else on stdout; none if they cannot
+    be had."""
     try:
         newest = peloton.tasks.get(job, instance).result.runtime.mesosTaskId.value
         name = f"{newest.rpartition('-')[0]}-{run}"
@@ -126,7 +128,7 @@ def run_lines(peloton: Client, job: str, *, instance: int, run: int) -> list[str
 
 
 def ending(peloton: Client, job: str, *, instance: int) -> bytes:
-    """What an instance has written last on stderr; empty likewise."""
+    """Return what an instance has written last on stderr; empty if it cannot be had."""
     try:
         found = peloton.tasks.outputs(job, instance, filenames=("stderr",)).get("stderr", ())
         return _last(found)
@@ -144,7 +146,7 @@ def _last(pieces: Iterable[bytes]) -> bytes:
 
 
 def short(text: str) -> str:
-    """The command in one line, without the change of folder that `run` puts before it."""
+    """Return the command in one line, without the change of folder that `run` puts before it."""
     found = FOLDER_CHANGE.match(text)
     joined = "; ".join((text[found.end() :] if found else text).splitlines())
     return joined if len(joined) <= COMMAND_CHARS_MAX else f"{joined[:COMMAND_CHARS_MAX]}…"
@@ -154,8 +156,10 @@ def short(text: str) -> str:
 
 
 def failed_again(peloton: Client, job: str, *, options: Mapping[str, Any]) -> tuple[Any, str]:
-    """A job of the commands of another job that have failed, and the path of its pool. What the
-    options say counts more than what the job was."""
+    """Return a job of the failed commands of another job, and the path of its pool.
+
+    Options take precedence over what the other job had.
+    """
     from peloton.sdk.client import TaskQuery
     from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
     from peloton.sdk.render import enum_name, to_dict
@@ -196,14 +200,14 @@ def failed_again(peloton: Client, job: str, *, options: Mapping[str, Any]) -> tu
 
 
 def with_amounts(config: dict[str, Any], given: dict[str, float]) -> dict[str, Any]:
-    """An instance's own config; where it says what it requests, with what is given in its place."""
+    """Return an instance's own config, in which given amounts replace what it requests."""
     if not given or "resource" not in config:
         return config
     return {**config, "resource": {**config["resource"], **given}}
 
 
 def with_variables(command: dict[str, Any], more: list[dict[str, str]]) -> dict[str, Any]:
-    """The command with these variables as well, which win."""
+    """Return the command with these variables as well, which take precedence."""
     if not more:
         return command
     names = {one["name"] for one in more}
@@ -213,7 +217,7 @@ def with_variables(command: dict[str, Any], more: list[dict[str, str]]) -> dict[
 
 
 def pool_again(peloton: Client, pool: str, *, options: Mapping[str, Any]) -> str:
-    """The path of the pool with this id, unless another one was named."""
+    """Return the path of the pool with this id, unless another one was named."""
     if is_given("pool"):
         return str(options["pool"])
     try:
@@ -223,26 +227,27 @@ def pool_again(peloton: Client, pool: str, *, options: Mapping[str, Any]) -> str
 
 
 def origin(config: Any, number: int) -> list[dict[str, str]]:
-    """The labels of an instance that runs again, with the number that it had at first."""
+    """Return the labels of an instance that runs again, with the number that it had at first."""
     others = [one for one in config.get("labels", []) if one["key"] != FIRST_NUMBER]
     return [*others, {"key": FIRST_NUMBER, "value": first_number(config) or str(number)}]
 
 
 def first_number(config: Any) -> str:
-    """The number that an instance had at first; empty of one that does not run again."""
+    """Return the number that an instance had at first; empty if it does not run again."""
     return next(
         (one["value"] for one in config.get("labels", []) if one["key"] == FIRST_NUMBER), ""
     )
 
 
 def numbers_of(spec: Any) -> Callable[[int], int]:
-    """The number of an instance, from 0; of one that runs again, the one that it had at first."""
+    """Return a function to the number of an instance, from 0; of one that runs again, the first
+    number."""
     configs = spec.get("instanceConfig", {})
     return lambda number: int(first_number(configs.get(number, {})) or number)
 
 
 def next_name(peloton: Client, name: str) -> str:
-    """The name of a job with `-retry-N` behind it, which no job has."""
+    """Return the name of a job with `-retry-N` behind it, which no job has."""
     known = RETRY_NAME.sub("", name)
     taken = {one.name for one in with_name_like(peloton, known)}
     return next(found for at in itertools.count(1) if (found := f"{known}-retry-{at}") not in taken)

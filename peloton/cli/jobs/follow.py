@@ -1,6 +1,6 @@
 """`peloton follow`: what a job, a pool or kinds of actors do, as it happens.
 
-Must not keep anything: an event is printed when it comes, and the token to go on with at the end.
+An event is printed when it comes, and the token to go on with at the end; nothing is kept.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
 
 
 class EndOfJob:
-    """Whether the followed job has ended and its events are printed. Asks only where it may be."""
+    """Checks whether the followed job has ended and its events are printed.
+
+    The cluster is asked only when it may have ended.
+    """
 
     def __init__(self, peloton: Any, job: str, *, resumed: bool) -> None:
         self._peloton = peloton
@@ -90,14 +93,15 @@ class EndOfJob:
         self.state = ""
 
     def reached(self, message: Any | None) -> bool:
-        """After a message, or after a pause of QUIET_S (None)."""
+        """Return whether it has, after a message, or after a pause of QUIET_S (None)."""
         if message is None:
             # The first pause after the end: its events may still be on their way.
             return bool(self.state) or self._ended(is_last=False)
         return self._may_be_over(message) and self._ended(is_last=True)
 
     def _may_be_over(self, message: Any) -> bool:
-        """A resumed stream of a job that ended long ago still has events to deliver."""
+        """Return whether to ask: a resumed stream of a job that ended long ago still has events
+        to deliver."""
         if not message.events and not message.gaps:
             return not self._resumed
         # There are no events of other jobs, and the key may be spelled otherwise than JOB.
@@ -110,9 +114,9 @@ class EndOfJob:
 
 
 def with_pauses(stream: Iterator[Any]) -> Iterator[Any | None]:
-    """The messages, and None whenever none has come for QUIET_S.
+    """Yield the messages, and None whenever none has come for QUIET_S.
 
-    A thread reads the stream, which cannot be waited for with a time; it ends with its channel.
+    A thread reads the stream, which cannot be waited for with a timeout; it ends with its channel.
     """
     came: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(MESSAGES_MAX)
 
@@ -142,7 +146,7 @@ def with_pauses(stream: Iterator[Any]) -> Iterator[Any | None]:
 
 
 def lines(message: Any, form: str) -> Iterator[str]:
-    """A message as it is printed."""
+    """Yield a message as it is printed."""
     for gap in message.gaps:
         if form in ("json", "yaml"):
             yield _data({"gap": plain(gap)}, form)
@@ -159,7 +163,7 @@ def lines(message: Any, form: str) -> Iterator[str]:
 
 
 def state_line(job: str, now: Any, *, form: str) -> str:
-    """The state in which a job is when following it begins."""
+    """Return the state in which a job is when following it begins."""
     counts = dict(sorted(now.counts.items()))
     if form in ("json", "yaml"):
         state = {"key": f"job/{job}", "state": now.state, "counts": counts}
@@ -171,7 +175,7 @@ def state_line(job: str, now: Any, *, form: str) -> str:
 
 
 def text_of(event: Any) -> str:
-    """An event in a line."""
+    """Return an event in a line."""
     ranges = ", ".join(
         str(one.first) if one.first == one.last else f"{one.first}-{one.last}"
         for one in event.instances

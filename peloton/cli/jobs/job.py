@@ -1,6 +1,6 @@
 """`peloton job`: create, get, status, delete; the longer verbs have files of their own.
 
-Must not read the pool from the file: it is the path on the command line.
+The pool is the path on the command line, not in the file.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def update(job: str, config: str, dry_run: bool, **secret: Any) -> None:
 
 
 def more_instances(peloton: Client, job: str, *, spec: Any) -> str:
-    """How many an update would add. Raises what it would be refused for."""
+    """Return text about how many instances an update would add. Raises what would refuse it."""
     from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
 
     info = peloton.jobs.get(job).jobInfo
@@ -183,7 +183,7 @@ def refresh(job: str) -> None:
 
 
 def state_of(peloton: Client, job: str) -> str:
-    """The name of the state of a job."""
+    """Return the name of the state of a job."""
     from peloton.sdk.jobs import state_name_of
 
     return state_name_of(peloton.jobs.get(job).jobInfo)
@@ -219,7 +219,7 @@ def status(job: str) -> None:
 
 
 def print_reasons(job: str) -> None:
-    """Why instances do not run, on stderr: stdout is exactly the original's."""
+    """Print why instances do not run, on stderr: stdout is exactly the original's."""
     with connected() as peloton:
         try:
             reasons = peloton.ops.why(job).reasons

@@ -1,7 +1,7 @@
-"""What our command line refuses in the file of a job, and what it adds.
+"""What the command line refuses in the file of a job, and what it adds.
 
-Turns a spec into the one that is sent. The wire accepts more, for clients that rely on it: here is
-only what a person cannot have meant. Must not repeat the rules of the server.
+The wire accepts more, for clients that rely on it: refused here is only what a person cannot have
+meant. The rules of the server are not repeated.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 
 def check(spec: Mapping[str, Any]) -> None:
-    """Refuse a job without a name, an empty command, variables that are given twice, and a limit
-    of running instances that is 0.
+    """Refuse a spec that a person cannot have meant.
 
-    Keys that do not exist come first: a name may be missing because it is mistyped.
+    A job without a name, an empty command, variables that are given twice, and a limit of running
+    instances that is 0. Keys that do not exist come first: a name may be missing because it is
+    mistyped.
     """
     from peloton.sdk.jobs import built
 
@@ -51,7 +52,8 @@ def check_meaning(spec: Mapping[str, Any]) -> None:
 
 
 def check_sla(spec: Mapping[str, Any]) -> None:
-    """On the wire 0 is for no limit; who writes it down hardly means that."""
+    """Refuse a limit of 0: on the wire it means no limit, which a person who writes it hardly
+    means."""
     outer, sla = field(spec, "sla")
     if not isinstance(sla, Mapping):
         return
@@ -76,7 +78,7 @@ def check_variables(command: Mapping[str, Any], where: str) -> None:
 
 
 def configs(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The default config and those of instances, each with its path."""
+    """Yield the default config and those of instances, each with its path."""
     key, default = field(spec, "defaultConfig")
     if isinstance(default, Mapping):
         yield key, default
@@ -87,7 +89,7 @@ def configs(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def field(data: Mapping[str, Any], name: str) -> tuple[str, Any]:
-    """A field as its writer spells it, and its value; None where it is not there."""
+    """Return a field as its writer spells it, and its value; None if it does not exist."""
     from peloton.sdk import specs
 
     found = (key for key in data if specs.plain(str(key)) == specs.plain(name))
@@ -96,7 +98,7 @@ def field(data: Mapping[str, Any], name: str) -> tuple[str, Any]:
 
 
 def with_default_resource(peloton: Client, pool: str, *, spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec; where its default config has no `resource`, with one, which is told."""
+    """Return the spec; if its default config has no `resource`, with one, which is printed."""
     from peloton.sdk.defaults import task_share, with_resource
     from peloton.sdk.jobs import built
 
@@ -112,9 +114,12 @@ def with_default_resource(peloton: Client, pool: str, *, spec: dict[str, Any]) -
 
 
 def with_resource_of(known: Callable[[], Any], *, spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec for a job that there is; where its default config has no `resource`, with that of
-    the job, which a creation may have added: who did not write it down wants no other. `known`
-    reads the config of the job."""
+    """Return the spec for an existing job; if its default config has no `resource`, with that of
+    the job.
+
+    A creation may have added it: a user who did not write it down wants no other. `known` reads the
+    config of the job.
+    """
     from peloton.sdk.defaults import with_resource
     from peloton.sdk.render import to_dict
 
@@ -132,8 +137,10 @@ def with_resource_of(known: Callable[[], Any], *, spec: dict[str, Any]) -> dict[
 
 
 def warn_of_constraints(peloton: Client, pool: str, *, spec: dict[str, Any]) -> None:
-    """Say which constraints of the spec no host meets; a spec without any is not asked for, and who
-    wants data gets nothing beside it."""
+    """Say which constraints of the spec no host meets.
+
+    The cluster is not asked about a spec without any, and nothing is printed beside data.
+    """
     if click.get_current_context().ensure_object(CliSettings).output or all(
         field(config, "constraint")[1] is None for _, config in configs(spec)
     ):
@@ -150,7 +157,7 @@ def warn_of_constraints(peloton: Client, pool: str, *, spec: dict[str, Any]) -> 
 
 
 def as_sent(spec: dict[str, Any]) -> Any:
-    """The spec as the server would get it; raises BadSpec for what is wrong with it."""
+    """Return the spec as the server would get it; raises BadSpec for what is wrong with it."""
     from peloton.sdk.jobs import built
     from peloton.sdk.render import to_dict
 

@@ -1,6 +1,6 @@
 """`peloton job query`: the jobs that match, newest first.
 
-Must not truncate silently: a hint is printed when the limits left something out.
+A hint is printed when the limits left something out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`peloton job stop`: one job by its id, or the jobs of an owner after asking.
 
-Must not stop what does not match: with an id, owner and labels are checks.
+With an id, owner and labels are checks: a job that does not match is not stopped.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def stop(
 
 
 def checked_job(peloton: Client, job: str, *, owner: str, labels: Labels) -> Any:
-    """The job; raises Conflict if it is of another owner, or does not have these labels."""
+    """Return the job; raises Conflict if it is of another owner, or does not have these labels."""
     info = peloton.jobs.get(job).jobInfo
     have = {(label.key, label.value) for label in info.config.labels}
     if owner and info.config.owningTeam != owner:
@@ -101,7 +101,7 @@ def is_over(info: Any) -> bool:
 
 
 def stop_named(peloton: Client, checked: Sequence[Any], *, progress: bool, dry_run: bool) -> int:
-    """Tell all of these jobs to stop, also where one of them cannot be; then follow them."""
+    """Tell all of these jobs to stop, also if one of them cannot be; then follow them."""
     from peloton.sdk.jobs import state_name_of
 
     alive = [info for info in checked if not is_over(info)]

@@ -1,6 +1,6 @@
 """`peloton job progress` and `job logs`: how far a job is, and what its instances print.
 
-Must not page through all instances: counts come from the job, rows from pages with a limit.
+Counts come from the job, and rows from limited pages, so that not all instances are read.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def show_progress(peloton: Client, info: Any, *, slowest: int) -> None:
 
 
 def seconds(stamp: str) -> float:
-    """Unix time of a time in an answer."""
+    """Return the Unix time of a time in an answer."""
     return task_texts.moment(stamp).timestamp()
 
 
 def slowest_of(peloton: Client, job: str, *, most: int) -> list[tuple[int, float, str]]:
-    """The instances that run longest, of the first thousand that run."""
+    """Return the instances that run longest, of the first thousand that run."""
     from peloton.sdk.client import TaskQuery
 
     if not most:
@@ -156,7 +156,7 @@ def logs(
 
 
 def said_gone(count: int, why: str) -> int:
-    """The exit code, once it is said what is gone."""
+    """Print what output is gone; return the exit code."""
     if not count:
         return exits.OK
     hint(gone_text(count, why))

@@ -1,6 +1,6 @@
 """Commands of `peloton map`: one per line, or a template over values, as GNU parallel has it.
 
-Turns words and texts into a list of shell commands. Must not open a file nor call a cluster.
+Words and texts become a list of shell commands, without reading files.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class BadCommands(ValueError):
 
 
 def commands_in(lines: Iterable[str]) -> list[str]:
-    """One command per line; empty lines and comments are left out."""
+    """Return one command per line; empty lines and comments are left out."""
     found = (line.strip() for line in lines)
     return checked([line for line in found if line and not line.startswith("#")])
 
 
 def filled(template: Sequence[str], values: Iterable[str]) -> list[str]:
-    """The template once for each value. Without a `{}` the value is its last word.
+    """Return the template once for each value. Without a `{}` the value is its last word.
 
     A template of several words is joined with blanks, so that it can be typed without quotes.
     """
@@ -54,12 +54,13 @@ def filled(template: Sequence[str], values: Iterable[str]) -> list[str]:
 
 
 def has_place(words: Sequence[str]) -> bool:
-    """Whether a value goes somewhere into these words."""
+    """Return whether these words have a place for a value."""
     return any(PLACE.search(word) for word in words)
 
 
 def checked(commands: list[str]) -> list[str]:
-    """Raises BadCommands where there are none or too many, or one cannot be sent."""
+    """Return the commands. Raises BadCommands for none or too many, or for one that cannot be
+    sent."""
     if not commands:
         raise BadCommands("there is no command")
     if len(commands) > COMMANDS_MAX:
@@ -71,7 +72,7 @@ def checked(commands: list[str]) -> list[str]:
 
 
 def parted(words: Sequence[str]) -> tuple[Sequence[str], str, Sequence[str]]:
-    """Template, separator (empty where there is none) and what stands behind it."""
+    """Return template, separator (empty if there is none) and what stands behind it."""
     marks = [at for at, word in enumerate(words) if word in (VALUES, FILES, *_LINKED)]
     if not marks:
         return words, "", ()

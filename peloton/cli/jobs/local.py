@@ -1,7 +1,7 @@
 """A cluster for one command, or the demo: started in a temporary folder, ended with its tasks.
 
-Runs `peloton minicluster` as a process of its own. Must not leave anything behind, whichever way
-the command ends; only if it is killed with SIGKILL, nobody is left to end the cluster.
+`peloton minicluster` runs as a process of its own. Whichever way the command ends, nothing is left
+behind, unless it is killed with SIGKILL.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEAVE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def local_client() -> Iterator[Client]:
-    """A client of a cluster that lives as long as the context."""
+    """Return a client of a cluster that lives as long as the context."""
     settings = click.get_current_context().ensure_object(CliSettings)
     if "--api" in settings.typed:
         raise click.UsageError("--local and --api: give only one of them")
@@ -67,7 +67,7 @@ class LocalCluster:
             )  # fmt: skip
 
     def address(self) -> str:
-        """Wait until it serves; where."""
+        """Wait until the cluster serves; return its address."""
         assert self._process.stdout is not None
         late = threading.Timer(START_MAX_S, self._process.kill)
         late.start()
@@ -82,8 +82,10 @@ class LocalCluster:
         raise ServerError(f"the local cluster ended with exit code {code}: {said}")
 
     def stop(self) -> bool:
-        """End it with its tasks; whether it ended by itself. A second Ctrl-C must not leave it
-        running."""
+        """End the cluster with its tasks; return whether it ended by itself.
+
+        A second Ctrl-C must not leave it running.
+        """
         before = {number: signal.signal(number, signal.SIG_IGN) for number in LEAVE}
         try:
             self._process.send_signal(signal.SIGTERM)

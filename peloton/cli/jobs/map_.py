@@ -1,7 +1,7 @@
 """`peloton map`: many commands as one job, with progress, their outputs, and what failed.
 
-Each command is the own config of one instance. Must not ask about all instances for each step of
-the progress: that comes from counts.
+Each command is the own config of one instance. The progress comes from counts, so that not all
+instances are read for each step.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ MANY, MANY_TIMEOUT_S = 5000, 120.0
 
 
 class MapCommand(batch.BatchCommand):
-    """Options may stand behind FILE as well: behind a file there is no command they might belong
-    to."""
+    """A command whose options may stand behind FILE as well, as no command precedes them there."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         found, _, _ = self.make_parser(ctx).parse_args([*args])
@@ -74,7 +73,7 @@ class MapCommand(batch.BatchCommand):
 
 
 def is_file_of_commands(words: Sequence[str]) -> bool:
-    """Whether the first word is a file of commands, and no template."""
+    """Return whether the first word is a file of commands, and no template."""
     if any(word in (VALUES, FILES) for word in words):
         return False
     return Path(words[0]).is_file() or (words[0] == "-" and words[1].startswith("-"))
@@ -160,7 +159,7 @@ def map_(words: tuple[str, ...], failed_of: str | None, **options: Any) -> int:
 
 
 def check_options(words: Sequence[str], failed_of: str | None, *, options: Any) -> None:
-    """Refuse what cannot be together. Makes the folder of --results. Raises UsageError."""
+    """Refuse options that exclude each other. Makes the folder of --results. Raises UsageError."""
     if bool(failed_of) == bool(words):
         raise click.UsageError("name a FILE, a TEMPLATE with ::: or ::::, or --retry-failed")
     kept = [name for name in KEPT if options[name]] if failed_of else []
@@ -178,7 +177,7 @@ def check_options(words: Sequence[str], failed_of: str | None, *, options: Any) 
 
 
 def read(words: Sequence[str]) -> list[str]:
-    """The commands that were asked for; words before `:::` may have looked like a file."""
+    """Return the commands that were asked for; words before `:::` may have looked like a file."""
     try:
         template, mark, rest = parted(words)
         if template and batch.is_shell_text(template[0]):
@@ -211,7 +210,7 @@ def lines_of(name: str) -> list[str]:
 
 
 def spec_of(peloton: Client, commands: Sequence[str], *, options: dict[str, Any]) -> Any:
-    """The job of these commands; what all have in common stands in its default config."""
+    """Return the job of these commands; what all have in common is in its default config."""
     name = commands[0].split()[0] if len(set(first_words(commands))) == 1 else NAME_DEFAULT
     here, count = batch.runs_here(peloton), len(commands)
     spec = batch.spec_of(peloton, options, name=Path(name).name, instances=count, here=here)
@@ -233,8 +232,11 @@ def spec_of(peloton: Client, commands: Sequence[str], *, options: dict[str, Any]
 
 
 def long_ones(commands: Sequence[str]) -> set[int]:
-    """The numbers of the commands that travel as files: what is too long for a program to be
-    given, and all above the average that there is room for, where some are too long together."""
+    """Return the numbers of the commands that travel as files.
+
+    These are commands too long to be passed to a program, and, if some are too long together, all
+    above the average that there is room for.
+    """
     sizes = [len(text.encode()) for text in commands]
     together = max(sum(sizes[at : at + PAGE]) for at in range(0, len(sizes), PAGE))
     most = COMMAND_BYTES_MAX if together <= ROOM_BYTES else COMMAND_BYTES_MEAN
@@ -246,7 +248,7 @@ def first_words(commands: Iterable[str]) -> Iterable[str]:
 
 
 def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
-    """Create the job and stay with it; the exit code."""
+    """Create the job and stay with it; return the exit code."""
     count = spec["instanceCount"]
     job = batch.create(peloton, spec, options=options)
     if options["detach"]:
@@ -297,7 +299,7 @@ def submitted(peloton: Client, spec: Any, *, options: dict[str, Any]) -> int:
 
 
 def sinks(spec: Any, options: dict[str, Any]) -> Iterator[Sink]:
-    """Where the outputs go."""
+    """Yield where the outputs go."""
     numbers = numbers_of(spec)
     if options["logs"] or (options["logs"] is None and not options["results"]):
         # As in GNU parallel, and as `{#}`, commands are counted from 1.
@@ -308,7 +310,7 @@ def sinks(spec: Any, options: dict[str, Any]) -> Iterator[Sink]:
 
 
 def summary(peloton: Client, job: str, *, ended: Any, local: bool) -> int:
-    """What failed, and how to go on; the exit code."""
+    """Print what failed, and how to go on; return the exit code."""
     counts = ", ".join(f"{number} {state}" for state, number in sorted(ended.counts.items()))
     bad = sum(ended.counts.get(state, 0) for state in FAILED_STATES)
     output = click.get_current_context().ensure_object(CliSettings).output

@@ -1,6 +1,6 @@
 """`peloton why`, `wait` and `story`: the questions asked most.
 
-Must not turn the end of waiting into the end of the job: interrupted, the job goes on.
+If the wait is interrupted, the job goes on.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def why(job: str, instance: int | None) -> None:
 
 
 def tell_failed_runs(job: str, reasons: Iterable[Any]) -> None:
-    """Print what the runs wrote last for which an update failed, on stderr."""
+    """Print, on stderr, what the runs wrote last by which an update failed."""
     for reason in reasons:
         if reason.run:
             from peloton.cli.jobs.failed import run_lines
@@ -115,7 +115,7 @@ def row(reason: Any, now: float, *, cut: bool = False) -> Sequence[object]:
 
 
 def who_and_text(reason: Any) -> tuple[str, str]:
-    """Whom a reason is about, and the whole of it."""
+    """Return the instances that a reason is about, and its whole text."""
     # Old knowledge is shown as old: the reader may be looking at a cluster of a minute ago.
     text = f"{reason.text} ({span(reason.age_s)} ago)" if reason.age_s >= 1 else reason.text
     who = str(reason.instance) if reason.HasField("instance") else ""
@@ -126,7 +126,7 @@ def who_and_text(reason: Any) -> tuple[str, str]:
 
 
 def cut_texts(reasons: Any) -> Iterator[str]:
-    """In full, one line each, what the table of a pipe has no space for."""
+    """Yield in full, one line each, the texts for which the table of a pipe has no space."""
     for reason in reasons:
         who, text = who_and_text(reason)
         if len(text) > WHY_COLUMNS_MAX:
@@ -134,7 +134,8 @@ def cut_texts(reasons: Any) -> Iterator[str]:
 
 
 def in_the_way(reason: Any) -> Iterator[str]:
-    """All that keeps these instances from their goal, one line each, and when that may be over."""
+    """Yield all that keeps these instances from their goal, one line each, and when that may be
+    over."""
     if not reason.blockers:
         return
     number = reason.instance if reason.HasField("instance") else None
@@ -156,7 +157,7 @@ def blocker_lines(blockers: Any) -> Iterator[str]:
 
 
 def estimate_text(estimate: Any) -> str:
-    """When, marked as what it is, or why that cannot be said."""
+    """Return an estimate, marked as such, or why there is none."""
     if not estimate.HasField("after_s"):
         return f"no estimate: {estimate.basis}"
     last = f" to {about_so_long(estimate.until_s)}" if estimate.HasField("until_s") else ""
@@ -164,7 +165,7 @@ def estimate_text(estimate: Any) -> str:
 
 
 def about_so_long(seconds: float) -> str:
-    """A time of about that length: more digits would promise too much."""
+    """Return a rounded length of time: more digits would promise too much."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"about {seconds / length:.0f} {unit}"
@@ -172,10 +173,10 @@ def about_so_long(seconds: float) -> str:
 
 
 class WaitCommand(OwnCommand):
-    """Finds its jobs by name as patiently as it waits for them."""
+    """A command that finds its jobs by name as patiently as it waits for them."""
 
     def job_ids(self, ctx: click.Context, typed: Sequence[str]) -> tuple[str, ...]:
-        """The ids of the jobs that were typed; a daemon may be restarting meanwhile.
+        """Return the ids of the jobs that were typed; a daemon may be restarting meanwhile.
 
         The time that this takes is part of that of --within.
         """
@@ -258,7 +259,7 @@ def wait_for_one(job: str, within_s: float | None, *, raw: bool) -> int:
 
 @contextmanager
 def progress_of(job: str) -> Iterator[Callable[[Any], None] | None]:
-    """The callback for progress: a bar, if stderr is a terminal."""
+    """Yield the callback for progress: a bar, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -269,7 +270,7 @@ def progress_of(job: str) -> Iterator[Callable[[Any], None] | None]:
 
 
 def ended_answer(job: str, ended: Any) -> dict[str, Any]:
-    """The result of a wait as data."""
+    """Return the result of a wait as data."""
     has_code = ended.done and ended.state in ("SUCCEEDED", "FAILED") and not ended.problem
     return {
         "job_id": job,
@@ -333,5 +334,5 @@ def line_row(line: Any) -> Sequence[object]:
 
 
 def moment(at: float) -> str:
-    """A time in UTC, to the millisecond."""
+    """Return a time in UTC, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

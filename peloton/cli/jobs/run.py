@@ -1,6 +1,7 @@
 """`peloton run`: one command as a job, as if it had been typed here.
 
-Its output is ours, its exit code is ours. Must not need a file, nor a pool that somebody made.
+The output and the exit code of the job become those of this command. Neither a file nor a pool has
+to be made before.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class RunCommand(batch.BatchCommand):
-    """All codes but one may be the command's, so that one is of all our failures."""
+    """A command that may end with any exit code of its job, so that all own failures have one
+    code."""
 
     def make_context(self, *args: Any, parent: click.Context | None = None, **rest: Any) -> Any:
         if parent is not None:
@@ -90,7 +92,7 @@ def run(words: tuple[str, ...], instances: int, script: str | None, **options: A
 
 
 def of_words(words: tuple[str, ...]) -> tuple[str, str]:
-    """The shell's text, and the name of its program. Raises UsageError."""
+    """Return the shell's text, and the name of its program. Raises UsageError."""
     if not words:
         raise click.UsageError("there is no command, and no --script")
     if batch.is_shell_text(words[0]):
@@ -102,7 +104,7 @@ def of_words(words: tuple[str, ...]) -> tuple[str, str]:
 
 
 def of_script(file: str, arguments: tuple[str, ...], *, options: Any) -> tuple[str, str]:
-    """The same of a file, which travels with the job."""
+    """Return the shell's text and the name for a file, which travels with the job."""
     data = batch.script_of(file)
     options["files"] = {batch.SCRIPT: data}
     name = batch.SCRIPT if file == "-" else Path(file).name
@@ -110,7 +112,7 @@ def of_script(file: str, arguments: tuple[str, ...], *, options: Any) -> tuple[s
 
 
 def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
-    """Create the job and stay with it; the exit code."""
+    """Create the job and stay with it; return the exit code."""
     job = batch.create(peloton, spec, options=options)
     if options["detach"]:
         show(OutputForms({"job_id": job}, text=job, names=lambda: [job]))
@@ -136,7 +138,7 @@ def submitted(peloton: Client, spec: Any, *, options: Any) -> int:
 
 
 def followed(peloton: Client, job: str, *, instances: int, options: Any) -> tuple[Any, str]:
-    """The end of the job, and what is to be said of output that is gone."""
+    """Return the end of the job, and text about output that is gone."""
     from peloton.cli.jobs.waiting import WhyWaiting
     from peloton.cli.texts.outputs import Collected, Live, Printed, gone_text
 
@@ -161,7 +163,7 @@ def followed(peloton: Client, job: str, *, instances: int, options: Any) -> tupl
 
 
 def explain(peloton: Client, job: str, *, ended: Any, local: bool) -> None:
-    """One line about what went wrong: an exit code alone does not tell who was at fault."""
+    """Print one line about what went wrong: an exit code alone does not tell who was at fault."""
     reasons = peloton.ops.why(job).reasons[:3]
     texts = [one.text for one in reasons if one.state not in ("SUCCEEDED", "RUNNING")]
     for text in dict.fromkeys(texts):

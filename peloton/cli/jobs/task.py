@@ -1,6 +1,6 @@
 """`peloton task`: the instances of a job, and `peloton pod events`.
 
-Must not decode what `logs` fetches: the bytes of the sandbox are the bytes on stdout.
+`logs` prints the bytes of the sandbox undecoded.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def logs(job: str, instance: int, run: str, back: int | None, **how: Any) -> Non
 
 
 def _run_before(peloton: Client, job: str, *, instance: int, back: int) -> str:
-    """The id of a run before the newest: runs are counted from 1."""
+    """Return the id of a run before the newest: runs are counted from 1."""
     newest = peloton.tasks.get(job, instance).result.runtime.mesosTaskId.value
     task, _, number = newest.rpartition("-")
     if int(number) <= back:

@@ -1,6 +1,6 @@
 """`peloton volume`: the volumes of services.
 
-Must not stop an instance so that its volume can be deleted.
+A volume in use is not deleted: no instance is stopped for it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def delete(name: str) -> None:
 
 
 def volume_named(peloton: Client, typed: str) -> str:
-    """The name of a volume, whose job was typed by id, name or the beginning of its id."""
+    """Return the name of a volume, whose job was typed by id, name or the beginning of its id."""
     name, at, host = typed.partition("@")
     job, _, number = name.rpartition("-")
     if not job or names.is_id(name):
@@ -114,13 +114,13 @@ def volume_named(peloton: Client, typed: str) -> str:
 
 
 def no_job(typed: str) -> NotFound:
-    """Nothing of this name; that says nothing of the volumes of a job that is gone."""
+    """Return the error for an unknown job; a job that was deleted may still have volumes."""
     text = f"there is no job {typed}; of a deleted job give the whole id"
     return NotFound(text)
 
 
 def may_have_volumes(peloton: Client, job: str) -> bool:
-    """Whether a config of the job, which is there yet, names one."""
+    """Return whether a config of the job, which still exists, names a volume."""
     try:
         config = peloton.jobs.get(job).jobInfo.config
     except PelotonError:
@@ -130,7 +130,7 @@ def may_have_volumes(peloton: Client, job: str) -> bool:
 
 
 def say_that_volumes_stay(job: str) -> None:
-    """Of a job that is deleted: its volumes are not, and cost room."""
+    """Say that the volumes of a deleted job stay, and take room."""
     hint(f"its volumes stay until they are deleted: {command('volume', 'list', job)}")
 
 
@@ -150,6 +150,6 @@ def _row(one: Any) -> tuple[Any, ...]:
 
 
 def _name(one: Any, field: str) -> str:
-    """The name of a state, as the contract has it."""
+    """Return the name of a state, as the contract has it."""
     names = one.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
     return str(names[getattr(one, field)].name)

@@ -1,7 +1,7 @@
-"""Why a job that was typed here has not begun, on stderr, while it is attended to.
+"""Prints, on stderr, why a job that was typed here has not begun, while it is attended to.
 
-A terminal is told soon and of each other reason; what is not one, where stderr is the command's,
-once a minute. Must not end the attending, but for a job that can never run.
+On a terminal soon and for each new reason; otherwise, where stderr belongs to the command, once a
+minute. A job that can never run ends the attending.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ NUMBER = re.compile(r"\d+", re.ASCII)
 
 
 class WhyWaiting:
-    """Says the main reason, again when it is another one (numbers do not count), and each minute.
+    """Prints the main reason, again when it changes (numbers do not count), and each minute.
 
-    Who waits for hosts is told that it can never run as they are; for all others it is an error.
+    A job that waits for hosts is told that it can never run as they are; for all others that is an
+    error.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class WhyWaiting:
         now_s: Callable[[], float] = time.monotonic,
         shown: bool | None = None,
     ) -> None:
-        """`shown`: whether somebody looks; by default where stderr is a terminal."""
+        """Take the job. `shown`: whether a person looks; by default if stderr is a terminal."""
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._peloton, self._job, self._now_s = peloton, job, now_s
         self._waits_for_hosts = waits_for_hosts
@@ -54,9 +55,9 @@ class WhyWaiting:
         self._said = ""
 
     def seen(self, now: WaitResult, *, paused: Callable[[], Paused] = nullcontext) -> None:
-        """Take how far the job is; the question is asked in growing pauses.
+        """Take how far the job is; the cluster is asked in growing pauses.
 
-        Inside of `paused` the terminal is ours. Raises CanNeverRun.
+        Within `paused` nothing else prints on the terminal. Raises CanNeverRun.
         """
         if now.done or any(count for state, count in now.counts.items() if state not in BEFORE):
             return
@@ -79,13 +80,13 @@ class WhyWaiting:
             self._said, self._said_s = text, now_s
 
     def _next_after(self, now_s: float) -> float:
-        """When to ask again: not after a moment at which something is to be said."""
+        """Return when to ask again: not after a moment at which something is to be printed."""
         pause_s, self._pause_s = self._pause_s, min(self._pause_s * GROWTH, PAUSE_S_MAX)
         moments = self._begun_s + FIRST_S, self._said_s + REPEAT_S
         return min(now_s + pause_s, *(at for at in (*moments, math.inf) if at > now_s))
 
     def _reason(self) -> tuple[str, bool]:
-        """The main reason, the last one where there is none, and whether waiting is in vain."""
+        """Return the main reason, the last one if there is none, and whether waiting is in vain."""
         try:
             reasons = self._peloton.ops.why(self._job).reasons
         except PelotonError:  # the waiting itself says where nobody answers

@@ -1,7 +1,4 @@
-"""`peloton diff`: what a spec would change of a service, before anything is changed.
-
-Must not send a change.
-"""
+"""`peloton diff`: what a spec would change of a service, before anything is changed."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ def diff(job: str, spec: str) -> int:
 def of_pods(
     peloton: Client, job: str, *, given: Any
 ) -> tuple[InstanceChanges, Sequence[FieldChange]]:
-    """By a spec of v1alpha: the server says which pods would get new runs."""
+    """Return the changes by a spec of v1alpha: the server says which pods would get new runs."""
     from peloton.sdk.spec_diff import InstanceChanges, field_changes
     from peloton.sdk.stateless import built_spec
 
@@ -75,7 +72,7 @@ def of_pods(
 def of_instances(
     peloton: Client, job: str, *, given: Any
 ) -> tuple[InstanceChanges, Sequence[FieldChange]]:
-    """By a config of v0, compared here with the newest one of the job."""
+    """Return the changes by a config of v0, compared here with the newest one of the job."""
     from peloton.sdk.jobs import built
     from peloton.sdk.spec_diff import field_changes, instance_changes
 
@@ -93,7 +90,7 @@ def count(ranges: Sequence[tuple[int, int]]) -> int:
 
 
 def lines(job: str, instances: InstanceChanges, *, fields: Sequence[FieldChange]) -> Iterator[str]:
-    """For people."""
+    """Yield the changes for people."""
     if instances.is_none and not fields:
         yield f"Job {job}: no difference"
         return
@@ -107,7 +104,7 @@ def lines(job: str, instances: InstanceChanges, *, fields: Sequence[FieldChange]
 
 
 def spans_text(ranges: Sequence[tuple[int, int]]) -> str:
-    """Ranges as people read them, of very many the first ones."""
+    """Return ranges as people read them, of very many the first ones."""
     some = [str(low) if low == high else f"{low}-{high}" for low, high in ranges[:SPANS_MAX]]
     left = count(ranges[SPANS_MAX:])
     return ", ".join([*some, *([f"and {left} more"] if left else [])])
@@ -116,7 +113,7 @@ def spans_text(ranges: Sequence[tuple[int, int]]) -> str:
 def as_data(
     job: str, instances: InstanceChanges, *, fields: Sequence[FieldChange]
 ) -> dict[str, Any]:
-    """For programs; both ends of each range are instances."""
+    """Return the changes for programs; both ends of each range are instances."""
     return {
         "job_id": job,
         "instances": {

@@ -1,7 +1,7 @@
 """`peloton job history`: what was done to a job, by whom and when, the newest first.
 
-Turns the workflows of a service and the story of its job into rows. Must not say more than they do:
-workflows are kept as long as docs/workflows.md says, who ordered something as long as the story is.
+The rows are made from the workflows of a service and the story of its job: workflows are kept as
+long as docs/workflows.md says, the person who ordered something as long as the story is.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def history(job: str) -> None:
 
 
 def found(peloton: Client, job: str) -> Iterator[HistoryRow]:
-    """What the workflows and the story say, in no order."""
+    """Yield what the workflows and the story say, in no order."""
     infos = peloton.stateless.workflows(job).workflow_infos
     told = [line for line in peloton.ops.story(f"job/{job}").lines if line.cause in ORDERS]
     begun = [task_texts.moment(info.status.creation_time).timestamp() for info in infos]
@@ -100,13 +100,13 @@ def found(peloton: Client, job: str) -> Iterator[HistoryRow]:
 
 
 def what_of(line: Any) -> str:
-    """What an order did; one message starts instances, and restarts them."""
+    """Return what an order did; one message starts instances, and restarts them."""
     restarts = line.cause == "StartInstances" and line.because.startswith(RESTARTS)
     return "instances restarted" if restarts else ORDERS[line.cause]
 
 
 def of_workflow(info: Any, at: float, *, who: str) -> HistoryRow:
-    """The row of a workflow: from which version to which, and what became of it."""
+    """Return the row of a workflow: from which version to which, and its result."""
     status = info.status
     old, new = (one.value.partition("-")[0] for one in (status.prev_version, status.version))
     total = (

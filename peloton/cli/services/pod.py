@@ -1,6 +1,6 @@
 """`peloton pod`: single pods by their names, `JOB-INSTANCE`, and the pods of a job.
 
-Must not decode what `logs` fetches: the bytes of the sandbox are the bytes on stdout.
+`logs` prints the bytes of the sandbox undecoded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Examples:
 
 
 def pod_named(peloton: Any, typed: str) -> str:
-    """The name of a pod, whose job was typed by id, name or the beginning of its id."""
+    """Return the name of a pod, whose job was typed by id, name or the beginning of its id."""
     job, _, number = typed.rpartition("-")
     if not job:
         return typed  # the server says what is wrong with it
@@ -115,7 +115,7 @@ def events(name: str, run: str) -> None:
 
 
 def run_of(name: str, typed: str) -> str:
-    """The id of a run, of which the number is enough."""
+    """Return the id of a run, which may be typed as its number."""
     return f"{name}-{typed}" if typed.isascii() and typed.isdigit() else typed
 
 

@@ -1,6 +1,6 @@
 """`peloton job rolling-restart`, `rolling-start` and `rolling-stop`: by calls of v0.
 
-Must not choose instances: the service does, a batch at a time.
+The service chooses the instances, a batch at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`peloton service`: where the instances of a service are, once or kept up to date in a file.
 
-Must not write a file that nothing has changed in, or leave half of one: who reads it is a proxy.
+A proxy reads the file: it is written only when something has changed, and replaced as a whole.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def ports_text(ports: Any) -> str:
 
 
 def text_of(found: Any) -> str:
-    """The same text for the same endpoints."""
+    """Return the same text for the same endpoints."""
     return json.dumps(plain(found), indent=2, sort_keys=True) + "\n"
 
 
@@ -120,7 +120,7 @@ def keep(peloton: Client, job: str, *, path: Path) -> None:
 
 
 def read_ahead(peloton: Client, job: str, *, news: queue.SimpleQueue[Exception | None]) -> None:
-    """Say that something has changed; the first time once changes are told."""
+    """Put into `news` that something has changed; the first time once changes are told."""
     try:
         for _ in peloton.services.watch_pods(job, silent=hint):
             news.put(None)
@@ -130,7 +130,7 @@ def read_ahead(peloton: Client, job: str, *, news: queue.SimpleQueue[Exception |
 
 
 def replace(path: Path, text: str) -> None:
-    """Write the file anew, so that who reads it sees the old or the new one."""
+    """Replace the file, so that a reader sees the old or the new one as a whole."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

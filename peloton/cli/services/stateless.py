@@ -1,6 +1,6 @@
 """`peloton job stateless`: services by specs of v1alpha; the longer verbs have files of their own.
 
-Must not read the pool from the file: it is the path on the command line.
+The pool is the path on the command line, not in the file.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ Examples:
 
 
 def is_plain() -> bool:
-    """Whether people read the answer: who wants data gets nothing beside it."""
+    """Return whether people read the answer: nothing is printed beside data."""
     return not click.get_current_context().ensure_object(CliSettings).output
 
 
@@ -334,7 +334,7 @@ def delete(job: str, version: str, force: bool, dry_run: bool) -> None:
 
 
 def now_of(peloton: Any, job: str) -> str:
-    """What a service is now, for a sentence."""
+    """Return what a service is now, for a sentence."""
     from peloton.sdk.render import enum_name
 
     status = peloton.stateless.get(job, summary_only=True).summary.status

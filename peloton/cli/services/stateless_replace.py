@@ -1,6 +1,6 @@
 """`peloton job stateless replace`, `replace-diff`, `rollback` and `restart`: begin workflows.
 
-Must not choose pods: the service does, a batch at a time.
+The service chooses the pods, a batch at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPEC_TEXTS = {"INVALID_ARGUMENT": "Invalid job spec: {m}", **JOB_TEXTS}
 
 
 def batch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """How an update goes about it."""
+    """Add the options for how an update proceeds."""
     for option in (
         click.option("--start-pods", is_flag=True, help="Start stopped pods, too."),
         click.option("--in-place", is_flag=True, help="Keep pods on their hosts."),
@@ -163,7 +163,7 @@ def rollback(
 
 
 def refuse_batch_job(peloton: Client, job: str) -> None:
-    """Raises Conflict for a job without versions."""
+    """Raise Conflict for a job without versions."""
     from peloton.sdk.render import enum_name
 
     if enum_name(peloton.jobs.get(job).jobInfo.config, "type") == "BATCH":
@@ -171,8 +171,10 @@ def refuse_batch_job(peloton: Client, job: str) -> None:
 
 
 def last_update(peloton: Client, job: str, *, must_be: bool = True) -> tuple[str, int]:
-    """The version before the last update that was not rolled back, and its batch size. Without one
-    raises Conflict, or is for all pods at once."""
+    """Return the version before the last update that was not rolled back, and its batch size.
+
+    Without one raise Conflict, or return a batch of all pods.
+    """
     for info in peloton.stateless.workflows(job).workflow_infos:  # the newest first
         before = info.status.prev_version.value
         is_update = short(info.status, "type") == "UPDATE" and not before.startswith("0-")
@@ -185,7 +187,7 @@ def last_update(peloton: Client, job: str, *, must_be: bool = True) -> tuple[str
 
 
 def refuse_present(peloton: Client, job: str, *, version: str) -> None:
-    """Raises Conflict for the version that a job has."""
+    """Raise Conflict for the version that a job has."""
     status = peloton.stateless.get(job, summary_only=True).summary.status
     now = status.version.value
     if version.partition("-")[0] == now.partition("-")[0]:

@@ -1,6 +1,6 @@
 """`peloton update`: updates of services by configs of v0.
 
-Must not read the pool from the file: it is the path on the command line.
+The pool is the path on the command line, not in the file.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def row(info: Any) -> Sequence[object]:
 
 
 def view(answer: Any, infos: Iterable[Any]) -> OutputForms:
-    """A table of updates."""
+    """Return a table of updates."""
     found = list(infos)
     return OutputForms(
         answer,
@@ -174,7 +174,7 @@ def create(
 
 
 def refuse_second(peloton: Client, job: str) -> None:
-    """The server lets an update take the place of another one; nobody should do so unawares."""
+    """Refuse a second update: the server would replace the first one, which a user may not know."""
     from peloton.sdk import updates
 
     for info in peloton.updates.list(job).updateInfo:
@@ -185,7 +185,7 @@ def refuse_second(peloton: Client, job: str) -> None:
 
 
 def by_the_newest(send: Callable[[], Any], *, version: int) -> Any:
-    """The answer; without a version it is sent again, if somebody else was first."""
+    """Return the answer; without a version the update is sent again if another client was first."""
     for turn in range(1, TRIES + 1):
         try:
             return send()
@@ -211,7 +211,7 @@ def get(update_id: str) -> None:
 
 
 def update_named(peloton: Client, typed: str) -> str:
-    """The id of an update, of which its job is enough for the last."""
+    """Return the id of an update; the job alone means its last one."""
     job, _, number = typed.rpartition("-")
     if names.is_id(job):
         return typed

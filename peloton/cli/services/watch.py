@@ -1,6 +1,6 @@
 """`peloton watch`: services and their pods, as they change.
 
-A watch that breaks goes on behind its last revision. Must not keep anything: what comes is printed.
+A watch that breaks goes on behind its last revision. What comes is printed, and not kept.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIELDS = ("stateless_jobs", "stateless_jobs_not_found", "pods", "pods_not_found"
 
 
 def watching(command: Callable[..., Any]) -> Callable[..., Any]:
-    """With the options of both watches."""
+    """Add the options of both watches."""
     labels = click.option(
         "--labels",
         multiple=True,
@@ -97,14 +97,14 @@ def cancel(watch_id: str) -> None:
 
 
 def refuse_names(jobs: Iterable[str]) -> None:
-    """Names have become ids before, if they are of a job."""
+    """Refuse names that are of no job: others have become ids before."""
     unknown = [job for job in jobs if not names.is_id(job)]
     if unknown:
         raise NotFound(f"job not found: {', '.join(unknown)}")
 
 
 def found(told: Iterable[WatchTold], field: str, *, asked: int) -> Iterator[WatchTold]:
-    """What comes, unless nothing that was asked for is there: then nothing ever would."""
+    """Yield what comes, unless nothing that was asked for exists: then nothing ever would."""
     for one in told:
         missing = [each.value for each in getattr(one.message, field)]
         if asked and len(missing) == asked:

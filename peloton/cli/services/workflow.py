@@ -1,6 +1,6 @@
 """`peloton job stateless workflow`, and the lists of updates and restarts.
 
-Must not wait, but where it is told to: `status --follow`.
+Only `status --follow` waits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ workflow = LazyGroup(
 
 
 def order(verb: str, job: str, *, said: str, **how: Any) -> None:
-    """Pause, resume or abort; one that is over takes it, and stays so, as in the original."""
+    """Pause, resume or abort; a workflow that is over accepts it, and stays so, as in the
+    original."""
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         before = workflow_wait.newest(peloton, job) if is_plain() else None
         answer = getattr(peloton.stateless, verb)(job, **how)
@@ -168,7 +169,7 @@ def list_updates(job: str, limit: int) -> None:
 
 
 def print_whole(index: int, info: Any) -> None:
-    """As the original does: all but the events as YAML, the events as a table."""
+    """Print as the original does: all but the events as YAML, the events as a table."""
     whole = plain(info)
     whole.pop("events", None)
     click.echo(f"Index {index}:")

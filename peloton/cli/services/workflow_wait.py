@@ -1,7 +1,6 @@
-"""How far a workflow is, as lines: each time that something has changed, until it is over.
+"""How far a workflow is, as lines: at each change, until it is over.
 
-The lines go to stderr, whether that is a terminal or not: what they say belongs into a log as well.
-Must not decide how a workflow goes: it only looks.
+The lines go to stderr, whether that is a terminal or not: they belong into a log as well.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PAUSE_S = 0.5
 
 
 def wait_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of commands that begin a workflow."""
+    """Add the options of commands that begin a workflow."""
     for option in (
         click.option(
             "--within", "within_s", type=duration, metavar="TIME", help="Wait at most this long."
@@ -36,14 +35,14 @@ def wait_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def after(peloton: Client, job: str, *, wait: bool, within_s: float | None) -> int:
-    """Wait for the workflow that was begun, if these options say so; the exit code."""
+    """Wait for the workflow that was begun, if these options say so; return the exit code."""
     if not wait and within_s is None:
         return exits.OK
     return follow(peloton, job, within_s=within_s)
 
 
 def text_of(info: Any) -> str:
-    """How far a workflow is, in a line."""
+    """Return how far a workflow is, in a line."""
     from peloton.cli.texts.stateless_rows import short
 
     status = info.status
@@ -64,7 +63,7 @@ def follow(
     say: Callable[[str], object] = hint,
     pause: Callable[[float], object] = time.sleep,
 ) -> int:
-    """Say how far the newest workflow of a service is, until it is over; the exit code."""
+    """Say how far the newest workflow of a service is, until it is over; return the exit code."""
     until = None if within_s is None else time.monotonic() + within_s
     info, last = newest(peloton, job), ""
     if info is None:
@@ -97,13 +96,13 @@ STATUS = ("job", "stateless", "workflow", "status")
 
 
 def newest(peloton: Client, job: str) -> Any:
-    """The newest workflow of a service; None where it had none."""
+    """Return the newest workflow of a service, or None."""
     found = peloton.stateless.workflows(job, limit=1).workflow_infos
     return found[0] if found else None
 
 
 def begun_at(peloton: Client, job: str, *, begun: str) -> Any:
-    """The workflow that began at this time, by which it is known among those of its service."""
+    """Return the workflow of a service that began at this time, which identifies it."""
     found = peloton.stateless.workflows(job).workflow_infos
     return next((one for one in found if one.status.creation_time == begun), None)
 

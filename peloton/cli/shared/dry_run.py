@@ -1,6 +1,6 @@
 """`--dry-run`: says what a command would do, and does nothing.
 
-Must not send a change: what is said is read from the cluster, and may have changed a moment later.
+What is said is read from the cluster, and may have changed a moment later.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def would(*lines: str, names: Sequence[str] = (), **about: Any) -> None:
 
 
 def states_text(counts: Mapping[str, int]) -> str:
-    """Instances by state, as people read it: `1 PENDING, 2 RUNNING`."""
+    """Return instances by state, as people read it: `1 PENDING, 2 RUNNING`."""
     return ", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name])
 
 
 def host_named(peloton: Client, name: str) -> Any:
-    """The host of this name, as the cluster has it; raises NotFound."""
+    """Return the host of this name, as the cluster has it; raises NotFound."""
     found = next((one for one in peloton.ops.hosts().hosts if one.name == name), None)
     if found is None:
         raise NotFound(f"no such host: {name}")
@@ -43,14 +43,17 @@ def host_named(peloton: Client, name: str) -> Any:
 
 
 def check_ranges(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> None:
-    """Raise OutOfRange where ranges are given that select nothing: calls of the original take that
-    for all instances, which nobody means who has typed a range."""
+    """Raise OutOfRange if given ranges select nothing.
+
+    Calls of the original take that for all instances, which a user who has typed a range does not
+    mean.
+    """
     if ranges:
         meant(peloton, job, ranges=ranges)
 
 
 def instances_text(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> str:
-    """Which instances of a job are meant, with their states where that is all of them."""
+    """Return which instances of a job are meant, with their states if these are all."""
     info = peloton.jobs.get(job).jobInfo
     count = info.config.instanceCount
     if not ranges:

@@ -1,7 +1,7 @@
 """Exit codes: what a script learns from a command that ended.
 
 1 to 63 belong to the tasks whose code is handed on; the tool's own begin at 64. `run` hands on any
-code of its command, and has one for all that went wrong without it. Must not print.
+code of its command, and has one for all that went wrong without it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def of_error(error: errors.PelotonError) -> int:
 
 
 def of_job(ended: WaitResult, *, raw: bool = False) -> int:
-    """What `wait` exits with: the code the server named, kept out of the tool's own range.
+    """Return the exit code of `wait`: the code the server named, kept out of the tool's own range.
 
     `raw`: unchanged. Then a task's 66 cannot be told from a job that does not exist.
     """
@@ -65,6 +65,6 @@ def of_job(ended: WaitResult, *, raw: bool = False) -> int:
 
 
 def of_run(ended: WaitResult) -> int:
-    """What `run` of one command exits with: the code of that, or that it has none."""
+    """Return the exit code of `run` of one command: that of the command, or that it has none."""
     none = ended.state == "FAILED" and ended.exit_code <= 0
     return NO_EXIT_CODE if none else of_job(ended, raw=True)

@@ -1,7 +1,7 @@
 """Groups of commands that are loaded when they are called.
 
-A table has the module of each command and its line of help, so that `--help` loads
-nothing. Must not know any command; a name that is nearly right is answered with the right one.
+A table has the module of each command and its line of help, so that `--help` loads nothing. A name
+that is nearly right is answered with the right one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LazyGroup(Globals, click.Group):
         meant: Mapping[str, str] | None = None,
         **rest: Any,
     ) -> None:
-        """`meant`: commands by what others call them."""
+        """Take the table; `meant` maps other names of commands to those here."""
         super().__init__(*args, **rest)
         self.table = dict(table or {})
         self._meant = dict(meant or {})

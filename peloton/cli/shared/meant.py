@@ -1,6 +1,6 @@
-"""Which instances of a job ranges mean: the server takes ranges that are empty, and does nothing.
+"""Which instances of a job ranges mean: the server accepts ranges without any, and does nothing.
 
-Must not page through the instances of any but a daemon job, whose numbers have gaps.
+Instances are read only for a daemon job, whose numbers have gaps.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 
 class Meant(NamedTuple):
-    """So many of all instances."""
+    """How many instances are meant, and how many there are."""
 
     some: int
     all_: int
 
 
 def meant(peloton: Client, job: str, *, ranges: Sequence[tuple[int, int]]) -> Meant:
-    """How many instances lie in these ranges, without any in all. Raises OutOfRange for none."""
+    """Return how many instances lie in these ranges, without any in all. Raises OutOfRange for
+    none."""
     from peloton.sdk.render import enum_name
 
     config = peloton.jobs.get(job).jobInfo.config

@@ -1,7 +1,7 @@
 """Jobs as people type them, where an argument is a job.
 
-Turns what was typed where an id stands into an id, as `sdk.names` finds it, and says which of
-several is meant. Must not decide that.
+What was typed becomes an id, as `sdk.names` finds it; if several jobs match, the chosen one is
+printed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ JobIds = tuple[str, ...]
 
 
 def is_id(text: str) -> bool:
-    """Whether it is a whole id, for which nobody needs to be asked."""
+    """Return whether the text is a whole id, for which the cluster need not be asked."""
     return ID.fullmatch(text) is not None
 
 
 def job_ids(typed: Sequence[str], *, changes: bool, latest: bool) -> JobIds:
-    """The ids of jobs that were typed by id, name or beginning of the id, for a command that
-    `changes` them; `latest`: the newest of each name is meant."""
+    """Return the ids of jobs that were typed by id, name or beginning of the id.
+
+    For a command that `changes` them; `latest`: the newest of each name is meant.
+    """
     if all(is_id(one) for one in typed):
         return tuple(typed)  # without a connection
     with connected() as peloton:
@@ -47,22 +49,26 @@ def job_ids(typed: Sequence[str], *, changes: bool, latest: bool) -> JobIds:
 
 
 def id_of(peloton: Client, typed: str, *, changes: bool = True, latest: bool = False) -> str:
-    """The id of the job with this id, name, or beginning of the id."""
+    """Return the id of the job with this id, name, or beginning of the id."""
     if not typed or is_id(typed):
         return typed
     return peloton.job_id(typed, changes=changes, latest=latest, note=hint)
 
 
 def after_parts(typed: str) -> tuple[str, str, str]:
-    """The job, the colon and the state; of a name with colons only a known word is the state."""
+    """Return the job, the colon and the state; of a name with colons only a known word is the
+    state."""
     job, colon, end = typed.rpartition(":")
     has_state = is_id(job) or (job and STATE_WORD.fullmatch(end))
     return (job, colon, end) if has_state else (typed, "", "")
 
 
 def active_names(beginning: str) -> list[str]:
-    """Names of active jobs that begin so, for a shell; of a name that a shell would take apart, the
-    beginning of the id. Nothing where the cluster does not answer soon: a shell shows no error."""
+    """Return names of active jobs with this beginning, for a shell.
+
+    For a name that a shell would take apart, the beginning of the id. Nothing if the cluster does
+    not answer soon: a shell shows no error.
+    """
     from peloton.sdk.client import JobQuery
     from peloton.sdk.errors import PelotonError
     from peloton.sdk.jobs import ACTIVE_STATES
@@ -80,7 +86,8 @@ def active_names(beginning: str) -> list[str]:
 
 
 def key_of(peloton: Client, typed: str) -> str:
-    """The key of an actor, with the id of the job that it names; a key without a kind is a job."""
+    """Return the key of an actor, with the id of the job that it names; a key without a kind is
+    a job."""
     kind, slash, rest = typed.partition("/")
     if not slash:
         return f"job/{id_of(peloton, typed, changes=False)}"
@@ -93,7 +100,7 @@ def key_of(peloton: Client, typed: str) -> str:
 
 
 def with_name_like(peloton: Client, part: str) -> Sequence[Any]:
-    """The newest jobs whose names contain this, as the server finds them."""
+    """Return the newest jobs whose names contain this, as the server finds them."""
     from peloton.sdk.names import with_name_like as found
 
     return found(peloton.jobs, part)

@@ -1,7 +1,7 @@
 """The flags that hold for every command, accepted before and after it, as the original did.
 
 `peloton -m host:5392 job get X` and `peloton job get X -m host:5392` are the same; the later one
-wins. Must not open a connection: a flag only fills the settings.
+wins. A flag only fills the settings; connections are opened later.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ REPEATED = {
 
 
 class FindsJobs(Protocol):
-    """Makes ids of what was typed for jobs, for a command that `changes` them; `latest`: the
-    newest of each name is meant."""
+    """Returns the ids of what was typed for jobs.
+
+    For a command that `changes` them; `latest`: the newest of each name is meant.
+    """
 
     def __call__(self, typed: Sequence[str], *, changes: bool, latest: bool) -> tuple[str, ...]: ...
 
@@ -68,17 +70,17 @@ class CliSettings:
 
     @property
     def output(self) -> str | None:
-        """None: as the command is used to print."""
+        """Return the chosen form of output; None: the command's own default."""
         return self.values.get("output") or ("json" if self.values.get("json_") else None)
 
     def command(self, *args: str) -> str:
-        """A command line for the same cluster, to be typed next."""
+        """Return a command line for the same cluster, to be typed next."""
         flags = [part for pair in self.typed.items() for part in pair]
         return shlex.join([*program(), *flags, *args])
 
     @property
     def is_address_chosen(self) -> bool:
-        """Whether a given address outranks a search in ZooKeeper: a typed flag wins."""
+        """Return whether a given address outranks a search in ZooKeeper: a typed flag wins."""
         if "--api" in self.typed:
             return True
         search_typed = any(flag in self.typed for flag in ("--zkservers", "--clusterName"))
@@ -90,8 +92,11 @@ class CliSettings:
 
 
 def program(typed: str | None = None, executable: str = sys.executable) -> list[str]:
-    """The words that start this program: its name, or how it was started where PATH does not lead
-    to it. `typed` is the first word of the command line, `executable` that of Python."""
+    """Return the words that start this program.
+
+    Its name, or how it was started if PATH does not lead to it. `typed` is the first word of the
+    command line, `executable` that of Python.
+    """
     typed = sys.argv[0] if typed is None else typed
     as_module = typed.endswith(f"/{PROGRAM}/__main__.py")
     if not as_module and not typed.endswith(f"/{PROGRAM}"):  # a part of another program
@@ -176,14 +181,14 @@ def of_the_output(*, hidden: bool, short: bool) -> list[click.Option]:
 
 
 def is_given(option: str) -> bool:
-    """Whether it was typed, and is not what the option has by default."""
+    """Return whether an option was typed, and does not have its default value."""
     source = click.get_current_context().get_parameter_source(option)
     return source is ParameterSource.COMMANDLINE
 
 
 @contextmanager
 def typed_names(names: Sequence[str], *, ids: Sequence[str] = ()) -> Iterator[None]:
-    """Adds the name that was typed to an error which says of no job that it is not there."""
+    """Add the name that was typed to an error that a job does not exist."""
     try:
         yield
     except NotFound as error:
@@ -197,7 +202,7 @@ class JobName(click.types.StringParamType):
     """A job, by its id or its name; those that are active are completed."""
 
     def shell_complete(self, *typed: Any, **rest: Any) -> list[CompletionItem]:
-        """The names of active jobs that begin as what was typed, the last argument."""
+        """Return the names of active jobs with the beginning that was typed, the last argument."""
         context, _, incomplete = typed
         find = context.ensure_object(CliSettings).active_names
         if find is None:
@@ -213,7 +218,8 @@ class Globals(click.Command):
     """Whether it changes something without a `--dry-run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Where `-o` is an offset, as in the original, a form of the output is meant as one."""
+        """Take `-o` with a form of output as that, even where `-o` is an offset, as in the
+        original."""
         if any({"-o", "--offset"} <= {*one.opts} for one in super().get_params(ctx)):
             args = [
                 "--output" if word == "-o" and following in OUTPUTS else word
@@ -222,7 +228,7 @@ class Globals(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Jobs may be named wherever an argument is called `job` or `jobs`; commands get ids."""
+        """Replace names of jobs by ids in arguments called `job` or `jobs`."""
         for name in ("job", "jobs"):
             typed = ctx.params.get(name)
             arguments = [one.name for one in self.params if isinstance(one, click.Argument)]
@@ -235,7 +241,7 @@ class Globals(click.Command):
         return super().invoke(ctx)
 
     def job_ids(self, ctx: click.Context, typed: Sequence[str]) -> tuple[str, ...]:
-        """The ids of the jobs that were typed."""
+        """Return the ids of the jobs that were typed."""
         settings = ctx.ensure_object(CliSettings)
         assert settings.job_ids is not None
         latest = bool(settings.values.get("latest"))
@@ -243,7 +249,7 @@ class Globals(click.Command):
 
     @property
     def changes_jobs(self) -> bool:
-        """Whether it changes the jobs that it names."""
+        """Return whether the command changes the jobs that it names."""
         names = {one.name for one in self.params}
         return bool(names & {"job", "jobs"}) and (self.changes or "dry_run" in names)
 
@@ -266,11 +272,11 @@ class Globals(click.Command):
 
 
 class PelotonCommand(Globals):
-    """A command of the original's."""
+    """A command that the original had."""
 
 
 class ChangingCommand(PelotonCommand):
-    """One that changes a job and has no `--dry-run`."""
+    """A command that changes a job and has no `--dry-run`."""
 
     changes = True
 

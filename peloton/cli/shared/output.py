@@ -1,8 +1,8 @@
 """Prints an answer in the form that was asked for.
 
-Data goes to stdout; hints and errors go to stderr, so that a pipe never carries them. Must not
-interpret an answer: the command defines its forms as a table, as names and as text. In those,
-control characters are printed as their escapes; JSON and YAML stay exact.
+Data goes to stdout; hints and errors go to stderr, so that a pipe never carries them. The command
+defines the forms of its answer as a table, as names and as text. In those, control characters are
+printed as their escapes; JSON and YAML stay exact.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def show(view: OutputForms) -> None:
 
 
 def show_table(view: OutputForms, *, whole: bool = False) -> None:
-    """For people a table that fits their terminal, for pipes the plain one."""
+    """Print a table: for people one that fits their terminal, for pipes the plain one."""
     if not view.header:
         for text in view.lines or (view.text,):
             click.echo(escaped(text))
@@ -81,7 +81,7 @@ def show_table(view: OutputForms, *, whole: bool = False) -> None:
 
 
 def widened(view: OutputForms) -> OutputForms:
-    """With more columns."""
+    """Return the forms with more columns."""
     return replace(
         view,
         header=(*view.header, *view.wide_header),
@@ -103,7 +103,7 @@ def pick(row: Sequence[object], columns: Sequence[int]) -> list[str]:
 
 
 def plain(answer: Any) -> Any:
-    """Plain Python from a message; what is plain already stays."""
+    """Return plain Python from a message; what is plain already stays."""
     if isinstance(answer, dict | list):
         return answer
     from peloton.sdk.render import to_dict
@@ -127,5 +127,5 @@ def hint(text: str) -> None:
 
 
 def command(*args: str) -> str:
-    """What to type next, for the cluster that this command line was for."""
+    """Return what to type next, for the cluster that this command line was for."""
     return click.get_current_context().ensure_object(CliSettings).command(*args)

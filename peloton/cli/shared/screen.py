@@ -1,8 +1,7 @@
 """Tables and progress as people like them, for a terminal only.
 
-Turns rows into a table that fits the width of the terminal, and what a wait learns into a bar on
-stderr. Loaded only where there is a terminal: rich takes a while. It must not print what scripts
-read: piped output is the plain table of `table.py`, to the byte.
+A table fits the width of the terminal, and a bar on stderr shows how far a wait is. Loaded only for
+a terminal, as rich takes a while to load. Scripts get the plain table of `table.py` instead.
 """
 
 from __future__ import annotations
@@ -51,8 +50,11 @@ OVER = ("SUCCEEDED", "FAILED", "KILLED", "LOST", "DELETED")
 def show_table(
     header: Sequence[str], rows: Sequence[Sequence[object]], *, whole: bool = False
 ) -> bool:
-    """Print it; False, and nothing printed, where the terminal is too narrow for it. Unless it is
-    to be `whole`, ids of jobs are shortened, long texts cut, and what does not fit is left out."""
+    """Print a table; return False, with nothing printed, if the terminal is too narrow for it.
+
+    Unless it is to be `whole`, ids of jobs are shortened, long texts cut, and what does not fit is
+    left out.
+    """
     console = Console(highlight=False)
     lines = [[cell(value) for value in row] for row in rows]
     left_out: list[str] = []
@@ -72,7 +74,7 @@ def show_table(
 def flat_table(
     header: Sequence[str], rows: Sequence[Sequence[object]], *, width: int
 ) -> tuple[Table, list[str]]:
-    """A table that has a line for each row and is not wider, and the columns that are left out."""
+    """Return a table of one line per row that is not wider, and the columns that are left out."""
     lines = _cut(header, _with_short_ids([[cell(value) for value in row] for row in rows]))
     header, lines, left_out = _fitting(header, lines, width=width)
     widths = _widened(_narrow(header, lines), header, lines=lines, width=width)
@@ -91,7 +93,7 @@ def _table(
 
 
 def _narrow(header: Sequence[str], lines: TableLines) -> list[int]:
-    """The least width of each column."""
+    """Return the least width of each column."""
     columns = [*zip(header, *lines, strict=True)]
     found = [
         min(max(map(len, column)), max(len(column[0]), COLUMN_MIN, *map(_longest_word, column)))
@@ -102,15 +104,19 @@ def _narrow(header: Sequence[str], lines: TableLines) -> list[int]:
 
 
 def _longest_word(text: str) -> int:
-    """Of those that people copy; a path is longer, and may be torn."""
+    """Return the length of the longest word that people copy; a path is longer, and may be
+    broken."""
     return max((len(word) for word in text.split() if len(word) <= WORD_MAX), default=0)
 
 
 def _widened(
     narrow: Sequence[int], header: Sequence[str], *, lines: TableLines, width: int
 ) -> list[int]:
-    """The widths of the columns: what the terminal has beyond the least goes to those first that
-    lack the least. Rich would take it from columns that have no more than they need."""
+    """Return the widths of the columns.
+
+    What the terminal has beyond the least goes first to those that lack the least. Rich would take
+    it from columns that have no more than they need.
+    """
     found, spare = [*narrow], max(width - _width(narrow), 0)
     full = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
     for column in sorted(range(len(found)), key=lambda column: full[column] - found[column]):
@@ -120,12 +126,12 @@ def _widened(
 
 
 def _width(narrow: Sequence[int]) -> int:
-    """The least width of a table whose columns have these."""
+    """Return the least width of a table whose columns have these."""
     return sum(narrow) + GAP * (len(narrow) - 1)
 
 
 def _with_short_ids(lines: TableLines) -> TableLines:
-    """With so many characters of the ids of jobs as tell those apart that are shown."""
+    """Shorten the ids of jobs to as many characters as tell the shown ones apart."""
     known = {found for line in lines for text in line for found in ID.findall(text)}
     size = SHORT_ID
     while len({one[:size] for one in known}) < len(known):
@@ -147,7 +153,8 @@ def _cut(header: Sequence[str], lines: TableLines) -> TableLines:
 def _fitting(
     header: Sequence[str], lines: TableLines, *, width: int
 ) -> tuple[Sequence[str], TableLines, list[str]]:
-    """A table that fits, and the columns that are left out of it: first those that say nothing."""
+    """Return a table that fits, and the columns that are left out of it: first those that say
+    nothing."""
 
     def fits() -> bool:
         return _width(_narrow(header, lines)) <= width
@@ -172,7 +179,7 @@ def _fitting(
 
 @contextmanager
 def progress(job: str) -> Iterator[Callable[[str, Mapping[str, int]], None]]:
-    """A progress bar on stderr; call it with the job's state and its instances by state."""
+    """Show a progress bar on stderr; call it with the job's state and its instances by state."""
     columns: tuple[Any, ...] = (
         TextColumn("{task.description}", markup=False), BarColumn(),
         MofNCompleteColumn(), TimeElapsedColumn(),
@@ -190,9 +197,9 @@ def progress(job: str) -> Iterator[Callable[[str, Mapping[str, int]], None]]:
 
 
 class Bar:
-    """As `progress`, of so many instances: with their states, the rate and the time that is left.
+    """A bar for a number of instances: with their states, the rate and the time that is left.
 
-    A context manager. Nothing else may be printed on the terminal but while it is `paused`.
+    A context manager. Nothing else may be printed on the terminal except while it is `paused`.
     """
 
     def __init__(self, total: int) -> None:
@@ -219,7 +226,7 @@ class Bar:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Give the terminal to others; after an error it is not shown again."""
+        """Stop the bar while others print; after an error it is not shown again."""
         self._shown.stop()
         yield
         self._shown.start()

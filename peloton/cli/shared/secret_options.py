@@ -1,6 +1,6 @@
 """The options of commands that give a job secrets.
 
-Turns what was typed into the secrets of a request. It must not print a value.
+What was typed becomes the secrets of a request. A value must never be printed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def secret_options(command: Giving) -> Giving:
 def secrets_given(
     *, secret_path: Sequence[str], secret_data: Sequence[str], secret_file: Sequence[Path]
 ) -> tuple[Any, ...]:
-    """The secrets that were given, each path with its value. Raises click.UsageError."""
+    """Return the secrets that were given, each path with its value. Raises click.UsageError."""
     if any(secret_data) and secret_file:
         raise click.UsageError("secret-data and secret-file exclude each other")
     paths, values = [*filter(None, secret_path)], len(secret_file or [*filter(None, secret_data)])

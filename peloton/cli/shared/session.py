@@ -1,7 +1,7 @@
 """Opens the client a command works with, and gives refusals the texts of the original.
 
-The only place of the command line that makes a client. Must not print a failure: the text travels
-in the error to whoever ends the program.
+Only this module makes a client. Failures are not printed here: the text travels in the error to
+`main.py`, which ends the program.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ CLUSTERS, CLUSTER_FOLDERS = "clusters.json", ("~/.peloton", "/etc/peloton")
 
 @contextmanager
 def connected() -> Iterator[Client]:
-    """The client the flags describe. Loads gRPC, so only what calls the cluster comes here."""
+    """Return the client the flags describe.
+
+    This loads gRPC, so only commands that call the cluster use it.
+    """
     settings = click.get_current_context().ensure_object(CliSettings)
     values, roles = settings.values, settings.roles()
     servers = () if settings.is_address_chosen else searched(values)
@@ -56,7 +59,8 @@ def connected() -> Iterator[Client]:
 
 
 def searched(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The ZooKeeper servers to ask, if any: those of a named cluster, or those of the flag."""
+    """Return the ZooKeeper servers to ask, if any: those of a named cluster, or those of the
+    flag."""
     name = values.get("cluster_name")
     if name:
         return (named_cluster(name),)
@@ -69,7 +73,7 @@ def searched(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def named_cluster(name: str) -> str:
-    """The entry of a cluster in `clusters.json`; the first file that exists counts."""
+    """Return the entry of a cluster in `clusters.json`; the first file that exists counts."""
     # Without a home the name stays as it is, and no file has it.
     files = [Path(os.path.expanduser(folder)) / CLUSTERS for folder in CLUSTER_FOLDERS]
     file = next((file for file in files if file.is_file()), None)
@@ -87,7 +91,7 @@ def named_cluster(name: str) -> str:
 
 
 def addresses(text: str, option: str) -> str:
-    """The addresses an option names, each with a port."""
+    """Return the addresses an option names, each with a port."""
     try:
         found = [with_port(address, PORT) for address in addresses_of(text)]
     except ValueError as error:
@@ -115,7 +119,7 @@ def login(path: str | None) -> Login | None:
 
 
 def credentials(values: Mapping[str, Any]) -> Credentials:
-    """What the flags and variables say of who calls."""
+    """Return the credentials that the flags and variables name."""
     from peloton.sdk.credentials import ClientTlsFiles, Credentials, login_of
 
     ca, certificate, key = (values.get(name) or "" for name in ("tls_ca", "tls_cert", "tls_key"))
@@ -136,7 +140,7 @@ def credentials(values: Mapping[str, Any]) -> Credentials:
 
 
 def read_spec(path: str, *, secret: bool = False) -> dict[str, Any]:
-    """A file of keys and values; what they mean is the client's business.
+    """Return a file of keys and values; the client interprets them.
 
     Errors repeat nothing of a `secret` file.
     """
@@ -158,7 +162,7 @@ def read_spec(path: str, *, secret: bool = False) -> dict[str, Any]:
 
 
 def spec_text(path: str) -> str:
-    """The text of a file, or of stdin (`-`), which is read once and kept.
+    """Return the text of a file, or of stdin (`-`), which is read once and kept.
 
     Raises BadYaml, OSError.
     """
@@ -174,8 +178,10 @@ def spec_text(path: str) -> str:
 
 @contextmanager
 def spec_in(path: str) -> Iterator[dict[str, Any]]:
-    """The spec in a file; adds the file and the line to errors about a field. Of several mistakes
-    each is printed, and the last one raised."""
+    """Yield the spec in a file; add the file and the line to errors about a field.
+
+    Of several mistakes each is printed, and the last one raised.
+    """
     spec = read_spec(path)
     try:
         yield spec
@@ -189,7 +195,7 @@ def spec_in(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _placed(path: str, errors: Sequence[BadSpec]) -> Iterator[str]:
-    """Their texts, behind the file and the line of what has one."""
+    """Yield the texts of errors, behind the file and the line if one is known."""
     lines = _lines_of(path, [error.field for error in errors])
     for error, line in zip(errors, lines, strict=True):
         where = f"{path}, line {line}: " if line is not None else f"{path}: "
@@ -197,7 +203,7 @@ def _placed(path: str, errors: Sequence[BadSpec]) -> Iterator[str]:
 
 
 def _lines_of(path: str, fields: Sequence[str]) -> list[int | None]:
-    """The lines of fields; None also where the file cannot be read again, such as a pipe."""
+    """Return the lines of fields; None also if the file cannot be read again, such as a pipe."""
     import yaml
 
     from peloton.sdk.yaml_text import lines_of
@@ -228,7 +234,7 @@ def pool_typed(path: str) -> Iterator[None]:
 
 @contextmanager
 def refusal_texts(texts: Mapping[str, str], **names: object) -> Iterator[None]:
-    """Replaces the texts of refusals of these kinds by those of the original's tool.
+    """Replace the texts of refusals of these kinds by those of the original's tool.
 
     `{m}` in a text is the server's message.
     """

@@ -1,6 +1,6 @@
 """Amounts of memory and disk as people type them, such as `4g`, `1.5GiB` or `268435456b`.
 
-A bare number is MB. Must not know what they are for.
+A bare number is MB.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(?:([kmgt]?)(?:(?<=[kmgt])i?b)?|(b))
 
 
 def megabytes(value: str | float) -> float:
-    """MB of 1024 * 1024 bytes, as the cluster counts them."""
+    """Return MB of 1024 * 1024 bytes, as the cluster counts them."""
     if isinstance(value, float):
         return value
     found = SIZE.fullmatch(value.strip())
@@ -25,7 +25,7 @@ def megabytes(value: str | float) -> float:
 
 
 def quantity(value: str | float) -> float:
-    """A number of cpus or gpus."""
+    """Return a number of cpus or gpus."""
     try:
         number = float(value)
     except ValueError:

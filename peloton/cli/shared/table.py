@@ -1,6 +1,6 @@
 """Tables as the original prints them: right aligned, a bar after each column.
 
-Must not colour or cut: people pipe these into cut and awk.
+They are never coloured nor cut: people pipe them into cut and awk.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ SHORT_ID = 8
 
 
 def cell(value: object) -> str:
-    """One line, whatever the text was: a line break would tear the row apart.
+    """Return the text as one line, as a line break would tear the row apart.
 
-    Names come from strangers: what would steer a terminal is shown as its escape.
+    Names come from other users: what would steer a terminal is shown as its escape.
     """
     return escaped(str(value).strip())
 

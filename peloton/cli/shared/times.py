@@ -1,7 +1,4 @@
-"""Moments and lengths of time as tables show them: UTC, whole seconds.
-
-Must not know which zone the reader is in.
-"""
+"""Moments and lengths of time as tables show them: UTC, whole seconds."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ from datetime import UTC, datetime
 
 
 def moment_text(at: float) -> str:
-    """Seconds since 1970 as text; empty for 0, which stands for never."""
+    """Return seconds since 1970 as text; empty for 0, which means never."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
 
 
 def span(seconds: float) -> str:
-    """A length of time for people."""
+    """Return a length of time for people."""
     whole = max(round(seconds), 0)
     hours, minutes = whole // 3600, whole // 60 % 60
     if hours:

@@ -1,6 +1,6 @@
 """Commands of the original that are not implemented yet and answer so.
 
-Must not pretend: a script that counts on one has to fail at once and know why.
+They fail at once, so that a script that needs one learns why.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ def refuse() -> None:
 
 
 def entries(*names: str) -> dict[str, LazyCommand]:
-    """Rows of a group's table; hidden, since help shows what one can use."""
+    """Return rows of a group's table; hidden, since help shows what can be used."""
     where = f"{__name__}:command"
     return {name: LazyCommand(where, "Not supported yet.", hidden=True) for name in names}

@@ -1,6 +1,6 @@
 """Values typed on the command line: lists, labels, instance ranges, lengths of time.
 
-Must not ask the cluster whether they exist; only whether they can be meant.
+Only their form is checked; whether they exist, the cluster says.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ PIECE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 def words(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Values separated by commas."""
+    """Return values separated by commas."""
     if isinstance(value, tuple):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
 def labels(value: str | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """key=value pairs separated by commas."""
+    """Return key=value pairs separated by commas."""
     if isinstance(value, tuple):
         return value
     pairs = [pair.partition("=") for pair in words(value)]
@@ -38,7 +38,7 @@ def labels(value: str | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
 
 
 def from_to(value: str) -> tuple[int, int]:
-    """FROM:TO, the second excluded; an omitted side is the first or the last there can be.
+    """Return FROM:TO, the second excluded; an omitted side is the first or the last there can be.
 
     A number alone is that instance.
     """
@@ -57,7 +57,7 @@ def from_to(value: str) -> tuple[int, int]:
 
 
 def range_text(some: tuple[int, int]) -> str:
-    """A range as it is typed."""
+    """Return a range as it is typed."""
     low, high = some
     if high == low + 1:
         return str(low)
@@ -65,7 +65,7 @@ def range_text(some: tuple[int, int]) -> str:
 
 
 def spans_text(instances: Iterable[int], most: int = 10) -> str:
-    """Instances as people read them, such as `0-2, 7`; of very many the first spans."""
+    """Return instances as people read them, such as `0-2, 7`; of very many the first spans."""
     spans: list[list[int]] = []
     for one in sorted(instances):
         if spans and one == spans[-1][1] + 1:
@@ -78,7 +78,8 @@ def spans_text(instances: Iterable[int], most: int = 10) -> str:
 
 
 def duration(value: str | float) -> float:
-    """Seconds of a length of time as Go writes it (`20s`, `1m30s`); a bare number is seconds."""
+    """Return seconds of a length of time as Go writes it (`20s`, `1m30s`); a bare number is
+    seconds."""
     try:
         seconds = float(value)
     except ValueError:
@@ -94,7 +95,7 @@ def duration(value: str | float) -> float:
 
 
 def timeout(value: str | float) -> float:
-    """A length of time in which a call can succeed."""
+    """Return a length of time in which a call can succeed."""
     seconds = duration(value)
     if not seconds:
         raise click.BadParameter("must be more than 0")
@@ -102,14 +103,14 @@ def timeout(value: str | float) -> float:
 
 
 def header_text(value: str) -> str:
-    """A text that is sent as metadata of a call, which gRPC wants in printable ASCII."""
+    """Return a text that is sent as metadata of a call, which gRPC wants in printable ASCII."""
     if not (value and value.isascii() and value.isprintable()):
         raise click.BadParameter(f"{value!r} is not text of printable ASCII characters")
     return value
 
 
 def within(ranges: Iterable[tuple[int, int]], count: int) -> int:
-    """How many of `count` instances lie in ranges, each counted once."""
+    """Return how many of `count` instances lie in ranges, each counted once."""
     found, end = 0, 0
     for low, high in sorted(ranges):
         found += max(min(high, count) - max(low, end), 0)
@@ -134,7 +135,7 @@ ranges_option = click.option(
 
 
 def range_option(what: str) -> Callable[[F], F]:
-    """`--range` of a command that reads one range of these."""
+    """Return the option `--range` of a command that reads one range."""
     return click.option(
         "-r",
         "--range",
@@ -158,5 +159,5 @@ healthy_option = click.option(
 
 
 def numbers(values: Iterable[object]) -> str:
-    """A list of numbers as Go prints it; the original's texts are made so."""
+    """Return a list of numbers as Go prints it; the original's texts are made so."""
     return "[" + " ".join(str(value) for value in values) + "]"

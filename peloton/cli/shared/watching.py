@@ -1,6 +1,6 @@
 """`--watch`: a listing is printed again and again, until Ctrl-C.
 
-Must not print the same twice where the output is no terminal: who reads it wants the changes.
+If the output is no terminal, a listing is printed only when it has changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERY_S = 2.0
 
 
 def watched(listing: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that prints a listing, with the option `--watch`."""
+    """Return a command that prints a listing, with the option `--watch`."""
 
     @click.option("--watch", is_flag=True, help="Print it again every two seconds, until Ctrl-C.")
     @functools.wraps(listing)
@@ -31,7 +31,7 @@ def watched(listing: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def repeat(show: Callable[[], Any], pause: Callable[[float], object] = time.sleep) -> None:
-    """Show it until Ctrl-C; an error ends it as it would end the command."""
+    """Call `show` until Ctrl-C; an error ends it as it would end the command."""
     last = ""
     with contextlib.suppress(KeyboardInterrupt):
         while True:

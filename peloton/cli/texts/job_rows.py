@@ -1,7 +1,4 @@
-"""Jobs as rows of the original's table.
-
-Must not call the server: a row is made of the summary or the info at hand.
-"""
+"""Jobs as rows of the original's table, made of the summary or the info at hand."""
 
 from __future__ import annotations
 
@@ -19,14 +16,17 @@ COUNTED_STATES = ("RUNNING", "SUCCEEDED", "FAILED", "KILLED")
 
 
 def time_of(stamp: str) -> str:
-    """To the second, in UTC. The fraction is in the JSON for whoever needs it."""
+    """Return the time to the second, in UTC.
+
+    The fraction is in the JSON.
+    """
     if not stamp:
         return "--"
     return stamp.split(".")[0].removesuffix("Z") + "Z"
 
 
 def row(job_id: str, about: Any, *, runtime: Any) -> Sequence[object]:
-    """`about` is a summary or a config: both have name, team and size."""
+    """Return a row. `about` is a summary or a config: both have name, team and size."""
     from peloton.sdk.render import enum_name
 
     return (
@@ -47,7 +47,7 @@ def wide_row(summary: Any) -> Sequence[object]:
 
 
 def wide_labels(summary: Any) -> str:
-    """All labels in one cell."""
+    """Return all labels in one cell."""
     return ",".join(f"{label.key}={label.value}" for label in summary.labels)
 
 

@@ -1,8 +1,8 @@
-"""What the instances of a job print, on our own stdout and stderr, or in files of ours.
+"""Output of the instances of a job: printed on stdout and stderr, or written into files.
 
 `Live` prints one instance as it runs; `Collected` hands on each of many when it has ended, in as
-many calls as their output takes. Must not decode: bytes of a task are bytes here, apart from a
-prefix before each line. Nor must it keep what it has handed on.
+many calls as their output takes. Bytes of a task are never decoded, apart from a prefix before each
+line. What was handed on is not kept, as it may be large.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def target(filename: str) -> BinaryIO:
 
 
 def gone_text(count: int, why: str) -> str:
-    """For people, with the reason of the first."""
+    """Return text for people about output that is gone, with the reason of the first."""
     what = "1 instance" if count == 1 else f"{count} instances"
     return f"the output of {what} is gone, and was not handed on: {why}"
 
@@ -52,7 +52,7 @@ def gone_text(count: int, why: str) -> str:
 class Live:
     """Prints both files of one instance, run by run, until the job is over. A context manager.
 
-    A run that begins and ends between two looks is passed over.
+    A run that begins and ends between two looks is skipped.
     """
 
     def __init__(self, peloton: Client, job: str, *, instance: int = 0) -> None:
@@ -111,7 +111,7 @@ class Live:
                 self._over.wait(LIVE_PAUSE_S)
 
     def _begun(self) -> str:
-        """The id of the run that has a host; empty while it waits for one."""
+        """Return the id of the run that has a host; empty while it waits for one."""
         runtime = self._peloton.tasks.get(self._job, self._instance).result.runtime
         return str(runtime.mesosTaskId.value) if runtime.host else ""
 
@@ -120,18 +120,17 @@ class Sink(Protocol):
     """Where the output of instances goes, one after the other."""
 
     def take(self, found: Any, files: Iterable[tuple[str, Pieces]]) -> None:
-        """All of an instance, its files in order. What they raise passes through."""
+        """Take all of an instance, its files in order. What they raise passes through."""
 
 
 class Printed:
-    """On our own stdout and stderr."""
+    """A sink that prints on stdout and stderr."""
 
     def __init__(self, tag: Callable[[int], int] | None = None) -> None:
-        """`tag`: what stands before each line of an instance, by its number."""
+        """Take what stands before each line of an instance, as a function of its number."""
         self._tag = tag
 
     def take(self, found: Any, files: Iterable[tuple[str, Pieces]]) -> None:
-        """Print it."""
         tag = f"{self._tag(found.instance)}\t" if self._tag is not None else ""
         for name, pieces in files:
             write(sys.stderr.buffer if name == "stderr" else sys.stdout.buffer, pieces, tag=tag)
@@ -144,11 +143,14 @@ class Results:
     """
 
     def __init__(self, folder: Path, name: Callable[[int], int], *, replaces: bool) -> None:
-        """`name`: N, by the number of the instance. `replaces`: N may be there already."""
+        """Take the folder; `name` returns N for the number of an instance.
+
+        `replaces`: N may exist already.
+        """
         self._folder, self._name, self._replaces = folder, name, replaces
 
     def take(self, found: Any, files: Iterable[tuple[str, Pieces]]) -> None:
-        """Write it. Raises OSError."""
+        """Write the output. Raises OSError."""
         name = str(self._name(found.instance))
         part, whole = self._folder / f".{name}.part", self._folder / name
         shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
@@ -174,7 +176,7 @@ class Results:
 
 
 def code_text(found: Any) -> str:
-    """The exit code of an instance, 128 + its number where a signal ended it; empty without one."""
+    """Return the exit code of an instance, 128 + N for the signal N; empty without one."""
     if found.HasField("exit_code"):
         return f"{found.exit_code}\n"
     number = signal.Signals.__members__.get(found.signal)
@@ -182,7 +184,7 @@ def code_text(found: Any) -> str:
 
 
 def results_folder(text: str, *, replaces: bool) -> Path:
-    """The folder of `--results`, which is made where it is not there. Raises UsageError."""
+    """Return the folder of `--results`, which is made if it does not exist. Raises UsageError."""
     folder = Path(text).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -215,7 +217,7 @@ class Collected:
         """Instances whose output is gone, and why that of the first."""
 
     def is_behind(self, ended: int) -> bool:
-        """Whether more instances have ended than are handed on."""
+        """Return whether more instances have ended than are handed on."""
         return ended > self._handed_on
 
     def step(self, ended: int) -> None:
@@ -241,8 +243,10 @@ class Collected:
             return  # `finish` asks again; who waits for the job sees where nobody answers
 
     def finish(self) -> None:
-        """The job is over: hand on the rest. Of a cluster of the original, which has no such
-        call, all is gone. Raises PelotonError."""
+        """Hand on the rest, as the job is over.
+
+        A cluster of the original has no such call: all is gone. Raises PelotonError.
+        """
         from peloton.sdk.ops import patiently
 
         self._in_order = False  # what has not ended by now never will
@@ -255,7 +259,7 @@ class Collected:
                 return
 
     def read(self, instances: Iterable[int], names: Sequence[str]) -> None:
-        """Hand on these, whether they have ended or not, in their order."""
+        """Hand on these instances, whether they have ended or not, in their order."""
         from peloton.sdk.outputs import OutputsWanted, spans_of
 
         windows: dict[int, set[int]] = {}
@@ -275,7 +279,7 @@ class Collected:
         return min(WINDOW, self._count - window * WINDOW)
 
     def _read(self, window: int) -> bool:
-        """Hand on what has ended of a window; whether that is all of it."""
+        """Hand on what has ended of a window; return whether that is all of it."""
         from peloton.sdk.outputs import OutputsWanted, spans_of
 
         first, had = window * WINDOW, self._had.get(window, 0)
@@ -325,7 +329,7 @@ class Collected:
 
 
 def write(out: BinaryIO, pieces: Pieces, *, tag: str) -> None:
-    """Whole lines, so that the outputs of two instances never share one."""
+    """Write whole lines, so that the outputs of two instances never share one."""
     prefix, in_line, wrote = tag.encode(), False, False
     for piece in pieces:
         if not piece:
@@ -344,6 +348,6 @@ def write(out: BinaryIO, pieces: Pieces, *, tag: str) -> None:
 
 
 def tail(data: bytes) -> list[str]:
-    """The last lines, as text."""
+    """Return the last lines, as text."""
     text = data[-TAIL_BYTES:].decode("utf-8", errors="backslashreplace")
     return text.rstrip().splitlines()[-TAIL_LINES:]

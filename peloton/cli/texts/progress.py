@@ -1,8 +1,4 @@
-"""How far a job is: a bar on a terminal, else a line now and then, on stderr.
-
-Must not print where nobody can read it twice a second: lines come when something has changed, in
-growing pauses.
-"""
+"""How far a job is: a bar on a terminal, else lines on stderr in growing pauses, at changes."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ FIRST_S, PAUSE_S, PAUSE_S_MAX, GROWTH = 2.0, 5.0, 60.0, 1.5
 
 
 class Shown(Protocol):
-    """What is shown of the progress; a context manager."""
+    """The shown progress; a context manager."""
 
     def __enter__(self) -> Shown: ...
 
@@ -30,11 +26,11 @@ class Shown(Protocol):
         """Take the state of the job, and its instances by state."""
 
     def paused(self) -> AbstractContextManager[None]:
-        """Inside of it others may print."""
+        """Stop the display within the context, so that others may print."""
 
 
 def progress(total: int) -> Shown:
-    """The progress of so many instances."""
+    """Return the progress of so many instances."""
     if sys.stderr.isatty():
         from peloton.cli.shared import screen
 
@@ -74,7 +70,7 @@ class PlainProgress:
 
 
 def progress_line(total: int, counts: Mapping[str, int], *, elapsed_s: float) -> str:
-    """How many have ended, how fast, and how long the rest takes at that rate."""
+    """Return how many have ended, how fast, and how long the rest takes at that rate."""
     ended = ended_of(counts)
     states = ", ".join(f"{counts[name]} {name}" for name in sorted(counts) if counts[name])
     rate = ended / elapsed_s if elapsed_s > 0 else 0.0

@@ -1,7 +1,4 @@
-"""Services, pods and their events of v1alpha as rows of the original's tables.
-
-Must not call the server: everything is made of the given answer.
-"""
+"""Services, pods and their events of v1alpha as rows of the original's tables."""
 
 from __future__ import annotations
 
@@ -39,14 +36,15 @@ ROLLS = {"3": "ROLLING-START", "4": "ROLLING-STOP"}
 
 
 def enum_text(message: Any, field: str) -> str:
-    """The name of a state as the contract has it."""
+    """Return the name of a state as the contract has it."""
     from peloton.sdk.render import enum_name
 
     return enum_name(message, field)
 
 
 def short(message: Any, field: str) -> str:
-    """The last words of such a name: `ROLLING_FORWARD` of `WORKFLOW_STATE_ROLLING_FORWARD`."""
+    """Return the last words of such a name: `ROLLING_FORWARD` of
+    `WORKFLOW_STATE_ROLLING_FORWARD`."""
     text = enum_text(message, field)
     if field == "type":
         text = ROLLS.get(text, text)
@@ -77,7 +75,7 @@ def job_row(summary: Any) -> Sequence[object]:
 
 
 def jobs_view(answer: Any, summaries: Iterable[Any]) -> OutputForms:
-    """A table of services."""
+    """Return a table of services."""
     found = list(summaries)
     return OutputForms(
         answer,
@@ -112,7 +110,7 @@ def workflow_row(info: Any) -> Sequence[object]:
 
 
 def container_of(status: Any) -> Any:
-    """The one container of a pod, as far as it is known."""
+    """Return the one container of a pod, as far as it is known."""
     from peloton.sdk import pods
 
     return pods.container_of(status)
@@ -141,7 +139,7 @@ def pod_row(summary: Any) -> Sequence[object]:
 
 
 def pods_view(answer: Any, summaries: Sequence[Any]) -> OutputForms:
-    """A table of pods."""
+    """Return a table of pods."""
     return OutputForms(
         answer,
         header=PODS_HEADER,
@@ -179,7 +177,7 @@ def found_row(info: Any) -> Sequence[object]:
 
 
 def found_view(answer: Any) -> OutputForms:
-    """A table of the pods that a query has found."""
+    """Return a table of the pods that a query has found."""
     return OutputForms(
         answer,
         header=FOUND_HEADER,
@@ -206,7 +204,7 @@ def event_row(event: Any) -> Sequence[object]:
 
 
 def events_view(answer: Any) -> OutputForms:
-    """A table of what happened to a run."""
+    """Return a table of the events of a run."""
     return OutputForms(
         answer,
         header=EVENTS_HEADER,

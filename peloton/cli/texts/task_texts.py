@@ -1,7 +1,4 @@
-"""Tasks and pod events as rows and sentences of the original.
-
-Must not call the server: everything is made of the given answer.
-"""
+"""Tasks and pod events as rows and sentences of the original."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ TASK_TEXTS: Mapping[str, str] = {"notFound": NOT_FOUND, "outOfRange": OUT_OF_RAN
 
 
 def ended_of(counts: Mapping[str, int]) -> int:
-    """How many instances have ended, by their counts."""
+    """Return how many instances have ended, by their counts."""
     return sum(counts.get(name, 0) for name in OVER)
 
 
@@ -53,12 +50,12 @@ def row(info: Any) -> Sequence[object]:
 
 
 def health(name: str) -> str:
-    """A state of health; empty of a run that has none, such as one of a batch job."""
+    """Return a state of health; empty for a run that has none, such as one of a batch job."""
     return "" if name.endswith("INVALID") else name
 
 
 def next_attempt(reason: str, at: str) -> str:
-    """Which failure an instance waits after, and until when; empty of one that does not."""
+    """Return which failure an instance waits after, and until when; empty if it does not wait."""
     return f"{reason}; next attempt at {time_of(at)}" if reason else ""
 
 
@@ -68,7 +65,7 @@ def wide_row(info: Any) -> Sequence[object]:
 
 
 def run_time(start: str, end: str, *, now: datetime) -> str:
-    """Hours, minutes, seconds since the start, until the end or until now."""
+    """Return hours, minutes, seconds since the start, until the end or until now."""
     if not start:
         return ""
     seconds = max(int(((moment(end) if end else now) - moment(start)).total_seconds()), 0)
@@ -76,14 +73,15 @@ def run_time(start: str, end: str, *, now: datetime) -> str:
 
 
 def moment(stamp: str) -> datetime:
-    """Nanoseconds are cut: Python's moments have microseconds."""
+    """Return a time; nanoseconds are cut, as Python's moments have microseconds."""
     whole, _, fraction = stamp.removesuffix("Z").partition(".")
     read = datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}" if fraction else whole)
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
 def termination(runtime: Any) -> str:
-    """How a run of a task, or a container of a pod, ended; the fields have the same names."""
+    """Return how a run of a task, or a container of a pod, ended; the fields have the same
+    names."""
     if not runtime.HasField("terminationStatus"):
         return ""
     from peloton.sdk.render import enum_name
@@ -111,7 +109,7 @@ def view(answer: Any, tasks: Sequence[Any], *, nothing: str = "") -> OutputForms
 
 
 def runs_view(answer: Any, runs: Sequence[Any]) -> OutputForms:
-    """The runs of one instance, each with the id that `task logs` takes."""
+    """Return the runs of one instance, each with the id that `task logs` takes."""
     ids = [one.runtime.mesosTaskId.value for one in runs]
     return OutputForms(
         answer,
@@ -148,7 +146,7 @@ def events_view(answer: Any) -> OutputForms:
 
 
 def stop_text(answer: Any, *, ended: int = 0) -> str:
-    """What was stopped, but for so many that had `ended` already and are in the answer."""
+    """Return what was stopped, without those that had `ended` already and are in the answer."""
     if answer.invalidInstanceIds:
         failed = numbers(answer.invalidInstanceIds)
         return f"Some tasks failed to stop, failed_instance_ids:{failed}"
@@ -156,8 +154,10 @@ def stop_text(answer: Any, *, ended: int = 0) -> str:
 
 
 def print_ended(answer: Any, wanted: int, *, ended: int = 0) -> None:
-    """Of `wanted` instances, those that there was nothing to stop of: they stay as they ended. So
-    many of them are in the answer."""
+    """Print how many of `wanted` instances had nothing left to stop: they stay as they ended.
+
+    `ended` of them are in the answer.
+    """
     ended += wanted - len(answer.stoppedInstanceIds) - len(answer.invalidInstanceIds)
     if ended > 0:
         hint(f"{ended} of {wanted} had ended already")

@@ -4,12 +4,12 @@ The metadata, the address and the certificate of a call become a `Principal`, or
 UNAUTHENTICATED or PERMISSION_DENIED, before any byte of the request is received. Permissions to
 single objects are checked later, by the gates.
 
-socket         the Unix socket in a data folder. gRPC does not tell the user of a peer: that only
-               the folder's owner (and root) can open the socket is the proof
-token          the token of the daemon, in `authorization: Bearer TOKEN`
-basic          the original's `username` and `password`, and the rules of the user's role
-tls            a client certificate, which TLS has checked
-open           callers need no proof: the names that clients claim are unverified
+    socket         the Unix socket in a data folder. gRPC does not tell the user of a peer: that
+                   only the folder's owner (and root) can open the socket is the proof
+    token          the token of the daemon, in `authorization: Bearer TOKEN`
+    basic          the original's `username` and `password`, and the rules of the user's role
+    tls            a client certificate, which TLS has checked
+    open           callers need no proof: the names that clients claim are unverified
 
 `grpc.health.v1.Health/Check` is open to all, for service managers and load balancers. Reflection is
 a call like others.

@@ -4,7 +4,7 @@ A link is the path of a file with a signature. Callers of BrowseSandbox get such
 of the original's fetch files as they did. The key is that of one process and is never written
 anywhere: a link ends with the process that made it, at the latest.
 
-/~EXPIRES.SIGNATURE/RUN/stdout        good for all files of RUN until EXPIRES
+    /~EXPIRES.SIGNATURE/RUN/stdout        good for all files of RUN until EXPIRES
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ hands each of its five events over to another thread (`script/bench api`). If th
 as expected, `carrier.py` takes the documented server instead. The thread of events must not block,
 as all calls wait for it.
 
-received: new call     ReceiveClose is started, and the callback of the server gets the call
-received: message      `read`: one at a time; None if there is no further one. What is in flight
-                       over all calls is limited (`intake.py`)
-done: message sent     `write`: one at a time, so a slow reader holds up only its own call
-done: status sent      `end`: the first one counts
-received: close        the last: the call has ended for the client, perhaps before we ended it
+    received: new call     ReceiveClose is started, and the callback of the server gets the call
+    received: message      `read`: one at a time; None if there is no further one. What is in
+                           flight over all calls is limited (`intake.py`)
+    done: message sent     `write`: one at a time, so a slow reader holds up only its own call
+    done: status sent      `end`: the first one counts
+    received: close        the last: the call has ended for the client, perhaps before we ended it
 """
 
 from __future__ import annotations
