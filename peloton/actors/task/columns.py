@@ -63,7 +63,6 @@ WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskStarted: lambda fact, now: {"started_at": _time_of(fact, now)},
     f.RunEnded: _ended,
     f.TaskRetried: lambda fact, now: {**_FRESH, "begun_at": now},
-    f.TaskRestarted: lambda fact, now: {**_FRESH, "begun_at": now},
     f.LaunchRefused: lambda fact, now: {"launched_at": None, "host": None},
     f.TaskWithdrawn: lambda fact, now: {"ended_at": now},
     f.EventsDropped: lambda fact, now: {
@@ -117,7 +116,6 @@ def _archive_dropped(
 
 ARCHIVE: Mapping[type, Callable[..., Mapping[str, Any]]] = {
     f.TaskRetried: _archive_run,
-    f.TaskRestarted: _archive_run,
     f.EventsDropped: _archive_dropped,
     f.TaskRenewed: _archive_version,
     f.ContainersTold: _keep_containers,

@@ -26,7 +26,8 @@ from peloton.actors.task.admitting import (
     released,
 )
 from peloton.actors.task.giving_way import ended_for_limit, give_way, outcome_of
-from peloton.actors.task.goals import GANG_RETRY, HOST, LOT, killing
+from peloton.actors.task.goals import GANG_RETRY, HOST, LOT, killing, queueing
+from peloton.actors.task.live_messages import RunChanged
 from peloton.actors.task.run_changes import run_changed, told_of_nobody
 from peloton.actors.task.run_messages import RunChanged
 from peloton.actors.task.state import (
@@ -121,14 +122,11 @@ def join_gang(task: Task, message: m.JoinGang, at: At) -> Decision:
     """Request admission with the others: a new run, where the last one has ended."""
     if task.goal not in m.WANTED or task.again or message.round <= task.gang_round:
         return Decision(because="it is not to run, or has joined already")
-    ticket = Send(LOT, Enqueue(task.ticket + 1))
-    if task.state == TaskStates.WAITING:
-        joined = f.GangJoined(message.round)
-        return Decision(facts=(joined,), sends=(ticket,), because=GANG_RETRY)
-    if waits_for_gang(task):
-        facts = (f.TaskRetried(), f.GangJoined(message.round, queued_anew=False))
-        return Decision(facts=facts, sends=(ticket,), because=GANG_RETRY)
-    return Decision(because="it does not wait for its gang")
+    waits = task.state == TaskStates.WAITING
+    if not waits and not waits_for_gang(task):
+        return Decision(because="it does not wait for its gang")
+    queued = f.AdmissionRequested() if waits else f.TaskRetried()
+    return queueing(task, queued, f.GangJoined(message.round), because=GANG_RETRY)
 
 
 def accepted(task: Task, message: m.Accepted, at: At) -> Decision:
@@ -212,10 +210,7 @@ def due(task: Task, message: Due, at: At) -> Decision:
     The start or the run took too long, the throttle delay is over, or the run has lasted.
     """
     if message.name == THROTTLE:
-        ticket = Send(LOT, Enqueue(task.ticket + 1))
-        return Decision(
-            facts=(f.TaskRetried(),), sends=(ticket,), because="retried after its throttle delay"
-        )
+        return queueing(task, f.TaskRetried(), because="retried after its throttle delay")
     if message.name == HEALTHY:
         reason = f"has run for {_healthy_s(task):g} s"
         return Decision(facts=(f.TaskGoalSet(task.goal, reason, fresh=True),), because=reason)

@@ -95,11 +95,9 @@ class RunEnded(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskRetried(Fact, frozen=True, gc=False, array_like=True):
-    """A new run under a new ticket."""
+    """A new run under a new ticket; with `fresh` attempts, because a client ordered it."""
 
-
-class TaskRestarted(Fact, frozen=True, gc=False, array_like=True):
-    """A new run under a new ticket, with fresh attempts, because a client ordered it."""
+    fresh: bool = False
 
 
 class TaskThrottled(Fact, frozen=True, gc=False, array_like=True):
@@ -139,13 +137,10 @@ class RoomHeld(Fact, frozen=True, gc=False, array_like=True):
 
 
 class GangJoined(Fact, frozen=True, gc=False, array_like=True):
-    """The task belongs to its gang in this round, for which it requests admission.
-
-    `queued_anew`: with a new ticket; else a retry beside this fact has one.
-    """
+    """It is one of its gang in this round, for which it requests admission; the fact beside this
+    one has the ticket."""
 
     round: int
-    queued_anew: bool = True
 
 
 class AdmissionParking(Fact, frozen=True, gc=False, array_like=True):
@@ -210,7 +205,6 @@ FACTS: dict[int, type] = {
     16: TaskWithdrawn,
     17: TaskForgotten,
     18: TaskUnschedulable,
-    19: TaskRestarted,
     20: RunLimitSet,
     21: EventsDropped,
     23: RoomHeld,

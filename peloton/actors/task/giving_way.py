@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from peloton.actors.respool.lot.messages import Enqueue
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
-from peloton.actors.task.goals import LOT, killing
-from peloton.actors.task.run_messages import UNHEALTHY
+from peloton.actors.task.goals import killing, queueing
+from peloton.actors.task.health_messages import UNHEALTHY
 from peloton.actors.task.state import HOLDS, ON_HOST, PREEMPTIONS, Task, TaskStates, ready_for_host
-from peloton.runtime.vocabulary import At, Decision, Fact, Send
+from peloton.runtime.vocabulary import At, Decision, Fact
 
 _NOT_ENDING = ON_HOST - {TaskStates.KILLING}
 _ENDED_IN = dict.fromkeys(PREEMPTIONS, frozenset((TaskStates.RUNNING,))) | {
@@ -37,11 +36,10 @@ def give_way(task: Task, message: m.GiveWay, at: At) -> Decision:
         return Decision(because="it has given way already, or is not to run")
     if task.state in _ENDED_IN.get(cause, ()):
         return killing(task, because, cause=cause)
-    ticket = Send(LOT, Enqueue(task.ticket + 1))
     if cause in PREEMPTIONS and ready_for_host(task):
-        return Decision(facts=(f.AdmissionRequested(),), sends=(ticket,), because=because)
+        return queueing(task, f.AdmissionRequested(), because=because)
     if cause == m.KillCause.SPARED_RESTART and task.state == TaskStates.THROTTLED:
-        return Decision(facts=(f.TaskRestarted(),), sends=(ticket,), because=because)
+        return queueing(task, f.TaskRetried(fresh=True), because=because)
     return Decision(because="it has nothing that it could give up")
 
 

@@ -17,7 +17,6 @@ from peloton.actors.task.facts import (
     TaskForgotten,
     TaskKilling,
     TaskRenewed,
-    TaskRestarted,
     TaskRetried,
     TaskThrottled,
     TaskWithdrawn,
@@ -31,7 +30,7 @@ from peloton.actors.task.state import (
     may_retry,
     pause_s,
 )
-from peloton.runtime.vocabulary import SETTLED, WAITING, At, Column, Decision, Rest, Send
+from peloton.runtime.vocabulary import SETTLED, WAITING, At, Column, Decision, Fact, Rest, Send
 
 TaskStep = Callable[[Task], Decision | Rest]
 HOST, LOT = Column("host"), Column("lot")
@@ -49,10 +48,14 @@ def settle(task: Task) -> Decision | Rest:
     return SETTLED
 
 
+def queueing(task: Task, *facts: Fact, because: str = "") -> Decision:
+    """Join the pool's queue with a new ticket, by one of these facts."""
+    return Decision(facts, (Send(LOT, Enqueue(task.ticket + 1)),), because=because)
+
+
 def request_ticket(task: Task) -> Decision | Rest:
-    """Join the pool's queue with a new ticket."""
-    ticket = Send(LOT, Enqueue(task.ticket + 1))
-    return Decision(facts=(AdmissionRequested(),), sends=(ticket,))
+    """Join the pool's queue, for the same run."""
+    return queueing(task, AdmissionRequested())
 
 
 def release_ticket(task: Task) -> Decision | Rest:
@@ -157,22 +160,19 @@ def retry(task: Task) -> Decision | Rest:
         return pause(task)
     if pause_s(task) > 0:
         return throttle(task)
-    ticket = Send(LOT, Enqueue(task.ticket + 1))
-    return Decision(facts=(TaskRetried(),), sends=(ticket,), because="retried after a failure")
+    return queueing(task, TaskRetried(), because="retried after a failure")
 
 
 def run_again(task: Task) -> Decision | Rest:
     """Restart a service whatever ended it, with a longer delay after every failure."""
     if pause_s(task) > 0:
         return throttle(task)
-    ticket = Send(LOT, Enqueue(task.ticket + 1))
-    return Decision(facts=(TaskRetried(),), sends=(ticket,), because="restarted")
+    return queueing(task, TaskRetried(), because="restarted")
 
 
 def restart(task: Task) -> Decision | Rest:
     """Start a new run with fresh attempts, because a client ordered it."""
-    ticket = Send(LOT, Enqueue(task.ticket + 1))
-    return Decision(facts=(TaskRestarted(),), sends=(ticket,), because=RESTART_TEXT)
+    return queueing(task, TaskRetried(fresh=True), because=RESTART_TEXT)
 
 
 def end_run(task: Task) -> Decision | Rest:

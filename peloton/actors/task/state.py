@@ -225,10 +225,6 @@ def _goal_set(task: Task, fact: f.TaskGoalSet) -> Task:
     return replace(task, again=True)
 
 
-def _restarted(task: Task, fact: f.TaskRestarted) -> Task:
-    return replace(_retried(task, fact), because="", unschedulable=False, **_FRESH_ATTEMPTS)
-
-
 def _renewed(task: Task, fact: f.TaskRenewed) -> Task:
     renewal = fact.renewal
     task = replace(task, policy=renewal.policy, renewal=None, renewed=renewal.number)
@@ -329,7 +325,9 @@ def _requested(task: Task, fact: f.AdmissionRequested) -> Task:
     return replace(task, ticket=task.ticket + 1, admission=Admission.REQUESTED)
 
 
-def _retried(task: Task, fact: f.TaskRetried | f.TaskRestarted) -> Task:
+def _retried(task: Task, fact: f.TaskRetried) -> Task:
+    if fact.fresh:
+        task = replace(task, because="", unschedulable=False, **_FRESH_ATTEMPTS)
     return replace(
         task,
         state=TaskStates.WAITING,
@@ -338,13 +336,6 @@ def _retried(task: Task, fact: f.TaskRetried | f.TaskRestarted) -> Task:
         admission=Admission.REQUESTED,
         cause=KillCause.NONE,
     )
-
-
-def _joined(task: Task, fact: f.GangJoined) -> Task:
-    task = replace(task, gang_round=fact.round, unschedulable=False)
-    if not fact.queued_anew:
-        return task
-    return replace(task, ticket=task.ticket + 1, admission=Admission.REQUESTED)
 
 
 def _launching(task: Task, fact: f.TaskLaunching) -> Task:
@@ -385,7 +376,6 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskKilling: _killing,
     f.RunEnded: _ended,
     f.TaskRetried: _retried,
-    f.TaskRestarted: _restarted,
     f.TaskThrottled: _state(TaskStates.THROTTLED),
     f.TaskWithdrawn: _state(TaskStates.KILLED),
     f.TaskUnschedulable: lambda t, fact: replace(t, unschedulable=fact.unschedulable),
@@ -393,7 +383,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.RunLimitSet: _limited,
     f.EventsDropped: lambda task, fact: task,
     f.RoomHeld: _state(TaskStates.HELD),
-    f.GangJoined: _joined,
+    f.GangJoined: lambda t, fact: replace(t, gang_round=fact.round, unschedulable=False),
     f.RenewalOrdered: lambda task, fact: replace(task, renewal=fact.renewal),
     f.TaskRenewed: _renewed,
     f.ContainersTold: lambda task, fact: task,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peloton.actors.job.slice.configs import SpecRow
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.task.messages import WANTED
-from peloton.actors.task.state import Task, TaskStates, ready_for_host
+from peloton.actors.task.state import Admission, Task, TaskStates
 from peloton.placement.messages import Shape
 from peloton.runtime.vocabulary import At, Bits
 
@@ -20,12 +20,9 @@ PLACE_RETRY_S = 1.0
 
 
 def looks_for_host(task: Task) -> bool:
-    """Return whether the task is ready for a host, or unschedulable.
-
-    An unschedulable task looks on, as only a placer learns of new hosts that could run it.
-    """
-    unschedulable = task.unschedulable and task.state == TaskStates.WAITING
-    return ready_for_host(task) or (unschedulable and task.goal in WANTED)
+    """Ready for a host, or unschedulable: only a placer learns of new hosts that could run it."""
+    may = task.admission == Admission.ADMITTED or task.unschedulable
+    return may and task.state == TaskStates.WAITING and task.goal in WANTED
 
 
 def by_shape(slice_: Slice, members: Bits, at: At) -> list[tuple[SpecRow, Bits]]:

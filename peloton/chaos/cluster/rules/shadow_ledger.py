@@ -466,7 +466,6 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     tf.LaunchRefused: ShadowLedger.refused,
     tf.RunEnded: ShadowLedger.ended,
     tf.TaskRetried: ShadowLedger.retried,
-    tf.TaskRestarted: ShadowLedger.retried,
     tf.TaskWithdrawn: ShadowLedger.withdrawn,
     tf.TaskForgotten: ShadowLedger.vanished,
     hf.HostConfigured: ShadowLedger.configured,

@@ -83,7 +83,7 @@ class BudgetCheck:
     def __init__(self) -> None:
         self.checked = 0
         self._slices: dict[str, _Members] = {}
-        down = (tf.RunEnded, tf.LaunchRefused, tf.TaskRetried, tf.TaskRestarted)
+        down = (tf.RunEnded, tf.LaunchRefused, tf.TaskRetried)
         self.noted: dict[type, Callable[[Entry, Any], None]] = {
             sf.SliceGoalSet: self._goal,
             sf.MembersSpared: self._spared,
