@@ -12,7 +12,7 @@ from typing import Any
 import immutables
 from msgspec.structs import replace
 
-from peloton.actors.job import archiving, changes, keeping, waiting
+from peloton.actors.job import archiving, changes, waiting
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import metered
@@ -36,6 +36,7 @@ from peloton.actors.job.spec import check_instances, check_spec, check_waits
 from peloton.actors.job.spec_versions import newly_owed, owed_to_specs
 from peloton.actors.job.state import Job, version_of
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.version.messages import DropSpec
 from peloton.actors.job.workflow import decide as workflows
 from peloton.actors.job.workflow.progress import go_on
 from peloton.runtime.vocabulary import SELF, SENDER, At, Bits, Decision, Due, Fact, Refused, Send
@@ -297,6 +298,31 @@ def deadline(job: Job) -> tuple[str, float] | None:
     return min(some, key=lambda one: one[1])
 
 
+def spec_stored(job: Job, message: m.SpecStored, at: At) -> Decision:
+    """An owner has a spec; one that nobody wants any more is to go."""
+    versions = job.versions
+    if any(one.number == message.number for one in versions.keeping):
+        return Decision(facts=(f.SpecConfirmed(message.number),))
+    if message.number in versions.leaving or message.number in versions.numbers:
+        return Decision()
+    return spec_for_nobody(message, at)
+
+
+def spec_for_nobody(message: m.SpecStored, at: At) -> Decision:
+    """The job does not want it any more, or is deleted."""
+    return Decision(sends=(Send(SENDER, DropSpec(message.number)),), because="nobody wants it")
+
+
+def spec_dropped(job: Job, message: m.SpecDropped, at: At) -> Decision:
+    """An owner has a spec no more: the next one is to go."""
+    if message.number not in job.versions.leaving:
+        return Decision()
+    fact = f.SpecGone(message.number)
+    after = evolve(job, fact).versions
+    sends = newly_owed(at.key, before=job.versions, after=after)
+    return Decision(facts=(fact,), sends=sends)
+
+
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.AddOverrides: add,
     m.CreateJob: create,
@@ -326,8 +352,8 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.RestartJob: workflows.restart_job,
     m.ControlWorkflow: workflows.control,
     m.SpareAsked: spare_asked,
-    m.SpecStored: keeping.stored,
-    m.SpecDropped: keeping.dropped,
+    m.SpecStored: spec_stored,
+    m.SpecDropped: spec_dropped,
     Due: due,
 }
 
@@ -348,7 +374,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.ReplaceJob: missing,
     m.RestartJob: missing,
     m.ControlWorkflow: missing,
-    m.SpecStored: keeping.stored_for_nobody,
+    m.SpecStored: spec_for_nobody,
 }
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
 
-from peloton.gateway.access.principals import principal_of
 from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.core.principal import PART_LENGTH_MAX, VERIFIED_BY, Principal, creator_in
 from peloton.runtime.core.reading.listing import BELOW, CREATOR, Where, nearest
@@ -130,7 +130,7 @@ class Permissions:
         self,
         file: Path | None = None,
         *,
-        whose: Callable[[Any], Principal] = principal_of,
+        whose: Callable[[Any], Principal] = attrgetter("principal"),
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Load the file. Raises BadSetting for a file that cannot be used.

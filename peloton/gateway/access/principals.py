@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
 from peloton.runtime.core.principal import NONE, UNVERIFIED, Principal
@@ -22,19 +22,6 @@ RESERVED_PART = 20
 """One of so many places is for administrators only."""
 NAMED_MAX = 3
 Each = TypeVar("Each", bound=Hashable)
-
-
-class Caller(Protocol):
-    """The part of a call's context that identifies the client."""
-
-    @property
-    def principal(self) -> Principal:
-        """Return the principal as it was found when the call began."""
-
-
-def principal_of(context: Caller) -> Principal:
-    """Return the caller, and how it is known."""
-    return context.principal
 
 
 def claimed(metadata: Mapping[str, Any], host: str) -> Principal:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster.cluster_client import Code, Context, end
 from peloton.gateway.translate.texts import derived
 from peloton.runtime.core.turning.replies import SCOPE
@@ -33,8 +32,8 @@ def request_of(sent: Any, context: Context) -> RequestId | None:
 
 
 def _scope(context: Context) -> str:
-    """Return the owner of the key; clients that prove nothing cannot be told apart."""
-    who = principal_of(context)
+    """Whose key it is; clients that prove nothing cannot be told apart."""
+    who = context.principal
     return SCOPE + (who.name if who.authenticated else "")
 
 

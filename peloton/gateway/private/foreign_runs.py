@@ -26,7 +26,6 @@ from peloton.actors.task.messages import SLICE_SIZE, parse_pod
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
-from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.inventories import all_hosts
 from peloton.gateway.translate.bad_field import BadField
@@ -79,7 +78,7 @@ def launch_runs(
     if len(runs) > LAUNCH_RUNS_MAX:
         text = f"{len(runs)} runs, the limit of one launch is {LAUNCH_RUNS_MAX}"
         end(context, Code.INVALID_ARGUMENT, text=text)
-    by = run_as(principal_of(context))
+    by = run_as(context.principal)
     try:
         message = LaunchForeign(name, tuple(_foreign(run, by=by) for run in runs))
     except (BadField, BadAmount) as error:

@@ -12,7 +12,6 @@ from peloton.actors.host.messages import SecretRef
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0.job import job_pb2 as job
-from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.host_abilities import refuse_commands_in_images, refuse_uris
@@ -35,7 +34,7 @@ def spec_wanted(
     `text_of` turns a text about the config into the client's terms.
     """
     try:
-        by, inventories = run_as(principal_of(context)), cluster_client.inventories
+        by, inventories = run_as(context.principal), cluster_client.inventories
         on_mesos = cluster_client.on_mesos
         wanted = to_spec(config, by, inventories=inventories, on_mesos=on_mesos)
         wanted = wanted.with_secrets(secrets)

@@ -25,7 +25,6 @@ from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
-from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.requests import RequestId, made_id, request_of
 from peloton.gateway.server.calls import Later
@@ -224,7 +223,7 @@ class Creation:
         if isinstance(pools, str):
             return self._invalid(pools)
         try:
-            by, client = run_as(principal_of(self._context)), self._cluster_client
+            by, client = run_as(self._context.principal), self._cluster_client
             wanted = to_spec(
                 self._sent.config, by, inventories=client.inventories, on_mesos=client.on_mesos
             )

@@ -16,7 +16,6 @@ from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2 as job
-from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.named_jobs import existing_job, refuse
 from peloton.gateway.cluster.requests import request_of
@@ -68,7 +67,7 @@ class JobUpdate:
         version = config.changeLog.version
         config.ClearField("changeLog")
         try:
-            by, on_mesos = run_as(principal_of(self._context)), self._cluster_client.on_mesos
+            by, on_mesos = run_as(self._context.principal), self._cluster_client.on_mesos
             wanted = to_spec(config, by, on_mesos=on_mesos)
             if not on_mesos:
                 refuse_uris(wanted)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from peloton.backends.mesos.executor.agent_link import AgentGone, AgentLink, NotTaken
-from peloton.backends.mesos.executor.pauses import LASTED_S, PAUSE_MAX_S, PAUSE_S, ConnectPauses
+from peloton.backends.mesos.executor.loop import LASTED_S, PAUSE_MAX_S, PAUSE_S, ConnectPauses
 
 RECOVERY_S = 2.0
 """For so long a recovering agent waits for its executors, by default."""

@@ -30,7 +30,7 @@ from peloton.gateway.access.authentication import (
 )
 from peloton.gateway.access.basic_users import parse_users
 from peloton.gateway.access.guard import CallEnded
-from peloton.gateway.access.principals import CALLER_LENGTH_MAX, principal_of
+from peloton.gateway.access.principals import CALLER_LENGTH_MAX
 from peloton.gateway.server.calls import CallContext
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.long_calls import LongCall
@@ -88,7 +88,7 @@ class Mirror:
         return health_pb2.HealthCheckResponse(status=1)
 
     def _note(self, context: CallContext) -> None:
-        self.principals.append(principal_of(context))
+        self.principals.append(context.principal)
         self.seen += [tuple(pair) for pair in context.invocation_metadata()]
 
 

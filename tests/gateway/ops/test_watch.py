@@ -20,7 +20,6 @@ from structlog.testing import capture_logs
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.access.authentication import Authentication
-from peloton.gateway.access.principals import principal_of
 from peloton.gateway.cluster import feed
 from peloton.gateway.cluster.feed import (
     BadResumeToken,
@@ -487,7 +486,7 @@ class Fountain:
         await asyncio.Event().wait()
 
     def Story(self, sent: ops.StoryRequest, context: Any) -> ops.StoryResponse:
-        who = principal_of(context)
+        who = context.principal
         return ops.StoryResponse(lines=[ops.Line(who=who.text)])
 
     def Why(self, sent: ops.WhyRequest, context: Any) -> ops.WhyResponse:

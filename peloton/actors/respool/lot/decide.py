@@ -73,11 +73,6 @@ def _newer_terms(lot: Lot, terms: m.GangTerms | None) -> tuple[f.LotGangSet, ...
     return (f.LotGangSet(terms),) if (terms.round, terms.version) > known else ()
 
 
-def no_group(message: m.RegroupLot, at: At) -> Decision:
-    """Ignore a gang of a lot that does not exist; the next ticket repeats it."""
-    return Decision(because="the lot is empty")
-
-
 def release(lot: Lot, message: m.ReleaseTicket, at: At) -> Decision:
     """Release tickets: always answered, but a change only if the ticket is still held."""
     assert at.members is not None
@@ -122,8 +117,8 @@ def admit(lot: Lot, message: m.Admit, at: At) -> Decision:
     return Decision(facts=(f.LotAdmitted(members),), sends=sends)
 
 
-def admit_absent(message: m.Admit, at: At) -> Decision:
-    """Ignore an admission: all tickets were released before they were admitted."""
+def empty(message: m.Admit | m.RegroupLot, at: At) -> Decision:
+    """All tickets were released before; the next one says its gang again."""
     return Decision(because="the lot is empty")
 
 
@@ -203,7 +198,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
 ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.Enqueue: opened,
     m.ReleaseTicket: release_absent,
-    m.Admit: admit_absent,
-    m.RegroupLot: no_group,
+    m.Admit: empty,
+    m.RegroupLot: empty,
     m.ParkTicket: park_absent,
 }

@@ -28,13 +28,15 @@ from peloton.backends.keeper.wakeups import read_alarm, wake_on_signals
 
 from .agent_environment import AgentEnvironment
 from .agent_link import AgentGone, AgentLink, AgentRefuses, NotTaken
-from .pauses import ConnectPauses
 from .secret_places import SecretPlaces, sweep
 from .talk import HOST, ExecutorConfig, ExecutorTalk
 
 ROUND_S = 1.0
 LAST_WORDS_S = 1.0
 """How long an executor that ends waits for the acknowledgement of what it has said last."""
+PAUSE_S, PAUSE_MAX_S = 0.2, 1.6
+LASTED_S = 5.0
+"""A connection that lasted so long was a success, whatever became of it."""
 _NO_END = ("a", "run")
 
 
@@ -53,6 +55,28 @@ class NoJournal(KeeperJournal):
 
     def rewrite(self, records: Iterable[Any]) -> None:
         """Nothing to do."""
+
+
+class ConnectPauses:
+    """Pauses before the next connection to the agent.
+
+    Short where the agent is away: a recovering one waits 2 s for us, by default. Longer each time
+    where it is there and refuses what we say, as we would say the same again; but never so long
+    that we would miss a recovery.
+    """
+
+    def __init__(self) -> None:
+        self._pause_s = PAUSE_S
+
+    def after(self, lasted_s: float, *, refused: bool) -> float:
+        """How long to wait after a connection that lasted so long, and has ended so."""
+        if not refused:
+            self._pause_s = PAUSE_S
+            return PAUSE_S
+        if lasted_s >= LASTED_S:
+            self._pause_s = PAUSE_S
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, PAUSE_MAX_S)
+        return pause_s
 
 
 def runs_in(folder: str, places: SecretPlaces) -> Runs:
