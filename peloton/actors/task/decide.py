@@ -27,7 +27,6 @@ from peloton.actors.task.admitting import (
 )
 from peloton.actors.task.giving_way import ended_for_limit, give_way, outcome_of
 from peloton.actors.task.goals import GANG_RETRY, HOST, LOT, killing, queueing
-from peloton.actors.task.live_messages import RunChanged
 from peloton.actors.task.run_changes import run_changed, told_of_nobody
 from peloton.actors.task.run_messages import RunChanged
 from peloton.actors.task.state import (

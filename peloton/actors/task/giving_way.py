@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import killing, queueing
-from peloton.actors.task.health_messages import UNHEALTHY
+from peloton.actors.task.run_messages import UNHEALTHY
 from peloton.actors.task.state import HOLDS, ON_HOST, PREEMPTIONS, Task, TaskStates, ready_for_host
 from peloton.runtime.vocabulary import At, Decision, Fact
 
