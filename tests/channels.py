@@ -1,7 +1,6 @@
 """A gRPC channel that calls as the user of the daemon does, for tests with stubs of their own.
 
-It takes the way of the SDK: what the daemon has written about its address. It must not know a
-daemon's token in any other way.
+It takes the way of the SDK: what the daemon has written about its address.
 """
 
 from __future__ import annotations

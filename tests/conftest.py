@@ -1,6 +1,6 @@
 """What every test shares: where the repository is, and the switch for slow tests.
 
-Must not hold fixtures that set up actors: a test says all it needs by itself.
+A test says all it needs by itself.
 """
 
 from __future__ import annotations

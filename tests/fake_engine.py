@@ -1,8 +1,8 @@
 """A stand-in for podman: a program that speaks its command line and runs what it is told here.
 
 Turns `create`, `start`, `attach`, `kill`, `ps`, `inspect`, `rm` and `pull` into processes of this
-machine without any isolation, and files below the folder of its first argument. It must not end a
-container with the client that started it: that is what its users have to cope with.
+machine without any isolation, and files below the folder of its first argument. A container
+outlives the client that started it, as its users have to cope with that.
 
 Images are the files in `images`; `pull` knows those in `registry`.
 """

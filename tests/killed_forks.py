@@ -1,6 +1,7 @@
 """Real kills: what is to be killed runs in a fork of this process, which kills itself.
 
-Must not be used where this process has threads that hold locks: a fork has none of them.
+Must not be used where this process has threads that hold locks: a fork has none of the threads, and
+waits for ever.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Runs every long search, one after the other, and prints one table: `script/nightly`.
 
 Turns rows (a name and a command) into logs, one file each, and a table of what came of them. A row
-that fails does not stop those after it. It must not search by itself: each row is a command that a
-person can type as well.
+that fails does not stop those after it. Each row is a command that a person can type as well.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Turns a process of root into one of `peloton-tests`, for good. What that account could not reach
 because a folder above it is closed (/root, mostly) is shown to it in a mount namespace of its own:
-no folder of a person gets other rights. It must not hold any test, and must not decide which tests
-run as whom: tests/workers.py does.
+no folder of a person gets other rights. tests/workers.py decides which tests run as whom.
 
     python -m tests.ordinary_account        makes the account where there is none and we are root
 """

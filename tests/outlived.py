@@ -2,8 +2,8 @@
 
 Turns a command line into its exit code, or into 1 where the command succeeded but some of its
 processes live on. Orphans become children of this process (PR_SET_CHILD_SUBREAPER), whatever
-session or group they moved to, so none can be missed and no stranger is taken for one. It must not
-print anything where all is well: the summary of the tests comes last.
+session or group they moved to, so none can be missed and no stranger is taken for one. It prints
+nothing if all is well: the summary of the tests comes last.
 
     python -m tests.outlived COMMAND [WORD ...]
 """

@@ -1,6 +1,7 @@
 """Finds processes of this machine by what they say of themselves, and ends those of a test.
 
-Must not choose by a name alone: tests run side by side, and a folder tells whose process it is.
+A process is never chosen by its name alone: tests run side by side, and a folder tells whose
+process it is.
 """
 
 from __future__ import annotations

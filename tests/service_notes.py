@@ -2,7 +2,7 @@
 
 Their script writes a line for each, `up` or `down`, with the instance, the word of its config, and
 the time. Only the lines of one instance have an order, that in which they were written; those of
-different instances have their times, which are whole ticks. It must not ask the cluster anything.
+different instances have their times, which are whole ticks.
 """
 
 from __future__ import annotations

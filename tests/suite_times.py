@@ -1,7 +1,7 @@
 """A pytest plug-in: what each suite took, beside its budget, before the summary.
 
 A suite is a folder of `tests/`. Seconds are those of the workers, which overlap; the budget is for
-two quiet cores. It must not decide anything: a busy machine is no failure.
+two quiet cores. Nothing is decided by the times: a busy machine is no failure.
 """
 
 from __future__ import annotations

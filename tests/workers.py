@@ -1,9 +1,9 @@
-"""A pytest plug-in: which worker runs which test, and as whom.
+"""A pytest plug-in: which worker runs which test, and as which user.
 
 Where the suite is root and has several workers, half of them are an ordinary account: they run
 `tests/e2e` and `tests/backends`, whose programs people run as themselves, but for what is marked
 `needs_root`. Without workers the process is that account if nothing else was selected. Whoever is
-not root runs all of them as they are. It must not hold any test.
+not root runs all of them as they are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every goal table of the actors, found by its name: what is called a table is a state machine.
 
-For the test that they are total, and for script/goals, which draws them. Must not list one.
+For the test that they are total, and for script/goals, which draws them.
 """
 
 from __future__ import annotations

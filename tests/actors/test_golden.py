@@ -5,7 +5,7 @@ added at the end with defaults. A new type, or a field added at the end, is reco
 
     PELOTON_RECORD_GOLDEN=1 script/test tests/actors/test_golden.py
 
-It must not be used to silence a difference in a type that was recorded before.
+Never use it to silence a difference in a type that was recorded before.
 """
 
 from __future__ import annotations

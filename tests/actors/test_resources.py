@@ -1,6 +1,6 @@
 """Amounts: exact sums, comparisons with an epsilon, bad numbers.
 
-Must not round by itself: expected values are written in millionths.
+Expected values are written in millionths.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every kind's tables are total: goals by states, messages received, facts folded.
 
-Must not know what a step does: that is what the tests of each kind are for. docs/goals.md has
-the step of each pair, so that a change of a table shows there.
+The tests of each kind show what a step does. docs/goals.md has the step of each pair, so that a
+change of a table shows there.
 """
 
 from __future__ import annotations

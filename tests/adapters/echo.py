@@ -1,7 +1,7 @@
 """A process that sends every frame back; for tests that kill or freeze it.
 
-It says its address on its first line, and dials the one it is given, if any. It must not end
-before its input does.
+It says its address on its first line, and dials the one it is given, if any. It ends when its input
+does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ears that write down what they are told and wake whoever waits for it.
+"""Listeners that write down what they are told and wake whoever waits for it.
 
-They must not lose a word, whatever thread it comes from.
+No word is lost, whichever thread it comes from.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A membership service within one process, for daemons that are objects of one test.
 
-Turns the port's calls into news at once, on the caller's thread. It must not be kinder than the
-port says in what it is asked here: views are whole, versions are the same for all, a session that
-is over takes its nodes with it. It is never suspended and answers nothing UNKNOWN: that is tested
-where chance is drawn.
+Turns the port's calls into news at once, on the caller's thread. It is as strict as the port in
+what it is asked here: views are whole, versions are the same for all, a session that is over takes
+its nodes with it. It is never suspended and answers nothing UNKNOWN: that is tested where chance is
+drawn.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Certificates for tests, made by openssl: an authority, and keys that it signed.
 
-They must not be used for anything that lives longer than a test.
+Use them in tests only: nothing protects their keys.
 """
 
 from __future__ import annotations

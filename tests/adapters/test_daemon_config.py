@@ -1,6 +1,6 @@
 """A daemon's file: what it means, and that each mistake in it is named by its field.
 
-Nothing here may open a socket or a store.
+Neither sockets nor stores are opened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Daemons as they are wired, several in one process: real shells, streams and doors.
 
-The store and the membership are those of this process; nothing here may need a server. What a
-fleet survives is tested elsewhere.
+The store and the membership are those of this process, without servers. What a fleet survives is
+tested elsewhere.
 """
 
 from __future__ import annotations

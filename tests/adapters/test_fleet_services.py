@@ -1,7 +1,7 @@
 """A daemon of a real fleet dies in the middle of updates of services; the other carries them on.
 
-The services' own notes say what became of them: who ran when. It must not be told by what the
-daemons say of themselves, but for the ends of the workflows.
+The services' own notes say what became of them: who ran when. Of what the daemons say of themselves
+only the ends of the workflows are used.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the gRPC exchange promises beyond its port: TLS both ways, peers that die or fall silent.
 
-The port's own promises are in tests/contracts; nothing here must repeat them.
+The port's own promises are tested in tests/contracts.
 """
 
 from __future__ import annotations

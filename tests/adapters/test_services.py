@@ -1,6 +1,6 @@
 """`script/services` as a developer types it, on ports of its own.
 
-Must not use the default ports: a developer's own servers may be there.
+The default ports are never used, as a developer's own servers may be there.
 """
 
 from __future__ import annotations

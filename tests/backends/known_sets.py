@@ -1,6 +1,6 @@
 """What hosts say of their runs when they ask for a list, and what a list says, by names of runs.
 
-It must not say anything of a run but that it runs, and since when.
+Of a run they say only that it runs, and since when.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Words between hosts and backends that a crash swallowed: somebody asks again.
 
-Must not use storms: each test loses one word by hand.
+Each test loses one word by hand.
 """
 
 from __future__ import annotations

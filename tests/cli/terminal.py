@@ -1,6 +1,6 @@
 """A terminal without one: runs a command line in this process and keeps what it printed.
 
-Must not start a process; test_start does where the cost of loading is the question.
+test_start.py starts a process, where the cost of loading is tested.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The flags every command takes, wherever they are typed, and what outranks what.
 
-Must not test commands; `respool dump` stands for all.
+`respool dump` stands for all commands.
 """
 
 from __future__ import annotations

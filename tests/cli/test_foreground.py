@@ -1,6 +1,6 @@
 """A process in the foreground: what it says at its end, and its exit code.
 
-Must not start a cluster: tests/e2e does.
+Clusters are started in tests/e2e.
 """
 
 from __future__ import annotations

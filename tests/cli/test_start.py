@@ -1,7 +1,6 @@
 """What the program loads before it knows its command, and how it answers to a wrong one.
 
-Must not gate on milliseconds, since the machine may be busy: what is loaded is exact, and the time
-is printed.
+What is loaded is asserted; the time is only printed, since the machine may be busy.
 """
 
 from __future__ import annotations

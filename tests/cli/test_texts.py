@@ -1,6 +1,6 @@
 """What the original's commands print, to the letter, and the codes they end with.
 
-Must not depend on the clock: no task of these tests is running.
+No task of these tests is running.
 """
 
 from __future__ import annotations

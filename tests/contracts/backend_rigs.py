@@ -1,7 +1,4 @@
-"""Every rig of a backend by its name: who is here passes the contract of backends.
-
-Must not assert but that reports name their backend.
-"""
+"""Every rig of a backend by its name: each of these passes the contract of backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives every contract test its rig; it must not set up more than the cluster record."""
+"""Gives every contract test its rig."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where contract tests get their journals: one rig per adapter, all with the same methods.
 
 A rig is a store that outlives its journals; `open` is a new process on it. Tampering goes behind
-the port's back, as rot does. It must not hold an assertion; those belong to the tests.
+the port's back, as rot does. The tests have the assertions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where contract tests get their memberships: one rig per adapter, all with the same doors.
 
-A rig makes clients, waits, and does to them what a network and a service do. It must not hold an
-assertion; those belong to the tests.
+A rig makes clients, waits, and does to them what a network and a service do. The tests have the
+assertions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The rigs of the backend of Mesos, on a real and a scripted master.
 
 A rig plays the actor `engine/<cluster>` as well: it lets each link subscribe that asks. The suite's
-hosts have names of their own; here they are agents, so a rig writes the one for the other. It must
-not hold an assertion beyond that of its base.
+hosts have names of their own; here they are agents, so a rig writes the one for the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is asked of a master of Mesos, be it real or scripted: one table of calls, one of refusals.
 
-A run gives the transcript of what was answered and sent, with ids, times and ports taken out. It
-must not judge: the test compares transcripts with the one of a real master, which is recorded.
+A run gives the transcript of what was answered and sent, with ids, times and ports taken out. The
+test compares transcripts with the one of a real master, which is recorded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The contract of backends, run on each: what `peloton/backends/port.py` says in words.
 
-Must not know what a backend is made of; its rigs do.
+The rigs know how a backend is made.
 """
 
 from __future__ import annotations

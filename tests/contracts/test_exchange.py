@@ -1,7 +1,7 @@
 """What every `Exchange` keeps to: whole frames in order, ends that are told, numbers used once.
 
-An adapter joins by a rig in `RIGS`: two endpoints, and a way to wait. It must not be asked for
-more than the port says; that streams die is tested where links survive it.
+An adapter joins by a rig in `RIGS`: two endpoints, and a way to wait. Only what the port says is
+tested; streams die in the tests of links, which survive it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The journal's contract, one suite over every adapter; it must not know how one stores things."""
+"""The journal's contract, one suite over every adapter, however it stores things."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What every `Membership` keeps to: sessions, owner nodes, views, and what is told of them.
 
-An adapter joins by a rig in `RIGS`. It must not be asked for more than the port says: how soon a
-view comes, or how a break is noticed, is each service's own affair.
+An adapter joins by a rig in `RIGS`. Only what the port says is tested: how soon a view comes, or
+how a break is noticed, differs by service.
 """
 
 from __future__ import annotations

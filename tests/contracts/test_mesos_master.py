@@ -1,7 +1,7 @@
 """The scripted master of Mesos answers as a real one: one table is run against both.
 
 What the real one said is recorded in tests/data/mesos, by this test with PELOTON_RECORD_GOLDEN=1.
-Must not ask the scripted master for its faults: those a real one does not have on demand.
+Faults of the scripted master are not used, as a real one does not have them on demand.
 """
 
 from __future__ import annotations

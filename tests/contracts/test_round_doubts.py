@@ -1,6 +1,6 @@
 """A round whose commit has no answer, over every adapter: settled by any of its shards, for all.
 
-It must not test what a store does to one shard alone; that is in the suites of the adapters.
+The suites of the adapters test what a store does to one shard alone.
 """
 
 from __future__ import annotations

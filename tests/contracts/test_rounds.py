@@ -1,6 +1,6 @@
 """The journal's contract for a round of several shards, over every adapter: all frames or none.
 
-It must not know how an adapter stores things; how each settles doubts is told in its own tests.
+How each adapter settles doubts is shown in its own tests.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the SQLite journal makes of its disk: errors after which nobody knows, and what is synced.
 
-It must not fill or break a real disk: the codes are those that SQLite reports.
+The codes are those that SQLite reports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What only the SQLite journal promises: kills, a full disk, failed commits, a bounded file.
 
-It must not repeat the contract; `test_journal.py` runs that on SQLite too.
+`test_journal.py` runs that on SQLite too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A checkpoint is the state at its cut, whatever changes while it is written; so are deadlines.
 
 What is compared is what the parts alone bring back: a fold of the tail over a later state may well
-end in the same state, and hide the difference. It must not test how parts are stored.
+end in the same state, and hide the difference.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What recovery makes of a journal: facts of no member, and what it says of one that is damaged.
 
-Must not test single kinds: `tests/toy` stands for all of them.
+`tests/toy` stands for all of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a minicluster says of itself over HTTP: `/ready` and `/metrics`.
 
-Turns the addresses that it wrote into answers. It must not wait for anything.
+Turns the addresses that it wrote into answers.
 """
 
 from __future__ import annotations

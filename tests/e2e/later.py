@@ -2,8 +2,8 @@
 
 Turns the package into a copy with a field added at the end of a message between two kinds, of a
 message to placers, of a fact, of the state of a crowd and of the state of a cell; each is set to
-something other than its default. It must not be kinder than a real release: the marks differ from
-member to member, so members that were alike to the earlier version are not to the later one.
+something other than its default. The marks differ from member to member, so members that were alike
+to the earlier version are not to the later one, as with a real release.
 
 A text that is not found any more is an error: a copy without its fields would prove nothing.
 """

@@ -1,5 +1,4 @@
-"""Sandboxes of a real minicluster leave by a rule, and whoever asks is told the rule; what is still
-read does not."""
+"""Sandboxes of a real minicluster are removed by a rule, which is told; those still read stay."""
 
 from __future__ import annotations
 

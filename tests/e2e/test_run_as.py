@@ -1,4 +1,4 @@
-"""As whom the tasks of a real minicluster run, and that it says so.
+"""The user as which the tasks of a real minicluster run, and that it says so.
 
 Where the tests run as root, tasks run as `nobody`; elsewhere as the user of the tests.
 """

@@ -1,7 +1,7 @@
 """A whole cluster in this process: real shells and journal, simulated runs, real servers.
 
-Turns a folder (with `runs`, where sandboxes are looked for) into stubs of every service. It must
-not reach behind the servers: a test says what a client can say.
+Turns a folder (with `runs`, where sandboxes are looked for) into stubs of every service. A test
+says only what a client can say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds modules that import each other in a circle.
 
-Must not know the floors: those are import-linter's. A circle can hide inside one floor, where two
-files are then one thing, or one of them asks for too much. Imports for type checkers count.
+import-linter checks the floors. A circle can hide inside one floor, where two files are then one
+thing, or one of them asks for too much. Imports for type checkers count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules about who may import what, as far as they hang on file names or on outside packages.
 
-Must not repeat .importlinter, which draws the floors themselves.
+`.importlinter` has the floors themselves.
 """
 
 from __future__ import annotations

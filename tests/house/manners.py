@@ -1,6 +1,6 @@
 """Rules about failing, testing and naming: who may catch all, no mocks, no sleeping, units.
 
-Must not guess at prose: a rule here speaks of imports, calls and names only.
+A rule here speaks of imports, calls and names only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rules about names: one public name, one meaning.
 
-Must not judge words; it counts where a name is defined. A class or type is defined once in the
-package. A function or constant may have a namesake in another module, but not where some module
-imports the two by their bare names: a reader could not tell them apart.
+It counts where a name is defined. A class or type is defined once in the package. A function or
+constant may have a namesake in another module, but not where some module imports the two by their
+bare names: a reader could not tell them apart.
 """
 
 from __future__ import annotations

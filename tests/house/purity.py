@@ -1,7 +1,7 @@
 """Rules for the pure folders: no clock, chance, identity, thread or log, and no order of a hash.
 
-Must not trust names to be types: what syntax cannot show (a set that comes out of a call) is left
-to the simulated world, where a replay that differs is a failure.
+What syntax cannot show (a set that comes out of a call) is left to the simulated world, where a
+replay that differs is a failure.
 """
 
 from __future__ import annotations

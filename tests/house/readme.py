@@ -1,6 +1,6 @@
 """Reads the commands out of the README's bash blocks, and says which a newcomer could not type.
 
-Must not run them: script/newcomer does, on a clean machine.
+script/newcomer runs them, on a clean machine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rule about rooms: a folder holds at most 40 modules, because nobody finds things in more.
 
-Must not have exceptions: a folder that is full is cut into rooms by what belongs together.
+There are no exceptions: a folder that is full is cut by what belongs together.
 """
 
 from __future__ import annotations

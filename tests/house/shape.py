@@ -1,6 +1,6 @@
 """Rules about size and outline: lengths, widths, parameters, docstrings.
 
-Must not judge meaning. docs/contributing.md has the same numbers.
+docs/contributing.md has the same numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the documentation names is there.
 
-Must not judge the prose: it looks for what is named in backticks, a file with a folder of ours
-before it, or a module by the end of its path, as in `slice/parking.py`.
+It looks for what is named in backticks, a file with a folder of ours before it, or a module by the
+end of its path, as in `slice/parking.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs the rules about who may import what, and shows that each can fail.
 
-Must not excuse a kind: what two kinds share is a message or a value.
+No kind is excused: what two kinds share is a message or a value.
 """
 
 from __future__ import annotations

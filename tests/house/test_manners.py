@@ -1,6 +1,6 @@
 """Runs the rules about failing, testing and naming, and shows that each can fail.
 
-Must not reach into tests of others beyond their source: it reads, it runs nothing.
+Tests are read, not run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs the rules about names over the package, and shows that each can fail.
 
-Must not list exceptions but the names that every kind of actor has.
+The only exceptions are the names that every kind of actor has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The table of the nightly searches, and that a row which fails stops none after it.
 
-Must not run a search: the rows here are commands that end at once.
+The rows here are commands that end at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""That tests of whole programs run as an ordinary account where the suite is root.
+"""Tests of whole programs run as an ordinary account if the suite is root.
 
-Must not start workers: a scheduler is given nodes that only write down what they are sent.
+A scheduler is given nodes that only write down what they are sent.
 """
 
 from __future__ import annotations

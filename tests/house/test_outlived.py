@@ -1,6 +1,6 @@
 """The watch over a test run names and ends what it left behind, and is not to be seen otherwise.
 
-Must not wait for a length of time: a pipe that closes says that whoever held it has ended.
+A pipe that closes says that whoever held it has ended.
 """
 
 from __future__ import annotations

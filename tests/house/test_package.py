@@ -1,6 +1,6 @@
 """What setup.cfg says of the package: its name, its version, and that its libraries are used.
 
-Must not install anything: script/setup does, and script/newcomer on a clean machine.
+script/setup installs, and script/newcomer on a clean machine.
 """
 
 from __future__ import annotations

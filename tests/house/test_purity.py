@@ -1,6 +1,6 @@
 """Runs the rules for the pure folders, and shows that each can fail.
 
-Must not list exceptions: what has to know the time is given it as an argument.
+There are no exceptions: what has to know the time is given it as an argument.
 """
 
 from __future__ import annotations

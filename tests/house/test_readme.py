@@ -1,7 +1,4 @@
-"""Holds the README and the scripts to each other: what it tells people to type is there.
-
-Must not judge prose beyond the sections a newcomer looks for.
-"""
+"""Holds the README and the scripts to each other: what it tells people to type is there."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The page of rules and faults names what is there, and leaves out none of them.
 
-Must not judge whether a checker is strong enough: `script/planted` does.
+`script/planted` judges whether a checker is strong enough.
 """
 
 from __future__ import annotations

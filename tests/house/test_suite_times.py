@@ -1,6 +1,6 @@
 """The table of what each suite took.
 
-Must not judge the times: a busy machine is no failure.
+The times are not judged: a busy machine is no failure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs ruff, mypy and import-linter, so that one command and one verdict cover them too.
 
-Must not configure them: pyproject.toml and .importlinter do, for editors as well.
+pyproject.toml and .importlinter configure them, for editors as well.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""That tests may run in several workers: each collects the same ones, under the same names.
+"""Tests may run in several workers: each collects the same ones, under the same names.
 
-Must not run them: it reads what is given to `parametrize`.
+What is given to `parametrize` is read, not run.
 """
 
 from __future__ import annotations

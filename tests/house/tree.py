@@ -1,8 +1,8 @@
 """Reads the package's own source for the house rules: modules, their trees, what makes them pure.
 
-Must not import what it reads: a rule has to judge a module that does not even load.
-A rule is a function from a module to complaints, one line each: where, what is wrong, what to do.
-`complaints` runs one over many, and `hold` fails with nothing but those lines.
+Nothing is imported: a rule has to judge a module that does not even load. A rule is a function from
+a module to complaints, one line each: where, what is wrong, what to do. `complaints` runs one over
+many, and `hold` fails with nothing but those lines.
 """
 
 from __future__ import annotations

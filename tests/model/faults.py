@@ -1,7 +1,6 @@
 """Mistakes to plant in the real code, one rule broken each, and bounds within which each shows.
 
-A search that finds nothing proves something only if it finds these. The module must not be
-imported by anything but the tests of the model.
+A search that finds nothing proves something only if it finds these.
 """
 
 from __future__ import annotations

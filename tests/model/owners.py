@@ -1,11 +1,10 @@
-"""Owners of the model: the real talks of `core/journal/fencing.py`, made into values that can be
-kept.
+"""Owners of the model: the real talks of `core/journal/fencing.py` as values that can be kept.
 
-A search must take the same owner two ways, and a running generator cannot be copied. But a talk
-is a function of what it is told. So an owner between two talks is a frozen copy of its `OwnedShard`
-(a `Rest`), and an owner within a talk is that rest, the name of the talk, and the replies heard
-so far (a `Node`); to go on from a node is to tell a new generator the old replies again. The
-module must not know the store, and must not judge what an owner does (`promises`).
+A search must take the same owner two ways, and a running generator cannot be copied. But a talk is
+a function of what it is told. So an owner between two talks is a frozen copy of its `OwnedShard` (a
+`Rest`), and an owner within a talk is that rest, the name of the talk, and the replies heard so far
+(a `Node`); to go on from a node is to tell a new generator the old replies again. `promises` judges
+what an owner does.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A `Story` is what an observer knows who sees everything: frames as the register took them, epochs
 and who claimed them, frames reported as failed. It grows and never shrinks, so a promise that was
-broken for an instant is found in that instant. The module must not move the model.
+broken for an instant is found in that instant.
 
 1. *Positions*: the register takes frame n+1 after frame n, each write once, epochs one by one, and
    floors do not fall.

@@ -7,18 +7,18 @@ description of the protocol would be proven right while the code goes wrong. It 
 owners, stores, statements and stories are interned and each step of one of them is worked out once,
 so a move of the model is a few look-ups in tables; a state is a tuple of small numbers.
 
-What may happen: an owner at rest begins a talk (claim, frame, checkpoint, cut, sweep, leave);
-what it asks runs and is answered, at any later time; or a write of it is *lost*: it gets an
-error, and the write stays under way; or *repeated*: answered, and a copy stays; or a floor is
-*refused* for the sake of another shard's that it is written together with, and a copy stays. What
-is under way may land at any time, any number of times, in any order, or never. In doubt an owner
-goes on (the identical write) or gives up and claims again. A *crash* forgets all but what is under
-way. Rounds of several shards have a model of their own, `rounds.py`.
+What may happen: an owner at rest begins a talk (claim, frame, checkpoint, cut, sweep, leave); what
+it asks runs and is answered, at any later time; or a write of it is *lost*: it gets an error, and
+the write stays under way; or *repeated*: answered, and a copy stays; or a floor is *refused* for
+the sake of another shard's that it is written together with, and a copy stays. What is under way
+may land at any time, any number of times, in any order, or never. In doubt an owner goes on (the
+identical write) or gives up and claims again. A *crash* forgets all but what is under way. Rounds
+of several shards have a model of their own, `rounds.py`.
 
-What is left out, and why that loses nothing: answers under way (a late answer is an owner that
-is slow to go on); reads that fail (they change nothing, so they are reads that come later); a
-pause between rows of one ask (only a sweep reads there, and only to delete).
-The module must not contain a rule of the protocol.
+What is left out, and why that loses nothing: answers under way (a late answer is an owner that is
+slow to go on); reads that fail (they change nothing, so they are reads that come later); a pause
+between rows of one ask (only a sweep reads there, and only to delete). The rules of the protocol
+are in the real code.
 """
 
 from __future__ import annotations

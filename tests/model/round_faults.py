@@ -1,6 +1,6 @@
 """Mistakes to plant in what makes a round whole, and bounds within which each shows.
 
-The module must not be imported by anything but the tests of the model, and `script/model`.
+The tests of the model and `script/model` use it.
 """
 
 from __future__ import annotations

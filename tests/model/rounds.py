@@ -6,17 +6,17 @@ frozen as its calls and the replies so far (a `Node`): to go on is to let a new 
 it again, until it asks for statements that nobody has answered yet. One with nothing pending is
 frozen as the shards it owns, so that its past is forgotten.
 
-What may happen: a process claims a shard (in one step), commits a round of all it owns, settles
-any of what is pending, drops or claims what is pending; statements are lost, repeated and late as
-in `protocol.py`, and a process may crash. A *stray* round has a shard in it that is not held any
-more. Beside the promises of `promises.py`:
+What may happen: a process claims a shard (in one step), commits a round of all it owns, settles any
+of what is pending, drops or claims what is pending; statements are lost, repeated and late as in
+`protocol.py`, and a process may crash. A *stray* round has a shard in it that is not held any more.
+Beside the promises of `promises.py`:
 
 1. *A round is whole*: of its frames all are committed, or none, in every state.
 2. *An answer is one*: who is told Committed has its frame committed, who is told RoundRefused, or
    Fenced for good, never will have.
 3. *It ends*: a call of which no statement failed is never answered Unclear.
 
-The module must not contain a rule of the protocol.
+The rules of the protocol are in the real code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Breadth-first search of a model, with the shortest way to whatever is wrong.
 
 Visited states are kept as 64-bit digests only: two states that share one would hide what lies
-behind the second, which among a million states happens once in forty million searches. The module
-must not know what it searches.
+behind the second, which among a million states happens once in forty million searches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The store of the model: the tables of `MemoryRows`, frozen into a value between two statements.
 
 What a statement does is what the real rows in memory do with it, so a fault planted there is
-searched like any other. The module must not know owners, fates or order.
+searched like any other.
 """
 
 from __future__ import annotations

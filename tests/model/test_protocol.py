@@ -1,7 +1,7 @@
 """The fencing protocol searched to the end within small bounds, and with planted mistakes.
 
-Prints states, depth and seconds (`pytest -s`); `script/model` searches further. What is searched
-is the code itself, see `protocol.py`. Must not hold examples; those are in `tests/core`.
+Prints states, depth and seconds (`pytest -s`); `script/model` searches further. What is searched is
+the code itself, see `protocol.py`. Examples are in `tests/core`.
 """
 
 from __future__ import annotations

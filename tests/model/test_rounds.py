@@ -1,7 +1,7 @@
 """Rounds of two shards searched to the end within small bounds, and with planted mistakes.
 
-What is searched is the journal itself, see `rounds.py`. Must not hold examples; those are in
-`tests/core` and `tests/contracts`.
+What is searched is the journal itself, see `rounds.py`. Examples are in `tests/core` and
+`tests/contracts`.
 """
 
 from __future__ import annotations

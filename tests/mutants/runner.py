@@ -1,10 +1,10 @@
 """Plants the faults of the lists beside this module, one at a time, and runs what must notice them.
 
 Turns each entry of `*.toml` into a verdict: killed by its tests, survived, does not apply, or gone
-with the line that it changed. Must not judge a line that is gone: whoever wrote the new one decides
-whether a promise still hangs on it. A fault is planted in a copy of the tree, never in the tree
-itself, so several run at a time and an interrupted run leaves nothing behind but results, from
-which the next one continues.
+with the line that it changed. A line that is gone is only reported: its author decides whether a
+promise still depends on it. A fault is planted in a copy of the tree, never in the tree itself, so
+several run at a time and an interrupted run leaves nothing behind but results, from which the next
+one continues.
 
 An entry has a `name`, the `file`, the text `old` that occurs there exactly once, the text `new`
 that replaces it, the promise that it `breaks`, and in `killed_by` the tests (ids of pytest, or

@@ -1,6 +1,6 @@
 """The runner of planted faults plants, judges and tidies up, shown in a tree of three small files.
 
-Must not judge the entries of the lists: `script/mutants` does, every night.
+`script/mutants` judges the entries of the lists, every night.
 """
 
 from __future__ import annotations

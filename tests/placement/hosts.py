@@ -1,6 +1,6 @@
 """Small hosts, wishes and an oracle for tests of the placer: plain loops, one member at a time.
 
-Must not import what it checks beyond messages and resources.
+It imports only messages and resources of what it checks, to be independent of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A placer that has just begun does not know all hosts: who is to be kept apart waits for them."""
+"""A placer that has just begun does not know all hosts: members to keep apart wait for them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Wishes without a host: kept by the placer, and proposed when a host reports room.
 
-Must not drive slices: their answers are made by hand.
+Their answers are made by hand.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Members that may run on one host only: proposed there, or kept until that host has room.
 
-Must not drive slices: their answers are made by hand.
+Their answers are made by hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans of hosts: the answers of a placer to whom nobody listens."""
+"""Plans of hosts: the answers of a placer that no slice receives."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A small cluster behind a real gRPC server: pools, jobs and tasks in dictionaries.
 
-Must not schedule: a test sets the states it wants to see. Every call is written down with its
-metadata, and any call can be made to fail so often as a test says.
+A test sets the states it wants to see. Every call is written down with its metadata, and any call
+can be made to fail so often as a test says.
 """
 
 from __future__ import annotations

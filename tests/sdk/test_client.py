@@ -1,6 +1,6 @@
 """The client against a real gRPC server: what it sends, repeats, and makes of refusals.
 
-Must not test the cluster: the server is a fake of dictionaries.
+The server is a fake of dictionaries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster with several addresses: who is asked next, and what may be said twice.
+"""A cluster with several addresses: which is asked next, and which calls may be repeated.
 
 The servers are fakes; what a fleet of daemons makes of it is tested with daemons.
 """

@@ -1,6 +1,6 @@
 """Specs: how keys may be written, what is refused, and that nothing is dropped in silence.
 
-Must not need a server: a spec is read before anyone is called.
+A spec is read before anyone is called.
 """
 
 from __future__ import annotations

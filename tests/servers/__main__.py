@@ -1,8 +1,8 @@
 """`script/services`: one ZooKeeper and one Cassandra for a developer, which outlive the command.
 
-Turns start, stop and status into processes and what is said of them. They are found again by a
-file with their pid. It must not end a process that is not one of these: a pid may have been given
-to another meanwhile, so its command line is looked at first.
+Turns start, stop and status into processes and what is said of them. They are found again by a file
+with their pid. It must not end a process that is not one of these: a pid may have been given to
+another meanwhile, so its command line is looked at first.
 """
 
 from __future__ import annotations

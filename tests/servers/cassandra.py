@@ -1,8 +1,8 @@
 """A Cassandra server of one node, small enough for a test machine, safe enough for the journal.
 
 `Cassandra.start(folder)` returns when clients may come. The settings are those that the journal
-demands (`peloton doctor` names them) and little memory besides; a test that wants a server which
-is *wrong* hands in other settings. It must not serve as a pattern for production sizes.
+demands (`peloton doctor` names them) and little memory besides; a test that wants a server which is
+*wrong* hands in other settings. Its sizes are for tests, not for production.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keyspaces of the shared Cassandra for tests: the journal's tables, without a row.
 
 To create a keyspace takes over a second, to empty one a few hundredths. Each test run has one, and
-whoever asks gets it empty; so no two tests may use it at once. It must not be taken for a pattern:
-nothing but a test deletes registers.
+whoever asks gets it empty; so no two tests may use it at once. Only tests may delete registers, as
+done here.
 """
 
 from __future__ import annotations

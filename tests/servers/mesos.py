@@ -2,8 +2,8 @@
 
 `Mesos.start(folder)` returns when a master leads and all agents are registered there. Each agent
 has its own port, folders and host name: with one name for all, what ends one machine ends all.
-Times are short, so that a test can outlive a ping. It must not serve as a pattern for production:
-nobody is authenticated, and nothing is isolated.
+Times are short, so that a test can outlive a ping. It is no pattern for production: nobody is
+authenticated, and nothing is isolated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where Mesos is here: `MESOS_HOME`, else on `PATH`.
 
-What is found is run once: a build for another system is as good as none. It must not fetch
-anything, and where it finds nothing it says where it has looked. Tests with a real Mesos are
-skipped then; a scripted master, recorded events and the simulated conversation carry the contract.
+What is found is run once: a build for another system is as good as none. It fetches nothing; where
+it finds nothing it says where it has looked. Tests with a real Mesos are skipped then; a scripted
+master, recorded events and the simulated conversation carry the contract.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hosts of a Mesos cluster without a daemon: orders go to the backend, and its reports are kept.
 
 Does what hosts, and the actor of the backend, would say to it, and no more: a run that is ordered
-stays ordered until it ends, and each end is acknowledged at once. Must not judge a report.
+stays ordered until it ends, and each end is acknowledged at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a master of Mesos refuses before it looks at a call: shapes, required fields, encodings.
 
 Turns the bytes and headers of a request into a call, or into the code and the words with which a
-real master refuses it (tests/contracts/test_mesos_master.py holds them against one). It must not
-know frameworks, streams or agents. Fields that no test sends are not looked at.
+real master refuses it (tests/contracts/test_mesos_master.py holds them against one). Fields that no
+test sends are not looked at.
 """
 
 from __future__ import annotations

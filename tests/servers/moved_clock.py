@@ -1,8 +1,8 @@
 """`peloton` with another wall clock than the machine's: `moved_clock.py SECONDS WORD…`.
 
 Turns a number of seconds into the wall time that a daemon reads when it starts, and whenever it
-tells people the time. It must not touch the monotonic clock, which no operator can set, nor what
-is compared with the clock of gRPC's core, which is not moved. Only for tests.
+tells people the time. The monotonic clock, which no operator can set, is left as it is, and so is
+what is compared with the clock of gRPC's core. Only for tests.
 """
 
 from __future__ import annotations

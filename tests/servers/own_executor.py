@@ -1,6 +1,6 @@
 """An executor of a task's own, by pymesos: it prints what it was given, and runs until it is ended.
 
-Started by an agent of Mesos. It must not import anything of Peloton.
+Started by an agent of Mesos. It imports nothing of Peloton, as a user's executor would not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A client of the Cassandra for tests that asks again where the server stood still.
 
 Turns answers that nobody knows into what is so: on a busy machine its disk takes longer than the
-two seconds that a write may take. It must not be used where doubt is what a test is about.
+two seconds that a write may take. It must not be used where doubt is what a test is about, as it
+removes the doubt.
 """
 
 from __future__ import annotations

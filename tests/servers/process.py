@@ -1,8 +1,8 @@
 """One server as a process: started until it answers, paused, killed, stopped, started again.
 
 What is common to all servers; a server adds its configuration, its command line and how to ask it
-whether it is ready. It must not sleep blindly: it waits for the process to end, with a limit, so
-that a server which dies at once is reported at once, with the end of its log.
+whether it is ready. It never sleeps blindly: it waits for the process to end, with a limit, so that
+a server which dies at once is reported at once, with the end of its log.
 """
 
 from __future__ import annotations

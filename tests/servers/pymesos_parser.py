@@ -1,6 +1,6 @@
 """What pymesos needs of the distribution http-parser, whose C extension does not build here.
 
-For processes in which pymesos itself reads streams; h11 does the reading. Must not have more than
+For processes in which pymesos itself reads streams; h11 does the reading. It has only what
 `pymesos/process.py` calls.
 """
 

@@ -1,6 +1,6 @@
 """An agent of Mesos, and the master that knows it, as far as the files of runs go.
 
-A test says what is in sandboxes, and how an answer goes wrong. It must not know what asks.
+A test says what is in sandboxes, and how an answer goes wrong.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """An agent of Mesos that does as it is told, as an executor sees it.
 
-It speaks the executor API, version 1, in JSON, with one executor. By itself it does what a real
-one does: it takes a subscription, and acknowledges each update once. All else is said by a test:
-what is launched, what is refused, how the stream breaks. Every call is kept. It must not know what
-runs.
+It speaks the executor API, version 1, in JSON, with one executor. By itself it does what a real one
+does: it takes a subscription, and acknowledges each update once. All else is said by a test: what
+is launched, what is refused, how the stream breaks. Every call is kept.
 """
 
 from __future__ import annotations

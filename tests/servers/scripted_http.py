@@ -1,7 +1,7 @@
 """The HTTP side of what is scripted of Mesos: requests in, answers and streams of events out.
 
-Each connection has a thread of its own, which writes what it is told. It must not know what a call
-means: the master, or the agent, says what a request is answered.
+Each connection has a thread of its own, which writes what it is told. The master, or the agent,
+says what a request is answered.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rules are those that a real one has shown: the schedule is replaced whole, a machine that is
 down stays in it, only what drains goes down, only what is down comes up. `meddle` lets others act
-between any two calls. It must not know what is asked for.
+between any two calls.
 """
 
 from __future__ import annotations

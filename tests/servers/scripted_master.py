@@ -5,8 +5,8 @@ their refusals, and 2,000 agents if they are wanted. What it answers with is `me
 time stands still: a task goes on when its update is acknowledged or when a test says so, and what
 was declined is offered again when it is asked for. On demand it sends nonsense, cuts the stream in
 a record, is no leader, never answers, and loses, doubles, reverses or delays updates; or it sends
-what a real master once sent. Every call is kept in `calls`. It must not be kinder than a real
-master: one table of calls is run against both (tests/contracts/test_mesos_master.py).
+what a real master once sent. Every call is kept in `calls`. It is as strict as a real master: one
+table of calls is run against both (tests/contracts/test_mesos_master.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """TLS in front of a server that speaks none.
 
-It ends TLS, and passes bytes on in both directions until either side hangs up. Must not know what
-they say.
+It ends TLS, and passes bytes on in both directions until either side hangs up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A plain client of the scheduler API of Mesos, version 1, in JSON: what a test wants to see.
 
 Each call is one connection, and its answer is handed back as it is: nothing is retried, nothing
-followed. A stream has a thread that reads its events. It must not become the client of a scheduler:
-it waits where it is told to, and knows no state.
+followed. A stream has a thread that reads its events. It waits where it is told to, and knows no
+state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A ZooKeeper server, alone or as one of three, with ticks short enough for tests.
 
 `ZooKeeper.start(folder)` returns when clients may come; `Ensemble.start(folder)` when there is a
-leader. Sessions may be as short as 0.4 s, so that a test can outlive one. It must not serve as a
-pattern for production: there a tick is ten times as long.
+leader. Sessions may be as short as 0.4 s, so that a test can outlive one. It is no pattern for
+production: there a tick is ten times as long.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A stage for single shells: real shells on the test's own thread, and desks for those around them.
 
 A `Desk` is a shell that keeps what it is sent, so that the test answers in its place, when it
-wants. Only final states are read by themselves. Time stands still but for `after`. It must not
-decide anything.
+wants. Only final states are read by themselves. Time stands still but for `after`.
 """
 
 from __future__ import annotations

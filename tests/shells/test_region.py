@@ -1,6 +1,6 @@
 """The region of a daemon: every call is answered.
 
-Must not need a journal: the only shard gives the answer that a test sets.
+The only shard gives the answer that a test sets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One shard driven by hand, with the journal it wrote, without shells.
 
-It must not wait or use threads: the test decides when a frame is durable.
+It does not wait and uses no threads: the test decides when a frame is durable.
 """
 
 from __future__ import annotations

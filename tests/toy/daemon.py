@@ -1,7 +1,7 @@
 """Toy kinds of the group house: bulbs in panels.
 
 A panel follows its crowd of bulbs. A bulb that shall be on owes a draw to its meter and waits for
-the grant. It must not know how a meter decides.
+the grant.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Toy kinds of the group city: meters, which add up in the index of their grid.
 
-A meter grants draws up to its capacity. It must not know what a bulb does with a grant.
+A meter grants draws up to its capacity.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All toy kinds. Small, yet they use all of the runtime; nothing here may know a scheduler."""
+"""All toy kinds. Small, yet they use all of the runtime; none is of a scheduler."""
 
 from __future__ import annotations
 

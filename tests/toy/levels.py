@@ -1,8 +1,7 @@
 """A toy kind in two versions, of which the later has a fact that the earlier does not know.
 
-A counter gets `Count`. Version 2 may say how many in one fact, where version 1 says one fact
-for each; what it writes depends on the feature level. It must not know
-who raises the level.
+A counter gets `Count`. Version 2 may say how many in one fact, where version 1 says one fact for
+each; what it writes depends on the feature level.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages, facts and queries of the toy kinds. It must not decide anything."""
+"""Messages, facts and queries of the toy kinds."""
 
 from __future__ import annotations
 

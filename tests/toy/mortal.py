@@ -2,8 +2,7 @@
 
 Turns a port call into the end of the process, before it is done or after, and begins the next
 process on what the store holds. A death never raises through an actor of pykka: the port call
-raises once, what that step still does in memory is thrown away with the memory. It must not know
-any kind, nor repair anything.
+raises once, what that step still does in memory is thrown away with the memory.
 """
 
 from __future__ import annotations

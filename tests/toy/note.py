@@ -1,7 +1,4 @@
-"""A toy kind of the group house: a note, which counts, gets reports, and is evicted when closed.
-
-It must not know the kinds that report to it.
-"""
+"""A toy kind of the group house: a note, which counts, gets reports, and is evicted when closed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A short workload of the toy kinds, by a client that repeats commands without an answer.
 
-It must not look into the daemon but through its door; the checks at the end may.
+Only the checks at the end look into the daemon.
 """
 
 from __future__ import annotations

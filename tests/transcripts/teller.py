@@ -1,7 +1,7 @@
 """A transcript: one shard driven line by line, and what it printed.
 
-Turns commands into calls of one shard and its outcomes into text. It must not judge: the test
-compares the text with the file, and the file is read by people.
+Turns commands into calls of one shard and its outcomes into text. The test compares the text with
+the file, and the file is read by people.
 
     send KEY MESSAGE ARGS… [members=0-2,4] [from=KEY] [origin=0-2] [ask=NAME] [request=NAME]
     ready        run turns: prints the round, which is now in flight

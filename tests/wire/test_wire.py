@@ -1,6 +1,6 @@
 """Compares the compiled descriptors with wire.tsv, the contract with existing clients, row by row.
 
-Must not read the .proto files: what counts is what the installed modules put on the wire.
+What counts is what the installed modules put on the wire.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ends the worlds of a test, whose memory pykka's registry would keep, and plays few of its seeds.
 
-Must not choose seeds: of a `range` that a test names the first stand for all, but at night. Those
-that a test lists were picked by hand, and all of them are played.
+Of a `range` of seeds that a test names the first stand for all, but at night. Those that a test
+lists were picked by hand, and all of them are played.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Turns the name of a fault into a program that is wrong in one place, for the time of a `with`. Each
 is a classic: an answer before its frame, a word forgotten, a run named twice, room counted wrong.
-It must not touch the checkers, nor tell the storms what to look for.
 
     .venv/bin/python -m tests.worlds.planted [NAME ...]      prints the table
 """

@@ -1,7 +1,7 @@
 """What a task costs: messages, entries, bytes, frames and calls, counted in a calm cluster, pinned.
 
-A count that rises fails: raise the pin only with a reason in the commit. It must not measure
-time: clocks differ from machine to machine, counts do not.
+A count that rises fails: raise the pin only with a reason in the commit. Clocks differ from machine
+to machine, counts do not.
 
 The shells run as in a daemon, and the seed decides which of them has its turn and how many messages
 it takes then: within a round the answers of many hosts come one after the other, where a thread

@@ -1,7 +1,7 @@
 """A process ends at a port call of a small history: one of each kind, and others at random.
 
 `script/points` tries every one of them; a failure here names the point, and `script/points --only`
-shows all that is wrong after it. Must not choose a moment because something once failed there.
+shows all that is wrong after it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Storms over whole clusters: small worlds from fresh seeds, and that a seed is one history.
 
 Each world has its own faults, its own workload, and has to reach every goal after the calm. As many
-are played as `--storm-seconds` has time for, and a failure names its seed and how to replay it. It
-must not know which seed does what: what a seed found once stands in `regressions`.
+are played as `--storm-seconds` has time for, and a failure names its seed and how to replay it.
+What a seed found once stands in `regressions`.
 """
 
 from __future__ import annotations

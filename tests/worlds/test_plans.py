@@ -1,6 +1,6 @@
 """Plans as data, how a failing one is made smaller, and that what fails is told.
 
-Must not storm much: whole storms are in `test_fleet`.
+Whole storms are in `test_fleet`.
 """
 
 from __future__ import annotations

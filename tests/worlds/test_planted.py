@@ -1,7 +1,7 @@
 """Storms find what is planted: here one fault for each of four checkers, by a seed that shows it.
 
 `script/planted` plants all of them and prints the table. What a seed does not show any more is
-searched for in others. Must not plant what takes longer than a moment to be found.
+searched for in others. Only faults that are found in a moment are planted here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plans that once found something, made small: each is played in every suite.
 
 A file here failed when it was written; what it found is told by its name and by the commit that
-mended it. It must not be edited: `script/replay FILE` tells its story.
+mended it. `script/replay FILE` tells its story.
 """
 
 from __future__ import annotations

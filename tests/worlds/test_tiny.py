@@ -1,6 +1,6 @@
 """Tiny limits: drawn by the seed, met by storms, left out by shrinking, and none of them a stop.
 
-Must not repeat what a sweep does; one small storm each shows that a limit is met at all.
+One small storm each shows that a limit is met at all.
 """
 
 from __future__ import annotations

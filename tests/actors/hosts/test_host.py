@@ -1,6 +1,6 @@
 """A host: what it grants, how long the ledger keeps a run, what a backend's list repairs.
 
-Must not run anything: orders to the backend are checked, reports are made by hand.
+Orders to the backend are checked, reports are made by hand.
 """
 
 from __future__ import annotations

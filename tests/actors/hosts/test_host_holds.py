@@ -1,6 +1,6 @@
 """Holds on a host, and the runs that are launched on them.
 
-Must not run anything: orders to the backend are checked, reports are made by hand.
+Orders to the backend are checked, reports are made by hand.
 """
 
 from __future__ import annotations

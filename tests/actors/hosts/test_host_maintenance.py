@@ -1,6 +1,6 @@
 """The maintenance of a host: what it ends, when it is down, and that it comes back.
 
-Must not run anything: orders to the backend are checked, reports are made by hand.
+Orders to the backend are checked, reports are made by hand.
 """
 
 from __future__ import annotations

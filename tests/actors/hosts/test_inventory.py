@@ -1,6 +1,6 @@
 """An inventory: sums and deltas follow the hosts; a new index makes hosts look again.
 
-Must not place or grant anything: placers and hosts do.
+Placers and hosts place and grant; here their messages are made by hand.
 """
 
 from __future__ import annotations

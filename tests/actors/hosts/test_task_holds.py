@@ -1,6 +1,6 @@
 """Hosts that are held for tasks, and hosts that move to another pool.
 
-Must not run anything: orders to the backend are checked, reports are made by hand.
+Orders to the backend are checked, reports are made by hand.
 """
 
 from __future__ import annotations

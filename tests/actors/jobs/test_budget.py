@@ -1,7 +1,7 @@
 """How slices share what may be down at once: histories with late, lost and repeated messages.
 
 The job is the real one; slices are as simple as they can be, and take somebody down whenever they
-may. Must not look at who is down.
+may.
 """
 
 from __future__ import annotations

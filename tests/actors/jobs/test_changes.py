@@ -1,7 +1,7 @@
 """Commands that change a job after its creation: what its slices are told, in any order.
 
-Must not run tasks: a slice is a set of members that wait, are active or have ended, and obeys each
-goal that reaches it. Messages between job and slices are lost, late and repeated.
+A slice is a set of members that wait, are active or have ended, and obeys each goal that reaches
+it. Messages between job and slices are lost, late and repeated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which states of a job and of a slice are final: a row for each, as they leave memory by it.
 
-Must not take turns: every state is made by hand.
+Every state is made by hand.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Grants: whatever slices report in whatever order, no more may run than the job's limit allows.
 
-Must not step a slice: a slice is a number of instances under way and a number that ended.
+A slice is a number of instances under way and a number that ended.
 """
 
 from __future__ import annotations

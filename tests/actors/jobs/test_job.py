@@ -1,6 +1,6 @@
 """A job: its state from tallies, its rules, the config of its instances, its commands.
 
-Must not open a slice: answers of slices are made by hand.
+Answers of slices are made by hand.
 """
 
 from __future__ import annotations

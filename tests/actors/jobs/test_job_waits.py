@@ -1,7 +1,4 @@
-"""A job that others wait for: it is not forgotten before they know. And whose a name is.
-
-Must not open a slice.
-"""
+"""A job that others wait for is not forgotten before they know; and the owner of its name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How many members of each slice a workflow lets begin, as a table over jobs.
 
-Must not run anything: that is what `tests/worlds/services/test_workflows.py` is for.
+Whole workflows are played in `tests/worlds/services/test_workflows.py`.
 """
 
 from __future__ import annotations

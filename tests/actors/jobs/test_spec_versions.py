@@ -1,4 +1,4 @@
-"""Which earlier specs a job keeps, and what it asks of their owners. Must not open a slice."""
+"""Which earlier specs a job keeps, and what it asks of their owners."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Throttles: no period has more starts than allowed, and all instances begin in the end.
 
-Must not step a crowd: a slice is the numbers that it folds and reports.
+A slice is the numbers that it folds and reports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the runs of a job used, and when they began and ended, from the columns to the job.
 
-Must not run a task: the columns of a crowd are written by hand.
+The columns of a crowd are written by hand.
 """
 
 from __future__ import annotations

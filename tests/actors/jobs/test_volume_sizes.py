@@ -1,6 +1,6 @@
 """Which sizes of volumes a job remembers, as a table over its updates.
 
-Must not run anything: that is what `tests/worlds/services/test_volumes.py` is for.
+Whole clusters are played in `tests/worlds/services/test_volumes.py`.
 """
 
 from __future__ import annotations

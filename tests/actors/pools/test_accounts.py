@@ -1,6 +1,6 @@
 """The account of a pool: the steps of its entitlement, its relatives, who waits and who gives back.
 
-Must not test the division: `test_entitlement.py` and `test_pool_index.py` do.
+The division itself is tested in `test_entitlement.py` and `test_pool_index.py`.
 """
 
 from __future__ import annotations

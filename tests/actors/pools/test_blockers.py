@@ -1,6 +1,6 @@
 """All that keeps a ticket waiting: every limit on its way, its place, and the estimate.
 
-Must not journal: states are put into the tree by hand.
+States are put into the tree by hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Room inside of a pool: whose tasks end for others of a higher priority, how many, and when.
 
-Slices are played by the test, as in `test_reclaiming.py`. Must not test which members of a slice
-are chosen: `test_evicting.py` does.
+Slices are played by the test, as in `test_reclaiming.py`. `test_evicting.py` tests which members of
+a slice are chosen.
 """
 
 from __future__ import annotations

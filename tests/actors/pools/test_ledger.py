@@ -1,6 +1,6 @@
 """The ledger of lending: integrals over time, hours that are closed and kept, and what is lost.
 
-Must not test who lends: admissions and preemptions are made by hand.
+Admissions and preemptions are made by hand.
 """
 
 from __future__ import annotations

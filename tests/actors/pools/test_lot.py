@@ -1,6 +1,6 @@
 """A lot: tickets and releases of members, each repeat answered from what became of it.
 
-Must not admit by itself: `Admit` is made by hand.
+`Admit` is made by hand.
 """
 
 from __future__ import annotations

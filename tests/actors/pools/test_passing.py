@@ -1,4 +1,4 @@
-"""Who passes the head of a queue that cannot begin, for how long, and what it costs."""
+"""Which tickets pass the head of a queue that cannot begin, for how long, and what it costs."""
 
 from __future__ import annotations
 

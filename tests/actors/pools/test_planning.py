@@ -1,6 +1,6 @@
 """Plans of pools: what they say is what the tree then does, and the tree that was copied stays.
 
-Must not ask a cluster: states are put into trees by hand.
+States are put into trees by hand.
 """
 
 from __future__ import annotations

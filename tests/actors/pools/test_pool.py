@@ -1,6 +1,6 @@
 """Pools: the rules of the tree in their order, who is admitted, what is reported.
 
-Must not journal: states are put into the tree by hand, as the runtime puts them.
+States are put into the tree by hand, as the runtime puts them.
 """
 
 from __future__ import annotations

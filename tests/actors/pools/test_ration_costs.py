@@ -1,6 +1,6 @@
 """What one end costs a pool in which many wait for a ration: instructions, not time.
 
-Must not test who is admitted: `test_rations.py` does.
+`test_rations.py` tests which tickets are admitted.
 """
 
 from __future__ import annotations

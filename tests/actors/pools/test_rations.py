@@ -1,6 +1,6 @@
 """What some tasks of a pool may hold in all: its controllers, and those that may not be preempted.
 
-Must not journal: states are put into the tree by hand, as in `test_pool.py`.
+States are put into the tree by hand, as in `test_pool.py`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""P15: who reads delays no decision: what is asked of the thread that decides costs the same
-however many wait in a pool, and however many pools there are.
+"""P15: readers delay no decision, however many wait in a pool, and however many pools there are.
 
 Instructions are counted, not time. `READS` is what pages, streams, `why` and `respool` ask of the
-pools; what needs all of them is made of a copy elsewhere (`respool/copies.py`). Must not test what
-is answered.
+pools; what needs all of them is made of a copy elsewhere (`respool/copies.py`).
 """
 
 from __future__ import annotations

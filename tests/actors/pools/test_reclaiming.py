@@ -1,7 +1,7 @@
-"""Who gives back, how much and when: plans over a tree, and the lots that carry them out.
+"""Which lots give back, how much and when: plans over a tree, and the lots that carry them out.
 
-Slices are played by the test: whoever is chosen queues anew at once. Must not test which members
-of a slice are chosen: `test_evicting.py` does.
+Slices are played by the test: whoever is chosen queues anew at once. `test_evicting.py` tests which
+members of a slice are chosen.
 """
 
 from __future__ import annotations

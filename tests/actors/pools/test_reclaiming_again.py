@@ -1,6 +1,6 @@
-"""Who gives in nested pools and on slack, and that whoever still lacks room is looked at again.
+"""Which lots give in nested pools and on slack, and that lanes that lack room are tried again.
 
-Slices are played by the test, as in `test_reclaiming.py`. Must not test who comes first.
+Slices are played by the test, as in `test_reclaiming.py`. `test_reclaiming.py` tests the order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which members of a slice give up what they hold, and what becomes of a task that does.
 
-Must not decide how many: the orders are made by hand.
+The orders say how many, and are made by hand.
 """
 
 from __future__ import annotations

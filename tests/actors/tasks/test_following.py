@@ -1,6 +1,6 @@
 """Slices of daemon jobs and the hosts that they follow: what inventories tell, and what follows.
 
-Must not run anything: that is what `tests/worlds/jobs/test_daemon_jobs.py` is for.
+Whole clusters are played in `tests/worlds/jobs/test_daemon_jobs.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Gangs: lots that are admitted as one, and a slice that starts none before all are held.
 
-Must not step a shard: lots are put into the tree by hand, and hosts are drawn events.
+Lots are put into the tree by hand, and hosts are drawn events.
 """
 
 from __future__ import annotations

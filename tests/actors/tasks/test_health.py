@@ -1,6 +1,6 @@
 """What tasks and hosts decide about the health of runs.
 
-Must not check anything: reports are made by hand.
+Reports are made by hand.
 """
 
 from __future__ import annotations

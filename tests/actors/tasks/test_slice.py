@@ -1,6 +1,6 @@
 """A slice: whom it wishes hosts for and when again, what it makes of a placer's answer.
 
-Must not place anything: the placer's answers and the crowd are made by hand.
+The placer's answers and the crowd are made by hand.
 """
 
 from __future__ import annotations

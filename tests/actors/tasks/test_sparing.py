@@ -1,6 +1,6 @@
 """Which members of a service a slice takes down, and who has to wait: turn by turn.
 
-Must not run tasks: the crowd is made by hand, and learns of nothing.
+The crowd is made by hand, and learns of nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A task: its attempts, its throttle, late and repeated messages, what it owes.
 
-Must not run more than one task by itself: pools and hosts answer in the simulated world.
+Pools and hosts answer in the simulated world.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Two servers that speak to the real driver and have one register between them; faults on order.
 
 The register is exact: a conditional write is done when it arrives, *before* the fault that was
-ordered for its answer strikes. So a second copy of it is refused, as by a real server. It must not
-know what the driver ought to do; it counts what arrives, and the tests judge.
+ordered for its answer strikes. So a second copy of it is refused, as by a real server. It counts
+what arrives, and the tests judge.
 """
 
 from __future__ import annotations

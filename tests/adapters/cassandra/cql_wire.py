@@ -1,6 +1,6 @@
-"""As much of the CQL binary protocol, version 5, as a stub server needs: frames, results, errors.
+"""The part of the CQL binary protocol, version 5, for a stub server: frames, results, errors.
 
-Turns bytes into requests and answers into bytes. It must not know a statement or a fault.
+Turns bytes into requests and answers into bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The journal's store on a real Cassandra: schema, limits, races, and what the doctor sees.
 
-That it keeps the journal's contract stands in tests/contracts. Must not pause or kill the
-server; those tests have one of their own, in test_cassandra_faults.py.
+That it keeps the journal's contract stands in tests/contracts. Tests that pause or kill a server
+are in test_cassandra_faults.py, with one of their own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the doctor finds: of each precondition, kept and broken, without a server.
 
-Must not connect; that the real server says its settings as read here stands in test_cassandra.py.
+test_cassandra.py shows that a real server says its settings as they are read here.
 """
 
 from __future__ import annotations

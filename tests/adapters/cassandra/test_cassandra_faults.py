@@ -1,6 +1,6 @@
 """The journal while its Cassandra is paused, killed and started again: no frame is lost.
 
-Must not kill the shared server: who does that has one of its own.
+Never kill the shared server here, as other tests use it: these tests have one of their own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A success must never come back as "not applied": the real driver against a server with faults.
 
-The driver's own default is the trap: it sends a conditional write again, the second copy is
-refused because the first was done, and the caller reads the refusal. Each fault here strikes after
-the effect, which is the worst moment. Must not use a fake of the driver.
+The driver's own default is the trap: it sends a conditional write again, the second copy is refused
+because the first was done, and the caller reads the refusal. Each fault here strikes after the
+effect, which is the worst moment.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One daemon whose hosts are the agents of a real Mesos, and what a test does to both.
 
-Must not look into the daemon: it is typed at, and the master is asked.
+Tests type commands to the daemon, and ask the master.
 """
 
 from __future__ import annotations

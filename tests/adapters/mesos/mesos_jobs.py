@@ -1,7 +1,7 @@
 """Jobs on a real Mesos whose tasks say how often they ran, and the daemons that are asked for them.
 
 Each task notes its run, waits for a gate, and ends with a code that follows from its number: so
-what was lost, doubled or told wrongly is seen from outside. It must not look into a daemon.
+what was lost, doubled or told wrongly is seen from outside.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One daemon, and hosts of two clusters of Mesos: one tree of pools over both.
 
 The masters are scripted, so that one can die at once and come back. What a real one does stands in
-test_mesos_fleet.py. It must not look into a link.
+test_mesos_fleet.py.
 """
 
 from __future__ import annotations

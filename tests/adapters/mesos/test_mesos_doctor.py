@@ -1,6 +1,6 @@
 """`peloton doctor --mesos` at a real master, before, while and after a framework is there.
 
-Must not look at what is judged: that stands in tests/backends/mesos/test_doctor.py.
+The judgements are tested in tests/backends/mesos/test_doctor.py.
 """
 
 from __future__ import annotations

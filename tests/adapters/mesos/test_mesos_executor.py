@@ -1,6 +1,6 @@
 """Our executor at a real agent: exact ends, kills, and what survives which death.
 
-The tasks' own notes say how often each ran. It must not look into the executor.
+The tasks' own notes say how often each ran.
 """
 
 from __future__ import annotations

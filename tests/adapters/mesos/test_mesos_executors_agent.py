@@ -1,7 +1,7 @@
 """Our executor at an agent that does what a real one does once in a year.
 
 Whatever it does, no task is begun twice or left behind, and each end is told until it is
-acknowledged. The executor is a process, and its tasks are; it must not look into it.
+acknowledged. The executor and its tasks are processes.
 """
 
 from __future__ import annotations

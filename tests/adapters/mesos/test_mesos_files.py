@@ -1,7 +1,6 @@
 """The files of tasks on a real Mesos: listed, read and followed, through the daemon and its words.
 
-One daemon on two agents for all of them. It must not look into an agent's folders, but to check
-what is not to be seen.
+One daemon on two agents for all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Two daemons of a fleet whose hosts are the agents of a real Mesos, and what dies meanwhile.
 
 The tasks' own notes say how often each ran, and their exit codes are known: no run twice, none
-lost, whichever daemon, master or agent dies. It must not look into a daemon.
+lost, whichever daemon, master or agent dies.
 """
 
 from __future__ import annotations

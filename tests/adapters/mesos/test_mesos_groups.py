@@ -1,6 +1,6 @@
 """Pods of several containers at a real agent: one run of several tasks of the default executor.
 
-Whoever takes over knows them by what the master says. It must not look into the executor.
+Whoever takes over knows them by what the master says.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a spec asks of Mesos and of nobody else, on a real one: an executor of the task's own, and
-containers.
+"""What a spec asks of a real Mesos alone: an executor of the task's own, and containers.
 
-It must not look into the daemon: it is typed at.
+Tests type commands to the daemon.
 """
 
 from __future__ import annotations

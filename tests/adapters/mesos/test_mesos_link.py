@@ -1,7 +1,7 @@
 """The link to a master that does what a real one does once in a year.
 
-Whatever it does, no run is begun twice or given up, and hosts are told what is true. Must not wait
-for a time to pass: a test waits for what is told.
+Whatever it does, no run is begun twice or given up, and hosts are told what is true. A test waits
+for what is told.
 """
 
 from __future__ import annotations

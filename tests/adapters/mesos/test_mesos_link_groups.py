@@ -1,7 +1,7 @@
 """Pods of several containers at a master that does what a real one does once in a year.
 
-Whatever becomes of the words about its containers, a pod is begun once and has one end. Must not
-wait for a time to pass: a test waits for what is told.
+Whatever becomes of the words about its containers, a pod is begun once and has one end. A test
+waits for what is told.
 """
 
 from __future__ import annotations

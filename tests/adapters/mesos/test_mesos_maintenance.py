@@ -1,7 +1,6 @@
 """The maintenance of a host at a real master of Mesos: into its schedule, down, up, and used again.
 
-The master is asked what it knows, and a second framework what it is asked. It must not look into
-the daemon.
+The master is asked what it knows, and a second framework what it is asked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A second framework beside ours at a real master: each gets its share, and no offer is hoarded.
 
-The other one is a plain client that declines nothing it can use. It must not look into the daemon.
+The other one is a plain client that declines nothing it can use.
 """
 
 from __future__ import annotations

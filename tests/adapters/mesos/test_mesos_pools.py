@@ -1,7 +1,7 @@
 """Pools of hosts on the agents of a real Mesos, by the calls of both generations.
 
 A move drains a host, and leaves its machine alone: the master hears nothing of it, and its agent
-goes on. It must not look into the daemon.
+goes on.
 """
 
 from __future__ import annotations

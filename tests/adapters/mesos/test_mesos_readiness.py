@@ -1,6 +1,6 @@
 """Checks that a real Mesos carries out, above all of readiness, and what hosts are told of them.
 
-It must not look into an executor: tasks are made ready and unready by files.
+Tasks are made ready and unready by files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A real Mesos as tests start it: killed, restarted, frozen, elected; and pymesos on it.
 
-Must not test Mesos: only that the fixture does what it says, and leaves nothing behind.
+Mesos itself is not tested, only that the fixture does what it says, and leaves nothing behind.
 """
 
 from __future__ import annotations

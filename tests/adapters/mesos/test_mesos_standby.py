@@ -1,7 +1,6 @@
 """Masters that ZooKeeper elects, and agents that are silent for a while: the tasks go on.
 
-Tasks note their runs and have exit codes that are known, so none was lost or doubled unseen. It
-must not look into a daemon.
+Tasks note their runs and have exit codes that are known, so none was lost or doubled unseen.
 """
 
 from __future__ import annotations

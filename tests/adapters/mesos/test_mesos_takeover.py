@@ -2,7 +2,7 @@
 
 Five hundred tasks go through all of that. No run twice, none lost, each end exact; a maintenance
 that is begun is finished. The tests share the cluster: the second finds it whole, and leaves it
-with one daemon. They must not look into a daemon.
+with one daemon.
 """
 
 from __future__ import annotations

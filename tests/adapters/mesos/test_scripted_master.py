@@ -1,6 +1,6 @@
 """The scripted master of Mesos: that it does on demand what a real one will not.
 
-That it else does what a real one does stands in tests/contracts. Must not start a real master.
+That it else does what a real one does stands in tests/contracts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long a member may be sure of its session: never after it is lost, left, or ended.
 
-Objects of the adapter without a server. What a real one does to a session is told in
-`test_zookeeper.py`; nothing here may wait.
+Objects of the adapter without a server. What a real server does to a session is tested in
+`test_zookeeper.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One reading of ZooKeeper while others write: what a view's version may claim.
 
 The tree is a small one in memory that answers in order, as a server does; changes fall between any
-two answers. It must not be kinder than that: watches are not played, so what is read late is late.
+two answers. Watches are not played, so what is read late is late, as on a server.
 """
 
 from __future__ import annotations

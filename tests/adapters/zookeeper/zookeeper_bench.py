@@ -1,6 +1,6 @@
 """What tests of the ZooKeeper adapter stand on: clients of some service, in a cluster of their own.
 
-It must not hold an assertion; those belong to the tests.
+The tests have the assertions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Daemons that own shards on a real ZooKeeper and do nothing else, each on threads of its own.
 
-Turns the claim shell's orders into a steward that obeys after a while, as a root does. It must not
-know how shards are ranked: what should be so is computed by the tests.
+Turns the claim shell's orders into a steward that obeys after a while, as a root does. The tests
+compute how shards should be ranked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A member in a process of its own, for tests that stand it still.
 
 Joins as `frozen.1`, makes the owner node of a-0, and writes on its output, a line each, what it is
-told, and all the time until when it is sure: seconds of the clock that all processes share. It
-must not act on anything: what a daemon makes of it is tested elsewhere.
+told, and all the time until when it is sure: seconds of the clock that all processes share. It acts
+on nothing; what a daemon does then is tested elsewhere.
 
     python zookeeper_member.py HOSTS CLUSTER SESSION_S
 """

@@ -1,9 +1,9 @@
 """A disk for a real keeper that is killed: it numbers all calls, fails at one, and can forget.
 
-Turns a planned fault into what the keeper's file calls do in its own process, and keeps beside
-the keeper's folder what would be left after a power cut: of each file the bytes of its last sync,
-of each folder the names of its last sync. `cut_power` makes the folder so. It must not be gentler
-than a real disk, and must not touch a call before the one that is planned.
+Turns a planned fault into what the keeper's file calls do in its own process, and keeps beside the
+keeper's folder what would be left after a power cut: of each file the bytes of its last sync, of
+each folder the names of its last sync. `cut_power` makes the folder so. A call before the planned
+one is left as it is.
 
     calls        one line for each call: number, name, path
     failing      the fault has begun; while `mended` is missing, a lasting one goes on

@@ -1,7 +1,7 @@
 """Lives of keepers, forked from one process that has loaded the program: a start in milliseconds.
 
 Turns lines of JSON on its input into keepers over a disk of `bench_disk`, and their deaths into
-lines on its output. It must not end a keeper, nor know what one is asked to do.
+lines on its output.
 
     {"bench": FOLDER, "fault": [...], "settings": [...]}   → {"pid": …, "status": … or null}
     {"ended": PID}                                         → {"exit": … (a signal's negative)}

@@ -3,7 +3,7 @@
 Turns a fault of the keeper's disk, or a step at which the daemon is killed, into a whole history:
 launches, ends, a kill, acknowledgements, and repeats of what was acknowledged. Real keepers, real
 sockets, real tasks; the daemon is a model of a host that writes a ledger, over the client's own
-parts. It must not forgive: what is checked at every answer holds under every fault.
+parts. What is checked at every answer holds under every fault.
 """
 
 from __future__ import annotations

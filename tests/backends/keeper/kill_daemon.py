@@ -1,7 +1,7 @@
 """A small daemon for the kill test: it keeps runs going, and a ledger that survives it.
 
-Turns reports into ledger lines, as a host actor would: launched is written before the launch,
-an end before its acknowledgement. It must not remember anything that is not in the ledger.
+Turns reports into ledger lines, as a host actor would: launched is written before the launch, an
+end before its acknowledgement. It remembers only what is in the ledger.
 
     kill_daemon.py FOLDER LEDGER EPOCH
 """

@@ -1,7 +1,6 @@
 """Pids that mean somebody else by now: what a successor adopts, signals, and leaves alone.
 
-Real processes, and the keeper's own objects in this process. It must not test how a keeper starts
-or ends its runs.
+Real processes, and the keeper's own objects in this process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The backend over a real keeper, as hosts and health see it: hangs, nonsense, lost words.
 
-Turns orders of hosts into what they are told. It must not look into the keeper, and waits for
-words with a deadline, never for a time to pass.
+Turns orders of hosts into what they are told. Tests wait for words with a deadline, never for a
+time to pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who a keeper is and whom it serves: folders that are found again, mixed up, and given away.
 
-Real keepers, real processes. It must not look into a keeper's memory: what hosts are told, what
-lies in the folder and which processes live is all there is.
+Real keepers, real processes. What hosts are told, what lies in the folder and which processes live
+is all there is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The keeper through a daemon's eyes: real processes, one behaviour a test.
 
-Turns each promise of the keeper into a test. It must not look into the keeper's memory, and
-waits for reports or for /proc, with a deadline, never for a time to pass.
+Turns each promise of the keeper into a test. Tests wait for reports or for /proc, with a deadline,
+never for a time to pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Many a `kill -9` of keeper and daemon: what must hold whatever moment they hit.
 
-Turns a seed into moments and victims, then compares what the tasks wrote themselves with what
-the daemons were told. It must not be gentle: no victim is asked whether it is ready.
+Turns a seed into moments and victims, then compares what the tasks wrote themselves with what the
+daemons were told. No victim is asked whether it is ready.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a keeper does with a request at each moment of a run: which start, which signal, what told.
 
-The keeper's own objects in this process, as in `test_disk.py`, over a disk that is well. It must
-not test what real processes do with the signals.
+The keeper's own objects in this process, as in `test_disk.py`, over a disk that is well.
 """
 
 from __future__ import annotations

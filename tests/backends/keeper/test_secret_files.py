@@ -1,6 +1,6 @@
 """Secrets of runs in the hands of a keeper: where they lie, who can read them, when they are gone.
 
-Real files; no process is started. It must not test where the values come from.
+Real files; no process is started.
 """
 
 from __future__ import annotations

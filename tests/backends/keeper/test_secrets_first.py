@@ -1,6 +1,6 @@
 """Orders that wait for secrets: what goes on meanwhile, what does not, and what comes of outages.
 
-The backend over a real keeper, and the queue alone. It must not wait for a time to pass.
+The backend over a real keeper, and the queue alone.
 """
 
 from __future__ import annotations

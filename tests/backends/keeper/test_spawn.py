@@ -1,7 +1,6 @@
 """What a task gets from its keeper and what it does not, and what a spawn leaves in the keeper.
 
-Real keepers, real processes. It must not look into a keeper's memory: /proc, the folder and the
-reports are all there is.
+Real keepers, real processes. /proc, the folder and the reports are all there is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What outlives a keeper that is killed: the exit codes of its runs, and the graces it has begun.
 
-Real keepers and supervisors, killed one at a time and together. It must not look into either.
+Real keepers and supervisors, killed one at a time and together.
 """
 
 from __future__ import annotations

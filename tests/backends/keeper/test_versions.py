@@ -1,6 +1,6 @@
 """What a daemon asks a keeper of another version: who it is, and nothing else.
 
-A socket in the folder that answers as such a keeper would. It must not start a real one.
+A socket in the folder that answers as such a keeper would.
 """
 
 from __future__ import annotations

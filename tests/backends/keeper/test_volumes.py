@@ -1,6 +1,6 @@
 """Volumes of real runs: directories beside the sandboxes, which outlive runs and keepers.
 
-Must not wait for a time to pass, but for words, with a deadline.
+Tests wait for words with a deadline, never for a time to pass.
 """
 
 from __future__ import annotations

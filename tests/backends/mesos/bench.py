@@ -1,6 +1,6 @@
 """A conversation in virtual time: orders and events go in, and what comes of them is kept.
 
-Must not answer for the master: each test says what it says.
+Each test says what the master says.
 """
 
 from __future__ import annotations

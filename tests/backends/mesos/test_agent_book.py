@@ -1,6 +1,6 @@
 """The book of agents while its master is slow, silent or wrong, and several threads ask.
 
-Must not read files: that stands in test_agent_files.py.
+Files are read in test_agent_files.py.
 """
 
 from __future__ import annotations

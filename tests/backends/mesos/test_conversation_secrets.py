@@ -1,7 +1,4 @@
-"""Runs with secrets in the conversation: what is sent, what is refused, and what is not kept.
-
-Must not test how values are read, nor what an executor does with them.
-"""
+"""Runs with secrets in the conversation: what is sent, what is refused, and what is not kept."""
 
 from __future__ import annotations
 

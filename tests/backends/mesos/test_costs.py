@@ -1,7 +1,4 @@
-"""The work of one order does not grow with the number of agents: instructions, not time.
-
-Must not test what comes of an order.
-"""
+"""The work of one order does not grow with the number of agents: instructions, not time."""
 
 from __future__ import annotations
 

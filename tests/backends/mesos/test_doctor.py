@@ -1,6 +1,6 @@
 """What the doctor finds of a Mesos cluster: each precondition, kept and broken.
 
-Must not connect; that a real master says it as read here stands in tests/adapters.
+tests/adapters shows that a real master says it as read here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Orders that wait for secrets at the link to a Mesos: what goes on meanwhile, and what does not.
-
-Must not wait for a time to pass.
-"""
+"""Orders that wait for secrets at the link to a Mesos: what goes on meanwhile, and what does
+not."""
 
 from __future__ import annotations
 

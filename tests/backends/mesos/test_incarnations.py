@@ -1,7 +1,6 @@
-"""Agents of one host name after each other, and a change of the daemon that is subscribed: whatever
-comes when, no run is begun at two of them.
+"""Agents of one host name one after the other, and another daemon subscribes: no run begins twice.
 
-The host is the actor itself, the links are two conversations. Must not answer for the master.
+The host is the actor itself, the links are two conversations.
 """
 
 from __future__ import annotations

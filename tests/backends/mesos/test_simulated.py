@@ -2,8 +2,7 @@
 
 Each seed is a play of its own (`simulated/`): a storm, a calm, and the end of all runs. Beside
 those of `PLAYED` they are fresh ones, as many as there is time for. A failure names the seed, what
-of its plan matters, and the story up to it; the seed then belongs into `PLAYED`. Must not answer
-for the master.
+of its plan matters, and the story up to it; the seed then belongs into `PLAYED`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a Mesos master says, as JSON, for tests. Must not know what is made of it."""
+"""What a Mesos master says, as JSON, for tests."""
 
 from __future__ import annotations
 

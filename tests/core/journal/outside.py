@@ -1,7 +1,6 @@
 """What the outside saw of one shard's journal: the promises that any history of owners must keep.
 
-Turns what owners read and were told into `Wrong`, as soon as a promise is broken. It must not look
-into a store or into a journal.
+Turns what owners read and were told into `Wrong`, as soon as a promise is broken.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The fencing protocol under lost, late and repeated statements, and with planted faults.
 
 Two owners work on one shard over rows whose answers get lost, and each may be paused between any
-two statements while the other goes on; every statement of a history is given each fate in turn,
-and then fates are drawn. A planted fault must be found by the very same
-search, or the search proves nothing. It must not test a store; that is the contracts' affair.
+two statements while the other goes on; every statement of a history is given each fate in turn, and
+then fates are drawn. A planted fault must be found by the very same search, or the search proves
+nothing. Stores are tested by the contracts.
 """
 
 from __future__ import annotations

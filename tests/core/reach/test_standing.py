@@ -1,4 +1,4 @@
-"""Who stands aside where daemons do not reach each other, and when one comes back."""
+"""Which daemons stand aside if some do not reach each other, and when one comes back."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Rounds that made only lazy facts: what waits for the next frame, for how long, and what does not.
 
-`Added` and `Closed` of a note are lazy here. It must not be told what is held but by what leaves.
+`Added` and `Closed` of a note are lazy here. What is held is seen only by what leaves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who talks without end has a share of each frame, and so has everybody else."""
+"""A sender without end has a share of each frame, and so has everybody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kind's own functions that raise: the story tells, the shard and everybody else go on."""
+"""A kind's own functions that raise: the story tells it, the shard and everybody else go on."""
 
 from __future__ import annotations
 

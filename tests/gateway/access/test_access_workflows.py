@@ -1,4 +1,4 @@
-"""Who may not see a service is answered as if there were none, also where its version is right."""
+"""A service that a caller may not see is answered as none, also if the version is right."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a client is told of an answer that is none: each of the cluster's, over a cluster in a list.
 
-No server: `ClusterClient` and the pieces of requests alone. It must not test how calls are served.
+No server: `ClusterClient` and the pieces of requests alone.
 """
 
 from __future__ import annotations

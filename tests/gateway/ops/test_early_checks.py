@@ -1,6 +1,6 @@
 """What will be in the way of an instance that waits for its job: of pools and hosts in a list.
 
-No server, and no cluster: the checks alone. It must not test what is in the way now.
+No server, and no cluster: the checks alone.
 """
 
 from __future__ import annotations

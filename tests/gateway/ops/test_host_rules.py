@@ -1,4 +1,4 @@
-"""What is said of hosts that fail a check: every check has words. Must not judge them."""
+"""What is said of hosts that fail a check: every check has words."""
 
 from __future__ import annotations
 

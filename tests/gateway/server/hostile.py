@@ -1,7 +1,7 @@
 """Hypothesis strategies for well-formed messages of any type, made from the descriptors.
 
-Values are edges of their type, and names and ids that exist where they are given: a request that
-is refused late has passed more code than one that is refused early. It must not know a service.
+Values are edges of their type, and names and ids that exist where they are given: a request that is
+refused late has passed more code than one that is refused early.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calls as raw frames of HTTP/2, for what no client library sends.
 
-Frames and literal headers only: no flow control, no compression. It must not judge an answer.
+Frames and literal headers only: no flow control, no compression.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What of a spec only hosts of Mesos understand: in both forms, and where a cluster has none."""
+"""Parts of a spec that only hosts of Mesos understand: in both forms, and if a cluster has none."""
 
 from __future__ import annotations
 

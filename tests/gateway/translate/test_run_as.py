@@ -1,4 +1,5 @@
-"""As whom tasks run, by who created their job: what a client may choose, and what it may not."""
+"""The user as which tasks run, by the creator of the job: what a client may choose, and what
+not."""
 
 from __future__ import annotations
 

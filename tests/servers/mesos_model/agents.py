@@ -1,7 +1,7 @@
 """An agent of Mesos: executors, tasks, and updates that are told until acknowledged.
 
 Keeps of each task the updates in order; the next one is told once the one before was acknowledged.
-Must not know who is subscribed, nor what the program should do: it is told with the run.
+What the program does is told with the run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a Mesos master answers calls of its framework.
 
-Must not keep anything: what it knows is the master's.
+The master has all state.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Does what a real one does: knows a task from its launch until its end is acknowledged, says of a
 task whose agent is out of reach that it is, and of one that it does not know where it should be
-that it is gone. It forgets all that when it fails over, and learns it from its agents. Must not
-know what hosts want, nor what programs truly do.
+that it is gone. It forgets all that when it fails over, and learns it from its agents.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the agents of a Mesos master have, what of it is taken, and what is offered.
 
-In thousandths, as Mesos counts. Must not know what tasks are.
+In thousandths, as Mesos counts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the programs of tasks truly do: how often each began, where, and how it ended.
 
-The truth that all words about tasks are held against. Must not know how anything is told.
+The truth that all words about tasks are held against.
 """
 
 from __future__ import annotations

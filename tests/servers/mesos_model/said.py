@@ -1,6 +1,6 @@
 """What a master of Mesos says of its agents and of what they offer, in the words of a real one.
 
-It must not change anything: what is held where is the affair of who asks.
+It changes nothing; the caller knows what is held where.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Virtual time, and wires on which everything takes some of it, in order, unless it is cut.
-
-Must not know what is carried, nor use a clock.
-"""
+"""Virtual time, and wires on which everything takes some of it, in order, unless it is cut."""
 
 from __future__ import annotations
 

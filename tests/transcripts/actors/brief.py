@@ -1,6 +1,6 @@
 """Values as short text: what equals its default is left out, and large values become one phrase.
 
-It must not judge a value; it only leaves out what would be the same on every line.
+It only leaves out what would be the same on every line.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Turns the commands of a transcript into messages, and prints the facts that each
 the messages that leave. A message to another shard waits, under a number, until the transcript
 delivers, drops or repeats it; so every order of events can be shown. Clients, operators, placers
 and backends are played by the transcript: what is sent to them is printed with `->` and goes no
-further. It must not judge: the test compares the text with the file.
+further. The test compares the text with the file.
 
     given COMMAND            run a command, deliver all that follows within a second; print nothing
 

@@ -1,7 +1,6 @@
 """Histories of committed facts, written by hand, for checkers of storms.
 
-Turns steps into what a checker says of them: an entry is noted, a number of seconds passes. It must
-not judge.
+Turns steps into what a checker says of them: an entry is noted, a number of seconds passes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The checks of pools find what is planted into a tree, or into the facts of its lots, by hand.
 
-Must not judge the tree itself: `tests/actors` does, against a definition in fractions.
+`tests/actors` judges the tree itself, against a definition in fractions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Daemons that own shards and do nothing else, on one stepper, and what must always hold of them.
 
-Turns the claim shell's orders into a root that obeys them late, and sometimes cannot. Must not
-know how shards are ranked: what should be so is computed by the tests.
+Turns the claim shell's orders into a root that obeys them late, and sometimes cannot. The tests
+compute how shards should be ranked.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Turns a seed into one history: which faults the store has and how strong, who does what, when time
 passes, and where one owner stands still while the others go on. It raises `Wrong` as soon as a
-promise of the journal is broken. It must not look into the store or into a journal: it knows only
-what a shard's shell would know.
+promise of the journal is broken. It knows only what a shard's shell would know.
 """
 
 from __future__ import annotations

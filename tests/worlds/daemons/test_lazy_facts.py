@@ -1,6 +1,6 @@
 """Every lazy fact is lost once, with the owner that held it back, and comes again by itself.
 
-It must not wait for chance: storms lose such facts, too, but nobody can say which ones.
+Chance is not enough: storms lose such facts, too, but nobody can say which ones.
 """
 
 from __future__ import annotations

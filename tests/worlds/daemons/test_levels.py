@@ -1,6 +1,6 @@
 """A fleet that is upgraded daemon by daemon: new facts wait for the operator, new groups do not.
 
-Simulated daemons of toy kinds in two versions on one store. It must not know how a kind writes.
+Simulated daemons of toy kinds in two versions on one store.
 """
 
 from __future__ import annotations

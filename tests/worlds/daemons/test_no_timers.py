@@ -1,6 +1,6 @@
 """No path of normal work waits for a timer: with all timers a hundred times longer, work goes on.
 
-Timers heal what was lost; here nothing is. It must not judge real time: all is virtual.
+Timers heal what was lost; here nothing is. All time is virtual.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How long work stands still when a daemon dies: as long as nobody owns its shards, and no longer.
 
-Virtual time, so the bounds are exact. Must not look at what is said, only at when all is over.
+Virtual time, so the bounds are exact. Only when all is over counts.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 All that happens is drawn from a seed: who claims, commits, settles for whom, gives up or stands
 still while others go on. A mistake planted in what makes a round whole must be found by the very
-same seeds. It must not look into a journal; what one shard alone is promised is tested in
-`test_simulated_store.py`.
+same seeds. `test_simulated_store.py` tests what one shard alone is promised.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The simulated store: the journal's promises under its ten faults, and each fault by itself.
 
 A planted fault in the protocol, or a store that is worse than it may be, must be found by the very
-same seeds that the true protocol survives, or these prove nothing. It must not repeat the contract
-of a journal, which the store passes in a calm with all the others (`tests/contracts`).
+same seeds that the true protocol survives, or these prove nothing. In a calm the store passes the
+contract of a journal with all the others (`tests/contracts`).
 """
 
 from __future__ import annotations

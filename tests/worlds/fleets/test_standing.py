@@ -1,7 +1,7 @@
 """Fleets whose daemons do not reach each other, though all reach the store and the membership.
 
-Whole daemons of toy kinds in simulated time. It must not know the rule, as
-`tests/core/reach/test_standing.py` does: only who serves, how soon, and how often anything moves.
+Whole daemons of toy kinds in simulated time. The rule itself is tested in
+`tests/core/reach/test_standing.py`: here only who serves, how soon, and how often anything moves.
 """
 
 from __future__ import annotations

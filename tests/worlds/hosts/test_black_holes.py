@@ -1,6 +1,6 @@
 """A host that fails whatever runs on it, among others that do not, on a simulated cluster.
 
-Must not look into messages: what counts is where runs go, and how jobs end.
+What counts is where runs go, and how jobs end.
 """
 
 from __future__ import annotations

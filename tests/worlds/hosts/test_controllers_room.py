@@ -1,6 +1,6 @@
 """Controllers of a pool use no more than it says, and the storms' check of that can fail.
 
-Must not wait for chance: in a storm their room is seldom what an admission is short of.
+Chance is not enough: in a storm their room is seldom what an admission is short of.
 """
 
 from __future__ import annotations

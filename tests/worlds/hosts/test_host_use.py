@@ -1,7 +1,7 @@
 """A maintenance whose words with the backend are lost, or whose daemon dies at one of them.
 
 In the end the machine is what the host says, and a host that is DOWN has a machine that is out of
-use. Must not look into messages.
+use.
 """
 
 from __future__ import annotations

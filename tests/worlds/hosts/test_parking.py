@@ -1,4 +1,4 @@
-"""Who is admitted and finds no host gives its allocation back, and comes back to its place.
+"""An admitted task that finds no host gives its allocation back, and keeps its place.
 
 Whole clusters in virtual time. The times themselves: `tests/actors/tasks/test_parking.py`.
 """

@@ -1,7 +1,6 @@
 """Pools take back what they lent: who gives, how much, what becomes of the victims and the freed.
 
-Whole clusters in virtual time. Must not look into the plans:
-`tests/actors/pools/test_reclaiming.py`.
+Whole clusters in virtual time. The plans are tested in `tests/actors/pools/test_reclaiming.py`.
 """
 
 from __future__ import annotations

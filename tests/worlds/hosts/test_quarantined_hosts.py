@@ -1,6 +1,6 @@
 """A host that fails whatever runs on it is left out, and the storms' check of that can fail.
 
-Must not wait for chance: storms rarely have work left once a quarantine is known everywhere.
+Chance is not enough: storms rarely have work left once a quarantine is known everywhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hosts that are held for tasks, and hosts that move, on simulated clusters with crashes.
 
-Must not look into messages: what counts is where tasks run, and who owns which host.
+What counts is where tasks run, and who owns which host.
 """
 
 from __future__ import annotations

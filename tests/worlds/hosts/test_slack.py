@@ -1,7 +1,6 @@
 """Revocable jobs on simulated clusters: they run on slack alone, and leave when it is taken back.
 
-Whole clusters in virtual time. Must not look into the tree of pools:
-`tests/actors/pools/test_lanes.py`.
+Whole clusters in virtual time. The tree of pools is tested in `tests/actors/pools/test_lanes.py`.
 """
 
 from __future__ import annotations

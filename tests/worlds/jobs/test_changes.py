@@ -1,6 +1,6 @@
 """Jobs that clients change after their creation: started, restarted and updated, in any order.
 
-Must not look into goals and grants: what counts is what runs on the machines, and how it ends.
+What counts is what runs on the machines, and how it ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Daemon jobs on simulated clusters: one instance on every host that matches, and no other.
 
-Must not look into messages: what counts is which runs are on which machines.
+What counts is which runs are on which machines.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A history with gangs in which each of their messages is missed, and who says it dies.
+"""A history with gangs in which each of their messages is missed, and its sender dies.
 
-Must not look into states: the gangs have to run, and the checks of the cluster judge how.
+The gangs have to run, and the checks of the cluster judge how.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Gangs on simulated clusters: all members run, or none; and each gang comes to its turn.
 
-Must not look into messages: what counts is what tasks and hosts journal.
+What counts is what tasks and hosts journal.
 """
 
 from __future__ import annotations

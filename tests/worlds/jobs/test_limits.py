@@ -1,6 +1,6 @@
 """Jobs of which only so many instances may run at once: counted on the machines, not in the actors.
 
-Must not look into grants; what really runs is what was promised.
+What really runs is what was promised.
 """
 
 from __future__ import annotations

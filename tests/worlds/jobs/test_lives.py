@@ -1,6 +1,6 @@
 """Whole lives of jobs in a calm cluster: each test says one story from its begin to its end.
 
-Must not use faults: those are in `test_storms.py`.
+Those are in `test_storms.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Schedules on simulated clusters: each moment makes one job, whatever crashes meanwhile.
 
-Must not look into messages: what counts is which jobs there are, and when they began.
+What counts is which jobs there are, and when they began.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Arrays with a throttle on simulated clusters: no period has more starts, and all end.
 
-Must not look into messages: what counts is when instances begin by the facts of their slices.
+What counts is when instances begin by the facts of their slices.
 """
 
 from __future__ import annotations

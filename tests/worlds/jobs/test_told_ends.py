@@ -1,6 +1,6 @@
 """Ends of jobs that are owed to the notifier, on simulated clusters: none is forgotten.
 
-The notifier here is a list. Must not look into messages: what counts is what was told.
+The notifier here is a list. What counts is what was told.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Jobs that begin after others, end by a deadline, or hold their name, on simulated clusters.
 
-Must not look into messages: what counts is when runs begin, and how jobs end.
+What counts is when runs begin, and how jobs end.
 """
 
 from __future__ import annotations

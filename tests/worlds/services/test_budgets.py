@@ -1,7 +1,7 @@
 """How many instances of a service are down at once, whatever is wanted of it and of its hosts.
 
-Whole clusters in virtual time, with the checks of storms (R34 is one). Must not look into messages:
-what counts is how many run at the worst moment, and that everything comes to its end.
+Whole clusters in virtual time, with the checks of storms (R34 is one). What counts is how many run
+at the worst moment, and that everything comes to its end.
 """
 
 from __future__ import annotations

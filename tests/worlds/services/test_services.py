@@ -1,6 +1,6 @@
 """Services on simulated clusters: instances that run for ever, whatever ends them.
 
-Must not look into messages: what counts is when runs begin, and what the job is called.
+What counts is when runs begin, and what the job is called.
 """
 
 from __future__ import annotations

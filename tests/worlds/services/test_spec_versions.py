@@ -1,6 +1,6 @@
 """Earlier specs of services on simulated clusters: they outlive their owners, and go with the job.
 
-Must not look into messages: what counts is what clients read, and what is in memory and the store.
+What counts is what clients read, and what is in memory and the store.
 """
 
 from __future__ import annotations

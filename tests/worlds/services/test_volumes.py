@@ -1,6 +1,6 @@
 """Volumes of services on simulated clusters: an instance runs where its volume is, or waits.
 
-Must not look into messages: what counts is which runs have written into which volume.
+What counts is which runs have written into which volume.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Workflows of services on simulated clusters: updates and restarts, a batch at a time.
 
-Must not look into messages: what counts is which runs there are, how many are down at once, and
-what the job says of it.
+What counts is which runs there are, how many are down at once, and what the job says of it.
 """
 
 from __future__ import annotations

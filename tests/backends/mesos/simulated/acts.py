@@ -1,6 +1,6 @@
 """How each act of a plan is carried out on a simulated cluster.
 
-Must not draw anything: what an act has is in the plan.
+The plan has all details of an act.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What must be so of a conversation, at each step and after a calm.
 
-Holds what is said against what the programs truly do. Must not take part.
+Holds what is said against what the programs truly do.
 """
 
 from __future__ import annotations

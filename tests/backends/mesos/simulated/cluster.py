@@ -1,7 +1,6 @@
 """A simulated cluster: hosts, daemons of which one should be subscribed, a master and its agents.
 
-Plays a plan, then a calm, then the end of all runs. What must not be is collected in `broken`. Must
-not know the conversation but through its daemons.
+Plays a plan, then a calm, then the end of all runs. What must not be is collected in `broken`.
 """
 
 from __future__ import annotations

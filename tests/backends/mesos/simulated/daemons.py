@@ -2,7 +2,7 @@
 
 As `peloton/backends/mesos/backend.py` does it, without threads: what the conversation wants sent
 goes on the stream, the master is asked for its agents where that asks, and what is due is done
-while there is a stream. Must not know what is said.
+while there is a stream.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A host as its backend knows it: the actor, whose turn and journal are one here, and its tasks.
 
-The tasks want runs begun and ended, and have seen each end at once. Must not know agents, nor
-Mesos.
+The tasks want runs begun and ended, and have seen each end at once.
 """
 
 from __future__ import annotations

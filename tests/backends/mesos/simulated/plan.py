@@ -1,6 +1,6 @@
 """What happens in one play of a simulated cluster: drawn from a seed, act by act.
 
-An act may be left out, and the others stay as they are. Must not know how an act is carried out.
+An act may be left out, and the others stay as they are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Mistakes planted into the conversation, each of which the plays have to find.
 
-Turns a text of one function into another one, for the time of a `with`. Must not touch the checks,
-nor tell the plays what to look for.
+Turns a text of one function into another one, for the time of a `with`.
 
     python -m tests.backends.mesos.simulated.planted        prints which seed finds which
 """

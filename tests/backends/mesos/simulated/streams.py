@@ -1,7 +1,4 @@
-"""A subscription of a daemon at the master, whose words take time both ways.
-
-Must not know what is said.
-"""
+"""A subscription of a daemon at the master, whose words take time both ways."""
 
 from __future__ import annotations
 
