@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from peloton.assembly.machine import this_machine
 from peloton.settings import config
@@ -206,7 +205,7 @@ def _hosts(options: Mapping[str, Any], kind: str, *, folder: Path) -> Any:
         size, count = this_machine(folder), 1
     given = {name: options[f"host_{name}"] for name in SIZES}
     typed = {name: amount for name, amount in given.items() if amount is not None}
-    return msgspec.to_builtins(config.hosts_alike(count, msgspec.structs.replace(size, **typed)))
+    return config.hosts_alike(count, size, **typed)
 
 
 def _start_options(options: Mapping[str, Any]) -> StartOptions:

@@ -126,10 +126,11 @@ def loopback(text: str, option: str) -> Address:
     return address
 
 
-def hosts_alike(count: int, size: HostSetting) -> list[HostSetting]:
-    """`count` hosts of one size, with the customary names."""
-    names = (f"{HOST_NAME_PREFIX}{number}" for number in range(count))
-    return [msgspec.structs.replace(size, name=name) for name in names]
+def hosts_alike(count: int, size: HostSetting, **typed: float) -> list[dict[str, Any]]:
+    """`count` hosts of one size, but for what was typed, as a file lists them, with the customary
+    names."""
+    alike = msgspec.to_builtins(msgspec.structs.replace(size, **typed))
+    return [alike | {"name": f"{HOST_NAME_PREFIX}{number}"} for number in range(count)]
 
 
 def read_yaml(path: Path, option: str, *, secret: bool = False) -> Any:
