@@ -18,7 +18,7 @@ from peloton.actors.task.state import ON_HOST
 from peloton.assembly.kinds import kinds
 from peloton.assembly.servers import open_cassandra
 from peloton.failures import CannotStart
-from peloton.runtime.adapters.fenced_rows import NO_RECORD, read_record
+from peloton.runtime.adapters.fenced_rows import NO_RECORD, read_record, run_once
 from peloton.runtime.adapters.sqlite_reading import SqliteRows
 from peloton.runtime.adapters.witness_file import read_witness
 from peloton.runtime.core.offline import journal_dump, journal_reading
@@ -32,6 +32,7 @@ from peloton.runtime.ports import (
     EndedRow,
     JournalRefused,
     ShardId,
+    Unclear,
     Unreachable,
 )
 from peloton.runtime.vocabulary import Key
@@ -116,18 +117,11 @@ class JournalReader:
         return found
 
     def _read(self, shard: ShardId) -> Contents:
-        protocol = journal_reading.read_shard(shard)
-        statements = next(protocol)
-        while True:
-            assert isinstance(statements, tuple)
-            try:
-                statements = protocol.send(tuple(self._source.rows.run(statements)))
-            except StopIteration as end:
-                if end.value is None:
-                    text = "the cluster record names the shard, and it has no register"
-                    raise Damaged(text) from None
-                found: Contents = end.value
-                return found
+        found = run_once(self._source.rows, journal_reading.read_shard(shard))
+        assert not isinstance(found, Unclear), "it raises what it cannot read"
+        if found is None:
+            raise Damaged("the cluster record names the shard, and it has no register")
+        return found
 
     def recovered(self, shard: ShardId) -> Any:
         """The shard as its next owner would have it. Raises what stops recovery, too."""

@@ -22,6 +22,7 @@ from peloton.backends.port import Tell
 from peloton.http_client import BrokenAnswer, Request, status_from
 from peloton.pauses import Pauses
 from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.shells.ephemeral import StatelessService
 from peloton.runtime.shells.region import Region
 from peloton.runtime.vocabulary import Key
 from peloton.settings.daemon import DaemonSettings
@@ -51,12 +52,10 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class Notifier:
+class Notifier(StatelessService):
     """The ephemeral service behind `notifier/webhooks`."""
 
-    own_thread = False  # it has one for what waits
     key = NOTIFIER
-    wake_at: float | None = None
 
     def __init__(
         self,
@@ -101,12 +100,6 @@ class Notifier:
                 if known is not None:
                     answers.append(self._answer(order, known))
         return answers
-
-    def reset(self) -> None:
-        """What is under way was journaled before it was ordered: it stays."""
-
-    def rename(self, member: str, *, number: int, count: int) -> None:
-        """Only jobs of this daemon know it, so the name of the member is not needed."""
 
     def _taken(self, order: PostNotice) -> NoticeHandled | None:
         """Begin, unless it is under way or there is no room; the outcome, if there is one."""

@@ -17,6 +17,7 @@ from peloton.gateway.access.permissions import Permissions
 from peloton.gateway.server.audit import AuditEntry
 from peloton.runtime.core.principal import BASIC, Principal, parse
 from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.shells.ephemeral import StatelessService
 from peloton.settings.permissions_file import Permission
 
 CREATE = f"/{SCHEDULES}/CreateSchedule"
@@ -24,12 +25,10 @@ MOMENT = f"{SCHEDULES}.moment"
 """In the audit log: no method, as nobody called."""
 
 
-class OwnerRights:
+class OwnerRights(StatelessService):
     """The ephemeral service behind `rights/schedules`."""
 
-    own_thread = False
     key = RIGHTS
-    wake_at: float | None = None
 
     def __init__(
         self,
@@ -54,12 +53,6 @@ class OwnerRights:
                     self._denied(asked, why)
                 answers.append(Envelope(asked.schedule, RightsTold(asked, why), sender=self.key))
         return answers
-
-    def reset(self) -> None:
-        """Nothing to reset: this service has no state."""
-
-    def rename(self, member: str, *, number: int, count: int) -> None:
-        """Nothing to do: only schedules of this daemon know it."""
 
     def why_not(self, asked: AskRights) -> str:
         """Why the owner may no longer create jobs in the pool; empty where they may."""

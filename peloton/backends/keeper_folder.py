@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from peloton.backends.keeper import identity
-from peloton.backends.keeper.disk import sync_folder
 from peloton.backends.keeper.journal import KeeperJournal, KeeperJournalFailed
 from peloton.backends.keeper.kinds import LOST, KeeperRun, Memory, end_of
 from peloton.backends.keeper.supervised import LOCK
 from peloton.backends.keeper_calling import KeeperUnavailable, start_keeper
+from peloton.runtime.adapters import private_folder
 
 GENERATION_NAME = "generation"
 LEAVE_S_MAX = 30.0
@@ -106,13 +106,9 @@ def begin_generation(folder: Path, generation: int) -> None:
     if generation <= generation_of(folder):
         return
     # Two daemons of a machine may begin at once.
-    draft = folder / f"{GENERATION_NAME}.{os.getpid()}.new"
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(f"{generation}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(folder / GENERATION_NAME)
-    sync_folder(str(folder))
+    draft = f".{os.getpid()}"
+    private_folder.replace(folder / GENERATION_NAME, f"{generation}\n", draft=draft)
+    private_folder.sync(folder)
 
 
 def generation_of(folder: Path) -> int:

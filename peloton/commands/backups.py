@@ -156,7 +156,7 @@ def _copy_keeper(keeper: Path, target: Path) -> list[str]:
     names = _copied(keeper, target / KEEPER, names=[IDENTITY_NAME, CLUSTER_NAME])
     if (keeper / KEEPER_JOURNAL).is_file():
         lines, newline, _ = (keeper / KEEPER_JOURNAL).read_bytes().rpartition(b"\n")
-        _write(target / KEEPER / KEEPER_JOURNAL, lines + newline)
+        private_folder.write(target / KEEPER / KEEPER_JOURNAL, lines + newline)
         names.append(KEEPER_JOURNAL)
     return [f"{KEEPER}/{name}" for name in names]
 
@@ -165,7 +165,7 @@ def _copied(source: Path, target: Path, *, names: list[str]) -> list[str]:
     """Copy those that are there; returns their names."""
     found = [name for name in names if (source / name).is_file()]
     for name in found:
-        _write(target / name, (source / name).read_bytes())
+        private_folder.write(target / name, (source / name).read_bytes())
     return found
 
 
@@ -182,9 +182,7 @@ def _write_manifest(target: Path, manifest: BackupManifest) -> None:
         private_folder.sync(folder)
     files = [each._asdict() for each in manifest.files]
     text = json.dumps({**manifest._asdict(), "files": files}, indent=1)
-    draft = target / f"{MANIFEST}.new"
-    _write(draft, f"{text}\n".encode())
-    draft.replace(target / MANIFEST)
+    private_folder.replace(target / MANIFEST, f"{text}\n")
     private_folder.sync(target)
 
 
@@ -291,10 +289,3 @@ def _restore_file(backup: Path, draft: Path, *, file: BackedUpFile) -> None:
         raise BackupRefused(f"{backup / file.name} is missing: the backup is damaged") from None
     if digest.hexdigest() != file.sha256:
         raise BackupRefused(f"{backup / file.name} is not what was backed up: its digest differs")
-
-
-def _write(file: Path, data: bytes) -> None:
-    with open(file, "wb", opener=private_folder.opener) as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(opened.fileno())

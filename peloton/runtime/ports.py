@@ -178,17 +178,6 @@ class ClusterRecord(Struct, frozen=True, gc=False):
     generation: int = 0  # how often a rollback of the journal was accepted
 
 
-class Sizes(Struct, frozen=True, gc=False):
-    """The size of a shard in the store, for metrics and tests."""
-
-    journal_rows: int = 0
-    journal_bytes: int = 0
-    checkpoint_rows: int = 0
-    checkpoint_bytes: int = 0
-    ended_rows: int = 0
-    ended_bytes: int = 0
-
-
 class JournalError(Exception):
     """A failure that is no answer; each subclass says what must stop."""
 
@@ -298,7 +287,7 @@ class Journal(Protocol):
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
         """The parts of the checkpoint at the floor, in order, digests verified; none at floor 0.
 
-        Raises Damaged, Overtaken or Unreachable, from the iterator.
+        Raises Damaged, Overtaken or Unreachable, from the iterator or before there is one.
         """
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
@@ -310,9 +299,6 @@ class Journal(Protocol):
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         """The newest final state; None if there is none or the newest is a deletion."""
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        """The size of the shard; a store for which that is expensive may estimate."""
 
     def close(self) -> None:
         """Release everything; a journal that is opened again does not know our claims."""

@@ -32,7 +32,6 @@ from peloton.gateway.server import carrier, completions
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.journal.statements import Statement, StatementFailed, StatementReply
 from peloton.runtime.core.owning.ownership import ranked
-from peloton.runtime.ports import Sizes
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import key
 from peloton.settings.daemon import DaemonSettings, Listen, parse
@@ -64,10 +63,6 @@ class SharedRows(MemoryRows):
             return [StatementFailed(self.away) for _ in statements]
         with self._one:
             return super().run(statements)
-
-    def sizes(self, shard: Any) -> Sizes:
-        with self._one:
-            return super().sizes(shard)
 
     def close(self) -> None:
         """The others go on with it."""

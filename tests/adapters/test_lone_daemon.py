@@ -19,9 +19,10 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.assembly.daemon import Daemon, ExternalServices
 from peloton.assembly.readiness import Readiness
 from peloton.failures import CannotStart
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.ports import ClusterRecord, JournalRefused
-from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import key
 from peloton.settings.daemon import DaemonSettings, parse
 from peloton.settings.start_options import STANDARD_START, StartOptions
@@ -220,7 +221,7 @@ def test_a_stop_that_breaks_lets_go_of_everything(tmp_path: Path) -> None:
     assert started(settings(tmp_path)).stop()
 
 
-class BreaksAtClosing(MemoryJournal):
+class BreaksAtClosing(FencedRows):
     """A journal that can be neither used nor closed."""
 
     def bootstrap(
@@ -235,7 +236,7 @@ class BreaksAtClosing(MemoryJournal):
 def test_a_start_that_fails_says_why_and_not_what_failed_after_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outside = ExternalServices(BreaksAtClosing(MemoryStore(), process=bytes(16)))
+    outside = ExternalServices(BreaksAtClosing(MemoryRows(), process=bytes(16)))
     with pytest.raises(CannotStart, match="another cluster's"):
         Daemon(settings(tmp_path), failed=lambda: None, outside=outside)
     assert "BreaksAtClosing.close failed: ZeroDivisionError" in capsys.readouterr().err

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from bench import journal
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.ports import Answer, Committed, Work
-from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from tests.servers import cassandra
 
 SHARDS, FACTS, ROUNDS, PAIRS = [1, 3], [1, 10], 2, 2
@@ -35,7 +36,7 @@ def test_each_frame_is_there_and_each_case_has_its_lines(
     assert sum("Cassandra / SQLite" in line for line in lines) == cases
 
 
-class Forgetful(MemoryJournal):
+class Forgetful(FencedRows):
     """Says that all is safe, and keeps nothing."""
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
@@ -43,10 +44,10 @@ class Forgetful(MemoryJournal):
 
 
 def test_a_frame_that_is_lost_ends_the_run() -> None:
-    forgetful = journal.Store("forgetful", Forgetful(MemoryStore(), process=bytes(16)), shards=1)
+    forgetful = journal.Store("forgetful", Forgetful(MemoryRows(), process=bytes(16)), shards=1)
     forgetful.run(journal.Case(1, 1), body=b"frame", rounds=2)
     with pytest.raises(SystemExit, match="frames are missing"):
         forgetful.check()
-    honest = journal.Store("honest", MemoryJournal(MemoryStore(), process=bytes(16)), shards=1)
+    honest = journal.Store("honest", FencedRows(MemoryRows(), process=bytes(16)), shards=1)
     honest.run(journal.Case(1, 1), body=b"frame", rounds=2)
     assert honest.check() == 2

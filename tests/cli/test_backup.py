@@ -161,7 +161,7 @@ def test_a_restored_journal_has_a_witness_and_a_generation_of_its_own(
     journal = SqliteJournal(
         tmp_path / "restored" / "journal.sqlite", witness=WitnessOptions(tmp_path / "restored")
     )
-    (groups,) = journal._read("SELECT shards FROM cluster", ())
+    (groups,) = journal._rows._read("SELECT shards FROM cluster", ())
     assert journal.bootstrap(json.loads(groups[0])).generation == 1
     journal.close()
     read = "SELECT shard_number, epoch, last_position FROM register WHERE shard_group = 'jobmgr'"

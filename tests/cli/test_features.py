@@ -21,7 +21,6 @@ from peloton.runtime.adapters.zookeeper_nodes import (
 )
 from peloton.runtime.ports import JournalRefused, MemberNode
 from peloton.runtime.shells.features import raise_level
-from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.settings.daemon import DaemonSettings, parse
 from tests.cli.terminal import typed
@@ -31,8 +30,8 @@ REPOSITORY = Path(__file__).parents[2]
 PROCESS = bytes(15) + b"1"
 
 
-def journal() -> MemoryJournal:
-    made = MemoryJournal(MemoryStore(), process=bytes(16))
+def journal() -> FencedRows:
+    made = FencedRows(MemoryRows(), process=bytes(16))
     made.bootstrap({"a": 1})
     return made
 

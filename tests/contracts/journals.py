@@ -27,12 +27,6 @@ from peloton.runtime.core.journal.statements import (
 )
 from peloton.runtime.ports import Claimed, Frame, Journal, ShardId, Work
 from peloton.runtime.simulation.cells import Partition, PlainRow
-from peloton.runtime.simulation.memory_journal import (
-    AnswerLost,
-    MemoryJournal,
-    MemoryStore,
-    StoreCall,
-)
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.simulation.store import SimulatedStore
@@ -119,43 +113,6 @@ class JournalRig:
     def close(self) -> None:
         for journal in self.journals:
             journal.close()
-
-
-class MemoryRig(JournalRig):
-    def stored(self) -> Stored:
-        files = [each for each in self.store.shards.values() if each.frames]
-        return {at for each in files for at in each.frames}, {
-            key for each in files for key in each.checkpoints
-        }
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.store = MemoryStore()
-
-    def _make(self, process: bytes) -> Journal:
-        return MemoryJournal(self.store, process=process)
-
-    def lose_commit(self, journal: Journal, *, done: bool) -> None:
-        assert isinstance(journal, MemoryJournal)
-
-        def lose(call: StoreCall) -> None:
-            if (call.name, call.moment) == ("append", "after" if done else "before"):
-                journal.hook = None
-                raise AnswerLost("no answer")
-
-        journal.hook = lose
-
-    def tamper(self, shard: ShardId, position: int) -> None:
-        frames = self.store.shards[shard].frames
-        (row,) = frames[position]
-        frames[position] = (msgspec.structs.replace(row, body=row.body + b"!"),)
-
-    def lose(self, shard: ShardId, position: int) -> None:
-        del self.store.shards[shard].frames[position]
-
-    def rot(self, shard: ShardId) -> None:
-        for rows in self.store.shards[shard].checkpoints.values():
-            rows[-1] = msgspec.structs.replace(rows[-1], body=b"rot")
 
 
 class RowsRig(JournalRig):
@@ -348,7 +305,7 @@ class CassandraRig(JournalRig):
         return executed(self.connected, statement, values or None)
 
 
-RIGS = ("memory", "rows", "simulated", "sqlite")
+RIGS = ("rows", "simulated", "sqlite")
 SERVED = ("cassandra",)
 """On real servers: the same promises, at a thousandth of the pace."""
 
@@ -360,4 +317,4 @@ def build(name: str, folder: Path) -> JournalRig:
         return SqliteRig(folder)
     if name == "simulated":
         return SimulatedRig()
-    return MemoryRig() if name == "memory" else RowsRig()
+    return RowsRig()

@@ -1,4 +1,4 @@
-"""What every store of secrets does: in memory, in a file, and on a real Cassandra."""
+"""What every store of secrets does: in a file, and on a real Cassandra."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from peloton.runtime.adapters.cassandra_secrets import CassandraSecrets
 from peloton.runtime.adapters.sqlite_secrets import SqliteSecrets
 from peloton.runtime.ports import SealedSecret, SecretStore, Unreachable
-from peloton.runtime.simulation.memory_secrets import MemorySecrets
 from tests.servers import keyspaces
 
 
@@ -20,12 +19,10 @@ def row(job: str, secret: str, made: int = 1, data: bytes = b"\x00sealed") -> Se
     return SealedSecret(job, secret, made, "key-1", data)
 
 
-@pytest.fixture(params=["memory", "sqlite", "cassandra"])
+@pytest.fixture(params=["sqlite", "cassandra"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SecretStore]:
     opened: SecretStore
-    if request.param == "memory":
-        opened = MemorySecrets()
-    elif request.param == "sqlite":
+    if request.param == "sqlite":
         opened = SqliteSecrets(tmp_path / "secrets.sqlite")
     else:
         opened = CassandraSecrets(keyspaces.empty())

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from peloton.runtime.simulation.memory_journal import MemoryJournal, StoreCall
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.vocabulary import Unavailable
 from tests.toy import messages as w
+from tests.toy.hooked_rows import StoreCall
 from tests.toy.kinds import panel
 from tests.toy.mortal import Fate
 from tests.toy.story import COMMANDS, Story
@@ -37,8 +38,8 @@ def test_the_workload_reaches_its_goals_and_uses_checkpoints():
     story = lived_through(1, die_at=0)
     assert story.mortal.lives == 1
     assert len(story.answers) == len(COMMANDS)
-    assert any(files.register.floor for files in story.mortal.store.shards.values())
-    assert any(files.ended for files in story.mortal.store.shards.values())
+    assert any(row.floor for row in story.mortal.store.registers.values())
+    assert story.mortal.store.ended
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -84,8 +85,7 @@ def test_a_shard_whose_journal_is_away_is_given_up_and_taken_again():
     story = Story(5)
     mortal = story.mortal
     assert story.ask(panel("a"), w.Install(2)) == w.Done(1)
-    away = {"append", "claim"}
-    mortal.on_call = lambda call, at: Fate.LOST if call.name in away else None
+    mortal.on_call = lambda call, at: Fate.LOST if call.moves() or call.claims() else None
     future = mortal.region.ask(panel("a"), w.Switch(True))
     begun = mortal.stepper.clock.now_s
     mortal.run(lambda: not mortal.root.health()[0])
@@ -104,7 +104,7 @@ def test_a_fenced_shard_is_dropped_at_once():
     story = Story(6)
     assert story.ask(panel("a"), w.Install(2)) == w.Done(1)
     name = next(name for name, shard in story.mortal.shards().items() if shard.population.cells)
-    MemoryJournal(story.mortal.store, process=b"another".rjust(16)).claim(name, "another")
+    FencedRows(story.mortal.store, process=b"another".rjust(16)).claim(name, "another")
     future = story.mortal.region.ask(panel("a"), w.Switch(True))
     story.mortal.run(future.done)
     assert isinstance(future.result(), Unavailable)

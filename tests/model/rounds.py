@@ -46,7 +46,6 @@ from peloton.runtime.ports import (
     JournalError,
     RoundRefused,
     ShardId,
-    Sizes,
     Unclear,
     Work,
 )
@@ -143,9 +142,6 @@ class Tape:
         replies = self.replies.popleft()
         self.failed = self.failed or any(isinstance(one, StatementFailed) for one in replies)
         return list(replies)
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        raise NotImplementedError
 
     def close(self) -> None:
         raise NotImplementedError

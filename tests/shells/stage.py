@@ -9,6 +9,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.core.turning.envelope import Envelope
@@ -29,10 +30,11 @@ from peloton.runtime.shells.shell_messages import (
     WorkDone,
     send,
 )
-from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.simulation.stepper import VirtualClock
 from peloton.runtime.vocabulary import Key, Message, key, kind_of
+from tests.toy.hooked_rows import HookedRows
 from tests.toy.kinds import KINDS, SIZES
 
 LETTERS_MAX = 1000
@@ -117,8 +119,9 @@ class Stage:
 
     def __init__(self, limits: DaemonLimits = DaemonLimits()) -> None:  # noqa: B008
         self.driver = HandDriver()
-        self.store = MemoryStore()
-        self.journal = MemoryJournal(self.store, process=b"j" * 16)
+        self.store = MemoryRows()
+        self.hooked = HookedRows(self.store)
+        self.journal = FencedRows(self.hooked, process=b"j" * 16)
         self.journal.bootstrap(SIZES)
         sharding = Sharding(KINDS, SIZES)
         codec = Codec(KINDS)
@@ -164,7 +167,7 @@ class Stage:
             desk.taken()
         return shell
 
-    def claim(self, shard: ShardId, journal: MemoryJournal | None = None) -> ClaimTaken:
+    def claim(self, shard: ShardId, journal: FencedRows | None = None) -> ClaimTaken:
         """What a reader answers."""
         journal = journal or self.journal
         claimed = journal.claim(shard, "")

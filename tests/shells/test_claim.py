@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.shells.root import Root, RootShell, assemble
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.shells.shell_messages import Closed, Disown, Drop, Opened, Own, ShardLost, send
-from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import key
@@ -43,10 +44,10 @@ class Scene:
 
     def __init__(self, seed: int) -> None:
         self.stepper = Stepper(seed)
-        store = MemoryStore()
-        self.rival = MemoryJournal(store, process=b"r" * 16)
+        store = MemoryRows()
+        self.rival = FencedRows(store, process=b"r" * 16)
         self.root: Root = assemble(
-            KINDS, MemoryJournal(store, process=b"m" * 16), sizes=SIZES, drivers=self.stepper
+            KINDS, FencedRows(store, process=b"m" * 16), sizes=SIZES, drivers=self.stepper
         )
         [self.shell] = [shell for shell in self.stepper.shells if isinstance(shell, RootShell)]
         self.probe = begun(Probe(self.stepper))

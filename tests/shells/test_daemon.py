@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.root import Root, start
-from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import key
 from tests.toy import messages as w
 from tests.toy.kinds import KINDS, SIZES, panel
@@ -16,8 +17,8 @@ WAIT_S_MAX = 60.0
 """For what takes a moment, on a machine that has other things to do."""
 
 
-def daemon(store: MemoryStore, name: bytes = b"a" * 16) -> Root:
-    journal = MemoryJournal(store, process=name)
+def daemon(store: MemoryRows, name: bytes = b"a" * 16) -> Root:
+    journal = FencedRows(store, process=name)
     root = start(KINDS, journal, sizes=SIZES, clock=SystemClock())
     root.opened.result(WAIT_S_MAX)
     return root
@@ -33,7 +34,7 @@ def until(root: Root, name: str, wanted: int) -> None:
 
 
 def test_from_command_to_goal_and_through_a_restart():
-    store = MemoryStore()
+    store = MemoryRows()
     root = daemon(store)
     try:
         root.region.tell([Envelope(key("meter", 0), w.Build(100))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.ports import (
     Answer,
@@ -35,25 +36,22 @@ from peloton.runtime.shells.shell_messages import (
     WorkDone,
     send,
 )
-from peloton.runtime.simulation.memory_journal import (
-    AnswerLost,
-    MemoryJournal,
-    MemoryStore,
-    StoreCall,
-)
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.vocabulary import key
 from tests.shells.stage import NOTE, Desk, HandDriver, Stage
 from tests.toy import messages as w
+from tests.toy.hooked_rows import AnswerLost, HookedRows, StoreCall
 
 SHARDS = [ShardId("house", 0), ShardId("house", 1), ShardId("city", 0)]
 
 
-class Rounds(MemoryJournal):
+class Rounds(FencedRows):
     """Counts what comes in each round, and does something while the round is under way."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        super().__init__(store, process=b"c" * 16)
+    def __init__(self, store: MemoryRows) -> None:
+        self.hooked = HookedRows(store)
+        super().__init__(self.hooked, process=b"c" * 16)
         self.rounds: list[tuple[str, list[ShardId]]] = []
         self.meanwhile: Callable[[], object] = lambda: None
 
@@ -124,11 +122,10 @@ def test_what_is_unclear_is_settled_by_one_call_too():
     lost = iter([True])
 
     def lose(call: StoreCall) -> None:
-        unlucky = call.shard in SHARDS[:1] and call.moment == "after"
-        if unlucky and next(lost, False):
+        if call.moves() and call.moment == "after" and next(lost, False):
             raise AnswerLost("no answer")
 
-    office.journal.hook = lose
+    office.journal.hooked.hook = lose
     office.send_works(SHARDS[0])
     office.driver.run()
     assert office.answers() == [{SHARDS[0]: Unclear}]
@@ -184,11 +181,12 @@ def test_a_journal_that_raises_ends_the_daemon_and_answers_nobody():
 # ---- the reader ----
 
 
-class Weak(MemoryJournal):
+class Weak(FencedRows):
     """Raises what it is told to, at the next reads."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        super().__init__(store, process=b"w" * 16)
+    def __init__(self, store: MemoryRows) -> None:
+        self.hooked = HookedRows(store)
+        super().__init__(self.hooked, process=b"w" * 16)
         self.raises: list[Exception] = []
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
@@ -242,7 +240,7 @@ def test_nothing_is_claimed_for_a_shell_that_is_no_more():
     desk.actor_ref.actor_stopped.set()
     send(shell.ref, Claim(SHARDS[0], desk.ref))
     driver.run()
-    register = journal.store.shards[SHARDS[0]].register
+    register = journal.hooked.rows.registers[SHARDS[0]]
     assert register.epoch == 0, "a claim would fence the shard's next owner"
 
 
@@ -252,7 +250,7 @@ def test_a_claim_without_an_answer_is_refused_as_unreachable():
     def lose(call: StoreCall) -> None:
         raise AnswerLost("no answer")
 
-    journal.hook = lose
+    journal.hooked.hook = lose
     send(shell.ref, Claim(SHARDS[0], desk.ref))
     driver.run()
     assert desk.taken() == [ClaimRefused("no answer", unreachable=True)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,8 @@ from peloton.assembly.secret_sweep import SecretSweep
 from peloton.assembly.sweep import YOUNG_S
 from peloton.backends.job_files import JobFileFolder
 from peloton.runtime.adapters.secret_sealing import AesSealing
+from peloton.runtime.adapters.sqlite_secrets import SqliteSecrets
 from peloton.runtime.shells.secret_vault import SecretVault
-from peloton.runtime.simulation.memory_secrets import MemorySecrets
 from peloton.runtime.vocabulary import Absent, Key, Unavailable
 
 OLD, NEW = b"o" * 32, b"n" * 32
@@ -49,15 +51,16 @@ class Cluster:
 
 
 @pytest.fixture
-def store() -> MemorySecrets:
-    return MemorySecrets()
+def store(tmp_path: Path) -> Iterator[SqliteSecrets]:
+    with closing(SqliteSecrets(tmp_path / "secrets")) as opened:
+        yield opened
 
 
-def vault(store: MemorySecrets, *keys: bytes, at: float = NOW - YOUNG_S - 1) -> SecretVault:
+def vault(store: SqliteSecrets, *keys: bytes, at: float = NOW - YOUNG_S - 1) -> SecretVault:
     return SecretVault(store, AesSealing(keys or (OLD,)), clock=lambda: at)
 
 
-def swept(store: MemorySecrets, cluster: Cluster, *keys: bytes) -> list[str]:
+def swept(store: SqliteSecrets, cluster: Cluster, *keys: bytes) -> list[str]:
     said: list[str] = []
     sweep = SecretSweep(
         vault(store, *keys),

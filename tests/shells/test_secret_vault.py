@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from peloton.runtime.adapters.secret_sealing import AesSealing
+from peloton.runtime.adapters.sqlite_secrets import SqliteSecrets
 from peloton.runtime.shells.secret_vault import (
     ROWS_PER_JOB_MAX,
     SecretsUnavailable,
     SecretVault,
 )
-from peloton.runtime.simulation.memory_secrets import MemorySecrets
 
 
 class Clock:
@@ -27,8 +31,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def vault(clock: Clock) -> SecretVault:
-    return SecretVault(MemorySecrets(), AesSealing([b"k" * 32]), clock=clock)
+def vault(clock: Clock, tmp_path: Path) -> Iterator[SecretVault]:
+    with closing(SqliteSecrets(tmp_path / "secrets")) as store:
+        yield SecretVault(store, AesSealing([b"k" * 32]), clock=clock)
 
 
 def test_a_later_value_counts_and_the_earlier_one_is_deleted(vault):
@@ -78,12 +83,12 @@ def test_a_store_that_is_down_and_a_key_that_is_gone_are_unavailable(vault):
     with pytest.raises(SecretsUnavailable) as caught:
         other.read("job", ["a"])
     assert "a value" not in str(caught.value)
-    vault.store.down = "no answer"
+    vault.store.close()
     for call in (
         lambda: vault.put("job", {"a": b"1"}),
         lambda: vault.read("job", ["a"]),
         lambda: vault.remove("job", ["a"]),
         lambda: vault.forget("job"),
     ):
-        with pytest.raises(SecretsUnavailable, match="no answer"):
+        with pytest.raises(SecretsUnavailable, match="closed database"):
             call()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.ports import Answer, Committed, Fenced, Frame, ShardId, Unclear, Work
@@ -26,11 +27,11 @@ from peloton.runtime.shells.shell_messages import (
     Settle,
     ShardLost,
 )
-from peloton.runtime.simulation.memory_journal import AnswerLost, MemoryJournal, StoreCall
 from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable, key
 from tests.shells.stage import NOTE, Desk, Stage
 from tests.toy import messages as w
+from tests.toy.hooked_rows import AnswerLost, StoreCall
 from tests.toy.kinds import panel
 
 
@@ -145,10 +146,10 @@ def test_an_unclear_commit_is_settled_and_only_then_answered():
     lost = iter([True, True])
 
     def lose(call: StoreCall) -> None:
-        if call.name == "append" and call.moment == "after" and next(lost, False):
+        if call.moves() and call.moment == "after" and next(lost, False):
             raise AnswerLost("no answer")
 
-    stage.journal.hook = lose
+    stage.hooked.hook = lose
     shell = stage.opened()
     answer = stage.ask(shell, w.Add(1))
     [work] = stage.works()
@@ -200,7 +201,7 @@ def test_a_commit_that_stays_unclear_gives_the_shard_up_and_answers_nothing_as_d
 def test_a_fenced_shard_is_dropped_and_releases_nothing():
     stage = Stage()
     shell = stage.opened()
-    rival = MemoryJournal(stage.store, process=b"r" * 16)
+    rival = FencedRows(stage.store, process=b"r" * 16)
     first = stage.ask(shell, w.Add(1))
     second = stage.ask(shell, w.Add(2))
     [work] = stage.works()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.health import (
     CASSANDRA,
@@ -26,7 +27,7 @@ from peloton.runtime.shells.claim import MembershipStatus
 from peloton.runtime.shells.root import start
 from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.status import REPORT_AGAIN_S, SLOW_WRITE_S, Status
-from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable, key
 from tests.toy import messages as w
 from tests.toy.kinds import KINDS
@@ -267,7 +268,7 @@ def test_ranges_are_short() -> None:
     assert ranges(some) == "a/1-3,9 b/0"
 
 
-class Silent(MemoryJournal):
+class Silent(FencedRows):
     """A store whose answers are lost while `lost` is set."""
 
     lost = False
@@ -291,7 +292,7 @@ def until(wanted: Callable[[], object]) -> None:
 
 
 def test_a_store_that_does_not_answer_is_named_while_it_is_away() -> None:
-    journal = Silent(MemoryStore(), process=b"s" * 16)
+    journal = Silent(MemoryRows(), process=b"s" * 16)
     root = start(KINDS, journal, sizes={**SIZES, "meter": 1}, clock=SystemClock())
     log: list[str] = []
     root.region.status.report = log.append

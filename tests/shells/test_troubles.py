@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.entities.records import MessageDeadLettered
 from peloton.runtime.core.reading.inspection import RedriveDone
@@ -19,7 +20,7 @@ from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import Answer, ShardId, Work
 from peloton.runtime.shells import root as shells_root
 from peloton.runtime.shells.root import Root, start
-from peloton.runtime.simulation.memory_journal import MemoryJournal, MemoryStore
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import DeadLettered, ShardDamaged, Unavailable, key
 from tests.toy import messages as w
 from tests.toy.kinds import KINDS, SIZES
@@ -29,7 +30,7 @@ WAIT_S_MAX = 60.0
 """For what takes a moment, on a machine that has other things to do."""
 
 
-def daemon(journal: MemoryJournal) -> Root:
+def daemon(journal: FencedRows) -> Root:
     root = start(KINDS, journal, sizes=SIZES, clock=SystemClock())
     root.opened.result(WAIT_S_MAX)
     return root
@@ -42,11 +43,11 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-class Slow(MemoryJournal):
+class Slow(FencedRows):
     """Blocks every round until the gate is set."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryStore(), process=b"s" * 16)
+        super().__init__(MemoryRows(), process=b"s" * 16)
         self.gate = threading.Event()
         self.begun = threading.Event()
         self.rounds: list[int] = []
@@ -58,7 +59,7 @@ class Slow(MemoryJournal):
         return super().commit(works)
 
 
-class Bad(MemoryJournal):
+class Bad(FencedRows):
     def commit(self, works: Sequence[Work]) -> list[Answer]:
         raise OSError("no space left")
 
@@ -81,7 +82,7 @@ def test_nothing_is_answered_while_the_round_is_under_way_and_the_next_gathers()
 
 
 def test_a_journal_that_raises_ends_the_daemon():
-    root = daemon(Bad(MemoryStore(), process=b"b" * 16))
+    root = daemon(Bad(MemoryRows(), process=b"b" * 16))
     try:
         root.region.ask(X, w.Add(1))
         assert root.exited.result(WAIT_S_MAX) == "journal: OSError: no space left"
@@ -92,7 +93,7 @@ def test_a_journal_that_raises_ends_the_daemon():
 
 
 def test_quarantine_and_redrive_through_the_region():
-    root = daemon(MemoryJournal(MemoryStore(), process=b"q" * 16))
+    root = daemon(FencedRows(MemoryRows(), process=b"q" * 16))
     try:
         assert root.region.ask(X, w.Add(13)).result(WAIT_S_MAX) == DeadLettered(
             "ValueError: 13 is not added"
@@ -111,7 +112,7 @@ def test_quarantine_and_redrive_through_the_region():
 
 
 def test_what_has_no_owner_is_unavailable_and_so_is_all_after_the_stop(monkeypatch):
-    root = daemon(MemoryJournal(MemoryStore(), process=b"u" * 16))
+    root = daemon(FencedRows(MemoryRows(), process=b"u" * 16))
     assert isinstance(root.region.ask(key("nobody", 1), w.Add(1)).result(WAIT_S_MAX), Unavailable)
     shard = root.region.owned()[-1]
     root.disown((shard,)).result(WAIT_S_MAX)
@@ -154,7 +155,7 @@ class Echo:
 
 
 def test_an_ephemeral_service_sends_wakes_and_is_reset_when_it_raises():
-    root = daemon(MemoryJournal(MemoryStore(), process=b"e" * 16))
+    root = daemon(FencedRows(MemoryRows(), process=b"e" * 16))
     echo = Echo()
     root.region.register_service("echo", echo)
     try:
@@ -184,7 +185,7 @@ class Requester(Echo):
 
 
 def test_a_service_that_makes_requests_hears_when_peers_can_be_reached():
-    root = daemon(MemoryJournal(MemoryStore(), process=b"r" * 16))
+    root = daemon(FencedRows(MemoryRows(), process=b"r" * 16))
     requester = Requester()
     root.region.register_service("echo", requester)
     try:
@@ -195,13 +196,13 @@ def test_a_service_that_makes_requests_hears_when_peers_can_be_reached():
 
 
 def test_one_damaged_shard_is_halted_and_the_others_open():
-    store = MemoryStore()
-    root = daemon(MemoryJournal(store, process=b"1" * 16))
+    store = MemoryRows()
+    root = daemon(FencedRows(store, process=b"1" * 16))
     meter = key("meter", 0)
     assert root.region.ask(X, w.Add(11)).result(WAIT_S_MAX) == w.Total(11)
     assert not isinstance(root.region.ask(meter, w.Build(3)).result(WAIT_S_MAX), Unavailable)
     root.stop()
-    later = MemoryJournal(store, process=b"2" * 16)
+    later = FencedRows(store, process=b"2" * 16)
     root = start(unfolding(11), later, sizes=SIZES, clock=SystemClock())
     try:
         root.opened.result(WAIT_S_MAX)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import ShardId
@@ -19,13 +20,9 @@ from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell import Shell
-from peloton.runtime.simulation.memory_journal import (
-    AnswerLost,
-    MemoryJournal,
-    MemoryStore,
-    StoreCall,
-)
+from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.simulation.stepper import Stepper
+from tests.toy.hooked_rows import AnswerLost, HookedRows, StoreCall
 
 
 class Fate(enum.Enum):
@@ -52,7 +49,7 @@ class Mortal:
         on_call: Callable[[StoreCall, int], Fate | None] | None = None,
     ) -> None:
         self.stepper = stepper
-        self.store = MemoryStore()
+        self.store = MemoryRows()
         self.lives = 0
         self.calls = 0
         self._kinds = kinds
@@ -96,23 +93,24 @@ class Mortal:
         self._dead = False
         self._before = [*self.stepper.shells]
         process = self.lives.to_bytes(16, "big")
-        journal = MemoryJournal(self.store, process=process, hook=self._hook)
+        rows = HookedRows(self.store)
         root = assemble(
             self._kinds,
-            journal,
+            FencedRows(rows, process=process),
             sizes=self._sizes,
             drivers=self.stepper,
             setup=DaemonSetup(self._limits),
         )
+        rows.hook = self._hook
         root.own_all(self._sizes)
         return root
 
     def _hook(self, call: StoreCall) -> None:
         self.calls += 1
-        self.stepper.note(f"{call.name} {call.shard} {call.moment}")
+        self.stepper.note(f"{call.names} {call.shards} {call.moment}")
         fate = self.on_call(call, self.calls) if self.on_call is not None else None
         if fate is Fate.LOST:
-            raise AnswerLost(f"no answer to {call.name}")
+            raise AnswerLost(f"no answer to {call.names}")
         if self._dead or fate is Fate.DEATH:
             self._dead = True
             raise Died(f"{call}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.entities.population import Population
 from peloton.runtime.core.offline.digest import digest
@@ -15,10 +16,10 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
 from peloton.runtime.ports import Claimed, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
-from peloton.runtime.simulation.memory_journal import MemoryJournal, StoreCall
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Absent, Key, Message, Query, Unavailable, key
 from tests.toy import messages as w
+from tests.toy.hooked_rows import StoreCall
 from tests.toy.kinds import KINDS, SIZES, panel
 from tests.toy.mortal import Fate, Mortal
 
@@ -107,7 +108,7 @@ class Story:
         """What the next owner would recover; the shard that lives is fenced by this."""
         codec, sharding = Codec(KINDS), Sharding(KINDS, SIZES)
         shard = Shard(name, KINDS, sharding=sharding, codec=codec)
-        journal = MemoryJournal(self.mortal.store, process=b"replay".rjust(16))
+        journal = FencedRows(self.mortal.store, process=b"replay".rjust(16))
         claimed = journal.claim(name, "")
         assert isinstance(claimed, Claimed)
         parts = list(journal.read_checkpoint(name))
@@ -117,10 +118,9 @@ class Story:
     def trace(self) -> str:
         """A hash of every step, and of every byte that was journaled."""
         stepper = self.mortal.stepper
-        for name, files in sorted(self.mortal.store.shards.items()):
-            for position, rows in sorted(files.frames.items()):
-                body = b"".join(row.body for row in rows)
-                stepper.note(f"{name} {position} {body.hex()}")
+        for (name, _), rows in sorted(self.mortal.store.journal.items()):
+            for position, row in sorted(rows.items()):
+                stepper.note(f"{name} {position} {row.body.hex()}")
         return stepper.trace()
 
 

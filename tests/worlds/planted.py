@@ -58,7 +58,6 @@ from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import resolve
 from peloton.runtime.simulation import memory_rows
-from peloton.runtime.simulation.shard_files import MemoryRound
 from peloton.runtime.vocabulary import Decision
 
 SEEDS_MAX = 150
@@ -275,18 +274,6 @@ def _takes_every_tally_for_new(table: Any) -> Any:
     return {**table, SliceTally: tally}
 
 
-def _writes_the_first_of_a_round(append: Any) -> Any:
-    def first(frames: Any) -> Any:
-        others = [files for files, _, _ in frames.members[1:]]
-        before = [(files.register, dict(files.frames)) for files in others]
-        refusals = append(frames)
-        for files, (register, kept) in zip(others, before, strict=True):
-            files.register, files.frames = register, kept
-        return refusals
-
-    return first
-
-
 def _uses_any_hold(table: Any) -> Any:
     def launch(host: Any, message: Any, at: Any) -> Any:
         room = hold_messages.HostHold(message.hold, "", host.unused, at.now + 1.0, 1.0)
@@ -404,9 +391,6 @@ PLANTED: dict[str, Planted] = {
         fencing, "_raise_damage", _names_no_position, seed=16
     ),
     "every tally is taken for new": Planted(_Kind("job"), "decide", _takes_every_tally_for_new),
-    "an embedded round is written in part": Planted(
-        MemoryRound, "append", _writes_the_first_of_a_round, seed=2
-    ),
     "tallies are ignored": Planted(_Kind("job"), "decide", _silent(SliceTally)),
     "an admission is not charged": Planted(
         _Kind("lot"), "evolve", _unfolded(lot_facts.LotAdmitted)

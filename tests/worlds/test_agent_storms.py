@@ -65,12 +65,12 @@ def test_a_share_of_all_seeds_has_them_and_the_others_none() -> None:
     names = {each.name for each in agents.FAULTS}
     plans = [draw(seed) for seed in range(200)]
     drawn = [plan for plan in plans if plan.outside]
-    assert 10 < len(drawn) < 50 and not any(plan.embedded for plan in drawn)
+    assert 10 < len(drawn) < 50
     for plan in plans:
         here = names.intersection((*plan.faults, *(action.name for action in plan.actions)))
         assert plan.outside or not here
     with_them = [draw(seed, outside=True) for seed in range(20)]
-    assert all(plan.outside != plan.embedded for plan in with_them)
+    assert all(plan.outside for plan in with_them)
 
 
 def test_shrinking_tries_machines_of_each_daemon_first() -> None:

@@ -37,17 +37,6 @@ def test_a_plan_comes_back_from_its_file(seed: int, tmp_path: Path) -> None:
     assert load_plan(ClusterPlan, tmp_path / "plan.json") == plan
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_plan_that_was_saved_under_former_names_still_loads(seed: int, tmp_path: Path) -> None:
-    plan = changed(draw(seed), limits={"batch_bytes": 500})
-    save(plan, tmp_path / "plan.json")
-    text = (tmp_path / "plan.json").read_text()
-    old = text.replace('"actions":', '"deeds":').replace('"batch_bytes":', '"letter_bytes":')
-    assert old.count('"deeds":') == old.count('"letter_bytes":') == 1
-    (tmp_path / "plan.json").write_text(old)
-    assert load_plan(ClusterPlan, tmp_path / "plan.json") == plan
-
-
 def test_a_plan_with_a_name_nobody_knows_is_refused(tmp_path: Path) -> None:
     save(SMALL, tmp_path / "plan.json")
     with pytest.raises(msgspec.ValidationError):

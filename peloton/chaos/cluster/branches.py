@@ -166,7 +166,6 @@ STATES: dict[str, str] = {
     "absent": "a client asked for a job that is deleted",
     "a gap in a feed": "a follower of changes was told that some are not kept any more",
     "a damaged shard": "a row had rotted, and its shard was halted by name",
-    "one daemon with its own store": "a storm over an embedded store",
     "runs listed as sets": "a machine was asked for its runs as sets, and listed some so",
     "key reused": "a request key with another body was refused",
     "nothing waits at the calm": "a storm ended with all goals reached already",

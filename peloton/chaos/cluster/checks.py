@@ -34,6 +34,7 @@ from peloton.chaos.cluster.rules.conserving import root_has_what_hosts_have
 from peloton.chaos.cluster.rules.feed_check import FeedCheck
 from peloton.chaos.cluster.rules.journaled import (
     answers_equal_the_journal,
+    held_by_lots,
     ledger_equals_the_actors,
 )
 from peloton.chaos.cluster.rules.liveness import ended_by_itself, killed_for_its_time, stopped_jobs
@@ -326,10 +327,7 @@ def parts_of(run: str) -> tuple[str, int, int, int]:
 
 def pools_use_what_their_lots_hold(cluster: SimulatedCluster) -> None:
     """R10: the use of a pool without children, as its tree has it, is what its lots hold."""
-    held: dict[Key, Resources] = {}
-    for lot in cluster.cells("lot").values():
-        pool, need = lot.shape.pool, lot.shape.resources
-        held[pool] = held.get(pool, Resources()) + need.times(len(lot.admitted))
+    held = held_by_lots(cluster)
     for core in cluster.world.shards().values():
         for index in core.population.indexes.values():
             if not isinstance(index, Tree):

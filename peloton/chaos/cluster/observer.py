@@ -82,8 +82,6 @@ class Observer:
             self._state("a gap in a feed")
         if self._checks.core.checked["damage"]:
             self._state("a damaged shard")
-        if self._cluster.setup.embedded:
-            self._state("one daemon with its own store")
         for core in self._world.shards().values():
             for line in core.turns.story._lines:
                 self._reason(kind_of(line.key), line.because)

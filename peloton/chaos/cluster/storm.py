@@ -63,7 +63,7 @@ from peloton.runtime.simulation import decay, single
 from peloton.runtime.simulation.partitions import drawn as parted
 from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, some_of
 from peloton.runtime.simulation.shrink import shrunk
-from peloton.runtime.simulation.storms import LastingFault, Storm, drawn_moments
+from peloton.runtime.simulation.storms import STRENGTHS, Storm, drawn_faults
 from peloton.runtime.simulation.world import NotReached
 
 READY_S_MAX = 120.0
@@ -80,13 +80,8 @@ CHECKPOINTS = (300, 1_000, 5_000, 1_000_000)
 TWICE_EVERY = 3
 """In one of so many storms each message is decided twice: that costs time, and changes nothing."""
 POISON = ("poison", "redrive")
-FLEET_ACTIONS = ("daemon added", decay.ROT)
-"""Of these the embedded store knows nothing: other daemons, rows that rot, and an operator's own
-connection."""
-ALONE_SHARE = 0.1
 ADDED_SHARE = 0.12
 SLOW_SHARE = 0.25
-STRENGTHS = (0.2, 0.5, 1.0)
 DRAWS = (changing.DRAWN, ordering.DRAWN, pool_work.DRAWN, placing.DRAWN)
 """What clients do in a part of the storms. The order is part of every seed."""
 LATER_DRAWS = (
@@ -106,7 +101,6 @@ class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     duration_s: float = 2.0
     failing: float = 0.0
     unreachable_timeout_s: float = 60.0
-    embedded: bool = False  # one daemon with a store of its own
     quarantine_after: int = 0  # failures of a host; 0: never
     outside: bool = False  # the machines exist once, as those of a Mesos cluster
 
@@ -185,30 +179,13 @@ def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
     if any(action.name in quarantining.WORK for action in actions):
         after, hosts = quarantining.QUARANTINED_AFTER, max(plan.hosts, quarantining.HOSTS_MIN)
         plan = changed(plan, hosts=hosts, quarantine_after=after)
-    if random.Random(f"{seed} alone").random() < ALONE_SHARE:
-        return alone(plan)
     return agents.over_agents(plan) if outside or agents.is_drawn(seed) else plan
-
-
-def alone(plan: ClusterPlan) -> ClusterPlan:
-    """The same storm over one daemon with a store of its own, without what only a fleet has."""
-    actions = tuple(action for action in plan.actions if action.name not in FLEET_ACTIONS)
-    return changed(plan, embedded=True, daemons=1, actions=actions)
 
 
 def _faults(
     chance: random.Random, names: list[str], *, storm_s: float
 ) -> tuple[dict[str, float], list[StormAction]]:
-    """The strengths of lasting faults, and the times of the momentary ones."""
-    faults: dict[str, float] = {}
-    actions: list[StormAction] = []
-    for name in names:
-        fault = ALL_FAULTS[name]
-        if isinstance(fault, LastingFault):
-            faults[name] = chance.choice(STRENGTHS)
-        else:
-            actions += drawn_moments(chance, fault, storm_s=storm_s)
-    return faults, actions
+    return drawn_faults(chance, (ALL_FAULTS[name] for name in names), storm_s=storm_s)
 
 
 def _late(seed: int) -> float:
@@ -249,7 +226,6 @@ class StormRun:
             plan.quarantine_after,
             plan.furnish_s_max,
             host_capacity=gpu_work.capacity(plan.actions) + overcommit.slack_of(plan.actions),
-            embedded=plan.embedded,
             outside=plan.outside,
             twice=plan.seed % TWICE_EVERY == 0,
             preemption=PreemptionPolicy(

@@ -35,17 +35,9 @@ from peloton.runtime.adapters.cassandra_statements import (
     values,
     verdict,
 )
-from peloton.runtime.core.journal import chain, segments
 from peloton.runtime.core.journal.statements import (
     ConditionalWrite,
-    FrameRow,
-    PartRow,
-    ReadBucket,
-    ReadRegister,
-    ReadSegment,
     ReadStatement,
-    RegisterRow,
-    RowsFound,
     Statement,
     StatementFailed,
     StatementReply,
@@ -53,10 +45,7 @@ from peloton.runtime.core.journal.statements import (
     single_writes,
 )
 from peloton.runtime.ports import (
-    BUCKET_PARTS,
     JournalRefused,
-    ShardId,
-    Sizes,
     Unreachable,
 )
 
@@ -230,46 +219,6 @@ class CassandraRows:
         for each in single:
             batch.add(self._prepared[text_of(each)], values(each))
         return batch
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        """Sizes of what the register leads to; the store has no index of a shard's partitions.
-
-        Reads all that it measures, so call it rarely. Ended rows are not counted.
-        """
-        register = self._one(ReadRegister(shard))
-        if not isinstance(register, RegisterRow):
-            return Sizes()
-        frames = frame_bytes = 0
-        for part in segments.parts(register.segments, range(1, register.last_position + 1)):
-            rows = self._read(ReadSegment(shard, *part))
-            frames += len(rows)
-            frame_bytes += sum(len(row.body) for row in rows if isinstance(row, FrameRow))
-        parts = self._parts(shard, (register.floor, register.floor_epoch))
-        if parts:
-            previous = chain.unpack_manifest(parts[0].body).previous
-            parts += self._parts(shard, previous[:2])
-        return Sizes(frames, frame_bytes, len(parts), sum(len(part.body) for part in parts))
-
-    def _parts(self, shard: ShardId, checkpoint: tuple[int, int]) -> list[PartRow]:
-        position, epoch = checkpoint
-        parts: list[PartRow] = []
-        while position and len(parts) % BUCKET_PARTS == 0:
-            bucket = len(parts) // BUCKET_PARTS
-            rows = self._read(ReadBucket(shard, position, epoch, bucket))
-            parts += [row for row in rows if isinstance(row, PartRow)]
-            if not rows:
-                break
-        return parts
-
-    def _one(self, statement: Statement) -> object:
-        rows = self._read(statement)
-        return rows[0] if rows else None
-
-    def _read(self, statement: Statement) -> tuple[object, ...]:
-        (reply,) = self.run([statement])
-        if isinstance(reply, RowsFound):
-            return reply.rows
-        raise Unreachable(reply.text if isinstance(reply, StatementFailed) else repr(reply))
 
     def close(self) -> None:
         """Close all connections; requests in flight end as failed."""

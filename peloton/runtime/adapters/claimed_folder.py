@@ -99,7 +99,7 @@ def claim_folder(path: Path, maker: str) -> None:
     if known and known != maker:
         raise OtherBackend(path, known=known, wanted=maker)
     if not (path / MAKER).is_file():
-        _write(path / MAKER, maker)
+        private_folder.replace(path / MAKER, f"{maker}\n")
 
 
 def maker_of(path: Path) -> str:
@@ -119,13 +119,3 @@ def _own(path: Path) -> Iterator[Path]:
         child = path / name
         if child.exists() or child.is_symlink():
             yield child
-
-
-def _write(mark: Path, text: str) -> None:
-    """Atomically, also in a crash: a partial name would refuse every start."""
-    draft = mark.with_name(f"{mark.name}.new")
-    with open(draft, "w", encoding="utf-8", opener=private_folder.opener) as file:
-        file.write(f"{text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(mark)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -60,13 +60,13 @@ from peloton.runtime.ports import (
     Frame,
     RoundRefused,
     ShardId,
-    Sizes,
     Unclear,
     Unreachable,
     Work,
 )
 
 CommitCoroutine = ProtocolCoroutine[Committed | Fenced]
+T = TypeVar("T")
 
 
 class FrameRound:
@@ -152,7 +152,7 @@ class FencedRows:
         return record
 
     def level(self) -> int:
-        return _read_level(self.rows)
+        return read_level(self.rows)
 
     def raise_level(self, level: int) -> int:
         self._run(CreateRegister(FEATURES, self._ops.next()))
@@ -169,20 +169,14 @@ class FencedRows:
 
     def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         self.drop(shard)
-        coroutine = fencing.claim(shard, op=self._ops.next(), owner=owner, above=above)
-        ask = next(coroutine)
-        while not isinstance(ask, Unclear):
-            try:
-                ask = coroutine.send(tuple(self.rows.run(ask)))
-            except StopIteration as end:
-                if isinstance(end.value, OwnedShard):
-                    with self._lock:
-                        self._owned[shard] = end.value
-                        self._pending.pop(shard, None)
-                    return end.value.claimed()
-                fenced: Fenced = end.value
-                return fenced
-        return ask
+        claim = fencing.claim(shard, op=self._ops.next(), owner=owner, above=above)
+        found = run_once(self.rows, claim)
+        if not isinstance(found, OwnedShard):
+            return found
+        with self._lock:
+            self._owned[shard] = found
+            self._pending.pop(shard, None)
+        return found.claimed()
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
         with self._lock:
@@ -250,17 +244,10 @@ class FencedRows:
 
     def release(self, shard: ShardId, epoch: int = 0) -> None:
         owned, pending = self._let_go(shard, epoch)
-        if owned is None or pending is not None:
-            # While a write is unclear no other may follow it: if it was done, a later statement
-            # would look as if the store had lost it. The next owner bumps the epoch anyway.
-            return
-        coroutine = fencing.release(owned, self._ops.next())
-        ask = next(coroutine)
-        try:
-            while not isinstance(ask, Unclear):
-                ask = coroutine.send(tuple(self.rows.run(ask)))
-        except StopIteration:
-            pass
+        # While a write is unclear no other may follow it: if it was done, a later statement would
+        # look as if the store had lost it. The next owner bumps the epoch anyway.
+        if owned is not None and pending is None:
+            run_once(self.rows, fencing.release(owned, self._ops.next()))
 
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
         self._let_go(shard, epoch)
@@ -274,37 +261,15 @@ class FencedRows:
             return self._owned.pop(shard, None), self._pending.pop(shard, None)
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        for item in self._stream(fencing.load_checkpoint(register.owned_shard(self._owned, shard))):
-            if isinstance(item, bytes):
-                yield item
+        owned = register.owned_shard(self._owned, shard)
+        return read_items(self.rows, fencing.load_checkpoint(owned), kind=bytes)
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        for item in self._stream(fencing.load_tail(register.owned_shard(self._owned, shard))):
-            if isinstance(item, Frame):
-                yield item
-
-    def _stream(self, reading: ReadCoroutine) -> Iterator[bytes | Frame]:
-        replies: tuple[StatementReply, ...] | None = None
-        while True:
-            try:
-                ask = next(reading) if replies is None else reading.send(replies)
-            except StopIteration:
-                return
-            replies = None
-            if isinstance(ask, FoundItems):
-                yield from ask.items
-            elif isinstance(ask, Unclear):
-                raise Unreachable(ask.text)
-            else:
-                replies = tuple(self.rows.run(ask))
+        owned = register.owned_shard(self._owned, shard)
+        return read_items(self.rows, fencing.load_tail(owned), kind=Frame)
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
-        reply = self._run(ReadEnded(shard, kind, key))
-        row = reply.rows[0] if isinstance(reply, RowsFound) and reply.rows else None
-        return row if isinstance(row, EndedRow) and not row.deleted else None
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        return self.rows.sizes(shard)
+        return read_final_state(self.rows, ReadEnded(shard, kind, key))
 
     def close(self) -> None:
         self._owned.clear()
@@ -324,12 +289,48 @@ def read_record(rows: Rows) -> ClusterRecord | None:
     if not isinstance(record, ClusterRecord):
         return None
     register.check_format(record.format)
-    return replace(record, name=str(_one(rows, ReadName()) or ""), level=_read_level(rows))
+    return replace(record, name=str(_one(rows, ReadName()) or ""), level=read_level(rows))
 
 
-def _read_level(rows: Rows) -> int:
+def read_level(rows: Rows) -> int:
+    """The feature level of a cluster. Raises Unreachable."""
     row = _one(rows, ReadRegister(FEATURES))
     return row.epoch if isinstance(row, RegisterRow) else 0
+
+
+def read_final_state(rows: Rows, read: ReadEnded) -> EndedRow | None:
+    """The final state of an entity; None if there is none, or no more. Raises Unreachable."""
+    row = _one(rows, read)
+    return row if isinstance(row, EndedRow) and not row.deleted else None
+
+
+def run_once(rows: Rows, coroutine: ProtocolCoroutine[T]) -> T | Unclear:
+    """What a conversation with the store comes to; nothing is sent again."""
+    ask = next(coroutine)
+    while not isinstance(ask, Unclear):
+        try:
+            ask = coroutine.send(tuple(rows.run(ask)))
+        except StopIteration as end:
+            found: T = end.value
+            return found
+    return ask
+
+
+def read_items(rows: Rows, reading: ReadCoroutine, *, kind: type[T]) -> Iterator[T]:
+    """What a reading coroutine finds of this kind, as it is found. Raises Unreachable."""
+    replies: tuple[StatementReply, ...] | None = None
+    while True:
+        try:
+            ask = next(reading) if replies is None else reading.send(replies)
+        except StopIteration:
+            return
+        replies = None
+        if isinstance(ask, FoundItems):
+            yield from (item for item in ask.items if isinstance(item, kind))
+        elif isinstance(ask, Unclear):
+            raise Unreachable(ask.text)
+        else:
+            replies = tuple(rows.run(ask))
 
 
 def _one(rows: Rows, read: Statement) -> object:

@@ -129,12 +129,8 @@ def record(path: Path, folder_id: str = "") -> str:
 
 def write(path: Path, origin: Origin) -> None:
     """Atomically, also in a crash, and where two daemons of a machine begin at once."""
-    draft = path / f"{ORIGIN}.{os.urandom(_BYTES).hex()}.new"
-    with open(draft, "w", encoding="utf-8", opener=private_folder.opener) as file:
-        json.dump(origin._asdict(), file)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path / ORIGIN)
+    text = json.dumps(origin._asdict())
+    private_folder.replace(path / ORIGIN, text, draft=f".{os.urandom(_BYTES).hex()}")
 
 
 def _here(path: Path, folder_id: str) -> Origin:

@@ -52,6 +52,22 @@ def make(path: Path) -> None:
     path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
+def write(file: Path, data: bytes) -> None:
+    """Write a file for us alone; its content is safe from a power cut. Raises OSError."""
+    with open(file, "wb", opener=opener) as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def replace(file: Path, text: str, *, draft: str = "") -> None:
+    """Another content for a file, whole or not at all, also in a crash. `draft` tells those of
+    several writers apart. Raises OSError."""
+    fresh = file.with_name(f"{file.name}{draft}.new")
+    write(fresh, text.encode())
+    fresh.replace(file)
+
+
 def sync(path: Path) -> None:
     """Make the names in the folder safe from a power cut. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

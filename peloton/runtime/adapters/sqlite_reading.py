@@ -1,8 +1,8 @@
-"""Reads the SQLite journal of a data folder without owning it; its cluster may be running.
+"""Reads the SQLite journal: that of this process, or another's, whose cluster may be running.
 
-Answers the reads of port `Rows`, and no write. It must not create or change a file, which SQLite
-does when a write-ahead log is read in the usual way: a reader writes its marks into `-shm`, and
-makes both files anew where they were removed at the end of a clean stop. So:
+Answers the reads of port `Rows`, and no write. Who does not own the journal must not create or
+change a file, which SQLite does when a write-ahead log is read in the usual way: a reader writes
+its marks into `-shm`, and makes both files anew where they were removed at a clean stop. So:
 
   no `-wal`           no process has the journal open: the file is read as immutable;
                       if a process opens it meanwhile, the read is repeated
@@ -16,16 +16,18 @@ import json
 import shutil
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.claimed_folder import JOURNAL
 from peloton.runtime.core.journal import register
+from peloton.runtime.core.journal.segments import SegmentList
 from peloton.runtime.core.journal.statements import (
     FrameRow,
     PartRow,
@@ -49,7 +51,6 @@ from peloton.runtime.ports import (
     EndedRow,
     JournalRefused,
     ShardId,
-    Sizes,
     Unreachable,
 )
 
@@ -89,16 +90,17 @@ def check_format(path: Path) -> None:
         register.check_format(found)
 
 
-class SqliteRows:
-    """The journal in a folder. Raises JournalRefused if there is none."""
+def segments_of(first: int, last: int) -> SegmentList:
+    """These positions as segments, of so many frames as a read may find at once: a journal in one
+    file has none."""
+    starts = range(first, last + 1, FRAMES_AT_ONCE)
+    return tuple(SegmentStart(start, b"") for start in starts)
 
-    def __init__(self, folder: Path, name: str = JOURNAL) -> None:
-        self.path = folder / name
-        if not self.path.is_file():
-            raise JournalRefused(f"{folder} is no data folder: it has no {name}")
-        self._copy: tempfile.TemporaryDirectory[str] | None = None
-        self._immutable = False  # opened as a file that never changes
-        self._db: sqlite3.Connection | None = None
+
+class StoredRows:
+    """The rows of one file, as port `Rows` has them."""
+
+    path: Path
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """Replies of reads. Raises Damaged if the file is no SQLite database."""
@@ -108,86 +110,6 @@ class SqliteRows:
         """Rows of a table; none where the journal has never been started."""
         there = self._read("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
         return self._read(query, values) if there else []
-
-    def wrong(self) -> list[str]:
-        """What SQLite itself finds wrong with the file: pages have no digests, its trees have an
-        order. Raises Unreachable."""
-        try:
-            found = [row[0] for row in self._read(f"PRAGMA integrity_check({WRONG_MAX})", ())]
-        except Damaged as error:
-            return [str(error)]
-        return [] if found == ["ok"] else found
-
-    def snapshot(self, read: Callable[[], T]) -> T:
-        """What `read` finds, all of it as of one moment, whatever a writer does meanwhile.
-
-        The log cannot be truncated meanwhile, so read a shard, not a cluster.
-        """
-        self._read("BEGIN", ())
-        try:
-            return read()
-        finally:
-            if self._db is not None and self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-
-    def ended(self, shard: ShardId) -> Iterator[EndedRow]:
-        """All final states of a shard, in the order of their keys. Raises Unreachable, Damaged."""
-        after: tuple[str, str, int] = ("", "", 0)
-        while True:
-            found = self._read(READ_ALL_ENDED, (*shard, *after, ENDED_AT_ONCE))
-            for row in found:
-                yield EndedRow(row[0], row[1], row[2], row[3], bool(row[4]))
-            if len(found) < ENDED_AT_ONCE:
-                return
-            after = found[-1][:3]
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        """Rows and bytes of the shard. Raises Unreachable, Damaged."""
-        return Sizes(*self._read(sql.READ_SIZES, shard * 3)[0])
-
-    def copy_to(self, target: Path) -> None:
-        """Copy all as of one moment into one file, which has no log. Raises Unreachable, Damaged.
-
-        It blocks no commit. The log of the source cannot start over meanwhile, so it grows.
-        """
-        while True:
-            try:
-                self._db = self._db or self._open()
-                with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-                    self._db.backup(copy)
-                    copy.execute("PRAGMA journal_mode = DELETE")
-                    (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
-            except sqlite3.Error as error:
-                self.close()
-                if sql.error_code(error) in (sql.CORRUPT, sql.NOT_A_DATABASE):
-                    raise Damaged(f"{self.path}: {error}") from error
-                raise Unreachable(f"{self.path}: {error}") from error
-            if found != "ok":
-                raise Damaged(f"{self.path}: {found}")
-            if not self._immutable or not self._log.exists():
-                return
-            self.close()  # a process opened it meanwhile, and may have changed it
-
-    def summary(self) -> JournalSummary:
-        """Raises JournalRefused where no cluster was ever started."""
-        found = self.query("cluster", sql.READ_CLUSTER)
-        if not found:
-            raise JournalRefused(f"{self.path} is of no cluster: it was never started")
-        named = self.query("cluster_name", sql.READ_NAME)
-        rows = self._read(READ_POSITIONS, ())
-        positions = {f"{group}-{number}": last for group, number, last in rows}
-        return JournalSummary(found[0][0], found[0][1], named[0][0] if named else "", positions)
-
-    def close(self) -> None:
-        """Close the file."""
-        db, self._db = self._db, None
-        if db is not None:
-            db.close()
-        copy, self._copy = self._copy, None
-        if copy is not None:
-            copy.cleanup()
-
-    # ---- inside ----
 
     def _run(self, statement: Statement) -> StatementReply:
         try:
@@ -223,11 +145,130 @@ class SqliteRows:
         raise JournalRefused(f"{type(statement).__name__}: this journal is read-only")
 
     def _register(self, shard: ShardId, row: RegisterRow) -> RegisterRow:
-        """The register with a list of segments, of so many frames as a read may find at once."""
         ((first,),) = self._read(sql.FIRST_FRAME, shard)
         first = min(row.floor + 1, first or row.last_position)
-        starts = range(max(1, first), row.last_position + 1, FRAMES_AT_ONCE)
-        return replace(row, segments=tuple(SegmentStart(start, b"") for start in starts))
+        return replace(row, segments=segments_of(max(1, first), row.last_position))
+
+    def _read(self, query: str, values: Sequence[object]) -> list[Any]:
+        """The rows of a query. Raises Unreachable, Damaged."""
+        raise NotImplementedError
+
+
+class OwnRows(StoredRows):
+    """Those of the journal that this process writes; for any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._discard()
+
+    def _read(self, query: str, values: Sequence[object]) -> list[Any]:
+        """All rows at once, so that no snapshot stays open: it would keep the WAL from being
+        truncated."""
+        with self._lock:
+            try:
+                if self._db is None:
+                    self._db = sql.open_reader(self.path)
+                return self._db.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                self._discard()
+                _fail(self.path, error)
+
+    def _discard(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+
+class SqliteRows(StoredRows):
+    """The journal in a folder. Raises JournalRefused if there is none."""
+
+    def __init__(self, folder: Path, name: str = JOURNAL) -> None:
+        self.path = folder / name
+        if not self.path.is_file():
+            raise JournalRefused(f"{folder} is no data folder: it has no {name}")
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._immutable = False  # opened as a file that never changes
+        self._db: sqlite3.Connection | None = None
+
+    def wrong(self) -> list[str]:
+        """What SQLite itself finds wrong with the file: pages have no digests, its trees have an
+        order. Raises Unreachable."""
+        try:
+            found = [row[0] for row in self._read(f"PRAGMA integrity_check({WRONG_MAX})", ())]
+        except Damaged as error:
+            return [str(error)]
+        return [] if found == ["ok"] else found
+
+    def snapshot(self, read: Callable[[], T]) -> T:
+        """What `read` finds, all of it as of one moment, whatever a writer does meanwhile.
+
+        The log cannot be truncated meanwhile, so read a shard, not a cluster.
+        """
+        self._read("BEGIN", ())
+        try:
+            return read()
+        finally:
+            if self._db is not None and self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def ended(self, shard: ShardId) -> Iterator[EndedRow]:
+        """All final states of a shard, in the order of their keys. Raises Unreachable, Damaged."""
+        after: tuple[str, str, int] = ("", "", 0)
+        while True:
+            found = self._read(READ_ALL_ENDED, (*shard, *after, ENDED_AT_ONCE))
+            for row in found:
+                yield EndedRow(row[0], row[1], row[2], row[3], bool(row[4]))
+            if len(found) < ENDED_AT_ONCE:
+                return
+            after = found[-1][:3]
+
+    def copy_to(self, target: Path) -> None:
+        """Copy all as of one moment into one file, which has no log. Raises Unreachable, Damaged.
+
+        It blocks no commit. The log of the source cannot start over meanwhile, so it grows.
+        """
+        while True:
+            try:
+                self._db = self._db or self._open()
+                with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+                    self._db.backup(copy)
+                    copy.execute("PRAGMA journal_mode = DELETE")
+                    (found,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+            except sqlite3.Error as error:
+                self.close()
+                _fail(self.path, error)
+            if found != "ok":
+                raise Damaged(f"{self.path}: {found}")
+            if not self._immutable or not self._log.exists():
+                return
+            self.close()  # a process opened it meanwhile, and may have changed it
+
+    def summary(self) -> JournalSummary:
+        """Raises JournalRefused where no cluster was ever started."""
+        found = self.query("cluster", sql.READ_CLUSTER)
+        if not found:
+            raise JournalRefused(f"{self.path} is of no cluster: it was never started")
+        named = self.query("cluster_name", sql.READ_NAME)
+        rows = self._read(READ_POSITIONS, ())
+        positions = {f"{group}-{number}": last for group, number, last in rows}
+        return JournalSummary(found[0][0], found[0][1], named[0][0] if named else "", positions)
+
+    def close(self) -> None:
+        """Close the file."""
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.cleanup()
+
+    # ---- inside ----
 
     def _read(self, query: str, values: Sequence[object]) -> list[Any]:
         while True:
@@ -237,9 +278,7 @@ class SqliteRows:
                 found = self._db.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 self.close()
-                if sql.error_code(error) in (sql.CORRUPT, sql.NOT_A_DATABASE):
-                    raise Damaged(f"{self.path}: {error}") from error
-                raise Unreachable(f"{self.path}: {error}") from error
+                _fail(self.path, error)
             if not self._immutable or not self._log.exists():
                 return found
             self.close()  # another process has opened it since, so it changes
@@ -259,6 +298,12 @@ class SqliteRows:
         for file in (path, self._log):
             shutil.copy(file, self._copy.name)
         return _connect(Path(self._copy.name) / self.path.name, "mode=rw")
+
+
+def _fail(path: Path, error: sqlite3.Error) -> NoReturn:
+    """Raise what a failed read means for the journal."""
+    damaged = sql.error_code(error) in (sql.CORRUPT, sql.NOT_A_DATABASE)
+    raise (Damaged if damaged else Unreachable)(f"{path}: {error}") from error
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:

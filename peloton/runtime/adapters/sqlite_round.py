@@ -7,18 +7,17 @@ must not begin, commit or roll back; the journal does.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NoReturn
 
 from peloton.runtime.adapters import sqlite_schema as sql
-from peloton.runtime.core.journal import chain, register, rounds
+from peloton.runtime.core.journal import register, rounds
 from peloton.runtime.core.journal.register import OwnedShard, RoundPlan
 from peloton.runtime.core.journal.statements import FrameRow
 from peloton.runtime.ports import (
     Answer,
     Committed,
     Fenced,
-    Frame,
     JournalBroken,
     ShardId,
 )
@@ -210,18 +209,3 @@ def vacuum(db: sqlite3.Connection) -> None:
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     if free > max(FREE_PAGES_KEPT, pages // 4):
         db.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES_PER_ROUND})").fetchall()
-
-
-def frames(walk: chain.Walk, rows: list[FrameRow], *, upto: int) -> Iterator[Frame]:
-    """Frames of consecutive rows, checked; the rows must reach `upto`. Raises Mismatch."""
-    at = 0
-    while at < len(rows):
-        parts = rows[at : at + max(rows[at].parts, 1)]
-        if [row.part for row in parts] != list(range(rows[at].parts)):
-            raise chain.Mismatch(f"{walk.shard}: frame {rows[at].position} is not whole")
-        body = b"".join(row.body for row in parts) if len(parts) > 1 else parts[0].body
-        walk.step(parts[0], body)
-        yield Frame(parts[0].position, body)
-        at += len(parts)
-    if walk.position != upto:
-        raise chain.Mismatch(f"{walk.shard}: no frame at position {walk.position + 1}")

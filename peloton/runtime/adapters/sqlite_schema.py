@@ -101,11 +101,6 @@ CUT_PARTS = (
     f"DELETE FROM checkpoint WHERE {SHARD_CLAUSE} AND position = ? AND epoch = ? AND number IN"
     f" (SELECT number FROM checkpoint WHERE {SHARD_CLAUSE} AND position = ? AND epoch = ? LIMIT ?)"
 )
-READ_SIZES = "SELECT * FROM " + ", ".join(
-    f"(SELECT count(*), coalesce(sum(length(body)), 0) FROM {table} WHERE {SHARD_CLAUSE})"
-    for table in ("journal", "checkpoint", "ended")
-)
-"""Takes the shard three times."""
 
 IO_ERROR, CORRUPT, FULL, NOT_A_DATABASE = 10, 11, 13, 26
 NO_INDEX = (10 | 18 << 8, 10 | 19 << 8, 10 | 21 << 8)

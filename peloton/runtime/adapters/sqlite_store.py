@@ -13,44 +13,40 @@ No connection may cross a fork.
 
 from __future__ import annotations
 
+import copy
 import errno
 import sqlite3
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 from peloton.runtime.adapters import sqlite_bootstrap, sqlite_round
 from peloton.runtime.adapters import sqlite_schema as sql
+from peloton.runtime.adapters.fenced_rows import read_final_state, read_items, read_level
+from peloton.runtime.adapters.sqlite_reading import OwnRows, segments_of
 from peloton.runtime.adapters.sqlite_round import RoundAnswers, WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.adapters.sqlite_witness import JournalWitness, WitnessOptions
-from peloton.runtime.core.journal import chain, register, rounds
+from peloton.runtime.core.journal import fencing, register, rounds
 from peloton.runtime.core.journal.register import OpNames, OwnedShard, RoundPlan
-from peloton.runtime.core.journal.statements import FEATURES, FrameRow, PartRow, RegisterRow
+from peloton.runtime.core.journal.statements import ReadEnded, RegisterRow
 from peloton.runtime.ports import (
     Answer,
     Claimed,
     ClusterRecord,
-    Damaged,
     EndedRow,
     Fenced,
     Frame,
     JournalBroken,
     JournalRefused,
     NoRoom,
-    Overtaken,
     RoundRefused,
     ShardId,
-    Sizes,
     Unclear,
     Unreachable,
     Work,
 )
-
-READ_FRAMES_AT_ONCE = 256
-READ_PARTS_AT_ONCE = 8
 
 
 class SqliteJournal:
@@ -69,8 +65,7 @@ class SqliteJournal:
         """Limit of the file in pages, applied at each open; reaching it counts as a full disk."""
         self._ops = OpNames(process or uuid.uuid4().bytes)
         self._lock = threading.Lock()  # the writer
-        self._reader_lock = threading.Lock()
-        self._reader: sqlite3.Connection | None = None
+        self._rows = OwnRows(path)
         self._owned: dict[ShardId, OwnedShard] = {}
         self._pending: dict[ShardId, WritesTogether] = {}
         self._writer: sqlite3.Connection | None = None
@@ -100,7 +95,7 @@ class SqliteJournal:
         return cluster
 
     def level(self) -> int:
-        return max((row[0] for row in self._read(sql.READ_REGISTER, FEATURES)), default=0)
+        return read_level(self._rows)
 
     def raise_level(self, level: int) -> int:
         with self._lock:
@@ -157,8 +152,7 @@ class SqliteJournal:
 
     def close(self) -> None:
         self._mover.close()
-        with self._reader_lock:
-            self._discard_reader()  # before the writer: the last one removes the log
+        self._rows.close()  # before the writer: the last one removes the log
         with self._lock:
             if self._witness is not None:
                 self._witness.close(self._writer)
@@ -281,72 +275,15 @@ class SqliteJournal:
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
         owned = register.owned_shard(self._owned, shard)
-        position, epoch, _ = owned.floor
-        manifest, number, total = None, 0, 0
-        while position and not total:
-            values = (*shard, position, epoch, number, READ_PARTS_AT_ONCE)
-            rows = [PartRow(*found) for found in self._read(sql.READ_PARTS, values)]
-            if not rows:
-                self._raise_damage(owned, f"{shard}: checkpoint {position} is not whole")
-            for row in rows:
-                if row.number != number or row.parts not in (0, number + 1):
-                    self._raise_damage(owned, f"{shard}: checkpoint {position} is not whole")
-                if not chain.intact(row):
-                    self._raise_damage(
-                        owned, f"{shard}: checkpoint {position}: part {number} differs"
-                    )
-                number, total = number + 1, row.parts
-                if manifest is None:
-                    manifest = chain.unpack_manifest(row.body)
-                else:
-                    yield row.body
-        if manifest is not None:
-            owned.checkpoint_read(manifest, total)
+        return read_items(self._rows, fencing.load_checkpoint(owned), kind=bytes)
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        owned = register.owned_shard(self._owned, shard)
-        if owned.manifest is None:
-            raise JournalRefused(f"{shard}: read the checkpoint first")
-        last_position, last_chain = owned.last_position, owned.chain
-        walk = chain.Walk(shard, floor=owned.floor[0], note=owned.manifest.chain)
-        try:
-            while walk.position < last_position:
-                upto = min(walk.position + READ_FRAMES_AT_ONCE, last_position)
-                found = self._read(sql.READ_FRAMES, (*shard, walk.position, upto))
-                yield from sqlite_round.frames(walk, [FrameRow(*row) for row in found], upto=upto)
-            walk.finish(last_position, last_chain)
-        except chain.Mismatch as mismatch:
-            self._raise_damage(owned, str(mismatch))
+        owned = copy.copy(register.owned_shard(self._owned, shard))
+        owned.segments = segments_of(owned.floor[0] + 1, owned.last_position)
+        return read_items(self._rows, fencing.load_tail(owned), kind=Frame)
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
-        for found in self._read(sql.READ_ENDED, (*shard, kind, key)):
-            row = EndedRow(found[0], found[1], found[2], found[3], bool(found[4]))
-            return None if row.deleted else row
-        return None
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        return Sizes(*self._read(sql.READ_SIZES, shard * 3)[0])
-
-    def _read(self, statement: str, values: Sequence[object]) -> list[Any]:
-        """On the read-only connection, from any thread; all rows at once, so that no snapshot
-        stays open (it would keep the WAL from being truncated)."""
-        with self._reader_lock:
-            try:
-                if self._reader is None:
-                    self._reader = sql.open_reader(self.path)
-                return self._reader.execute(statement, values).fetchall()
-            except sqlite3.Error as error:
-                self._discard_reader()
-                if sql.error_code(error) in (sql.CORRUPT, sql.NOT_A_DATABASE):
-                    raise Damaged(f"{self.path}: {error}") from error
-                raise Unreachable(f"{self.path}: {error}") from error
-
-    def _raise_damage(self, owned: OwnedShard, text: str) -> NoReturn:
-        """An error in loading is damage only if the shard is still ours."""
-        for epoch, *_ in self._read(sql.READ_REGISTER, owned.shard):
-            if epoch != owned.epoch:
-                raise Overtaken(f"{text}, but epoch {epoch} has begun")
-        raise Damaged(text)
+        return read_final_state(self._rows, ReadEnded(shard, kind, key))
 
     # ---- connections ----
 
@@ -380,11 +317,6 @@ class SqliteJournal:
 
     def _discard(self) -> None:
         db, self._writer = self._writer, None
-        if db is not None:
-            db.close()
-
-    def _discard_reader(self) -> None:
-        db, self._reader = self._reader, None
         if db is not None:
             db.close()
 

@@ -59,6 +59,19 @@ class EphemeralService(Protocol):
         the `count` members that run this service."""
 
 
+class StatelessService:
+    """What a service inherits that has nothing to drop, and need not know its member's name."""
+
+    own_thread = False
+    wake_at: float | None = None
+
+    def reset(self) -> None:
+        """There is nothing to drop."""
+
+    def rename(self, member: str, *, number: int, count: int) -> None:
+        """Who sends to it knows its key."""
+
+
 @runtime_checkable
 class RequestingService(Protocol):
     """An ephemeral service that makes requests of its own accord, and repeats lost ones in time."""

@@ -23,7 +23,7 @@ from peloton.runtime.core.journal.statements import (
     ReadEnded,
     ReadSegment,
 )
-from peloton.runtime.ports import BUCKET_PARTS, EndedRow, ShardId, Sizes
+from peloton.runtime.ports import BUCKET_PARTS, EndedRow, ShardId
 
 PlainRow = FrameRow | PartRow | EndedRow
 RowKey = tuple[int, ...]
@@ -93,17 +93,6 @@ class Cells:
             keys = [key for key in keys if statement.first <= key[0] <= statement.last]
         for key in keys[-1:] if isinstance(statement, ReadEnded) else keys:
             yield cells[key].row
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        """Rows and bytes of the shard."""
-        counts: dict[str, int] = {}
-        for where, cells in self.rows.items():
-            if where.shard == shard:
-                rows, size = f"{where.table}_rows", f"{where.table}_bytes"
-                counts[rows] = counts.get(rows, 0) + len(cells)
-                held = sum(len(cell.row.body) for cell in cells.values())
-                counts[size] = counts.get(size, 0) + held
-        return Sizes(**counts)
 
     def copy(self) -> Cells:
         """A copy that later writes do not change."""

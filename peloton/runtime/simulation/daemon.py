@@ -21,7 +21,6 @@ from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import (
     Exchange,
-    Journal,
     MemberNode,
     Membership,
     ShardId,
@@ -32,7 +31,6 @@ from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.root import Root, assemble
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell_messages import Drop, Ref, send
-from peloton.runtime.simulation.embedded_store import EmbeddedStore
 from peloton.runtime.simulation.membership import Ensemble, SimulatedMembership
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.process import SimulatedProcess
@@ -135,28 +133,16 @@ class SimulatedDaemon:
         exchange = _Exchange(self, world.network.endpoint(self.address))
         members, session_s = _Membership(self, self.client), world.ensemble.session_s
         fleet = FleetPorts(name, node, members, exchange, world.services, session_s)
+        process = world.draw_process()
+        self.rows = world.store.rows(self.name)
         self.root = assemble(
             kinds,
-            self._journal(),
+            FencedRows(_Rows(self, self.rows), process=process),
             sizes=world.sizes,
             drivers=self.process,
             setup=DaemonSetup(world.limits, fleet, CASSANDRA),
         )
         self._intercept(self.root.region)
-
-    def _journal(self) -> Journal:
-        """That of a new process, on the store of the fleet or on one of its own."""
-        store, process = self.world.store, self.world.draw_process()
-        if isinstance(store, EmbeddedStore):
-            return store.journal(self.name, process=process, moment=self._step)
-        self.rows = store.rows(self.name)
-        return FencedRows(_Rows(self, self.rows), process=process)
-
-    def _step(self, name: str, side: str) -> None:
-        """A step of an embedded store."""
-        self.moment("store", name, at=Moment(side))
-        for call in self.world.on_replies if side == Moment.AFTER.value else ():
-            call(self, [])
 
     def die(self) -> None:
         """The process ends at once; nobody is notified."""
@@ -274,10 +260,6 @@ class _Rows:
         if statements:
             self._daemon.moment("store", _name(statements[-1]), at=Moment.AFTER)
         return replies
-
-    def sizes(self, shard: ShardId) -> Any:
-        """As the port says."""
-        return self._rows.sizes(shard)
 
     def close(self) -> None:
         """As the port says."""

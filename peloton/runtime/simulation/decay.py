@@ -21,12 +21,11 @@ from peloton.runtime.simulation.storms import (
     LastingFault,
     MomentaryFault,
     Storm,
-    drawn_moments,
+    drawn_faults,
 )
 
 SHARE = 0.12
 """The share of storms that have each of these faults."""
-STRENGTHS = (0.2, 0.5, 1.0)
 DRIFT_MAX = 0.1
 ANSWER_S_MAX = 3.0
 SET_RIGHT_S = 9.0
@@ -143,13 +142,6 @@ FAULTS: tuple[Fault, ...] = (
 def drawn(seed: int, *, storm_s: float) -> tuple[dict[str, float], list[StormAction]]:
     """The faults of a seed, from a generator of their own."""
     chance = random.Random(f"{seed} decay")
-    faults: dict[str, float] = {}
-    actions: list[StormAction] = []
-    for fault in FAULTS:
-        if chance.random() >= SHARE:
-            continue
-        if isinstance(fault, MomentaryFault):
-            actions += drawn_moments(chance, fault, storm_s=storm_s)
-        else:
-            faults[fault.name] = chance.choice(STRENGTHS)
-    return faults, actions
+    # Lazily: whether a storm has a fault is drawn right before how it has it.
+    some = (fault for fault in FAULTS if chance.random() < SHARE)
+    return drawn_faults(chance, some, storm_s=storm_s)

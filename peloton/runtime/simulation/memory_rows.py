@@ -48,7 +48,6 @@ from peloton.runtime.ports import (
     ClusterRecord,
     EndedRow,
     ShardId,
-    Sizes,
 )
 
 
@@ -179,18 +178,6 @@ class MemoryRows:
         elif isinstance(statement, ReadEnded):
             ended = self.ended.get((statement.shard, statement.kind, statement.key), {})
             yield from [ended[max(ended)]] if ended else []
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        frames = [r for key, rows in self.journal.items() if key[0] == shard for r in rows.values()]
-        parts = [
-            r for key, rows in self.checkpoint.items() if key[0] == shard for r in rows.values()
-        ]
-        ended = [r for key, rows in self.ended.items() if key[0] == shard for r in rows.values()]
-        return Sizes(
-            len(frames), sum(len(row.body) for row in frames),
-            len(parts), sum(len(row.body) for row in parts),
-            len(ended), sum(len(row.body) for row in ended),
-        )  # fmt: skip
 
     def close(self) -> None:
         """Nothing to release; the tables stay, as a server's would."""

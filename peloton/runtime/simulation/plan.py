@@ -9,16 +9,12 @@ that a plan stays meaningful after parts of it were removed.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
-
-FORMER_FIELDS = {"deeds": "actions"}
-FORMER_LIMITS = {"letter_bytes": "batch_bytes"}
-"""Names in plans that were saved before these were renamed; `load_plan` still reads them."""
 
 
 class StormAction(
@@ -70,23 +66,11 @@ BAD_PLAN = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 def load_plan(cls: type[P], path: Path) -> P:
-    """What `save` wrote, in this version or an earlier one. Raises `msgspec.ValidationError`.
+    """What `save` wrote. Raises one of `BAD_PLAN`.
 
     Unknown names are refused: otherwise a misspelled fault would silently be no fault at all.
     """
-    found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    found = _renamed(found, FORMER_FIELDS)
-    if isinstance(found.get("limits"), dict):
-        found["limits"] = _renamed(found["limits"], FORMER_LIMITS)
-    return msgspec.convert(found, type=cls)
-
-
-def _renamed(found: dict[str, Any], former: Mapping[str, str]) -> dict[str, Any]:
-    """With today's names. Where both names are present the old one stays, and is refused."""
-    return {
-        former[name] if name in former and former[name] not in found else name: value
-        for name, value in found.items()
-    }
+    return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
 def some_of(chance: random.Random, names: Sequence[str]) -> Iterator[str]:

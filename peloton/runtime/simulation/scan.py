@@ -7,9 +7,10 @@ would recover it. It must not write: a scan must leave no trace in the history.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from peloton.runtime.adapters.fenced_rows import read_items
 from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.journal import chain, fencing, segments
 from peloton.runtime.core.journal.register import OwnedShard
@@ -22,6 +23,7 @@ from peloton.runtime.core.journal.statements import (
     RegisterRow,
     RowsFound,
     Statement,
+    StatementReply,
 )
 from peloton.runtime.core.recovery import restore
 from peloton.runtime.core.shard import Shard
@@ -164,17 +166,12 @@ class Maker:
         row = self._store.registers.registers[shard]
         owned = OwnedShard(shard, row)
         try:
-            parts = [*self._read(owned, fencing.load_checkpoint(owned), row=row)]
-            frames = [*self._read(owned, fencing.load_tail(owned), row=row)]
+            parts = [*read_items(self, fencing.load_checkpoint(owned), kind=bytes)]
+            frames = [*read_items(self, fencing.load_tail(owned), kind=Frame)]
         except Damaged as damage:
             raise Contradiction(f"R4 {damage}") from damage
         core = self._empty(shard, row.epoch)
-        restore(
-            core,
-            [part for part in parts if isinstance(part, bytes)],
-            frames=[frame for frame in frames if isinstance(frame, Frame)],
-            floor=row.floor,
-        )
+        restore(core, parts, frames=frames, floor=row.floor)
         return core
 
     def replayed(self, shard: ShardId, frames: list[CommittedFrame]) -> Shard:
@@ -189,26 +186,13 @@ class Maker:
         core.epoch = epoch
         return core
 
-    def _read(
-        self, owned: OwnedShard, reading: fencing.ReadCoroutine, *, row: RegisterRow
-    ) -> Iterator[bytes | Frame]:
-        """Drive a reading coroutine over the rows as they are, without faults or claims."""
-        step = next(reading, None)
-        while step is not None:
-            if isinstance(step, fencing.FoundItems):
-                yield from step.items
-                step = next(reading, None)
-                continue
-            assert isinstance(step, tuple), f"{owned.shard}: unclear without a fault"
-            replies = tuple(RowsFound(self._rows(row, each)) for each in step)
-            try:
-                step = reading.send(replies)
-            except StopIteration:
-                return
+    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
+        """The rows as they are, without faults."""
+        return [RowsFound(self._rows(each)) for each in statements]
 
-    def _rows(self, row: RegisterRow, statement: Statement) -> tuple[object, ...]:
+    def _rows(self, statement: Statement) -> tuple[object, ...]:
         if isinstance(statement, ReadRegister):
-            return (row,)
+            return (self._store.registers.registers[statement.shard],)
         assert isinstance(statement, (ReadSegment, ReadBucket, ReadEnded))
         return tuple(self._store.cells.read(statement))
 

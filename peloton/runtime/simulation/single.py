@@ -20,11 +20,10 @@ from peloton.runtime.core.journal.statements import (
     single_writes,
 )
 from peloton.runtime.simulation.daemon import SimulatedDaemon
-from peloton.runtime.simulation.storms import Fault, LastingFault, Storm
+from peloton.runtime.simulation.storms import STRENGTHS, Fault, LastingFault, Storm
 
 SHARE = 0.15
 """The share of storms that have each of these faults."""
-STRENGTHS = (0.2, 0.5, 1.0)
 DROPPED_SHARE = 0.1
 """Of the frames of a storm at full strength, those behind which their shard ends."""
 

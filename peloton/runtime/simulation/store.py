@@ -62,7 +62,7 @@ from peloton.runtime.core.journal.statements import (
     WriteTogether,
     single_writes,
 )
-from peloton.runtime.ports import ClusterRecord, ShardId, Sizes
+from peloton.runtime.ports import ClusterRecord, ShardId
 from peloton.runtime.shells.shell import Clock
 from peloton.runtime.simulation.cells import Cells, partition
 from peloton.runtime.simulation.draws import FaultDraws
@@ -372,10 +372,6 @@ class MemberRows:
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """As the port says."""
         return self.store.run(self, statements)
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        """Rows and bytes of the shard."""
-        return self.store.cells.sizes(shard)
 
     def close(self) -> None:
         """Nothing to close; what was sent is still on its way."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ class MomentaryFault(NamedTuple):
 
 
 Fault = LastingFault | MomentaryFault
+STRENGTHS = (0.2, 0.5, 1.0)
 
 
 class Deadly(NamedTuple):
@@ -131,6 +132,20 @@ class Storm:
                 self.strike(deadly.name, f"{call.daemon} {call.moment.value} {call.name}")
                 return True
         return False
+
+
+def drawn_faults(
+    chance: random.Random, faults: Iterable[Fault], *, storm_s: float
+) -> tuple[dict[str, float], list[StormAction]]:
+    """The strengths of lasting faults, and the times of the momentary ones."""
+    strengths: dict[str, float] = {}
+    actions: list[StormAction] = []
+    for fault in faults:
+        if isinstance(fault, LastingFault):
+            strengths[fault.name] = chance.choice(STRENGTHS)
+        else:
+            actions += drawn_moments(chance, fault, storm_s=storm_s)
+    return strengths, actions
 
 
 def drawn_moments(

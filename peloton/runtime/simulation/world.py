@@ -27,7 +27,6 @@ from peloton.runtime.ports import JournalError, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.daemon import Died, PortCall, SimulatedDaemon
-from peloton.runtime.simulation.embedded_store import EmbeddedStore
 from peloton.runtime.simulation.membership import Ensemble
 from peloton.runtime.simulation.network import Network
 from peloton.runtime.simulation.scheduled import ScheduledShell, begun
@@ -55,7 +54,6 @@ class World:
         seed: int,
         sizes: Mapping[str, int],
         limits: DaemonLimits = DaemonLimits(),  # noqa: B008
-        embedded: bool = False,
     ) -> None:
         self.kinds = kinds
         self.seed = seed
@@ -66,8 +64,7 @@ class World:
         self.stepper = Stepper(seed)
         self.chance = random.Random(f"{seed} world")
         self.ensemble = begun(Ensemble(self.stepper, session_s=SESSION_S))
-        store = EmbeddedStore if embedded else SimulatedStore
-        self.store = store(random.Random(f"{seed} store"), self.stepper.clock)
+        self.store = SimulatedStore(random.Random(f"{seed} store"), self.stepper.clock)
         self.network = Network(self.stepper, random.Random(f"{seed} network"))
         self.later = begun(ScheduledShell("fate", self.stepper))
         sends = random.Random(f"{seed} sends")
@@ -236,6 +233,11 @@ class World:
         return moved
 
     # ---- what there is ----
+
+    def owner_of(self, key: Key) -> SimulatedDaemon | None:
+        """Where the shard of a key is open."""
+        shard = self.sharding.shard_of(key)
+        return next((each for each in self.living() if shard in each.shards()), None)
 
     def living(self) -> list[SimulatedDaemon]:
         """Daemons with a process that is not frozen."""

@@ -24,7 +24,6 @@ from peloton.runtime.ports import (
     Journal,
     Overtaken,
     ShardId,
-    Sizes,
     Unclear,
     Unreachable,
     Work,
@@ -74,9 +73,6 @@ class Haltable:
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         self.sea.meanwhile()
         return self.rows.run(statements)
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        return self.rows.sizes(shard)
 
     def close(self) -> None:
         self.rows.close()

@@ -29,7 +29,7 @@ from peloton.runtime.ports import EndedRow, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import Moment
 from peloton.runtime.vocabulary import Key
-from tests.worlds.daemons.test_embedded_store import dies_at
+from tests.worlds.deaths import dies_at
 
 FORGET_AFTER_S = 300.0
 SLACK_S = PERIOD_S + 30 * CHECK_S

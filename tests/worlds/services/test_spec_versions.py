@@ -27,7 +27,7 @@ from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.daemon import Moment
 from peloton.runtime.vocabulary import Key
-from tests.worlds.daemons.test_embedded_store import dies_at
+from tests.worlds.deaths import dies_at
 from tests.worlds.services.test_workflows import cluster_of, quiet, running, service, up
 
 COMMANDS = ("one", "two", "three")

@@ -18,14 +18,13 @@ from peloton.runtime.simulation.storms import (
     LastingFault,
     MomentaryFault,
     Storm,
-    drawn_moments,
+    drawn_faults,
 )
 
 SHARE = 0.12
-"""Of all storms; with `--agents` of the sweep all that are not over an embedded store."""
+"""Of all storms; with `--agents` of the sweep all are."""
 EACH_SHARE = 0.4
 """Of those, the storms that have each of these faults."""
-STRENGTHS = (0.2, 0.5, 1.0)
 AWAY_S = (2.0, 40.0)
 OVERTAKEN_S = (14.0, 30.0)
 """Longer than a session, and than the takeover that follows its end."""
@@ -69,8 +68,7 @@ def leave(storm: Storm, action: StormAction) -> None:
 
 def overtake(storm: Storm, action: StormAction) -> None:
     """The daemon that is subscribed stands still until another one has subscribed, and goes on."""
-    shard = storm.world.sharding.shard_of(MACHINES_ENGINE)
-    owner = next((each for each in storm.world.living() if shard in each.shards()), None)
+    owner = storm.world.owner_of(MACHINES_ENGINE)
     if owner is None:
         return
     storm.strike(action.name, f"{owner.name} for {action.for_s:.1f} s")
@@ -119,16 +117,8 @@ def is_drawn(seed: int) -> bool:
 def drawn(seed: int, *, storm_s: float) -> tuple[dict[str, float], list[StormAction]]:
     """The faults of such a seed."""
     chance = random.Random(f"{seed} faults of agents")
-    faults: dict[str, float] = {}
-    actions: list[StormAction] = []
-    for fault in FAULTS:
-        if chance.random() >= EACH_SHARE:
-            continue
-        if isinstance(fault, MomentaryFault):
-            actions += drawn_moments(chance, fault, storm_s=storm_s)
-        else:
-            faults[fault.name] = chance.choice(STRENGTHS)
-    return faults, actions
+    some = (fault for fault in FAULTS if chance.random() < EACH_SHARE)  # lazily, as in `decay`
+    return drawn_faults(chance, some, storm_s=storm_s)
 
 
 def over_agents(plan: P) -> P:

@@ -163,9 +163,8 @@ def redrive(storm: Storm, action: StormAction) -> None:
     if not jobs:
         return
     job = jobs[action.which % len(jobs)]
-    shard = storm.world.sharding.shard_of(job)
     # Sent at the owner: a batch to another daemon cannot encode a message of wrong types.
-    daemon = next((each for each in storm.world.living() if shard in each.shards()), None)
+    daemon = storm.world.owner_of(job)
     if daemon is None:
         return
     storm.strike(action.name, job)

@@ -114,8 +114,7 @@ def _overtake(
 ) -> None:
     """An owner is frozen until another one has changed something; as it continues it is asked for
     it, before it can have learned anything."""
-    shard = storm.world.sharding.shard_of(of)
-    owner = next((each for each in storm.world.living() if shard in each.shards()), None)
+    owner = storm.world.owner_of(of)
     if owner is None:
         return
     storm.strike(action.name, f"{owner.name} for {action.for_s:.1f} s, {of}")

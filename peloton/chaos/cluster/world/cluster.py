@@ -78,8 +78,6 @@ class ClusterSetup(NamedTuple):
     """Whether a `CheckedCluster` makes its checks."""
     roles: tuple[tuple[str, ...], ...] = ()
     """Of each daemon; those beyond the last have all roles."""
-    embedded: bool = False
-    """Whether the one daemon has a store of its own, as SQLite is."""
     outside: bool = False
     """Whether the machines exist once, and one daemon is subscribed to them."""
     twice: bool = False
@@ -111,9 +109,7 @@ class SimulatedCluster:
         self.twice = TwiceCheck(restarts)
         if setup.twice:
             found = self.twice.watched(found)
-        self.world = World(
-            found, seed=seed, sizes=sizes, limits=setup.limits, embedded=setup.embedded
-        )
+        self.world = World(found, seed=seed, sizes=sizes, limits=setup.limits)
         self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup
         self.world.furnish = self._furnish

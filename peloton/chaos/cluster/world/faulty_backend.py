@@ -15,6 +15,7 @@ from peloton.actors.task.messages import RunOutcome, crowd_key
 from peloton.chaos.cluster.world.machines import MACHINE_BACKEND, Machines, machine_report
 from peloton.chaos.cluster.world.updates import CALM_UPDATES, Updates
 from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.shells.ephemeral import StatelessService
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.draws import FaultDraws
 from peloton.runtime.simulation.world import World
@@ -197,11 +198,8 @@ class MachineLink:
             daemon.region.tell((Envelope(report.to, report.message, sender=self.address),))
 
 
-class FaultyBackend:
+class FaultyBackend(StatelessService):
     """The backend service of one life of a daemon; every order is a port call."""
-
-    own_thread = False
-    wake_at: float | None = None
 
     def __init__(self, link: MachineLink, daemon: SimulatedDaemon) -> None:
         self._link = link
@@ -212,12 +210,6 @@ class FaultyBackend:
         for envelope in envelopes:
             self._order(envelope.message)
         return ()
-
-    def reset(self) -> None:
-        """Nothing to reset: this service has no state."""
-
-    def rename(self, member: str, *, number: int, count: int) -> None:
-        """Nothing to do: machines check epochs, not members."""
 
     def _order(self, message: Message) -> None:
         name = type(message).__name__

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from peloton.actors.job.messages import NOTIFIER, NoticeHandled, PostNotice
 from peloton.actors.schedule.messages import RIGHTS, AskRights, RightsTold
 from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.shells.ephemeral import StatelessService
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.world import World
 
@@ -49,11 +50,8 @@ class Listener:
         return bool(self.lost_share) and self.world.chance.random() < self.lost_share
 
 
-class SimulatedNotifier:
+class SimulatedNotifier(StatelessService):
     """The service of one life of a daemon."""
-
-    own_thread = False
-    wake_at: float | None = None
 
     def __init__(self, listener: Listener, daemon: SimulatedDaemon) -> None:
         self._listener = listener
@@ -66,18 +64,9 @@ class SimulatedNotifier:
                 self._listener.post(self._daemon, envelope.message)
         return ()
 
-    def reset(self) -> None:
-        """Nothing to reset: this service has no state."""
 
-    def rename(self, member: str, *, number: int, count: int) -> None:
-        """Nothing to do: only jobs of this daemon know it."""
-
-
-class SimulatedRights:
+class SimulatedRights(StatelessService):
     """The service of one life of a daemon that schedules ask."""
-
-    own_thread = False
-    wake_at: float | None = None
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -87,9 +76,3 @@ class SimulatedRights:
         for envelope in envelopes:
             if isinstance(envelope.message, AskRights):
                 yield from self._listener.answer(envelope.message)
-
-    def reset(self) -> None:
-        """Nothing to reset: this service has no state."""
-
-    def rename(self, member: str, *, number: int, count: int) -> None:
-        """Nothing to do: only schedules of this daemon know it."""

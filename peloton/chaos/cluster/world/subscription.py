@@ -16,6 +16,7 @@ from peloton.actors.host.live.live_messages import ChangesNoted
 from peloton.chaos.cluster.world.faulty_backend import MachineLink
 from peloton.chaos.cluster.world.machines import machine_report
 from peloton.runtime.core.turning.envelope import Envelope
+from peloton.runtime.shells.ephemeral import StatelessService
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.vocabulary import Key, Message, key
 
@@ -69,11 +70,8 @@ class Master:
         return self._link is link
 
 
-class EngineLink:
+class EngineLink(StatelessService):
     """The service `link/machines` of one life of a daemon; every order is a port call."""
-
-    own_thread = False
-    wake_at: float | None = None
 
     def __init__(
         self, machines: MachineLink, master: Master, *, daemon: SimulatedDaemon, hosts: list[Key]
@@ -115,12 +113,6 @@ class EngineLink:
             self._may_ask = False
             out.append(ASK)
         return out
-
-    def reset(self) -> None:
-        """Nothing to reset."""
-
-    def rename(self, member: str, *, number: int, count: int) -> None:
-        """Orders come to whom they are for."""
 
     def overtaken(self) -> None:
         """Another link has subscribed; it waits until the actor says that its owner is here."""

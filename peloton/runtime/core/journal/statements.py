@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, overload
 
 from msgspec import Struct
 
-from peloton.runtime.ports import ClusterRecord, EndedRow, ShardId, Sizes
+from peloton.runtime.ports import ClusterRecord, EndedRow, ShardId
 
 FEATURES = ShardId("features", 0)
 """Not a shard: the register of this name has the feature level as its epoch, which only rises.
@@ -296,9 +296,6 @@ class Rows(Protocol):
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """Run statements in any order, perhaps concurrently; replies in the order given."""
-
-    def sizes(self, shard: ShardId) -> Sizes:
-        """Rows and bytes of the shard."""
 
     def close(self) -> None:
         """Close all connections."""
