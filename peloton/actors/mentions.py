@@ -20,12 +20,10 @@ _ESCAPED = re.compile("%(25|3C|3E)")
 
 
 def job_mention(job_id: str) -> str:
-    """Return the mention of a job by its id."""
     return _mention(JOB, job_id)
 
 
 def pool_mention(path: str) -> str:
-    """Return the mention of a pool by its path."""
     return _mention(POOL, path)
 
 

@@ -187,7 +187,6 @@ def _services(
     images_run: bool,
     kills: KillSwitch,
 ) -> list[tuple[ServiceDescriptor, Any]]:
-    """Return every service with its servicer."""
     jobs = JobManager(cluster_client)
     tasks = TaskManager(cluster_client, files, images_run=images_run)
     pools = ResourceManager(cluster_client)
@@ -275,7 +274,6 @@ def _limited(
     gates: GateOf,
     answers: AnswerGate,
 ) -> Server:
-    """Return a server with its limits."""
     return Server(
         [
             ("grpc.max_receive_message_length", receive_max_bytes),

@@ -139,7 +139,6 @@ class GangWishes:
         self._next = None
 
     def kept(self) -> list[KeptGang]:
-        """Return the gangs that wait."""
         return [*self._kept.values()]
 
     # ---- inside ----

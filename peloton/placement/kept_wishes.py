@@ -169,7 +169,6 @@ class KeptWishes:
         return found
 
     def groups(self) -> list[GroupKey]:
-        """Return all groups."""
         return [*self._groups]
 
     def shape(self, group: GroupKey) -> KnownShape | None:

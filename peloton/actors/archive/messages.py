@@ -110,5 +110,4 @@ def period_number(period: Key) -> int | None:
 
 
 def archive_of(period: Key) -> Key:
-    """Return the key of the archive of a period."""
     return Key("/".join(period.split("/")[:2]))

@@ -210,7 +210,7 @@ class TroubleOver(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostQuarantined(Fact, frozen=True, gc=False, array_like=True):
-    """For so long placers leave the host out; `text` says why."""
+    """Placers leave the host out for `seconds`; `text` says why."""
 
     at: float
     seconds: float

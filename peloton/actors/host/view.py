@@ -67,6 +67,5 @@ def waiting(key: Key, host: Host) -> HostView | None:
 
 
 def get_host(host: Host, query: GetHost, at: At) -> HostAnswer:
-    """Return the host as it is."""
     values = {name: getattr(host, name) for name in HostAnswer.__struct_fields__}
     return HostAnswer(**{**values, "runs": immutables.Map(host.runs.items())})

@@ -35,7 +35,6 @@ def set_first(message: m.SetLocks, at: At) -> Decision:
 
 
 def get_locks(lockdown: Lockdown, query: m.GetLocks, at: At) -> m.Locks:
-    """Return what is locked."""
     return m.Locks(lockdown.locks, lockdown.version)
 
 

@@ -229,7 +229,7 @@ def pick_givers(
 
 
 def _needed(wanted: Sequence[int], size: Sequence[int], *, kinds: Sequence[int]) -> int:
-    """Return how many of a size it takes for what is wanted of these kinds."""
+    """Return how many of a size are needed for what is wanted of these kinds."""
     return max((-(-wanted[kind] // size[kind]) for kind in kinds if size[kind]), default=0)
 
 

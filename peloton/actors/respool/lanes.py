@@ -29,10 +29,8 @@ def lane_of(shape: LotShape) -> Key:
 
 
 def is_slack(lane: Key) -> bool:
-    """Return whether a lane is one for slack."""
     return lane.endswith(_SLACK)
 
 
 def pool_of_lane(lane: Key) -> Key:
-    """Return the pool of a lane."""
     return Key(lane.removesuffix(_SLACK))

@@ -86,11 +86,9 @@ class Queue:
         return position
 
     def is_skipped(self, key: Key) -> bool:
-        """Return whether a lot is skipped."""
         return key in self._skipped
 
     def skipped(self) -> list[Key]:
-        """Return the skipped lots."""
         return [*self._skipped]
 
     def restore(self, key: Key) -> None:

@@ -56,5 +56,4 @@ class SkippedLots:
         return self._ranks[resource].amount(position)
 
     def items(self) -> list[Key]:
-        """Return all skipped lots."""
         return [*self._lots]

@@ -91,14 +91,12 @@ class Thresholds:
         return search.first(most, start=start) if search is not None else None
 
     def item(self, number: int) -> Key:
-        """Return the item of a number."""
         return self._items[number]
 
     def __len__(self) -> int:
         return len(self._items)
 
     def items(self) -> list[Key]:
-        """Return all items."""
         return [*self._resources]
 
     def needs(self, resource: PoolResource) -> bool:

@@ -109,7 +109,7 @@ class TaskWithdrawn(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskUnschedulable(Fact, frozen=True, gc=False, array_like=True):
-    """Whether no host could run the task; while so, it requests no admission."""
+    """No host can run the task, or one can again; while none can, it requests no admission."""
 
     unschedulable: bool
 

@@ -39,12 +39,12 @@ GANG_RETRY = "its gang forms anew"
 
 
 def wait(task: Task) -> Decision | Rest:
-    """A message or a deadline is awaited."""
+    """Return that a message or a deadline is awaited."""
     return WAITING
 
 
 def settle(task: Task) -> Decision | Rest:
-    """Nothing is left to do."""
+    """Return that nothing is left to do."""
     return SETTLED
 
 
@@ -127,7 +127,7 @@ def kill(task: Task) -> Decision | Rest:
 
 
 def release_admission(task: Task) -> Decision | Rest:
-    """The instance has reached its goal: release its ticket."""
+    """Release the ticket of an instance that has reached its goal."""
     return ADMISSION_TABLE[task.admission][AdmissionGoals.RELEASED](task)
 
 

@@ -260,7 +260,6 @@ class Ops:
         return existing_job(self._cluster_client, job_id, context=context)
 
     def _exists(self, key: Key, member: int | None, *, context: Context) -> bool:
-        """Return whether an actor has this key."""
         kind, _, name = key.partition("/")
         if kind in ("job", "slice", "task"):
             job = self._cluster_client.job(known_job(name.partition("/")[0]), context)

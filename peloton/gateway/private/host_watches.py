@@ -61,7 +61,6 @@ class HostWatch:
         self._woken.set()
 
     def end(self, code: Code, text: str) -> None:
-        """End the watch."""
         self._over = self._over or (code, text)
         self._woken.set()
 

@@ -279,7 +279,6 @@ def _answer_bytes(entry: AuditEntry) -> int:
 
 
 def _line_of(entry: AuditEntry) -> bytes:
-    """Return the line of a call."""
     who = entry.principal
     objects = dict(entry.objects)
     name, error, text = _NAMES.get(entry.code, str(entry.code)), "", entry.details

@@ -124,7 +124,6 @@ class CallContext:
 
     @property
     def principal(self) -> Principal:
-        """Return the caller."""
         return self._call.principal if self._call is not None else NOBODY
 
     def invocation_metadata(self) -> Any:

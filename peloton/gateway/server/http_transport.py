@@ -157,7 +157,6 @@ class _Head(io.RawIOBase):
         self._left = HEAD_BYTES_MAX
 
     def readable(self) -> bool:
-        """Return that this file can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -179,7 +179,6 @@ class _AllMethods(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._begun = begun
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
-        """Return how a call of this method is served."""
         return grpc.stream_stream_rpc_method_handler(partial(self._begun, method=details.method))
 
 

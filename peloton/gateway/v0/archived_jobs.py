@@ -89,7 +89,6 @@ class _Wanted:
         self._by_creation = first.field == "created_at" and first.down
 
     def add(self, passed: Iterable[JobSummary]) -> None:
-        """Add matches from the archive."""
         self._waiting += passed
         if len(self._waiting) >= CHECKED_AT_ONCE:
             self._check()
@@ -107,7 +106,6 @@ class _Wanted:
         return bool(sum(job.created_at >= newest for job in items) >= query.limit)
 
     def listed(self) -> Listed:
-        """Return all that was added, as one listing."""
         self._check()
         return self._best.listed()
 
@@ -208,7 +206,6 @@ def _of_archive(
 def _lines(
     cluster_client: ClusterClient, periods: list[Key], *, context: Context
 ) -> Iterator[JobSummary]:
-    """Yield the jobs of these periods."""
     asks = [(period, GetPeriod()) for period in periods]
     while asks:
         more = []

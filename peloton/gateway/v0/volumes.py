@@ -67,7 +67,6 @@ class VolumeService:
         return found
 
     def GetVolume(self, sent: Any, context: Context) -> Any:
-        """Return one volume."""
         name = self._named(sent)
         return self._svc.GetVolumeResponse(result=self._info(self._known(name, context)))
 

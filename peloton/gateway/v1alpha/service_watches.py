@@ -60,7 +60,6 @@ class _Encoded(NamedTuple):
     data: bytes
 
     def SerializeToString(self) -> bytes:
-        """Return the encoded message."""
         return self.data
 
 
@@ -229,7 +228,6 @@ class _Stream:
         self._changes, self._call, self._rights_of = changes, call, rights_of
 
     async def bookmark(self, revision: int) -> None:
-        """Send only the revision."""
         await self._write(b"", revision)
 
     async def strangers(self, revision: int) -> None:

@@ -109,7 +109,6 @@ class ServiceCreation:
         end(self._context, Code.INVALID_ARGUMENT, text=f"invalid job spec: {text}")
 
     def _end_refused(self, found: job.CreateResponse | None) -> None:
-        """End the call if the job was refused."""
         if found is None or not found.HasField("error"):
             return
         error: Any = found.error

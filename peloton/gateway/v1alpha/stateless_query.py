@@ -118,7 +118,6 @@ class _JobStream:
     def summaries(
         self, lines: Iterable[JobSummary], context: Context
     ) -> list[stateless.JobSummary]:
-        """Return summaries of the jobs of these lines."""
         return list(_summaries(self._cluster_client, lines, context=context))
 
 

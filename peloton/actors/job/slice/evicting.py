@@ -136,7 +136,6 @@ def spared_step(slice_: Slice, at: At, *, last: bool = False) -> Decision | None
 
 
 def _first_waiting(at: At) -> PendingEviction | None:
-    """Return the first order that waits for the job."""
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     return next((each for each in notes.evicting if each.spare), None)
 

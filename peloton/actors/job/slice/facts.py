@@ -60,7 +60,7 @@ class RunsLimited(Fact, frozen=True, gc=False, array_like=True):
 
 
 class MembersEvicted(Fact, frozen=True, gc=False, array_like=True):
-    """By this order of a lot, these members give up what they hold, with these tickets.
+    """These members give up what they hold by an order of a lot, with these tickets.
 
     `because` says why they are fewer than ordered, if they are.
     """

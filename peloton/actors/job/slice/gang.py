@@ -101,7 +101,7 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
 
 
 def _await_holds(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
-    """Some members have a held host: continue only while all others may get one soon."""
+    """Continue only while all others may soon have a held host, as some members have."""
     moving = gang.assigned & seen.looking
     lost = slice_.forming - seen.holding - seen.held - moving
     late = gang.held_at > 0.0 and at.now >= gang.held_at + HOLD_LIMIT_S
@@ -136,7 +136,7 @@ def _why_dropped(gang: GangNotes, *, lost: int) -> str:
 
 
 def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
-    """No member has a held host: wish for hosts for all, once all are admitted."""
+    """Wish for hosts for all members, once all are admitted and none has a held host."""
     clean = replace(gang, told=NO_MEMBERS)
     if gang.assigned:
         if at.now < gang.held_at + WISH_TIMEOUT_S:

@@ -39,7 +39,6 @@ def dropped(message: m.DropSpec, at: At) -> Decision:
 
 
 def get_spec(version: Version, query: m.GetSpec, at: At) -> m.SpecView:
-    """Return the spec."""
     return m.SpecView(version.spec, version.overrides)
 
 

@@ -46,7 +46,7 @@ def abort(workflow: Workflow) -> WorkflowStates | None:
 
 
 def succeed(workflow: Workflow) -> WorkflowStates | None:
-    """All instances have what they are to have, or have failed tolerably."""
+    """Succeed: all instances have what they are to have, or have failed tolerably."""
     return WorkflowStates.SUCCEEDED
 
 
@@ -62,12 +62,12 @@ def undo(workflow: Workflow) -> WorkflowStates | None:
 
 
 def end_back(workflow: Workflow) -> WorkflowStates | None:
-    """All instances have their configs before."""
+    """End the rollback: all instances have their configs before."""
     return WorkflowStates.ROLLED_BACK
 
 
 def fail(workflow: Workflow) -> WorkflowStates | None:
-    """The way back failed as well; nothing more is tried."""
+    """Fail: the rollback failed as well, and nothing more is tried."""
     return WorkflowStates.FAILED
 
 
