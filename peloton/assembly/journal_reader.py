@@ -117,7 +117,7 @@ class JournalReader:
         return found
 
     def _read(self, shard: ShardId) -> Contents:
-        found = run_once(self._source.rows, journal_reading.read_shard(shard))
+        found = run_once(self._source.rows.run, journal_reading.read_shard(shard))
         assert not isinstance(found, Unclear), "it raises what it cannot read"
         if found is None:
             raise Damaged("the cluster record names the shard, and it has no register")

@@ -15,7 +15,7 @@ drop that owned.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -67,6 +67,8 @@ from peloton.runtime.ports import (
 
 CommitCoroutine = ProtocolCoroutine[Committed | Fenced]
 T = TypeVar("T")
+RunStatements = Callable[[Sequence[Statement]], Sequence[StatementReply]]
+"""`Rows.run`, of rows that may be read only."""
 
 
 class FrameRound:
@@ -170,7 +172,7 @@ class FencedRows:
     def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         self.drop(shard)
         claim = fencing.claim(shard, op=self._ops.next(), owner=owner, above=above)
-        found = run_once(self.rows, claim)
+        found = run_once(self.rows.run, claim)
         if not isinstance(found, OwnedShard):
             return found
         with self._lock:
@@ -247,7 +249,7 @@ class FencedRows:
         # While a write is unclear no other may follow it: if it was done, a later statement would
         # look as if the store had lost it. The next owner bumps the epoch anyway.
         if owned is not None and pending is None:
-            run_once(self.rows, fencing.release(owned, self._ops.next()))
+            run_once(self.rows.run, fencing.release(owned, self._ops.next()))
 
     def drop(self, shard: ShardId, epoch: int = 0) -> None:
         self._let_go(shard, epoch)
@@ -262,11 +264,11 @@ class FencedRows:
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
         owned = register.owned_shard(self._owned, shard)
-        return read_items(self.rows, fencing.load_checkpoint(owned), kind=bytes)
+        return read_items(self.rows.run, fencing.load_checkpoint(owned), kind=bytes)
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
         owned = register.owned_shard(self._owned, shard)
-        return read_items(self.rows, fencing.load_tail(owned), kind=Frame)
+        return read_items(self.rows.run, fencing.load_tail(owned), kind=Frame)
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         return read_final_state(self.rows, ReadEnded(shard, kind, key))
@@ -304,19 +306,19 @@ def read_final_state(rows: Rows, read: ReadEnded) -> EndedRow | None:
     return row if isinstance(row, EndedRow) and not row.deleted else None
 
 
-def run_once(rows: Rows, coroutine: ProtocolCoroutine[T]) -> T | Unclear:
+def run_once(run: RunStatements, coroutine: ProtocolCoroutine[T]) -> T | Unclear:
     """What a conversation with the store comes to; nothing is sent again."""
     ask = next(coroutine)
     while not isinstance(ask, Unclear):
         try:
-            ask = coroutine.send(tuple(rows.run(ask)))
+            ask = coroutine.send(tuple(run(ask)))
         except StopIteration as end:
             found: T = end.value
             return found
     return ask
 
 
-def read_items(rows: Rows, reading: ReadCoroutine, *, kind: type[T]) -> Iterator[T]:
+def read_items(run: RunStatements, reading: ReadCoroutine, *, kind: type[T]) -> Iterator[T]:
     """What a reading coroutine finds of this kind, as it is found. Raises Unreachable."""
     replies: tuple[StatementReply, ...] | None = None
     while True:
@@ -330,7 +332,7 @@ def read_items(rows: Rows, reading: ReadCoroutine, *, kind: type[T]) -> Iterator
         elif isinstance(ask, Unclear):
             raise Unreachable(ask.text)
         else:
-            replies = tuple(rows.run(ask))
+            replies = tuple(run(ask))
 
 
 def _one(rows: Rows, read: Statement) -> object:

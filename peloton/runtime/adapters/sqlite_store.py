@@ -275,12 +275,12 @@ class SqliteJournal:
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
         owned = register.owned_shard(self._owned, shard)
-        return read_items(self._rows, fencing.load_checkpoint(owned), kind=bytes)
+        return read_items(self._rows.run, fencing.load_checkpoint(owned), kind=bytes)
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
         owned = copy.copy(register.owned_shard(self._owned, shard))
         owned.segments = segments_of(owned.floor[0] + 1, owned.last_position)
-        return read_items(self._rows, fencing.load_tail(owned), kind=Frame)
+        return read_items(self._rows.run, fencing.load_tail(owned), kind=Frame)
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
         return read_final_state(self._rows, ReadEnded(shard, kind, key))

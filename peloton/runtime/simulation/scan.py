@@ -166,8 +166,8 @@ class Maker:
         row = self._store.registers.registers[shard]
         owned = OwnedShard(shard, row)
         try:
-            parts = [*read_items(self, fencing.load_checkpoint(owned), kind=bytes)]
-            frames = [*read_items(self, fencing.load_tail(owned), kind=Frame)]
+            parts = [*read_items(self._run, fencing.load_checkpoint(owned), kind=bytes)]
+            frames = [*read_items(self._run, fencing.load_tail(owned), kind=Frame)]
         except Damaged as damage:
             raise Contradiction(f"R4 {damage}") from damage
         core = self._empty(shard, row.epoch)
@@ -186,7 +186,7 @@ class Maker:
         core.epoch = epoch
         return core
 
-    def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
+    def _run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """The rows as they are, without faults."""
         return [RowsFound(self._rows(each)) for each in statements]
 
