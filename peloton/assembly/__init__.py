@@ -1,4 +1,5 @@
-"""Where kinds, shards, stores, backends and the gateway meet: one daemon, wired of its settings.
+"""The assembly of a daemon: kinds, shards, stores, backends and gateway, from its settings.
 
-Nothing below imports this. What a person starts, and the options of it, stand in `processes`.
+Only the assembly knows all of them; nothing below imports it. Commands and their options are in
+`processes`.
 """

@@ -1,7 +1,7 @@
-"""Who may call a daemon, made from its settings; and what its clients are told about it.
+"""The access to a daemon from its settings, and the entries by which its clients find it.
 
 Turns settings into an `Authentication`, a Unix socket, and entries where the clients of the same
-user find the token. It must not listen itself, nor answer a call.
+user find the token.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ CONNECT_S = 1.0
 
 
 class ClientAccess:
-    """From construction, which reads the files, to `close`."""
+    """The access of clients to one daemon, from construction, which reads the files, to `close`."""
 
     def __init__(self, settings: DaemonSettings, *, report: Callable[[str], object]) -> None:
-        """`report` takes warnings for people. Raises CannotStart, which names the setting."""
+        """Read the files. `report` takes warnings for people. Raises CannotStart."""
         self._settings, self._report = settings, report
         self.setting = setting = settings.callers
         self._entries: list[ClusterEntry] = []
@@ -68,21 +68,20 @@ class ClientAccess:
         """Who gets files over HTTP."""
 
     def take(self, fresh: ClientAccess) -> None:
-        """From now on callers prove who they are as that of the same settings has it, which has
-        read the files anew."""
+        """Use the authentication of `fresh`, which has read the files of the same settings anew."""
         self.authentication.replace(fresh.authentication)
         self._default_runs_all, self.notes = fresh._default_runs_all, fresh.notes
         self.users = fresh.users
 
     @property
     def open_to(self) -> str:
-        """Who may call everything without proving anything; empty where nobody may."""
+        """Who may call everything without proving anything; empty if nobody may."""
         if self.setting.is_open:
             return ANYBODY
         return EVERYBODY if self._default_runs_all else ""
 
     def _notes(self) -> Iterator[NotReadyReason]:
-        """What people have to know of a daemon that is open."""
+        """Yield what people have to know of a daemon that is open."""
         if self.open_to:
             by = self.setting.open_by if self.setting.is_open else DEFAULT_USER
             text = f"{self.open_to}: each can run commands as {_owner()} ({by})"
@@ -112,7 +111,7 @@ class ClientAccess:
 
     @property
     def socket(self) -> Path | None:
-        """Where our user's clients may call, if there is room for its name; it is not there yet."""
+        """The socket for our user's clients, if there is room for its name."""
         sqlite = self._settings.journal.sqlite
         if sqlite is None or not self.setting.has_token:
             return None
@@ -120,7 +119,7 @@ class ClientAccess:
         return path if len(os.fsencode(path)) <= access_files.SOCKET_PATH_BYTES_MAX else None
 
     def prepare_socket(self) -> str:
-        """The address of the socket, for gRPC, which would replace that of a living process."""
+        """Return the socket's address for gRPC, after a check that no process listens there."""
         path = self.socket
         if path is None:
             return ""
@@ -131,7 +130,7 @@ class ClientAccess:
         return access_files.socket_target(path)
 
     def publish(self, addresses: Sequence[Address]) -> None:
-        """Tell the clients of our user what there is at these addresses; they listen by now."""
+        """Publish these addresses to the clients of our user; the servers listen by now."""
         if self._token_file is None:
             return
         path = self.socket
@@ -151,7 +150,7 @@ class ClientAccess:
             )
 
     def withdraw(self) -> None:
-        """Say before we stop to listen that our addresses are ours no longer."""
+        """Withdraw the entries of our addresses, before the servers stop to listen."""
         try:
             access_files.withdraw(self._entries)
         except OSError as error:
@@ -159,7 +158,7 @@ class ClientAccess:
             self._report(f"warning: {where}: {error.strerror}: the entries of this daemon remain")
 
     def close(self) -> None:
-        """Leave nothing behind that leads to us."""
+        """Remove the entries and the socket."""
         self.withdraw()
         with contextlib.suppress(OSError):
             if self._entries and self._entries[0].socket:
@@ -168,7 +167,7 @@ class ClientAccess:
 
 
 def token_file(settings: DaemonSettings) -> Path:
-    """That of the settings, or of the data folder, or the one of all fleets of our user."""
+    """Return the token file of the settings, of the data folder, or of all our user's fleets."""
     named, sqlite = settings.auth.token_file, settings.journal.sqlite
     if named is not None:
         return named
@@ -178,7 +177,7 @@ def token_file(settings: DaemonSettings) -> Path:
 
 
 def problems(settings: DaemonSettings) -> list[str]:
-    """What would prevent the start, without making anything."""
+    """Return what would prevent the start, without making anything."""
     setting, found = settings.callers, list[str]()
     try:
         if setting.tls is not None:
@@ -213,7 +212,7 @@ def refuse_living(path: Path) -> None:
 
 
 def _checked(file: Path) -> BasicUsers:
-    """The users of a file that is kept from others. Raises CannotStart."""
+    """Return the users of a file that is kept from others. Raises CannotStart."""
     try:
         access_files.read_secret_file(file)
         return parse_users(read_yaml(file, "auth.file", secret=True))
@@ -226,7 +225,7 @@ def _checked(file: Path) -> BasicUsers:
 
 
 def _read_tls(files: ClientTls) -> ListenerPems:
-    """The files, which gRPC would take without a word if they do not fit. Raises CannotStart."""
+    """Read and check the files, which gRPC would not. Raises CannotStart."""
     ca = files.client_ca
     try:
         read = ListenerPems(
@@ -252,7 +251,7 @@ def _read_tls(files: ClientTls) -> ListenerPems:
 
 
 def _shared_authority(settings: DaemonSettings) -> Iterator[str]:
-    """A warning where one authority says who is a client and who is a daemon."""
+    """Yield a warning if one authority certifies both clients and daemons."""
     clients, daemons = settings.callers.tls, settings.tls
     if clients is None or clients.client_ca is None or daemons is None:
         return
@@ -264,7 +263,7 @@ def _shared_authority(settings: DaemonSettings) -> Iterator[str]:
 
 
 def _certificates(file: Path) -> set[bytes]:
-    """Those of a file in PEM, without white space."""
+    """Return the certificates of a file in PEM, without white space."""
     _, *found = file.read_bytes().split(b"-----BEGIN CERTIFICATE-----")
     return {b"".join(one.partition(b"-----END")[0].split()) for one in found}
 

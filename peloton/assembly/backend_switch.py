@@ -1,8 +1,8 @@
 """Starts a backend of a daemon once and closes it once, from different threads.
 
-It must not decide when: the first messages start it, the assembly closes it. A start that comes
-after the close does nothing. A backend of this machine that is in trouble makes the daemon not
-ready; one outside, which others may reach, only makes its hosts unreachable, and a note in health.
+The first messages start it, the assembly closes it. A start that comes after the close does
+nothing. A backend of this machine that is in trouble makes the daemon not ready; one outside, which
+others may reach, only makes its hosts unreachable, and adds a note to health.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOG = logging.getLogger("peloton.backend")
 
 
 class BackendSwitch:
-    """One backend of a daemon."""
+    """A backend of a daemon, started and closed once."""
 
     def __init__(self, backend: Backend, root: Root) -> None:
         self._backend = backend
@@ -31,7 +31,7 @@ class BackendSwitch:
         self._troubles: dict[str, str] = {}
 
     def notes(self) -> tuple[NotReadyReason, ...]:
-        """The troubles of a backend that is outside."""
+        """Return the troubles of a backend that is outside."""
         return tuple(NotReadyReason(name, text) for name, text in self._troubles.copy().items())
 
     def _note(self, name: str, text: str) -> None:
@@ -60,12 +60,12 @@ class BackendSwitch:
                 self._started = True
 
     def stop_all(self, grace_s: float) -> bool:
-        """End every run and wait; returns whether all have ended."""
+        """End every run and wait; return whether all have ended."""
         with self._lock:
             return not self._started or self._backend.stop_all(grace_s)
 
     def close(self) -> None:
-        """Release resources; what runs outside of this process runs on."""
+        """Release resources; runs outside of this process go on."""
         with self._lock:
             self._closed = True
             if self._started:

@@ -1,7 +1,6 @@
 """The backends of a daemon: none, one, or one for each cluster of Mesos that its settings name.
 
-Each has a service, a gate and a switch of its own, so that one in trouble holds up no other. It
-must not know what any of them is.
+Each has a service, a gate and a switch of its own, so that one in trouble holds up no other.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from peloton.runtime.vocabulary import Key
 
 
 class Backends:
-    """All of them, from their registration as services to `close`."""
+    """All backends of a daemon, from their registration as services to `close`."""
 
     def __init__(self, found: Iterable[Backend], root: Root, *, locks: LockFollower) -> None:
         self._found = [*found]
@@ -30,15 +29,15 @@ class Backends:
 
     @property
     def of_config(self) -> Key | None:
-        """The one whose hosts stand in the config; it would be alone."""
+        """The backend whose hosts are in the config, which would be the only one."""
         return self._found[0].key if len(self._found) == 1 else None
 
     def notes(self) -> tuple[NotReadyReason, ...]:
-        """The troubles of those that are outside."""
+        """Return the troubles of backends that are outside."""
         return tuple(note for switch in self._switches for note in switch.notes())
 
     def hold(self, job: str, for_s: float) -> bool:
-        """Keep what the runs of a job leave for so long; whether any of them can."""
+        """Keep the files of a job's runs for so long; return whether any backend can."""
         held = [one.hold(job, for_s) for one in self._found if isinstance(one, HoldsFiles)]
         return any(held)
 
@@ -48,13 +47,15 @@ class Backends:
             switch.start()
 
     def stop_all(self, grace_s: float) -> bool:
-        """End every run and wait; returns whether all have ended."""
+        """End every run and wait; return whether all have ended."""
         ended = [switch.stop_all(grace_s) for switch in self._switches]
         return all(ended)
 
     def close(self) -> None:
-        """Release resources; what runs outside of this process runs on. All at once, as each may
-        wait for a server."""
+        """Release resources; runs outside of this process go on.
+
+        All backends are closed at once, as each may wait for a server.
+        """
         if self._switches:
             with ThreadPoolExecutor(len(self._switches), "closes-backends") as pool:
                 [*pool.map(BackendSwitch.close, self._switches)]

@@ -1,8 +1,8 @@
-"""A small write every two seconds, so that health knows what a client's write would meet now.
+"""A small write every two seconds, which shows health whether writes of clients would succeed.
 
-Turns a call of the journal into what `Status` says of its server: that it answers, or since when it
-does not. On a thread of its own, because a server that is away lets its callers wait for seconds,
-and whoever asks for health must not. It must not write where a commit has just proved the same.
+Reports to `Status` that the journal's server answers, or since when it does not. The write is made
+on a thread of its own, because a server that is away lets its callers wait for seconds, and a
+health request must not wait. It is left out if a commit has just proved the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STOP_S_MAX = 1.0
 
 
 class Canary:
-    """Begins at once. `write` raises JournalError where the server does not take writes."""
+    """The canary's thread. `write` raises JournalError if the server takes no writes."""
 
     def __init__(
         self, write: Callable[[], object], status: Status, *, server: str, every_s: float = EVERY_S
@@ -30,7 +30,7 @@ class Canary:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more. One that is under way is left to itself: it may wait for long."""
+        """Stop. A write that is under way is left to itself: it may wait for long."""
         self._over.set()
         self._thread.join(STOP_S_MAX)
 

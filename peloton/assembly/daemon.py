@@ -1,8 +1,8 @@
 """Wires one daemon: its store, its membership, the streams to other daemons, its listeners.
 
 Turns settings into the running shells of a daemon and back. A daemon that is alone (also that of a
-minicluster) is wired in the same way, without a membership. It must not decide anything that an
-actor or a shell could: it takes resources in one order and releases them in the reverse.
+minicluster) is wired in the same way, without a membership. Resources are taken in one order and
+released in the reverse.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ExternalServices(NamedTuple):
 
 
 class Daemon:
-    """From construction to `stop`. `failed` is called when it cannot go on, from any thread."""
+    """A daemon, up to `stop`. `failed` is called when it cannot go on, from any thread."""
 
     def __init__(
         self,
@@ -114,11 +114,10 @@ class Daemon:
             raise
 
     def stop(self) -> bool:
-        """Hand over what we own, answer what is under way, let go.
+        """Hand over, answer the calls under way, and release; return whether nothing was left.
 
-        Returns whether nothing was left behind: a shard that was not handed over, or a task that
-        was to be killed. Raises `ClusterFailed` when the daemon had ended by itself: then there is
-        nobody to hand over to.
+        Left behind are a shard that was not handed over, or a task that was to be killed. Raises
+        `ClusterFailed` if the daemon had ended by itself: then there is nobody to hand over to.
         """
         try:
             clean = self._hand_over()
@@ -129,7 +128,7 @@ class Daemon:
         return clean
 
     def _hand_over(self) -> bool:
-        """All of `stop` that takes an order of its own; whether nothing was left behind."""
+        """Do the ordered part of `stop`; return whether nothing was left behind."""
         self._first.stop()
         root, alone, clean = self._root, self._settings.alone, True
         if not alone and not root.exited.done():
@@ -149,17 +148,17 @@ class Daemon:
 
     @property
     def ready_text(self) -> str:
-        """The line that says where clients call, and whether all of this machine may."""
+        """The line with the address for clients, and whether everybody on this machine may call."""
         open_to = self._listeners.access.open_to
         anybody = f"({open_to}) " if open_to else ""
         return f"ready: grpc {anybody}{self.grpc}"
 
     def reload(self, read: Callable[[], DaemonSettings]) -> None:
-        """Read anew what can be read while it runs; `read` gives the settings as they are now."""
+        """Reload what can be while the daemon runs; `read` returns the present settings."""
         self._reloading.reload(read)
 
     def health(self) -> tuple[bool, list[str]]:
-        """Whether all is well, and if not, why."""
+        """Return whether the daemon is ready, and if not, why."""
         return self._root.health()
 
     # ---- starting ----
@@ -244,7 +243,7 @@ class Daemon:
             raise CannotStart(f"{self._journal_text}: {error}") from error
 
     def _take_keeper(self) -> None:
-        """The folder where our tasks run serves this journal, and no other."""
+        """Claim the keeper's folder for this journal."""
         setting = self._settings.backend.process
         if setting is not None and "hostmgr" in self._settings.roles:
             claim_keeper(
@@ -256,7 +255,7 @@ class Daemon:
             )
 
     def _runs(self) -> Iterator[tuple[str, str]]:
-        """What the journal of a copied data folder has on hosts. Only copies need this import."""
+        """Yield the runs on hosts in the journal of a copied data folder."""
         from peloton.assembly.journal_reader import runs_on_hosts
 
         sqlite = self._settings.journal.sqlite
@@ -264,7 +263,7 @@ class Daemon:
         return runs_on_hosts(sqlite.folder, report=log_line)
 
     def _meet(self, record: ClusterRecord) -> Membership | None:
-        """The others, if there are any."""
+        """Return the membership of a fleet; None if the daemon is alone."""
         settings = self._settings
         if settings.alone:
             return None
@@ -311,7 +310,7 @@ class Daemon:
         return root
 
     def _furnish(self) -> Backends:
-        """The ephemeral services that our roles ask for; the backends that we have."""
+        """Register the ephemeral services of the daemon's roles; return the backends."""
         settings, region = self._settings, self._region
         self._inventories = [inventory_key(at) for at in range(settings.sizes["hostmgr"])]
         locks = self._locks = self._listeners.locks = LockFollower(region)
@@ -362,7 +361,7 @@ class Daemon:
         self._first.start()
 
     def _await_ready(self) -> None:
-        """Until we are ready. A damaged shard raises at once: only an operator can repair it."""
+        """Wait until the daemon is ready; raise at once if a shard is damaged."""
         until_s = time.monotonic() + START_MAX_S
         while True:
             if self._root.exited.done():
@@ -391,7 +390,7 @@ class Daemon:
         self._root.stop(drain=False)
 
     def _unwind(self) -> None:
-        """Release everything. A step that fails is reported, and must not keep the others."""
+        """Release everything; report a step that fails, and go on."""
         while self._undo:
             step = self._undo.pop()
             failure = attempt(step)

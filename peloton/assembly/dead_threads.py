@@ -1,8 +1,8 @@
-"""Threads of this process that ended by an error that nobody expected: what health says of them.
+"""Threads of this process that ended by an unexpected error, for health.
 
-Turns uncaught exceptions of threads into lines of the log and remarks of health, because a thread
-that serves others and is gone may be missed by nobody else. One for a process, as Python's own hook
-is. It must not start the thread again: its state is not known.
+Turns uncaught exceptions of threads into lines of the log and remarks of health, because nobody
+else may notice that a thread is gone. There is one for a process, as Python's own hook is. A thread
+is not started again: its state is not known.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = structlog.get_logger("assembly")
 
 
 class DeadThreads:
-    """Those that ended so since `watch`."""
+    """The threads that have ended so since `watch`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,11 +29,11 @@ class DeadThreads:
         self._count = 0
 
     def watch(self) -> None:
-        """From now on all threads of this process."""
+        """Watch all threads of this process from now on."""
         threading.excepthook = self.ended
 
     def ended(self, how: threading.ExceptHookArgs) -> None:
-        """A thread has ended by an exception."""
+        """Record a thread that has ended by an exception."""
         if how.exc_type is SystemExit:
             return
         name = how.thread.name if how.thread is not None else "?"
@@ -44,7 +44,7 @@ class DeadThreads:
         log.error("a thread ended", thread=name, exc_info=how.exc_value)
 
     def notes(self) -> tuple[NotReadyReason, ...]:
-        """What health says: what they did is not done any more, until a restart."""
+        """Return the remarks of health: the threads' work is not done any more, until a restart."""
         with self._lock:
             more = self._count - len(self._texts)
             texts = [*self._texts, *([f"{more} more"] if more else [])]

@@ -1,9 +1,9 @@
 """The pool of a cluster that nobody has set up yet: `/default`, over all of its hosts.
 
-The first start makes it, under an id that is always the same; a file in the data folder then says
-that it was made. A pool that was deleted is therefore not made again, and one that a client has
-changed is left as it is; of any other the limit follows the capacity of the cluster. Must not serve
-a fleet, whose pools are its operator's.
+The first start makes it, under an id that is always the same; a file in the data folder then
+records that. A pool that was deleted is therefore not made again, and one that a client has changed
+is left as it is; of any other the limit follows the capacity of the cluster. In a fleet it is not
+used: the pools are the operator's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DefaultPool:
         self._made = folder / DEFAULT_POOL
 
     def settle(self) -> bool:
-        """Whether it is settled; if not, call again. The hosts must be up."""
+        """Make or adapt the pool; return whether that is done. The hosts must be up."""
         limit = self._limit()
         if limit is None:
             return False
@@ -65,12 +65,12 @@ class DefaultPool:
         return views[0].config if isinstance(views, tuple) and views else None
 
     def _answered(self, command: Message) -> bool:
-        """Whether the pool answered, also with a refusal."""
+        """Return whether the pool answered, also with a refusal."""
         return not isinstance(_result(self._region.ask(POOL, command)), Unavailable)
 
 
 def _result(answer: Future[object]) -> object:
-    """The answer; Unavailable where none came in time."""
+    """Return the answer; Unavailable if none came in time."""
     try:
         return answer.result(ANSWER_S_MAX)
     except TimeoutError:

@@ -1,7 +1,6 @@
-"""The exchange between daemons of a fleet, made from settings; and the files that it takes.
+"""The exchange between daemons of a fleet, made from settings, and the check of its files.
 
 Turns settings into a listening `GrpcExchange`, or into `CannotStart` with the name of the setting.
-It must not dial.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def open_exchange(settings: DaemonSettings) -> GrpcExchange:
 def fleet_ports(
     settings: DaemonSettings, membership: Membership, *, exchange: GrpcExchange
 ) -> FleetPorts:
-    """What a new process needs to join the fleet."""
+    """Return the ports with which a new process joins the fleet."""
     address = settings.listen.advertise or exchange.address
     node = MemberNode(address, tuple(settings.roles))
     ports = FleetPorts(process_name(), node, membership, exchange, SERVICE_MESSAGES)
@@ -41,7 +40,7 @@ def fleet_ports(
 
 
 def tls_of(settings: DaemonSettings) -> Tls | None:
-    """The files, as the exchange has them."""
+    """Return the files in the form of the exchange."""
     files = settings.tls
     if files is None:
         return None
@@ -49,7 +48,7 @@ def tls_of(settings: DaemonSettings) -> Tls | None:
 
 
 def problems(files: TlsFiles) -> Iterator[str]:
-    """What is wrong with the files of `tls`, which gRPC would take without a word."""
+    """Yield what is wrong with the files of `tls`, which gRPC would take without a word."""
     unread = []
     for field in ("ca", "certificate", "key"):
         unread += unreadable(f"tls.{field}", getattr(files, field))
@@ -69,7 +68,7 @@ def problems(files: TlsFiles) -> Iterator[str]:
 
 
 def unreadable(setting: str, file: Path) -> list[str]:
-    """Why a file cannot be read; nothing where it can."""
+    """Return why a file cannot be read; nothing if it can."""
     try:
         with file.open("rb") as opened:
             opened.read(1)

@@ -1,11 +1,10 @@
 """The first messages of a daemon: they create the roots, configure its hosts and await readiness.
 
 A thread repeats each message until it is answered, because an owner may not be ready yet; then it
-polls until the daemon is ready, and ends. It must not decide who owns what, nor how long a start
-may take: whoever waits for `ready` does.
+polls until the daemon is ready, and ends. The waiter for `ready` decides how long a start may take.
 
-The hosts of a daemon that is alone are the hosts of its cluster: what its journal knows beside them
-is retired. In a fleet the configs of daemons may differ, so only an operator retires a host.
+The hosts of a daemon that is alone are the hosts of its cluster: others in its journal are retired.
+In a fleet the configs of daemons may differ, so only an operator retires a host.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class FirstMessages:
     """The thread that sends them, from `start` until all is ready or `stop`.
 
     `hosts` are those of this daemon, with their configuration. `alone`: there are no others in the
-    cluster, so any that the journal knows besides has left. `report` takes lines for people.
+    cluster, so any other in the journal has left. `report` takes lines for people.
     """
 
     def __init__(
@@ -74,11 +73,10 @@ class FirstMessages:
         region.report_problem(START, HOSTS_UNKNOWN)
 
     def start(self) -> None:
-        """Begin to send."""
         threading.Thread(target=self._run, name="first-messages", daemon=True).start()
 
     def stop(self) -> None:
-        """Give up; what is not done yet is done at the next start."""
+        """Give up; the rest is done at the next start."""
         self._leaving.set()
 
     def _run(self) -> None:
@@ -94,7 +92,7 @@ class FirstMessages:
         self._await_ready()
 
     def _send(self, left: dict[Key, Message]) -> bool:
-        """Send until all are answered; False if the daemon stops before."""
+        """Send until all are answered; return False if the daemon stops before."""
         while left and not self._leaving.is_set():
             answers: dict[Key, Future[object]] = {to: Future() for to in sorted(left)}
             # At once: each shard handles its part in few frames, however many hosts there are.
@@ -113,7 +111,7 @@ class FirstMessages:
         return not left
 
     def _ping_backend(self, answered: Mapping[Key, Message]) -> None:
-        """A host that was just created has missed the first message of a backend that ran."""
+        """Ping the backend: a new host has missed the first message of a running one."""
         self._region.tell(
             Envelope(message.backend, PingBackend(host))
             for host, message in answered.items()
@@ -121,7 +119,7 @@ class FirstMessages:
         )
 
     def _gone(self) -> list[Key]:
-        """The hosts that the journal knows and the config does not name any more."""
+        """Return the hosts in the journal that the config does not name any more."""
         known = {view.summary.host for view in self._readiness.hosts()}
         gone = sorted(known - self._hosts.keys())
         for host in gone:
@@ -130,8 +128,10 @@ class FirstMessages:
         return gone
 
     def _await_ready(self) -> None:
-        """Wait until all shards have owners and our hosts are up: a client that reads `ready`
-        relies on both."""
+        """Wait until all shards have owners and our hosts are up.
+
+        A client that reads `ready` relies on both.
+        """
         pause_s, ours = POLL_S, self._hosts.keys()
         while not self._leaving.is_set():
             # At each poll: a host that was up may have moved here and found another keeper.
@@ -156,7 +156,7 @@ class FirstMessages:
 
 
 def configured(host: HostSetting, backend: Key) -> ConfigureHost:
-    """The message that configures a host."""
+    """Return the message that configures a host."""
     capacity = Resources(
         millionths(host.cpus, "cpus"),
         millionths(host.memory_mb, "memory_mb"),
@@ -169,8 +169,11 @@ def configured(host: HostSetting, backend: Key) -> ConfigureHost:
 
 
 def apart(hosts: Mapping[Key, ConfigureHost]) -> dict[Key, ConfigureHost]:
-    """The same hosts with even parts of the ports: they are one machine, and a port that two of
-    them give to runs is taken for one of these. More hosts than ports keep all of the range."""
+    """Return the same hosts with even parts of the ports.
+
+    They are one machine, and a port that two of them give to runs is taken for one of these. More
+    hosts than ports keep all of the range.
+    """
     first, end = PORTS_DEFAULT
     width = (end - first) // max(len(hosts), 1)
     if not width:

@@ -1,7 +1,7 @@
 """The folders of a daemon: its data folder and its keeper's, each taken for one cluster.
 
 Turns a path that a person chose into a folder that is held or claimed, or into `CannotStart` with
-the reason and the remedy. It must not take what belongs to another cluster, unless it was told to.
+the reason and the remedy. A folder of another cluster is taken only by an option of its own.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def take_data_folder(
 ) -> DataFolder:
     """Hold the folder, and bind it to the backend whose runs its journal will name.
 
-    With `fresh` all that Peloton made in it is deleted first. `report` is told what other users
-    could open until now.
+    With `fresh` all that Peloton made in it is deleted first. `report` gets what other users could
+    open until now.
     """
     folder = _hold(path, options.names)
     for text in folder.tightened:
@@ -87,7 +87,7 @@ def _identify(folder: DataFolder, *, options: StartOptions, report: Callable[[st
 
 
 def _examined(folder: DataFolder) -> OriginFinding:
-    """The id of a folder is taken, if it has one; a process that has it already has the folder."""
+    """Examine the folder, and take its id; a process that has the id has the original."""
     found = folder_origin.examine(folder.path)
     if found.kind not in (FolderKind.SAME, FolderKind.MOVED):
         return found
@@ -101,7 +101,7 @@ def _examined(folder: DataFolder) -> OriginFinding:
 
 
 def adopt_copy(folder: DataFolder, *, witness: WitnessOptions) -> None:
-    """Make the journal of a copy that of another cluster; nothing is done for other folders.
+    """Make the journal of a copied folder another cluster's; nothing is done for other folders.
 
     `witness`: as the journal is opened with. Its keeper's folder is taken by `claim_keeper`. The
     origin is written last: after a crash before it the folder is still a copy, and this is done
@@ -133,7 +133,7 @@ def _hold(path: Path, names: SettingNames) -> DataFolder:
 def witness_options(
     settings: DaemonSettings, options: StartOptions, *, report: Callable[[str], object]
 ) -> WitnessOptions:
-    """What a SQLite journal is compared with before it is opened.
+    """Return what a SQLite journal is compared with before it is opened.
 
     That is its witness, and the epochs that our keeper has obeyed: it outlives the journal.
     """
@@ -157,7 +157,7 @@ def witness_options(
 
 
 def measured_disks(settings: DaemonSettings) -> DiskMeasure:
-    """The disks that a daemon writes to, by what lies there."""
+    """Return the measure of the disks that a daemon writes to, by what lies there."""
     sqlite, process = settings.journal.sqlite, settings.backend.process
     folders = {JOURNAL: sqlite.folder} if sqlite is not None else {}
     if process is not None and "hostmgr" in settings.roles:
@@ -166,12 +166,12 @@ def measured_disks(settings: DaemonSettings) -> DiskMeasure:
 
 
 def behind_text(error: RolledBack, names: SettingNames) -> str:
-    """Why a journal is refused, and the ways on."""
+    """Return why a journal is refused, and the remedies."""
     return f"{error}. {names.rollback if error.acceptable else names.no_journal}"
 
 
 def keeper_owner(record: ClusterRecord) -> KeeperOwner:
-    """The cluster of this record, as a keeper's folder remembers it."""
+    """Return the cluster of this record, in the form of a keeper's folder."""
     return KeeperOwner(record.cluster_id.hex(), record.name)
 
 
@@ -187,8 +187,8 @@ def claim_keeper(
 
     With `adopt_keeper`, kill what runs there for another cluster, and start with an empty folder.
     With `adopt_copy` the runs of a copied folder are lost, also those that only the journal has,
-    which `runs` lists; those of the original go on. `report` is told what other users could open
-    until now.
+    which `runs` lists; those of the original go on. `report` gets what other users could open until
+    now.
     """
     owner, generation = keeper_owner(record), record.generation
     try:

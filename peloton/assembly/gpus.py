@@ -1,7 +1,7 @@
 """The gpus of this machine, as its driver lists them.
 
-Turns files of the kernel into their number and their model. Must not start a program of the driver:
-where that hangs, so would the daemon. Tests name another root.
+Turns files of the kernel into their number and their model. No program of the driver is started: if
+it hangs, so would the daemon. Tests name another root.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DEVICE = re.compile("nvidia[0-9]+")
 
 
 def gpu_count(root: Path = MACHINE_ROOT) -> int:
-    """What the driver lists; where it lists nothing (a container), the device files."""
+    """Return the number of gpus that the driver lists, or of device files in a container."""
     try:
         return len([*(root / DRIVER).iterdir()])
     except OSError:
@@ -33,7 +33,7 @@ def gpu_count(root: Path = MACHINE_ROOT) -> int:
 
 
 def gpu_labels(root: Path = MACHINE_ROOT) -> dict[str, str]:
-    """The model as an attribute of the host; none where the driver tells none, or several."""
+    """Return the model as an attribute of the host; none if the driver names none, or several."""
     found = {_model(device / MODEL_FILE) for device in _devices(root)}
     model = found.pop() if len(found) == 1 else ""
     return {GPU_MODEL: model} if model else {}
@@ -47,7 +47,7 @@ def _devices(root: Path) -> list[Path]:
 
 
 def _model(file: Path) -> str:
-    """Such as `Tesla T4`."""
+    """Return a model such as `Tesla T4`."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,6 +1,6 @@
 """The sweep of files that came with jobs: those of jobs that are gone, or have ended long ago.
 
-It must not remove those of a job that may still run, or that was created a moment ago.
+Files of a job that may still run, or that was created a moment ago, are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEPT_S = 7 * 86_400.0
 
 
 class JobFileSweep(Sweep):
-    """Of the files in one keeper's folder."""
+    """The sweep of the files in one keeper's folder."""
 
     what = "files of jobs"
 
@@ -58,7 +58,7 @@ def begin_sweeps(
     *,
     region: Region,
 ) -> list[Callable[[], object]]:
-    """Sweep from now on what a daemon has of jobs; what ends it."""
+    """Start the sweeps of a daemon; return the calls that end them."""
     sweeps: list[Sweep] = []
     if vault is not None:
         sweeps.append(SecretSweep(vault, region, report=log_line))

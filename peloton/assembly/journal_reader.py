@@ -1,7 +1,8 @@
-"""A journal of this program's kinds, opened without owning it: what `peloton journal` reads.
+"""A journal of this program's kinds, opened without owning it, for `peloton journal`.
 
-Turns a data folder or a daemon's config into lines, figures and findings, shard by shard. It must
-not claim or write. A shard that is damaged in the store's own files is a finding of that shard.
+Turns a data folder or a daemon's config into lines, figures and findings, shard by shard. Nothing
+is claimed or written: the shards may have owners. A shard that is damaged in the store's own files
+is a finding of that shard.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ INSTANCE_DIGITS_MAX = 10
 
 
 class Source(NamedTuple):
-    """A journal's rows, and what only some stores can do.
+    """A journal's rows, and the operations that only some stores have.
 
-    `ended` lists the final states of a shard; `snapshot` reads as of one moment; `wrong` is what
-    the store finds wrong with its files; `folder` may have a witness of the journal.
+    `ended` lists the final states of a shard; `snapshot` reads as of one moment; `wrong` returns
+    what the store finds wrong with its files; `folder` may have a witness of the journal.
     """
 
     rows: Any
@@ -59,7 +60,7 @@ class Source(NamedTuple):
 
 
 def open_source(folder: Path | None, config: Path | None) -> Source:
-    """A data folder, or what a daemon's config names. Raises BadSetting, JournalError."""
+    """Open a data folder, or a config's journal. Raises BadSetting, JournalError."""
     if folder is not None and config is not None:
         raise BadSetting("give one of --data-dir and --config")
     if config is not None:
@@ -78,9 +79,9 @@ def open_source(folder: Path | None, config: Path | None) -> Source:
 
 
 def runs_on_hosts(folder: Path, *, report: Callable[[str], None]) -> Iterator[tuple[str, str]]:
-    """The runs that the journal in a data folder has on hosts, with the hosts' names.
+    """Yield the runs that the journal in a data folder has on hosts, with the hosts' names.
 
-    Of a damaged shard, which has no owner, nothing is started: it is reported.
+    A damaged shard, which has no owner and starts nothing, is reported.
     """
     with closing(JournalReader(open_source(folder, None))) as reader:
         for shard in reader.shards:
@@ -108,11 +109,10 @@ class JournalReader:
         self._rehearsal = Rehearsal(kinds({**ALONE_SHARDS, **record.shards}), record.shards)
 
     def close(self) -> None:
-        """Let go of the store."""
         self._source.rows.close()
 
     def read(self, shard: ShardId) -> Contents:
-        """What there is of a shard. Raises Unreachable, Damaged."""
+        """Return the content of a shard. Raises Unreachable, Damaged."""
         found: Contents = self._source.snapshot(lambda: self._read(shard))
         return found
 
@@ -124,13 +124,13 @@ class JournalReader:
         return found
 
     def recovered(self, shard: ShardId) -> Any:
-        """The shard as its next owner would have it. Raises what stops recovery, too."""
+        """Return the shard as its next owner would have it. Also raises what stops recovery."""
         return self._rehearsal.recovered(self.read(shard))
 
     # ---- what is printed ----
 
     def lines(self, key: str | None = None, *, start: int = 0) -> Iterator[Line]:
-        """Entries of frames; of one actor where a key is given."""
+        """Yield entries of frames; of one actor if a key is given."""
         wanted, member = addressed(key)
         for shard in self._homes(wanted):
             for line in journal_dump.lines(self.read(shard), self._rehearsal.codec, start=start):
@@ -138,7 +138,7 @@ class JournalReader:
                     yield line
 
     def states(self, key: str | None = None) -> Iterator[Line]:
-        """What the actors are, as recovery finds them. Raises Damaged where it does not."""
+        """Yield the actors as recovery finds them. Raises Damaged if it does not."""
         wanted, member = addressed(key)
         for shard in self._homes(wanted):
             contents = self.read(shard)
@@ -150,8 +150,10 @@ class JournalReader:
                     yield line
 
     def runs(self, shard: ShardId) -> Iterator[tuple[str, str]]:
-        """Every run that a shard has on a host, and the host's name; also one whose order was not
-        received yet. Raises Damaged."""
+        """Yield every run that a shard has on a host, and the host's name. Raises Damaged.
+
+        Runs whose orders were not received yet are among them.
+        """
         contents = self.read(shard)
         findings = self._rehearsal.check(contents)
         if findings:
@@ -171,7 +173,7 @@ class JournalReader:
                             yield run_id, _name(host)
 
     def figures(self) -> Iterator[Line]:
-        """What each shard takes."""
+        """Yield the size of each shard."""
         for shard in self.shards:
             found = journal_dump.figures(self.read(shard), self._rehearsal.codec)
             if self._source.ended is not None:
@@ -180,9 +182,9 @@ class JournalReader:
             yield found | {"cluster": self.cluster}
 
     def findings(self) -> Iterator[tuple[str, list[Any]]]:
-        """Each shard by its name, and all that is wrong with it. Raises Unreachable.
+        """Yield each shard by its name, and all that is wrong with it. Raises Unreachable.
 
-        First the journal as a whole, if something is wrong with that.
+        The journal as a whole comes first, if something is wrong with that.
         """
         # Before the shards: of a running cluster they may be ahead of it, and never behind.
         witness, texts = self._witness()
@@ -205,7 +207,7 @@ class JournalReader:
     # ---- inside ----
 
     def _witness(self) -> tuple[Witness | None, list[str]]:
-        """What the journal must have, and what is wrong with that itself."""
+        """Return what the journal must have, and what is wrong with that itself."""
         if self._source.folder is None:
             return None, []
         try:
@@ -225,13 +227,13 @@ class JournalReader:
         return record
 
     def _homes(self, key: str | None) -> list[ShardId]:
-        """Where entries of the key can be; all shards if its kind is not known here."""
+        """Return where entries of the key can be; all shards if its kind is not known here."""
         home = self._rehearsal.home(Key(key)) if key is not None else None
         return [shard for shard in self.shards if home in (None, shard)]
 
 
 def chosen(shards: dict[str, int], names: list[str]) -> list[ShardId]:
-    """The shards of these names, or all. Raises BadSetting."""
+    """Return the shards of these names, or all. Raises BadSetting."""
     every = [ShardId(group, at) for group in sorted(shards) for at in range(shards[group])]
     known = {journal_dump.name_of(shard): shard for shard in every}
     # Other commands and logs write jobmgr/3.
@@ -247,7 +249,7 @@ def chosen(shards: dict[str, int], names: list[str]) -> list[ShardId]:
 
 
 def addressed(key: str | None) -> tuple[str | None, int | None]:
-    """The key as a journal has it; a task is named by its instance and stored in a crowd."""
+    """Return the key as a journal has it; a task is named by its instance and stored in a crowd."""
     if key is None:
         return None, None
     kind, _, name = key.partition("/")

@@ -44,7 +44,7 @@ SERVICE_MESSAGES = {
 class ArchivePolicy(NamedTuple):
     """When ended jobs leave memory at the latest, and when they are deleted: seconds after.
 
-    They leave earlier where there are more of them, or all of them have more than so many bytes.
+    They leave earlier if there are more of them, or all of them have more than so many bytes.
     """
 
     archive_after_s: float = job.FINISHED_JOBS_S
@@ -61,7 +61,7 @@ def kinds(
     preemption: PreemptionPolicy = PreemptionPolicy(),  # noqa: B008
     holding: HoldPolicy = HoldPolicy(),  # noqa: B008
 ) -> dict[str, Kind]:
-    """Every kind by its name, for groups of these sizes.
+    """Return every kind by its name, for groups of these sizes.
 
     Hosts are quarantined after `quarantine` failures of their own; 0: never.
     """
@@ -89,7 +89,7 @@ def kinds(
 
 
 def kinds_of(settings: DaemonSettings) -> dict[str, Kind]:
-    """Every kind by its name, as the settings of a daemon say."""
+    """Return every kind by its name, with the settings of a daemon."""
     archived, given_back = settings.archive, settings.preemption
     kept_bytes, retry = byte_count(archived.keep_bytes), settings.placement.retry
     return kinds(

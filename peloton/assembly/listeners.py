@@ -1,7 +1,7 @@
 """The listeners for clients: the HTTP server and the gRPC server of a daemon, and their addresses.
 
-Turns settings into servers on a region, or into `CannotStart` with the name of the setting. It must
-not decide when they begin to listen, nor answer any call itself.
+Turns settings into servers on a region, or into `CannotStart` with the name of the setting. The
+caller decides when they begin to listen.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ClientListeners:
     def __init__(
         self, settings: DaemonSettings, options: StartOptions, *, report: Callable[[str], object]
     ) -> None:
-        """`report` takes warnings for people. Raises CannotStart."""
+        """Set up. `report` takes warnings for people. Raises CannotStart."""
         self._settings = settings
         self.strategies = strategies_of(settings)
         self._names = options.names
@@ -100,13 +100,13 @@ class ClientListeners:
 
     @property
     def access(self) -> ClientAccess:
-        """Who may call; its files are read, or made, when first needed."""
+        """The access of clients; its files are read, or made, when first needed."""
         if self._access is None:
             self._access = ClientAccess(self._settings, report=self._report)
         return self._access
 
     def furnish_rights(self, region: Region) -> None:
-        """Say from now on what owners of schedules may do, as the files in force have it."""
+        """Answer schedules from now on what their owners may do, by the files in force."""
 
         def denied(asked: AskRights, why: str) -> None:
             if self._audit is not None:
@@ -116,7 +116,7 @@ class ClientListeners:
         region.register_service(judge.key, judge, outward=True)
 
     def check(self) -> None:
-        """Raise CannotStart if an address is busy now, or what says who may call is unusable."""
+        """Raise CannotStart if an address is busy now, or the files of access are unusable."""
         settings, remedy = self._settings, self._names.other_ports
         _refuse_busy(self._names.http, settings.http, remedy=remedy)
         if "api" in settings.roles:
@@ -126,7 +126,7 @@ class ClientListeners:
             raise CannotStart("\n".join(texts))
 
     def listen_http(self, region: Region) -> Address:
-        """Serve health, metrics and files; the address, with the port that was found."""
+        """Serve health, metrics and files; return the address, with the port that was found."""
         wanted = self._settings.http
         _refuse_busy(self._names.http, wanted, remedy=self._names.other_ports)
         try:
@@ -146,9 +146,10 @@ class ClientListeners:
     def listen_grpc(
         self, region: Region, *, http: Address, broken: Callable[[str], object]
     ) -> Address:
-        """Serve calls; `http` is where their answers say that files are.
+        """Serve calls; return the address.
 
-        `broken` is called with a text if no call can be served any more.
+        `http` is where their answers say that files are. `broken` is called with a text if no call
+        can be served any more.
         """
         wanted = self._settings.grpc
         addresses = [wanted]
@@ -209,23 +210,23 @@ class ClientListeners:
 
     @functools.cached_property
     def files(self) -> JobFileFolder | None:
-        """Those that come with jobs: where our keeper is, their tasks find them."""
+        """The files that come with jobs, in our keeper's folder, where their tasks find them."""
         process = self._settings.backend.process
         return JobFileFolder(process.folder) if process is not None else None
 
     @functools.cached_property
     def _far_files(self) -> tuple[FarFiles, ...]:
-        """Both servers have the same, which remembers what it has found."""
+        """The access to files on other machines, which both servers share with its cache."""
         assert self.record is not None, "it is set before anything listens"
         return far_files(self._settings.backend, self.record)
 
     def stop_calls(self) -> None:
-        """No call is answered any more; those under way have a moment to end."""
+        """Stop answering calls; those under way have a moment to end."""
         while self._stop_grpc:
             self._stop_grpc.pop()()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self.stop_calls()
         while self._stop_http:
             self._stop_http.pop()()
@@ -233,7 +234,7 @@ class ClientListeners:
             self._access.close()
 
     def _open_audit(self) -> AuditLog:
-        """Daemons of a fleet may share a folder, so each names its file by its address."""
+        """Open the audit log, named by our address: daemons of a fleet may share a folder."""
         settings, sqlite = self._settings, self._settings.journal.sqlite
         folder = settings.access.audit_folder or (sqlite.folder if sqlite is not None else None)
         assert folder is not None, "the settings have one for a journal in Cassandra"
@@ -248,7 +249,7 @@ class ClientListeners:
             raise CannotStart(f"access.audit_folder: {at}: {why}") from error
 
     def _notes(self) -> tuple[NotReadyReason, ...]:
-        """What health says besides, and what is no reason against being ready."""
+        """Return the other remarks of health, which are no reason against being ready."""
         audit = (*self._audit.notes(), *carrier_notes()) if self._audit is not None else ()
         others = (*self._permissions.notes(), *self._kills.notes(), *lock_notes(self.locks.now))
         outside = (*self.backend_notes(), *self.reload_notes(), *DEAD_THREADS.notes())
@@ -258,7 +259,7 @@ class ClientListeners:
 
 
 class ChosenPorts:
-    """Settings with ports that were free where they say 0, and are nobody else's until `close`.
+    """Settings with free ports for those that are 0, which are held until `close`.
 
     In a fleet the addresses are published to clients before anything listens there.
     """
@@ -271,7 +272,7 @@ class ChosenPorts:
             self.settings = settings.with_doors(grpc, http)
 
     def close(self) -> None:
-        """Give the ports back that nobody listens at."""
+        """Give back the ports that nobody listens at."""
         for held in self._held:
             held.close()
 
@@ -289,7 +290,7 @@ class ChosenPorts:
 
 
 def why_not(address: Address) -> str:
-    """Why we could not listen there; empty where we could."""
+    """Return why we could not listen there; empty if we could."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:

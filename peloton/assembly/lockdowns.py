@@ -1,12 +1,10 @@
-"""What a daemon obeys of the cluster's lockdown: a follower, and a gate before its backend.
+"""The cluster's lockdown in one daemon: a follower, and a gate before its backend.
 
-The follower reads the locks at the start and after each change, which the change feed tells at
+The follower reads the locks at the start and after each change, which the change feed brings at
 once; nothing polls. The gate drops orders to start or to end runs while these are locked, as if
 they had been lost on their way: once they are not locked any more, each host that gave one is asked
 to compare, and gives it again. Until the locks are known both are locked. Nor do our shards pursue
 goals before it is known that the engine is not locked.
-
-It must not decide what is locked, nor tell a client.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ NOTHING = Locks()
 
 
 class LockFollower:
-    """What is locked now, from `start` until `stop`."""
+    """Follows the locks, from `start` until `stop`."""
 
     def __init__(self, region: Region) -> None:
         self._region = region
@@ -59,20 +57,19 @@ class LockFollower:
         return self._known or NOTHING
 
     def on_change(self, tell: Callable[[Locks], object]) -> None:
-        """Call this, on a thread of ours, with what is locked, first once that is known."""
+        """Call this, on a thread of ours, with the locks, first once they are known."""
         self._tells.append(tell)
 
     def start(self) -> None:
-        """Begin to follow."""
         threading.Thread(target=self._run, name="lockdown", daemon=True).start()
 
     def stop(self) -> None:
-        """Follow no more; what was locked last stays so."""
+        """Stop following; the last locks stay."""
         self._leaving = True
         self._woken.set()
 
     def reached(self, version: int, *, within_s: float) -> bool:
-        """Wait until this version is obeyed here; whether it is."""
+        """Wait until this version is obeyed here; return whether it is."""
         with self._news:
             return self._news.wait_for(lambda: self.now.version >= version, within_s)
 
@@ -93,7 +90,7 @@ class LockFollower:
             page = self._answer(behind)
 
     def _answer(self, ask: Callable[[], Future[Any]]) -> Any:
-        """The answer, however often it has to be asked; None once we leave."""
+        """Return the answer, however often it has to be asked for; None once we leave."""
         failures = 0
         while not self._leaving:
             self._woken.clear()
@@ -133,28 +130,26 @@ class GatedBackend:
 
     @property
     def own_thread(self) -> bool:
-        """As of the backend."""
+        """The backend's value."""
         return self._backend.own_thread
 
     @property
     def wake_at(self) -> float | None:
-        """As of the backend."""
+        """The backend's value."""
         return self._backend.wake_at
 
     def reset(self) -> None:
-        """As of the backend."""
         self._backend.reset()
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """As of the backend."""
         self._backend.rename(member, number=number, count=count)
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
-        """Pass on what may pass."""
+        """Pass on the orders that may pass."""
         return self._backend.receive(self._allowed(envelopes), now)
 
     def obey(self, locks: Locks) -> None:
-        """From now on these are locked."""
+        """Obey these locks from now on."""
         with self._lock:
             self._stopped = tuple(order for name, order in GATED if locks.of(name) is not None)
             hosts: dict[Key, None] = {}
@@ -181,7 +176,7 @@ class GatedBackend:
 
 
 def rest_goals(goals: Goals) -> Callable[[Locks], object]:
-    """What has the shards of this daemon pursue goals, or not; until it is known, they do not."""
+    """Return the callback by which shards pursue goals; they rest until locks are known."""
     goals.rest()
 
     def obey(locks: Locks) -> None:
@@ -194,7 +189,7 @@ def rest_goals(goals: Goals) -> Callable[[Locks], object]:
 
 
 def stop_placer(tell: Callable[[Iterable[Envelope]], object], placer: Callable[[], Key]) -> Any:
-    """What tells the placer of this daemon whether it may propose hosts."""
+    """Return the callback that tells the daemon's placer whether it may propose hosts."""
 
     def obey(locks: Locks) -> None:
         lock = locks.of(ENGINE) or locks.of(LAUNCH)

@@ -1,7 +1,6 @@
-"""What this machine has, for the one host of a minicluster; and the name of a process on it.
+"""The size of this machine, for the one host of a minicluster; and the name of a process on it.
 
-Turns the kernel's figures into the size of a host, less what the machine itself needs. Must not
-start or limit anything.
+Turns the kernel's figures into the size of a host, less what the machine itself needs.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def this_machine(data: Path, *, root: Path = MACHINE_ROOT) -> HostSetting:
-    """The machine as a host; `data` is the folder whose file system the tasks write to.
+    """Return the machine as a host; `data` is the folder whose file system the tasks write to.
 
-    All cpus: they are shared by time, and the daemon needs little of it. The disk counts whole, not
-    as far as it is free: the size of a host must not change from start to start.
+    All cpus count: they are shared by time, and the daemon needs little of it. The disk counts
+    whole, not as far as it is free: the size of a host must not change from start to start.
     """
     memory_mb = _memory_mb()
     left_mb = min(memory_mb * MEMORY_LEFT, MEMORY_LEFT_MB_MAX)
@@ -42,7 +41,7 @@ def this_machine(data: Path, *, root: Path = MACHINE_ROOT) -> HostSetting:
 
 
 def _cpus() -> float:
-    """Those this process may run on, or the quota of its container where that is less."""
+    """Return the cpus this process may run on, or the quota of its container if that is less."""
     cpus = float(len(os.sched_getaffinity(0)))
     quota, _, period = _text(CGROUP / "cpu.max").partition(" ")
     if quota.isdigit() and period.strip().isdigit():
@@ -51,7 +50,7 @@ def _cpus() -> float:
 
 
 def _memory_mb() -> float:
-    """The machine's, or the limit of its container where that is less."""
+    """Return the machine's memory, or the limit of its container if that is less."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _text(CGROUP / "memory.max").strip()
     return min(memory, int(limit) if limit.isdigit() else memory) / MB
@@ -65,7 +64,7 @@ def _disk_mb(data: Path) -> float:
 
 
 def _text(file: Path) -> str:
-    """Empty where the kernel has no such file: the machine is then no container."""
+    """Return a file's text; empty if the kernel has none, as outside of containers."""
     try:
         return file.read_text(encoding="ascii")
     except OSError:
@@ -73,5 +72,5 @@ def _text(file: Path) -> str:
 
 
 def process_name() -> str:
-    """Unique for ever: pids and the host names of containers are reused."""
+    """Return a name that is unique for ever: pids and the host names of containers are reused."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""The backends that a daemon's settings name, furnished and not started. Must not know a shell."""
+"""The backends that a daemon's settings name, furnished and not started."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def make_backends(
     vault: SecretVault | None = None,
     obeyed: Callable[[Key, int], object],
 ) -> list[Backend]:
-    """One, but that there may be several clusters of Mesos.
+    """Return the backends: one, or one for each cluster of Mesos.
 
-    `engine`: what runs containers here, or None. `vault`: where secrets of jobs are, if any.
-    `obeyed` takes a host, and an epoch of its owners that is above ours and was obeyed.
+    `engine` runs containers here, or is None. `vault` has the secrets of jobs, if any. `obeyed`
+    takes a host, and an epoch of its owners that is above ours and was obeyed.
     """
     setting = settings.backend
     names = [host.name for host in setting.hosts]
@@ -96,7 +96,7 @@ def _mesos(
 
 
 def keeper_settings(setting: ProcessBackendSettings) -> KeeperSettings:
-    """What the keeper is started with."""
+    """Return the arguments of a keeper."""
     return KeeperSettings(
         sandboxes_kept_max=setting.keep_sandboxes,
         sandboxes_kept_s=kept_for_s(setting),

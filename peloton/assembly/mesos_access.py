@@ -1,7 +1,7 @@
-"""How a Mesos cluster is reached, from a daemon's settings: by whom, and as whom.
+"""The access to a Mesos cluster, from a daemon's settings: its master, and our credential.
 
-Serves the backend and the doctor, and makes what reads the files of agents. Must not know a shell,
-nor connect.
+Serves the backend and the doctor, and makes the reader of agents' files. No connection is made
+here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def leading_master(found: MesosBackendSettings, *, field: str) -> LeadingMaster:
-    """Whom operators ask, as the principal of the settings in this field. Raises CannotStart."""
+    """Return the master, as called by the settings' principal. Raises CannotStart."""
     # Only where it is wanted, as is the whole backend.
     from peloton.backends.mesos.masters.leading_master import LeadingMaster
     from peloton.backends.mesos.masters.operator_api import Credential
@@ -33,12 +33,12 @@ def leading_master(found: MesosBackendSettings, *, field: str) -> LeadingMaster:
 
 
 def framework_id(setting: MesosBackendSettings, record: ClusterRecord) -> str:
-    """Our id at the master: it belongs to this cluster of ours, so it outlives each start."""
+    """Return our id at the master, which belongs to this cluster and outlives each start."""
     return setting.framework or f"peloton-{record.cluster_id.hex()}-{setting.name}"
 
 
 def secret_of(file: Path | None, field: str) -> str:
-    """What is in a file that stands in this field. Raises CannotStart."""
+    """Return the secret in a file that this field names. Raises CannotStart."""
     if file is None:
         return ""
     try:
@@ -51,8 +51,10 @@ def secret_of(file: Path | None, field: str) -> str:
 
 
 def tls_of(found: MesosBackendSettings, *, field: str) -> ssl.SSLContext | None:
-    """Whom we believe and what we show, or None for plain HTTP. Raises CannotStart with all that
-    is wrong with the files."""
+    """Return the TLS context, or None for plain HTTP.
+
+    Raises CannotStart with all that is wrong with the files.
+    """
     if found.tls is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificates, and names
@@ -63,7 +65,7 @@ def tls_of(found: MesosBackendSettings, *, field: str) -> ssl.SSLContext | None:
 
 
 def _loaded(context: ssl.SSLContext, files: MesosTls, *, field: str) -> Iterator[str]:
-    """Load them, and say what is wrong with them."""
+    """Load the files, and yield what is wrong with them."""
     try:
         context.load_verify_locations(cafile=files.ca)
     except OSError as error:
@@ -87,14 +89,14 @@ def _loaded(context: ssl.SSLContext, files: MesosTls, *, field: str) -> Iterator
 
 
 def _why(error: OSError) -> str:
-    """What is wrong with a file."""
+    """Return what is wrong with a file."""
     if isinstance(error, ssl.SSLError):
         return error.reason or "no PEM that we can read"
     return error.strerror or str(error)
 
 
 def problems(setting: BackendSetting) -> Iterator[str]:
-    """What would prevent the start, without making anything."""
+    """Yield what would prevent the start, without making anything."""
     for field, found in setting.clusters.items():
         for name in ("secret_file", "agent_secret_file"):
             try:
@@ -108,7 +110,7 @@ def problems(setting: BackendSetting) -> Iterator[str]:
 
 
 def far_files(setting: BackendSetting, record: ClusterRecord) -> tuple[FarFiles, ...]:
-    """Those on the agents of Mesos clusters, of each cluster apart. Raises CannotStart."""
+    """Return the access to files on the agents, one for each Mesos cluster. Raises CannotStart."""
     return tuple(_agent_files(one, record, field=field) for field, one in setting.clusters.items())
 
 

@@ -1,9 +1,9 @@
-"""Tells ends of jobs outside: an ephemeral service that POSTs them to URLs.
+"""The notifier: an ephemeral service that POSTs ends of jobs to URLs.
 
-Turns an order of a job into a request of HTTP, repeated until somebody takes it or the attempts are
-used up, and tells the job which. Nothing of it is journaled: a job that has no answer orders again,
-so an end may be told more than once. It must not hold up a shard, follow a redirection, or call
-what the operator of this daemon does not allow.
+Turns an order of a job into a request of HTTP, repeated until a server takes it or the attempts are
+used up, and reports the outcome to the job. Nothing of it is journaled: a job that has no answer
+orders again, so an end may be posted more than once. No redirection is followed: it could lead to a
+URL that the operator does not allow.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Retries(NamedTuple):
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """Made when a URL needs it: to read all authorities of the system takes a tenth of a second."""
+    """Return the TLS context, made at need: to read all authorities takes 0.1 s."""
     return ssl.create_default_context()
 
 
@@ -65,7 +65,7 @@ class Notifier(StatelessService):
         report: Callable[[str], object],
         retries: Retries = Retries(),  # noqa: B008
     ) -> None:
-        """`report` takes what was given up, for the log of the daemon."""
+        """Set up. `report` takes the orders that were given up, for the log of the daemon."""
         self._allowed = allowed
         self._cluster = cluster
         self._report = report
@@ -91,7 +91,7 @@ class Notifier(StatelessService):
             self._thread.join()
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:
-        """Orders in; answers to those whose outcome is known."""
+        """Take orders; return answers to those whose outcome is known."""
         answers = []
         for envelope in envelopes:
             order = envelope.message
@@ -102,7 +102,7 @@ class Notifier(StatelessService):
         return answers
 
     def _taken(self, order: PostNotice) -> NoticeHandled | None:
-        """Begin, unless it is under way or there is no room; the outcome, if there is one."""
+        """Begin an order if it is new and there is room; return its outcome, if there is one."""
         which = (order.job, order.notice.number)
         with self._lock:
             known = self._known.get(which)
@@ -143,7 +143,6 @@ class Notifier(StatelessService):
         self._tell([self._answer(order, outcome)])
 
     async def _outcome(self, order: PostNotice) -> NoticeHandled:
-        """Of all attempts."""
         number = order.notice.number
         try:
             parts = url_parts(order.url)
@@ -165,7 +164,7 @@ class Notifier(StatelessService):
         return NoticeHandled(number, False, text)
 
     async def _attempt(self, parts: UrlParts, request: Request) -> str:
-        """One request; what is wrong with its answer, or empty."""
+        """Send one request; return what is wrong with its answer, or empty."""
         tls = _tls() if parts.scheme == "https" else None
         try:
             async with asyncio.timeout(CALL_S_MAX):
@@ -185,7 +184,7 @@ class Notifier(StatelessService):
 def furnish_notifier(
     settings: DaemonSettings, region: Region, *, report: Callable[[str], object]
 ) -> Notifier:
-    """The notifier of a daemon, which gets its mail from now on."""
+    """Return the notifier of a daemon, which gets its mail from now on."""
     allowed = AllowedUrls(settings.notify.allow)
     notifier = Notifier(allowed, cluster=settings.cluster, report=report)
     notifier.start(region.tell)
@@ -194,7 +193,7 @@ def furnish_notifier(
 
 
 def notice_body(order: PostNotice, cluster: str) -> bytes:
-    """What is told, as JSON. Job and number name it: who gets it twice can tell."""
+    """Return the notice as JSON. Job and number name it, so that a receiver recognizes a repeat."""
     notice = order.notice
     found = {
         "job_id": order.job.partition("/")[2],
@@ -214,7 +213,7 @@ def notice_body(order: PostNotice, cluster: str) -> bytes:
 
 
 def _moment(at: float) -> str | None:
-    """A moment of RFC 3339; none if it was never reached."""
+    """Return a moment of RFC 3339; none if it was never reached."""
     if not at:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

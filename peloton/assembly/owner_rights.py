@@ -1,7 +1,7 @@
-"""Says what the owner of a schedule may do now: an ephemeral service that schedules ask.
+"""The rights of schedules' owners at the moment: an ephemeral service that schedules ask.
 
-Turns a principal that was journaled, by the users and rules in force at the moment, into why it may
-create no job in a pool. It must not keep an answer: the next moment is judged anew.
+Turns a principal that was journaled, by the users and rules in force at the moment, into the reason
+why it may create no job in a pool. No answer is kept: the next moment is judged anew.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class OwnerRights(StatelessService):
         *,
         denied: Callable[[AskRights, str], object],
     ) -> None:
-        """`users` gives those in force, if there are any; `denied` takes what is not allowed."""
+        """Set up. `users` returns those in force; `denied` takes refused moments."""
         self._permissions = permissions
         self._users = users
         self._denied = denied
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:  # noqa: ARG002
-        """Questions in, each one's answer out."""
+        """Answer questions."""
         answers = []
         for envelope in envelopes:
             asked = envelope.message
@@ -55,7 +55,7 @@ class OwnerRights(StatelessService):
         return answers
 
     def why_not(self, asked: AskRights) -> str:
-        """Why the owner may no longer create jobs in the pool; empty where they may."""
+        """Return why the owner may no longer create jobs in the pool; empty if they may."""
         who, users = parse(asked.owner), self._users()
         if who.how == BASIC and users is not None:
             user = users.named(who.name)
@@ -71,7 +71,7 @@ class OwnerRights(StatelessService):
 
 
 def audit_entry(asked: AskRights, why: str) -> AuditEntry:
-    """The line of a moment that made no job."""
+    """Return the audit line of a moment that made no job."""
     schedule = asked.schedule.partition("/")[2]
     return AuditEntry(
         time.time(),

@@ -1,7 +1,7 @@
 """The placer as an ephemeral service, which the runtime's shells drive.
 
-Turns envelopes into calls of a pure placer and its sends into envelopes. It must not hold anything
-that has to survive a restart: a placer queries the inventories for all it needs.
+Turns envelopes into calls of a pure placer and its sends into envelopes. Nothing has to survive a
+restart: a placer queries the inventories for all it needs.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ class PlacerService:
         self._placer.stop_launches(self._stopped)
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """Messages to the old key are lost, so start with a new placer. If only the number of
-        placers changed, keep it and take another part of the hosts."""
+        """Start with a new placer: messages to the old key are lost.
+
+        If only the number of placers changed, it is kept, and takes another part of the hosts.
+        """
         self._part, self._parts = number, count
         if self._key == key("placer", member):
             self._placer.index.take_part(number, count)
@@ -54,7 +56,7 @@ class PlacerService:
 
     @property
     def placer(self) -> Placer:
-        """The placer as it is now: for tests, which read what it believes."""
+        """The present placer, for tests, which read its view."""
         return self._placer
 
     @property
@@ -63,11 +65,11 @@ class PlacerService:
         return self._placer.wake_at
 
     def hurry(self) -> None:
-        """Inventories may be reachable again."""
+        """Repeat queries: inventories may be reachable again."""
         self._placer.hurry()
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:
-        """Wishes and summaries in, proposals out."""
+        """Take wishes and summaries; return proposals."""
         for envelope in envelopes:
             if isinstance(envelope.message, LaunchesStopped):
                 self._stopped = envelope.message.text
@@ -81,6 +83,6 @@ class PlacerService:
 def placer_service(
     settings: DaemonSettings, inventories: list[Key], *, strategies: Mapping[str, Strategy]
 ) -> PlacerService:
-    """The placer of a daemon."""
+    """Return the placer of a daemon."""
     scarce = "GPU" in settings.limits.scarce_resource_types
     return PlacerService(inventories, scarce_gpu=scarce, strategies=strategies)

@@ -1,7 +1,7 @@
-"""Finds out which Peloton of this user listens on a busy port.
+"""Finds the Peloton process of this user that listens on a busy port.
 
 Turns an address into the process that holds it and its data folder, from what the kernel shows of
-processes of the same user. It must not connect to it, nor fail: whatever cannot be read is not
+processes of the same user. It does not connect to it, and does not fail: what cannot be read is not
 known.
 """
 
@@ -33,7 +33,7 @@ class PortHolder(NamedTuple):
 
 
 def port_holder(address: Address) -> PortHolder | None:
-    """The Peloton of this user that listens there; None for any other program."""
+    """Return the Peloton of this user that listens there; None for any other program."""
     wanted = {f"socket:[{inode}]" for inode in _listening(address.port)}
     if not wanted:
         return None
@@ -50,12 +50,12 @@ def port_holder(address: Address) -> PortHolder | None:
 
 
 def command_of(pid: int) -> str:
-    """`minicluster` or `daemon`, if the process is one of them."""
+    """Return `minicluster` or `daemon`, if the process is one of them."""
     return _command(PROC / str(pid))
 
 
 def _listening(port: int) -> Iterator[str]:
-    """The inodes of the sockets that listen on a port."""
+    """Yield the inodes of the sockets that listen on a port."""
     for table in ("net/tcp", "net/tcp6"):
         try:
             lines = (PROC / table).read_text(encoding="ascii").splitlines()[1:]
@@ -74,7 +74,7 @@ def _processes() -> Iterator[Path]:
 
 
 def _command(process: Path) -> str:
-    """`minicluster` or `daemon`, if a process is one of them."""
+    """Return `minicluster` or `daemon`, if a process is one of them."""
     try:
         words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -84,7 +84,7 @@ def _command(process: Path) -> str:
 
 
 def _opened(process: Path) -> Iterator[str]:
-    """What a process has open; nothing of a process of another user."""
+    """Yield the open files of a process; none of a process of another user."""
     try:
         names = os.listdir(process / "fd")
     except OSError:

@@ -1,10 +1,9 @@
 """The log of a long-lived process: stderr, which must never block or fail its writers.
 
 Turns log events, and all else that is printed on `sys.stderr`, into lines that one thread writes.
-What reads stderr may be slow, stuck or gone: then lines are dropped and counted, and nobody waits
-longer than `WAIT_S_MAX`.
-Control characters are logged as their escapes.
-A traceback is logged without the values of local variables, which hold secrets of jobs.
+The reader of stderr may be slow, stuck or gone: then lines are dropped and counted, and nobody
+waits longer than `WAIT_S_MAX`. Control characters are logged as their escapes. A traceback is
+logged without the values of local variables, which hold secrets of jobs.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def log_line(line: str) -> None:
 
 
 class StderrWriter(io.TextIOBase):
-    """Lines for stderr; `stream` is the real one, or None in a process without one."""
+    """A text stream for stderr; `stream` is the real one, or None without one."""
 
     encoding = "utf-8"
     errors = "backslashreplace"
@@ -97,8 +96,11 @@ class StderrWriter(io.TextIOBase):
         return len(text)
 
     def reopen(self) -> None:
-        """Open the file anew that stderr was at the start, which may have been moved since. What
-        is no file, or had no name, stays as it is. Raises OSError; then all of it does."""
+        """Reopen the file that stderr was at the start, which may have been moved. Raises OSError.
+
+        After an error nothing has changed. A stream that is no file, or had no name, stays as it
+        is.
+        """
         if self._stream is None or not self._path:
             return
         ours = self._stream.fileno()
@@ -114,20 +116,19 @@ class StderrWriter(io.TextIOBase):
             os.close(descriptor)
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until all is written, for so long at most; whether it is."""
+        """Wait until all is written, for so long at most; return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._bytes, timeout_s)
 
     def writable(self) -> bool:
-        """As every log."""
         return True
 
     def isatty(self) -> bool:
-        """Whether a person reads it."""
+        """Return whether a person reads the stream."""
         return self._stream is not None and self._stream.isatty()
 
     def fileno(self) -> int:
-        """The descriptor, for child processes."""
+        """Return the descriptor, for child processes."""
         if self._stream is None:
             raise io.UnsupportedOperation("there is no stderr")
         return self._stream.fileno()
@@ -161,7 +162,7 @@ class StderrWriter(io.TextIOBase):
                 self._changed.notify_all()
 
     def _put(self, data: bytes) -> bool:
-        """Write it, however long that takes; False where stderr is closed or its disk is full."""
+        """Write, however long it takes; return False if stderr is closed or its disk is full."""
         if self._stream is None:
             return False
         try:
@@ -183,8 +184,10 @@ class StderrWriter(io.TextIOBase):
 
 
 def _named(stream: TextIO | None) -> tuple[str, tuple[int, ...]]:
-    """The path of the file that a stream writes to, and other descriptors of output that do; empty
-    where it is none, or has no name any more."""
+    """Return the path of the file that a stream writes to, and other descriptors of output that do.
+
+    Empty if it is none, or has no name any more.
+    """
     try:
         descriptor = stream.fileno() if stream is not None else -1
         ours = os.fstat(descriptor)
@@ -198,7 +201,7 @@ def _named(stream: TextIO | None) -> tuple[str, tuple[int, ...]]:
 
 
 def _as_text(*processed: Any) -> str:
-    """An event as one line, and the lines of its traceback; structlog gives it last."""
+    """Return an event as one line, and the lines of its traceback; structlog gives it last."""
     event = processed[-1]
     known = {key: event.pop(key, "") for key in ("timestamp", "level", "event", "exception")}
     values = "".join(f" {key}={value!r}" for key, value in event.items())

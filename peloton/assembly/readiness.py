@@ -1,7 +1,7 @@
 """Checks whether all hosts of a config are up, with queries that any client could send.
 
-`ready` promises that all hosts of the process are up and that the root pool counts them: a
-pool or a job that fits them is not refused for missing capacity. It must not change anything.
+`ready` promises that all hosts of the process are up and that the root pool counts them: a pool or
+a job that fits them is not refused for missing capacity.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Readiness:
         *,
         over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`over`: whether the process is stopping, so that no answer will come."""
+        """Set up. `over`: returns whether the process is stopping, so that no answer will come."""
         self._region = region
         self._inventories = inventories
         self._over = over
 
     def hosts(self) -> list[HostView]:
-        """The hosts of all inventories that answer."""
+        """Return the hosts of all inventories that answer."""
         answers = [self._region.ask(inventory, ListHosts()) for inventory in self._inventories]
         found: list[HostView] = []
         self._wait(answers)
@@ -50,11 +50,11 @@ class Readiness:
         return found
 
     def all_up(self, wanted: Collection[Key], *, alone: bool) -> bool:
-        """All wanted hosts are up, and the root pool counts all that are, but for those that are
-        in maintenance: it counts them once that is completed.
+        """Return whether all wanted hosts are up, and the root pool counts all that are.
 
-        `alone`: there are no other hosts, so the root must count exactly these. In a fleet it may
-        count more: an unreachable host keeps its capacity for a while.
+        Hosts in maintenance are excepted: the root counts them once that is completed. `alone`:
+        there are no other hosts, so the root must count exactly these. In a fleet it may count
+        more: an unreachable host keeps its capacity for a while.
         """
         up = [view for view in self.hosts() if view.state == HostStates.UP]
         if not {view.summary.host for view in up}.issuperset(wanted):
@@ -72,14 +72,14 @@ class Readiness:
         return bool(counted == total if alone else total.within(counted))
 
     def _wait(self, answers: Sequence[Future[Any]]) -> None:
-        """Until all are answered or the time is over."""
+        """Wait until all are answered or the time is over."""
         until_s = time.monotonic() + ANSWER_S_MAX
         while not self._over() and time.monotonic() < until_s:
             if not wait(answers, POLL_S).not_done:
                 return
 
     def down(self, wanted: Collection[Key] | None = None) -> list[str]:
-        """The hosts that are not up, with the reason; only the wanted ones, if given."""
+        """Return the hosts that are not up, with the reason; only the wanted ones, if given."""
         return [
             f"{view.summary.host} is {view.state.name}: {view.because or 'no report yet'}"
             for view in self.hosts()

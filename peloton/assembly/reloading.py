@@ -1,8 +1,8 @@
 """Reloading of a daemon that runs: users, tokens, certificates and rules are read anew.
 
-Turns the settings as they are now into what is in force, all of it or nothing, and says which
-changes need a restart. It must not read anything by itself: a person, or what renews certificates,
-says when (SIGHUP).
+Puts the present settings into force, all of it or nothing, and reports which changes need a
+restart. Files are read only on an order of a person, or of a program that renews certificates
+(SIGHUP).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEPT = "what was read before it is still in force"
 
 
 class Reloading:
-    """Of one daemon. Without an exchange it is alone."""
+    """The reloading of one daemon. Without an exchange it is alone."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Reloading:
         *,
         report: Callable[[str], object],
     ) -> None:
-        """`report` takes lines for people."""
+        """Set up. `report` takes lines for people."""
         self._started = self._running = settings
         self._listeners = listeners
         self._report = report
@@ -53,25 +53,25 @@ class Reloading:
         listeners.reload_notes = self.notes
 
     def token_made(self) -> None:
-        """The first start has made it, after the files were looked at."""
+        """Note the token that the first start has made, after the files were looked at."""
         self._prints |= {
             name: text for name, text in _prints(self._started).items() if name == TOKEN
         }
 
     def notes(self) -> tuple[NotReadyReason, ...]:
-        """What health says; it is no reason against being ready."""
+        """Return the remarks of health, which are no reason against being ready."""
         found = [NotReadyReason(RELOAD, self._bad)] if self._bad else []
         return (*found, *(NotReadyReason(CERTIFICATES, text) for text in texts_now(self._dates)))
 
     def _dates_told(self, settings: DaemonSettings) -> tuple[CertificateDates, ...]:
-        """When the certificates of the settings end; says which have, or soon will."""
+        """Return the dates of the settings' certificates; report which have ended, or soon will."""
         found = dates_of(certificate_files(settings))
         for text in texts_now(found):
             self._report(text)
         return found
 
     def reload(self, read: Callable[[], DaemonSettings]) -> None:
-        """Take what can be taken, where all of it is right; else nothing."""
+        """Take the new settings if all of them are right; else nothing."""
         with self._one_at_a_time:
             try:
                 self._take(read())

@@ -1,9 +1,9 @@
-"""The sweep of secrets: what no job has is deleted, and what older keys sealed is sealed anew.
+"""The sweep of secrets: those of no job are deleted, those under older keys are sealed anew.
 
-Turns the jobs of the store into questions to the cluster, one at a time, on a thread of its own. It
-heals losses (a create that was refused or whose answer was lost, a job that left the archive), so
-nobody waits for it. It must not delete what is younger than `YOUNG_S`: its command may be under
-way; nor the secrets of a job about which nobody answers.
+Turns the jobs of the store into questions to the cluster, one at a time, on a thread of its own.
+The sweep heals losses (a create that was refused or whose answer was lost, a job that left the
+archive), so nobody waits for it. Secrets younger than `YOUNG_S` must not be deleted: their command
+may be under way; nor those of a job about which nobody answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MICROSECONDS = 1_000_000
 
 
 class SecretSweep(Sweep):
-    """Of the secrets of one store."""
+    """The sweep of the secrets of one store."""
 
     what = "secrets"
 
@@ -68,7 +68,7 @@ class SecretSweep(Sweep):
             self._seal_anew(row)
 
     def _named(self, job: str) -> bool | None:
-        """Whether there is such a job, which has secrets; None if nobody answers."""
+        """Return whether there is such a job, which has secrets; None if nobody answers."""
         found = self._asked(job)
         if isinstance(found, JobView):
             return bool(found.spec.default.secrets)

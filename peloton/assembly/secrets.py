@@ -1,7 +1,8 @@
 """The secrets of a daemon: its keys, and the store beside its journal.
 
 Turns settings into a vault, or into `CannotStart` with the name of the setting. Without a file with
-keys there is none. What it takes is imported only where it is wanted. It must not say a key.
+keys there is none, and its libraries are not imported. Errors must not name a key, because they are
+logged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from peloton.settings.secrets import read_keys
 
 
 def keys_of(settings: DaemonSettings) -> list[bytes]:
-    """The keys; none where there are no secrets. Raises CannotStart."""
+    """Return the keys; none if there are no secrets. Raises CannotStart."""
     if settings.secrets.key_file is None:
         return []
     try:
@@ -30,7 +31,7 @@ def keys_of(settings: DaemonSettings) -> list[bytes]:
 
 
 def key_problems(settings: DaemonSettings) -> Iterator[str]:
-    """What is wrong with the keys."""
+    """Yield what is wrong with the keys."""
     try:
         keys_of(settings)
     except CannotStart as error:
@@ -38,7 +39,7 @@ def key_problems(settings: DaemonSettings) -> Iterator[str]:
 
 
 def open_vault(settings: DaemonSettings, keys: list[bytes]) -> SecretVault | None:
-    """Where secrets are kept; the journal has been opened before. Raises CannotStart."""
+    """Return the vault of secrets; the journal has been opened before. Raises CannotStart."""
     if not keys:
         return None
     from peloton.runtime.adapters.secret_sealing import AesSealing

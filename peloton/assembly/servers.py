@@ -1,7 +1,7 @@
 """Connects a daemon of a fleet to its servers: Cassandra and ZooKeeper.
 
 Turns settings into a journal and a membership, or into `CannotStart` with the name of the setting.
-What these take is imported only where it is wanted. It must not decide anything.
+Their libraries are imported only if they are used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEADER_ROLES = {"jobmgr": "jobmanager", "resmgr": "resourcemanager", "hostmgr": 
 
 
 def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> FencedRows:
-    """The journal that a cluster shares. `connect_s`: how long each server may take to answer."""
+    """Open the journal that a cluster shares. `connect_s`: the time limit of each server."""
     try:
         from peloton.runtime.adapters import cassandra_session
         from peloton.runtime.adapters.cassandra_store import CassandraRows
@@ -42,7 +42,7 @@ def open_cassandra(setting: Cassandra, *, connect_s: float | None = None) -> Fen
 
 
 def cassandra_settings(setting: Cassandra, *, connect_s: float) -> CassandraSettings:
-    """Where the store is, as its adapter has it. Raises CannotStart."""
+    """Return the settings of the store's adapter. Raises CannotStart."""
     from peloton.runtime.adapters.cassandra_session import CassandraSettings
 
     return CassandraSettings(
@@ -58,7 +58,7 @@ def cassandra_settings(setting: Cassandra, *, connect_s: float) -> CassandraSett
 
 
 def open_zookeeper(settings: DaemonSettings, record: ClusterRecord) -> ZooKeeperMembership:
-    """The membership, which also shows clients where the owners of first shards are."""
+    """Open the membership, which also shows clients where the owners of first shards are."""
     try:
         from peloton.runtime.adapters.zookeeper_membership import (
             ZooKeeperConfig,

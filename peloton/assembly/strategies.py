@@ -1,7 +1,7 @@
 """The placement strategies of this process: those of the package, and those of other distributions.
 
-Turns entry points into a table of strategies, once, when a daemon starts; what cannot be used is
-`CannotStart` with the distribution that brought it. Must not choose one for a job.
+Turns entry points into a table of strategies, once, when a daemon starts; one that cannot be used
+is `CannotStart` with the distribution that brought it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ class BadStrategy(CannotStart):
 
 
 def installed_strategies(found: Iterable[EntryPoint] | None = None) -> Mapping[str, Strategy]:
-    """All strategies by name: the package's own, and those registered by others. Raises
-    BadStrategy. One that is registered twice is one."""
+    """Return all strategies by name, with those registered by others. Raises BadStrategy.
+
+    A strategy that is registered twice counts once.
+    """
     table, sources = {**STRATEGIES}, dict.fromkeys(STRATEGIES, OWN_DISTRIBUTION)
     every = entry_points(group=STRATEGY_GROUP) if found is None else found
     for entry in sorted(set(every), key=lambda each: (each.name, _owner(each), each.value)):
@@ -49,7 +51,7 @@ def installed_strategies(found: Iterable[EntryPoint] | None = None) -> Mapping[s
 
 
 def strategies_of(settings: DaemonSettings) -> StrategyChoice:
-    """The table, and the default of each type of job. Raises CannotStart."""
+    """Return the table, and the default of each type of job. Raises CannotStart."""
     choice = StrategyChoice(installed_strategies(), {**BY_TYPE, **settings.placement.strategies})
     wrong = [
         f"placement.strategies.{kind}: {choice.unknown(name)}"
@@ -62,7 +64,7 @@ def strategies_of(settings: DaemonSettings) -> StrategyChoice:
 
 
 def strategy_problems(settings: DaemonSettings) -> list[str]:
-    """Why the strategies would prevent a start."""
+    """Return why the strategies would prevent a start."""
     try:
         strategies_of(settings)
     except CannotStart as error:
@@ -92,7 +94,7 @@ def _loaded(entry: EntryPoint) -> Strategy:
 
 
 def _checked(entry: EntryPoint, strategy: Strategy) -> Strategy:
-    """The strategy with a guard around it, once it was tried on two hosts."""
+    """Return the strategy with a guard around it, after a trial on two hosts."""
     source = _source(entry)
     if strategy.name != entry.name or _NAME.fullmatch(entry.name) is None:
         text = f"calls itself {strategy.name!r}; both are one name of a-z, 0-9, - and _"

@@ -1,7 +1,7 @@
-"""What a daemon looks through once an hour: things of jobs, of which some belong to none any more.
+"""The hourly sweep of a daemon through data of jobs, some of which may belong to no job any more.
 
 A thread of its own asks the cluster about one job at a time. It heals losses, so nobody waits for
-it. It must not take silence for an answer.
+it. No answer is no proof that a job is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAUSE_S = 0.01
 
 
 class Sweep(abc.ABC):
-    """Of one daemon, from `start` until `stop`. `report` takes lines for people."""
+    """The sweep of one daemon, from `start` until `stop`. `report` takes lines for people."""
 
     what: str
     """Is swept; in the name of the thread, and in a report."""
@@ -45,11 +45,9 @@ class Sweep(abc.ABC):
         self._leaving = threading.Event()
 
     def start(self) -> None:
-        """Begin."""
         threading.Thread(target=self._run, name=f"sweep-{self.what}", daemon=True).start()
 
     def stop(self) -> None:
-        """Sweep no more."""
         self._leaving.set()
 
     @abc.abstractmethod
@@ -66,11 +64,11 @@ class Sweep(abc.ABC):
                 self._report(f"warning: the sweep of {self.what} stopped: {error}")
 
     def _goes_on(self) -> bool:
-        """Pause between two jobs; whether there is to be another."""
+        """Pause between two jobs; return whether there is to be another."""
         return not self._leaving.wait(PAUSE_S)
 
     def _asked(self, job: str) -> JobView | Absent | None:
-        """The job, or that there is none; None if nobody answers."""
+        """Return the job, or that there is none; None if nobody answers."""
         try:
             found = self._region.ask(job_key(job), GetJob()).result(ASK_S_MAX)
         except TimesUp:

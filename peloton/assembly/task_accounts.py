@@ -1,7 +1,7 @@
-"""The account of tasks that name none: is it there, and what to say where they run as root.
+"""The account of tasks that name none: its check, and the warning if they run as root.
 
-Turns settings into texts for people. It must not start anything; the keeper looks again at each
-run, because accounts come and go.
+Turns settings into texts for people. The keeper checks again at each run, because accounts come and
+go.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SETTING = "backend.process.task_user"
 
 
 def problem(settings: DaemonSettings, names: SettingNames) -> str:
-    """Why the account of the settings cannot be used; empty if it can, or none is named."""
+    """Return why the account of the settings cannot be used; empty if it can, or none is named."""
     name = _task_user(settings)
     if not name:
         return ""
@@ -36,7 +36,7 @@ def problem(settings: DaemonSettings, names: SettingNames) -> str:
 
 
 def _closed(settings: DaemonSettings, names: SettingNames, *, account: Account) -> str:
-    """Our own folders are opened; those above them are not ours to open."""
+    """Return why the account cannot pass our own folders' parents: those are not ours to open."""
     assert settings.backend.process is not None
     ours = [*task_accounts(settings).above, settings.backend.process.folder]
     above = ours[0].resolve().parent
@@ -52,7 +52,7 @@ def _closed(settings: DaemonSettings, names: SettingNames, *, account: Account) 
 def check_accounts(
     settings: DaemonSettings, names: SettingNames, *, report: Callable[[str], object]
 ) -> None:
-    """Raise CannotStart for a problem; report where tasks run as root."""
+    """Raise CannotStart for a problem; report that tasks run as root."""
     text = problem(settings, names)
     if text:
         raise CannotStart(text)
@@ -62,7 +62,7 @@ def check_accounts(
 
 
 def root_note(settings: DaemonSettings) -> str:
-    """What to say where tasks run as root though nobody has asked for it; else empty."""
+    """Return a warning if tasks run as root though nobody has asked for it; else empty."""
     ours = settings.backend.process is not None and "hostmgr" in settings.roles
     if not ours or os.geteuid() != 0 or _task_user(settings):
         return ""
@@ -73,13 +73,13 @@ def root_note(settings: DaemonSettings) -> str:
 
 
 def health_notes(settings: DaemonSettings) -> tuple[NotReadyReason, ...]:
-    """The same for health; no reason against being ready."""
+    """Return the same for health; no reason against being ready."""
     text = root_note(settings)
     return (NotReadyReason(TASKS, text.removeprefix("tasks ")),) if text else ()
 
 
 def task_accounts(settings: DaemonSettings) -> TaskAccounts:
-    """What the backend has to know."""
+    """Return the backend's settings of accounts."""
     process, sqlite = settings.backend.process, settings.journal.sqlite
     if process is None:
         return TaskAccounts()

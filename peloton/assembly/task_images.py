@@ -1,8 +1,8 @@
-"""The container engine of this machine: which one runs the images of tasks, and why none can.
+"""The container engine of this machine that runs the images of tasks.
 
-Turns settings and the machine into the path of podman or docker, and into texts for people. It must
-not run a container: it asks an engine for the list of those that run, which needs all that a
-container needs but for an image.
+Turns settings and the machine into the path of podman or docker, and into texts for people. No
+container is run: an engine is asked for the list of those that run, which needs all that a
+container needs except an image.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _WHY_CHARS_MAX = 200
 
 
 class FoundEngine(NamedTuple):
-    """The path of an engine that answers; empty if none does, and then what was looked for."""
+    """The path of an engine that answers; empty if none does, with what was looked for."""
 
     path: str
     why: str = ""
 
 
 def find_engine(which: Callable[[str], str | None] = shutil.which) -> FoundEngine:
-    """The first that answers."""
+    """Return the first that answers."""
     tried: list[str] = []
     for name in ENGINES:
         path = which(name)
@@ -47,8 +47,10 @@ def find_engine(which: Callable[[str], str | None] = shutil.which) -> FoundEngin
 def check_task_images(
     settings: DaemonSettings, find: Callable[[], FoundEngine] = find_engine
 ) -> str:
-    """The engine that the tasks of these settings need; empty if none. Raises CannotStart where
-    none answers."""
+    """Return the engine that the tasks of these settings need; empty if none.
+
+    Raises CannotStart if none answers.
+    """
     if not _needs_engine(settings):
         return ""
     found = find()
@@ -58,7 +60,7 @@ def check_task_images(
 
 
 def problem(settings: DaemonSettings, find: Callable[[], FoundEngine] = find_engine) -> str:
-    """Why images that must be run cannot be; empty if they can."""
+    """Return why images that must be run cannot be; empty if they can."""
     try:
         check_task_images(settings, find)
     except CannotStart as error:
@@ -67,13 +69,13 @@ def problem(settings: DaemonSettings, find: Callable[[], FoundEngine] = find_eng
 
 
 def engine_text(find: Callable[[], FoundEngine] = find_engine) -> str:
-    """One line: what this machine can run images with."""
+    """Return one line: the engine by which this machine can run images."""
     found = find()
     return f"containers: {found.path}" if found.path else f"no containers: {found.why}"
 
 
 def runs_images(settings: DaemonSettings) -> bool:
-    """Whether tasks with an image are containers."""
+    """Return whether tasks with an image are containers."""
     process = settings.backend.process
     return process is not None and process.images == RUN
 
@@ -83,7 +85,7 @@ def _needs_engine(settings: DaemonSettings) -> bool:
 
 
 def _silent(path: str) -> str:
-    """Why it does not answer, in its own words; empty if it does."""
+    """Return why an engine does not answer, in its own words; empty if it does."""
     try:
         done = subprocess.run(
             [path, "ps", "--quiet"],

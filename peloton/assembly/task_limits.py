@@ -1,7 +1,7 @@
-"""The limits of tasks: what this machine can hold them to, and what to say where it cannot.
+"""The limits of tasks that this machine can enforce, and the warning about those that it cannot.
 
-Turns settings and the machine into texts for people, and settings into what the backend has to
-know. It must not make a control group: the keeper does, and it tries one before it relies on any.
+Turns settings and the machine into texts for people, and settings into those of the backend. The
+keeper makes the control groups, and tries one before it relies on any.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ANY = "peloton"
 
 
 def problem(settings: DaemonSettings, *, find: Callable[[str], FoundPlace] = find_place) -> str:
-    """Why limits that must be held cannot be; empty if they can."""
+    """Return why limits that must be enforced cannot be; empty if they can."""
     mode = _mode(settings)
     note = limits_note(settings, find=find) if mode == ENFORCE else ""
     return f"backend.process.limits: {note}" if note else ""
@@ -36,7 +36,7 @@ def check_task_limits(settings: DaemonSettings) -> None:
 
 
 def limits_note(settings: DaemonSettings, *, find: Callable[[str], FoundPlace] = find_place) -> str:
-    """What does not hold on this machine though it is wanted; empty if all does."""
+    """Return which wanted limits this machine cannot enforce; empty if it can enforce all."""
     if _mode(settings) == OFF:
         return ""
     try:
@@ -52,13 +52,13 @@ def limits_note(settings: DaemonSettings, *, find: Callable[[str], FoundPlace] =
 
 
 def health_notes(settings: DaemonSettings) -> tuple[NotReadyReason, ...]:
-    """The same for health; no reason against being ready."""
+    """Return the same for health; no reason against being ready."""
     text = limits_note(settings)
     return (NotReadyReason(COMPONENT, text),) if text else ()
 
 
 def machine_text() -> str:
-    """A line for each: what this machine can hold tasks to, and run their images with."""
+    """Return two lines: the limits that this machine can enforce, and its container engine."""
     return f"{_groups_text()}\n{engine_text()}"
 
 
@@ -74,7 +74,7 @@ def _groups_text() -> str:
 
 
 def task_limits(settings: DaemonSettings, *, engine: str = "") -> TaskLimits:
-    """What the backend has to know."""
+    """Return the backend's settings of limits."""
     process = settings.backend.process
     if process is None:
         return TaskLimits()
