@@ -1,4 +1,4 @@
-"""What the results of one run's checks come to. Must not know a clock, nor run a check."""
+"""The judgement of one run's checks, from the sequence of their results."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 
 class Verdict(NamedTuple):
-    """A change that is to be told; `over`: it has failed too often in a row."""
+    """A change of health to be reported; `over`: the check has failed too often in a row."""
 
     healthy: bool
     over: bool = False
 
 
 class CheckProgress:
-    """Of a run whose check may fail fewer than `max_failures` times in a row.
+    """The health of a run whose check may fail fewer than `max_failures` times in a row.
 
-    Nothing is known at the beginning, also where another daemon has checked the run before.
+    Nothing is known at the beginning, also if another daemon has checked the run before.
     """
 
     def __init__(self, max_failures: int) -> None:
@@ -24,7 +24,7 @@ class CheckProgress:
         self._healthy: bool | None = None
 
     def result(self, ok: bool | None) -> Verdict | None:
-        """What a check found, None if nothing; the change that comes of it, if any."""
+        """Take a check's result, None if it found nothing; return the change, if any."""
         if ok is None:
             return None
         before, self._healthy = self._healthy, ok
@@ -34,7 +34,7 @@ class CheckProgress:
 
 
 class ReadyProgress:
-    """Of a run that is ready once its check passes, until it fails too often in a row."""
+    """The readiness of a run: ready once its check passes, until it fails too often in a row."""
 
     def __init__(self, max_failures: int) -> None:
         self._max_failures = max_failures
@@ -42,7 +42,7 @@ class ReadyProgress:
         self._ready: bool | None = None
 
     def result(self, ok: bool | None) -> bool | None:
-        """What a check found, None if nothing; whether the run is ready, if that has changed."""
+        """Take a check's result, None if it found nothing; return the new readiness, if changed."""
         if ok is None:
             return None
         self._failures = 0 if ok else self._failures + 1

@@ -1,9 +1,8 @@
-"""The cpu that the runs of this machine use, from what the kernel counts for their processes.
+"""The cpu use of this machine's runs, from the kernel's counts for their processes.
 
-Turns /proc into what each run holds and uses: a process belongs to the run that its environment
-names, which the keeper has set, and the daemon has added there what the run has of its own. So a
-daemon that begins anew knows it of runs that began before. Must not decide anything, nor know
-hosts.
+Turns /proc into the cpus that each run holds and uses: a process belongs to the run named in its
+environment, to which the keeper has added the name, and the daemon the run's own cpus. So a
+restarted daemon knows both for runs that began before.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _BEGAN = 19
 
 
 class RunUse(NamedTuple):
-    """What a run has of its own, and what it uses, in cpus."""
+    """A run's own cpus, and its use, in cpus."""
 
     own: float
     used: float
@@ -45,10 +44,10 @@ class CpuUse:
         self._at: float | None = None
 
     def read(self, now: float) -> dict[str, RunUse]:
-        """Each run that has cpus of its own, by its name at the keeper, since the last reading.
+        """Return the use since the last reading of each run with cpus of its own, by name.
 
-        Of a run that is new nothing is known yet: it counts as using all it has, or its host would
-        have slack until the next reading that is none.
+        A new run has no earlier count, and counts as using all its cpus: otherwise its host would
+        show slack that may not exist until the next reading.
         """
         seconds: dict[str, float] = {}
         own: dict[str, float] = {}

@@ -1,7 +1,6 @@
-"""What is to be done later, by time: to add something costs the same however much there is.
+"""A queue of calls by time; to add one costs a logarithm of their number.
 
-What was added is not taken back: whoever is called looks whether it still matters. Must not know
-what is done.
+A call is never withdrawn: the callee checks whether it still matters.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ DueAct = Callable[[float], None]
 
 
 class DueTimes:
-    """Acts by time; of the same time those first that were added first."""
+    """Calls by time; those of one time in the order in which they were added."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, DueAct]] = []
@@ -23,17 +22,19 @@ class DueTimes:
 
     @property
     def wake_at(self) -> float | None:
-        """The time of the first one."""
+        """The time of the first call."""
         return self._heap[0][0] if self._heap else None
 
     def at(self, when: float, act: DueAct) -> None:
-        """Do this then."""
+        """Call `act` at this time."""
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, act))
 
     def do(self, now: float) -> None:
-        """Do all that is due; what is added by that comes with the next call. Where one raises, it
-        is done with, and those behind it come with the next call as well."""
+        """Make all calls that are due; calls that they add are made by the next `do`.
+
+        If one raises, it is removed, and the ones behind it are made by the next `do`.
+        """
         due: deque[tuple[float, int, DueAct]] = deque()
         while self._heap and self._heap[0][0] <= now:
             due.append(heapq.heappop(self._heap))

@@ -1,8 +1,8 @@
-"""How a run is told which gpus are its own.
+"""The environment variables that tell a run its gpus.
 
 Turns device indices into variables of its environment, in the words of the libraries that read
-them. It must not choose devices, and cannot keep a program from others: a run that unsets the
-variables sees all of the machine. Where nothing is told (None) the run's own variables stand.
+them. The variables do not keep a program from other devices: a run that unsets them sees all of the
+machine. Without devices (None) the run's own variables stand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NO_GPU = "void"
 
 
 def gpu_variables(devices: Sequence[int] | None, *, contained: bool) -> dict[str, str]:
-    """Of a run with these devices; `contained`: it is a container that has no others."""
+    """Return the variables of a run with these devices; `contained`: it has no others."""
     if devices is None:
         return {}
     indices = ",".join(map(str, devices))

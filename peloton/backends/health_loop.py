@@ -1,9 +1,8 @@
 """Carries out the health checks of a machine's runs, on a thread with a loop of its own.
 
-Turns runs that are checked into changes of their health, and tells these, and those of containers,
-until their tasks know of them. Requests are made here, commands are
-carried out by whom `order` reaches, and `answered` brings their outcome. It must not block, nor
-take what it could not find out for an outcome.
+Turns runs with checks into changes of their health, and repeats these, and changes of containers,
+until the tasks have noted them. Requests are made here; commands are carried out by the receiver of
+`order`, and `answered` brings their outcome. A check whose outcome is unknown changes nothing.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ Outcome = tuple[bool | None, str]
 
 
 class NeverCheckedError(Exception):
-    """Whoever carries out commands carries out none of this run."""
+    """The receiver of commands carries out none of this run."""
 
 
 class CheckOrder(Protocol):
-    """Has a command checked; its outcome comes by `answered`, with the number. From any thread."""
+    """Orders a check by command; its outcome comes by `answered`. From any thread."""
 
     def __call__(self, run: str, number: int, *, check: HealthCheck) -> bool:
-        """Whether it can be carried out."""
+        """Order the check; return whether it can be carried out."""
 
 
 class CheckedRun(NamedTuple):
@@ -59,7 +58,7 @@ class CheckedRun(NamedTuple):
 
 
 class HealthLoop:
-    """Ends with `close`. All methods may be called from any thread."""
+    """The loop of all checks, which ends with `close`. Its methods are for any thread."""
 
     def __init__(self, tell: TellChanges, order: CheckOrder) -> None:
         self._tell, self._order = tell, order
@@ -76,40 +75,40 @@ class HealthLoop:
         self._thread.start()
 
     def watch(self, watched: CheckedRun) -> None:
-        """Check this run until it is dropped; one that is checked already is left as it is."""
+        """Check this run until it is dropped; a run that is checked already is left as it is."""
         self._soon(self._begin, watched)
 
     def moved(self, host: Key, run: str, *, containers: tuple[ContainerEnd, ...]) -> None:
-        """The containers of a run, checked or not, are so far: told until `drop`."""
+        """Report this state of a run's containers until `drop`; the run need not be checked."""
         self._soon(functools.partial(self._move, host, run, containers=containers))
 
     def to_end(self, runs: Iterable[str]) -> None:
-        """These are to end, and are not checked any more."""
+        """Stop checking these runs, which are to end."""
         self._soon(self._stop, tuple(runs))
 
     def drop(self, runs: Iterable[str]) -> None:
-        """These have ended."""
+        """Forget these runs, which have ended."""
         self._soon(self._end, tuple(runs))
 
     def noted(self, runs: Iterable[str], number: int) -> None:
-        """Their tasks know of the change of this number."""
+        """Stop reporting the change of this number: the runs' tasks have noted it."""
         self._soon(self._settle, tuple(runs), number)
 
     def answered(self, number: int, outcome: Outcome) -> None:
-        """The outcome of the command of this number."""
+        """Take the outcome of the command of this number."""
         self._soon(self._received, number, outcome)
 
     def refused(self, number: int, text: str) -> None:
-        """The command of this number is not carried out, nor is any other one of its run."""
+        """Note that the command of this number is not carried out, nor any other of its run."""
         self._soon(self._received, number, NeverCheckedError(text))
 
     def close(self) -> None:
-        """Check nothing any more."""
+        """Stop all checks."""
         self._soon(self._loop.stop)
         self._thread.join()
 
     def _soon(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Orders may come until after the close: then there is nothing to do for them."""
+        """Run a call on the loop; orders after the close are ignored."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *arguments)
 
@@ -130,7 +129,7 @@ class HealthLoop:
             task.add_done_callback(lambda done: self._over(watched, done))
 
     def _over(self, watched: CheckedRun, done: asyncio.Task[None]) -> None:
-        """After an unforeseen error, which is no fault of the run, its checks begin anew."""
+        """Restart the checks of a run after an unforeseen error, which is no fault of the run."""
         error = None if done.cancelled() else done.exception()
         if error is not None and self._tasks.pop(watched.run, None) is not None:
             _LOG.error("the health of %s could not be checked", watched.run, exc_info=error)
@@ -166,7 +165,7 @@ class HealthLoop:
             awaited.set_result(outcome)
 
     def _tell_due(self) -> None:
-        """Tell what is due, and come back for what will be."""
+        """Report what is due, and schedule the next report."""
         for host, reported in self._news.due(time.time()):
             self._tell(host, reported)
         if self._repeat is not None:
@@ -177,7 +176,7 @@ class HealthLoop:
             self._repeat = self._loop.call_later(max(wake_at - time.time(), 0.0), self._tell_due)
 
     async def _check(self, watched: CheckedRun) -> None:
-        """Both at once, each with its own times."""
+        """Check health and readiness, each at its own times."""
         async with asyncio.TaskGroup() as both:
             if watched.check.of_health:
                 health = self._check_health(watched)
@@ -189,7 +188,7 @@ class HealthLoop:
     async def _if_ever(
         self, checking: Awaitable[None], watched: CheckedRun, *, tell: Callable[..., None]
     ) -> None:
-        """What is never carried out is not asked for again: that is told instead."""
+        """Report that the run is not checked if its checks are never carried out."""
         try:
             await checking
         except NeverCheckedError as error:
@@ -197,7 +196,7 @@ class HealthLoop:
             self._tell_due()
 
     async def _check_ready(self, watched: CheckedRun) -> None:
-        """Until the run is dropped: whatever is found ends nothing."""
+        """Check readiness until the run is dropped: no result ends the run."""
         check = watched.check.readiness
         assert check is not None
         watched = watched._replace(check=check)
@@ -233,7 +232,7 @@ class HealthLoop:
         await self._until(watched, judge)
 
     async def _until(self, watched: CheckedRun, judge: Callable[[bool | None, str], bool]) -> None:
-        """Check at its times until `judge` says of an outcome that it was the last one."""
+        """Check at its times until `judge` returns True for an outcome."""
         await asyncio.sleep(first_after_s(watched, time.time()))
         while not judge(*await self._outcome(watched)):
             await asyncio.sleep(watched.check.interval_s)
@@ -247,7 +246,7 @@ class HealthLoop:
             return await self._by_command(watched)
 
     async def _by_command(self, watched: CheckedRun) -> Outcome:
-        """Without an answer nothing is known: who carries it out may be away."""
+        """Check by command. Without an answer nothing is known: the receiver may be away."""
         number = next(self._numbers)
         awaited = self._awaited[number] = self._loop.create_future()
         try:
@@ -264,8 +263,11 @@ class HealthLoop:
 
 
 def first_after_s(watched: CheckedRun, now: float) -> float:
-    """When the first check is due. After a restart most are at once: they are spread by their
-    names, so that a machine's checks do not all begin together."""
+    """Return the delay of the first check, in s.
+
+    After a restart most are due at once: they are spread by their names, so that a machine's checks
+    do not all begin together.
+    """
     check = watched.check
     left_s = watched.started_at + check.initial_s - now
     if left_s >= 0:

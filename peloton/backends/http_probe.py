@@ -1,8 +1,8 @@
 """A health check by HTTP: one GET request to a port of this machine.
 
-Turns a probe into whether it was answered with a status from 200 to 399, and a text for people.
-Certificates are not verified: what is asked is whether the process answers, on the loopback
-interface, for whose name it has none.
+Reports whether the answer has a status from 200 to 399, and a text for people. Certificates are not
+verified: the probe asks whether the process answers, on the loopback interface, for whose name it
+has none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEADERS = {"User-Agent": "peloton-health-check", "Accept": "*/*"}
 
 
 async def probe(asked: HttpProbe, timeout_s: float) -> tuple[bool, str]:
-    """Whether the process answers well in time, and what it answered."""
+    """Return whether the process answers well in time, and its answer."""
     authority = f"{ADDRESS}:{asked.port}"
     name = f"GET {asked.scheme}://{authority}{asked.path}"
     tls = _unverified() if asked.scheme == "https" else None
@@ -39,8 +39,11 @@ async def probe(asked: HttpProbe, timeout_s: float) -> tuple[bool, str]:
 
 @functools.cache
 def _unverified() -> ssl.SSLContext:
-    """Of all probes, and without the machine's certificates: to read those takes longer than a
-    probe, and nothing is verified by them."""
+    """Return the TLS context of all probes.
+
+    It has none of the machine's certificates: to read those takes longer than a probe, and nothing
+    is verified by them.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

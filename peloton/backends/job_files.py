@@ -1,8 +1,8 @@
 """Files that come with jobs, in the keeper's folder: scripts too long for a config.
 
 Turns the files of a job into a folder that its tasks find as `$PELOTON_KEEPER/files/JOB`, whole or
-not at all. They are there before the job is, and no keeper knows of them. Must not decide how long
-they are kept, nor change a file that a run may be reading.
+not at all. The files are there before the job is, and no keeper knows of them. A file that a run
+may be reading is never changed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PASSED, _RUN = 0o711, 0o755
 
 
 class JobFileFolder:
-    """Those of the jobs of one keeper, whose folder this is."""
+    """A JobFileStore in the folder of one keeper."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / FOLDER
 
     def put(self, job: str, files: Mapping[str, bytes]) -> bool:
-        """Keep the files of a job, by name; False where they were there. Raises OtherFiles,
-        OSError."""
+        """Keep the files of a job, by name; return False if they exist. Raises
+        OtherFiles, OSError."""
         self._folder.mkdir(exist_ok=True)
         self._folder.chmod(_PASSED)  # whatever the umask: tasks may run as other accounts
 
@@ -50,8 +50,11 @@ class JobFileFolder:
         return self._placed(job, names={*files}, same=same, fill=write)
 
     def share(self, job: str, of: str) -> bool:
-        """Give a job the files of another one: the same bytes, which go with the last of the jobs
-        that have them. False where it had them. Raises OtherFiles, NoFilesOfOther, OSError."""
+        """Give a job another one's files; return False if it has them.
+
+        The bytes are shared, and go with the last of the jobs that have them. Raises OtherFiles,
+        NoFilesOfOther, OSError.
+        """
         source = self._folder / of
         try:
             names = {*os.listdir(source)}
@@ -75,7 +78,7 @@ class JobFileFolder:
         same: Callable[[str, Path], bool],
         fill: Callable[[str], None],
     ) -> bool:
-        """Fill a folder and make it that of the job, unless it has one with the same files."""
+        """Fill a folder and make it the job's, unless the job has one with the same files."""
         draft = tempfile.mkdtemp(prefix=_DRAFT, dir=self._folder)
         try:
             if self._has(job, names, same=same):
@@ -96,7 +99,7 @@ class JobFileFolder:
         return True
 
     def remove(self, job: str) -> None:
-        """Remove those of a job, if there are any. Raises OSError."""
+        """Remove the files of a job, if there are any. Raises OSError."""
         gone = tempfile.mkdtemp(prefix=_DRAFT, dir=self._folder)
         try:
             os.rename(self._folder / job, gone)  # whole or not at all, as they came
@@ -106,8 +109,10 @@ class JobFileFolder:
             shutil.rmtree(gone)
 
     def made(self) -> dict[str, float]:
-        """When those of each job came, in seconds since the epoch; what a crash left half done is
-        of jobs that nobody knows. Raises OSError."""
+        """Return when each job's files were stored, in seconds since the epoch. Raises OSError.
+
+        Drafts that a crash left count as files of jobs that nobody knows.
+        """
         try:
             with os.scandir(self._folder) as found:
                 return {one.name: one.stat().st_mtime for one in found}

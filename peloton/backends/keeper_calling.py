@@ -1,7 +1,7 @@
 """The daemon's side of the keeper: reach it, start it, remember unanswered requests.
 
-Turns a folder into a connected socket, and unanswered requests into those to repeat to a
-successor. It must not read more of an answer than which request it settles, nor own a thread.
+Turns a folder into a connected socket, and unanswered requests into those to repeat to a successor.
+Of an answer only the request that it settles is read.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ class KeeperUnavailable(Exception):
 
 
 class UnansweredRequests:
-    """Requests without an answer, with the epoch of their host. Bounded by the ledgers of the
-    hosts. A launch with values of secrets is sent once and not kept: if it is lost, its host misses
-    the run in the list that follows, and orders it again, with values that are read anew."""
+    """Requests without an answer, with their hosts' epochs, bounded by the hosts' ledgers.
+
+    A launch with values of secrets is sent once and not kept: if it is lost, its host misses the
+    run in the list that follows, and orders it again, with values that are read anew.
+    """
 
     def __init__(self) -> None:
         self._epochs: dict[str, int] = {}
@@ -41,7 +43,7 @@ class UnansweredRequests:
         self._kills: dict[str, wire.KeeperMessage] = {}
 
     def record(self, message: wire.KeeperMessage) -> wire.KeeperMessage | None:
-        """The message as it is to be sent, or None while nobody owns its host here."""
+        """Record a request; return it to be sent, or None while nobody owns its host here."""
         request = message["q"]
         if request in _OF_NO_HOST:
             return message
@@ -62,7 +64,7 @@ class UnansweredRequests:
         return message
 
     def settle(self, message: wire.KeeperMessage) -> None:
-        """`started` answers a launch, an end answers all; a refusal ends all of its host."""
+        """Remove the answered requests: `started` ends a launch, an end all of a run."""
         answer = message["a"]
         if answer in ("started", "ended"):
             self._launches.pop(message["run"], None)
@@ -80,13 +82,15 @@ class UnansweredRequests:
                     del requests[run_id]
 
     def forget_requests(self) -> None:
-        """One of them was refused as invalid; repeated, it would be refused for ever. The hosts
-        order again what is missing in the next listing."""
+        """Forget all requests: one was refused as invalid, and would be for ever.
+
+        The hosts order again what is missing in the next listing.
+        """
         self._launches.clear()
         self._kills.clear()
 
     def repeats(self) -> Iterator[wire.KeeperMessage]:
-        """All of them. Lists come last: one that overtook a launch would not list its run."""
+        """Yield all requests, lists last: one that overtook a launch would not list its run."""
         for host, epoch in self._epochs.items():
             yield hello_of(host, epoch)
         yield from self._launches.values()
@@ -96,7 +100,6 @@ class UnansweredRequests:
 
 
 def hello_of(host: str, epoch: int) -> wire.KeeperMessage:
-    """Says that this is an owner of the host."""
     return {"q": "hello", "host": host, "epoch": epoch}
 
 
@@ -105,7 +108,7 @@ def _has_values(run: wire.KeeperMessage) -> bool:
 
 
 def dial(folder: Path) -> socket.socket:
-    """Through a descriptor of the folder: a socket's path is limited to 107 bytes.
+    """Connect through a descriptor of the folder: a socket's path is limited to 107 bytes.
 
     It never blocks: if the backlog of the keeper is full, it raises OSError.
     """
@@ -125,8 +128,10 @@ def dial(folder: Path) -> socket.socket:
 
 
 def start_keeper(folder: Path, settings: Sequence[str]) -> None:
-    """Start the keeper; it detaches by itself. Raises KeeperUnavailable. This process must not
-    fork: gRPC's threads would not survive it."""
+    """Start the keeper; it detaches by itself. Raises KeeperUnavailable.
+
+    This process must not fork: gRPC's threads would not survive it.
+    """
     command = [sys.executable, "-I", "-S", str(_KEEPER), str(folder), *settings]
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """A keeper's folder and the cluster that it serves: claimed by one journal, and by no second one.
 
-Turns (folder, cluster) into a folder that may be used, or into an error that names both clusters.
-It must not take a folder from another cluster by itself. What goes wrong otherwise:
+Turns (folder, cluster) into a folder that may be used, or into an error that names both clusters. A
+folder must not be taken from another cluster by itself. Otherwise:
 
 1. A keeper obeys the highest epoch it received for a host; its cluster's journal is lost.
 2. A new journal begins with epoch 1; the keeper refuses every request that carries it.
@@ -37,7 +37,7 @@ _LOG = logging.getLogger("peloton.keeper")
 
 
 class KeeperOwner(NamedTuple):
-    """A cluster, as a keeper's folder remembers it: the id of its journal, and its name."""
+    """The cluster recorded in a keeper's folder: the id of its journal, and its name."""
 
     cluster_id: str
     name: str
@@ -49,20 +49,20 @@ class KeeperOwner(NamedTuple):
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The cluster's name and id for people."""
         return f"cluster {self.name or '(without a name)'} (id {self.cluster_id or 'unknown'})"
 
     @classmethod
     def read(cls, mark: str) -> KeeperOwner:
-        """From the content of the file."""
+        """Return the owner in the content of the folder's file."""
         cluster_id, _, name = mark.partition(" ")
         return cls(cluster_id, name)
 
 
 class KeeperSeen(NamedTuple):
-    """What a keeper knows of its cluster, as its own journal has it: a witness of the daemon's.
+    """The cluster as the keeper's own journal has it: a witness of the daemon's journal.
 
-    `epochs`: the highest that it obeyed, by the name of the host.
+    `epochs`: the highest epoch that it obeyed, by the name of the host.
     """
 
     owner: KeeperOwner
@@ -89,7 +89,7 @@ def claim(folder: Path, owner: KeeperOwner) -> None:
 
 
 def seen(folder: Path) -> KeeperSeen:
-    """What the keeper of the folder has seen, running or not. Raises OSError."""
+    """Return what the folder's keeper has seen, running or not. Raises OSError."""
     try:
         mark = (folder / identity.CLUSTER_NAME).read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def seen(folder: Path) -> KeeperSeen:
 
 
 def begin_generation(folder: Path, generation: int) -> None:
-    """From now on runs have ids of this generation of the cluster. Raises OSError."""
+    """Let runs have ids of this generation of the cluster from now on. Raises OSError."""
     if generation <= generation_of(folder):
         return
     # Two daemons of a machine may begin at once.
@@ -112,7 +112,7 @@ def begin_generation(folder: Path, generation: int) -> None:
 
 
 def generation_of(folder: Path) -> int:
-    """How often a rollback of the cluster's journal was accepted."""
+    """Return how often a rollback of the cluster's journal was accepted."""
     try:
         return int((folder / GENERATION_NAME).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -122,9 +122,9 @@ def generation_of(folder: Path) -> int:
 def adopt(folder: Path, owner: KeeperOwner) -> Path:
     """End all runs of the folder, and begin an empty one for this cluster in its place.
 
-    The old files are kept under another name, which is returned. Raises KeeperUnavailable where
-    the runs cannot be ended, and OSError. The folder's keeper ends its runs by itself when its
-    folder is gone; where no keeper is left, one is started to find them.
+    The old files are kept under another name, which is returned. Raises KeeperUnavailable if the
+    runs cannot be ended, and OSError. The folder's keeper ends its runs by itself when its folder
+    is gone; where no keeper is left, one is started to find them.
     """
     folder = folder.resolve()
     # Even if one seems to run: its socket accepts connections while it is being killed, and then
@@ -144,10 +144,10 @@ def disown(folder: Path, reason: str, *, runs: Iterable[tuple[str, str]] = ()) -
     """End the runs of a folder that was copied or restored; no process is looked for.
 
     Its records are of processes that belong to the original: a keeper would adopt and kill them.
-    They end as lost, for this reason, and the folder serves nobody. What had ended keeps its end,
-    and ids that were used stay taken. `runs` (ids, with their hosts) end as lost too where they are
-    unknown: a host whose order seems to be lost would repeat it, and the original may have run it.
-    Raises KeeperUnavailable, OSError.
+    The runs end as lost, for this reason, and the folder serves nobody. Runs that had ended keep
+    their ends, and ids that were used stay taken. `runs` (ids, with their hosts) end as lost too
+    where they are unknown: a host whose order seems to be lost would repeat it, and the original
+    may have run it. Raises KeeperUnavailable, OSError.
     """
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -184,8 +184,11 @@ def _free_name(folder: Path, suffix: str) -> Path:
 
 
 def _await_end(aside: Path) -> None:
-    """Wait until the keeper has exited, which it does when none of its runs is alive, and its
-    supervisor, which would start another one until then."""
+    """Wait until the keeper and its supervisor have exited.
+
+    The keeper exits when none of its runs is alive; until then the supervisor would start another
+    one.
+    """
     until = time.monotonic() + LEAVE_S_MAX
     for name in (LOCK, "lock"):
         _await_lock(aside / name, until)

@@ -1,7 +1,6 @@
 """The messages between a daemon and its keeper, as values.
 
-Turns requests into the keeper's wire form and its answers into reports. It must not judge what a
-report means, and has no state.
+Turns requests into the keeper's wire form and its answers into reports. It has no state.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ RUN_BYTES_MAX = 4 * 1024 * 1024
 
 
 class BadRun(Exception):
-    """A run that cannot be requested, and why."""
+    """A run that cannot be requested; the text says why."""
 
     def __init__(self, run_id: str, why: str) -> None:
         super().__init__(why)
@@ -38,8 +37,10 @@ class BadRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What a run may use besides memory, and what to do where no control group holds it to that
-    (`keeper/limits.py`). 0 is no limit."""
+    """The limits of a run besides memory, and what to do without control groups.
+
+    0 is no limit.
+    """
 
     mode: str
     cpu: float = 0.0
@@ -50,8 +51,7 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class RunContainer:
-    """The image that a run is started from, the program of the engine that does it, and the
-    indices of the gpus that it gets."""
+    """The image of a run, the program of the engine that starts it, and the indices of its gpus."""
 
     engine: str
     image: str
@@ -60,7 +60,7 @@ class RunContainer:
 
 @dataclass(frozen=True, slots=True)
 class RunVolume:
-    """The volume of a run (`keeper/volumes.py`): where the run sees it, and how much it holds."""
+    """The volume of a run (`keeper/volumes.py`): its path for the run, and its size."""
 
     name: str
     path: str
@@ -69,14 +69,16 @@ class RunVolume:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """`/bin/sh -c value` if `shell`, else exec of `value` with `arguments` as the whole argv
-    (the first is the name the program sees; none at all means `value` alone). `user`, `caller` and
-    `task_user` name its account (`keeper/accounts.py`); without them it runs as the keeper's.
-    Without `limits` it is in no control group, and its memory alone is watched. With `container`
-    it is one; with `pod` it consists of several, and its own command is not run. `checked`: its
-    health will be checked by commands. `volume` is a directory of its own that outlives it. With
-    `refusal` (outcome, reason and message) it is not started, unless it is known already: that is
-    how it ends. After `max_running_s` it is told to end, and killed `grace_s` later."""
+    """A run to start: `/bin/sh -c value` if `shell`, else `value` with `arguments` as argv.
+
+    The first argument is the name the program sees; none at all means `value` alone. `user`,
+    `caller` and `task_user` name its account (`keeper/accounts.py`); without them it runs as the
+    keeper's. Without `limits` it is in no control group, and its memory alone is watched. With
+    `container` it is one; with `pod` it consists of several, and its own command is not run.
+    `checked`: its health will be checked by commands. `volume` is a directory of its own that
+    outlives it. With `refusal` (outcome, reason and message) it is not started, unless it is known
+    already: it ends so. After `max_running_s` it is told to end, and killed `grace_s` later.
+    """
 
     run_id: str
     host: str
@@ -109,10 +111,11 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class KeeperRunEnded:
-    """`exit_code` and `signal` are what the process left with; both None if nobody knows.
+    """The end of a run. `exit_code` and `signal` are the process's; None if not known.
 
     `cpu_s` is of the first process and of those it has waited for, `peak_mb` of all in the control
-    group, else of the largest process; 0 if not known."""
+    group, else of the largest process; 0 if not known.
+    """
 
     host: str
     run_id: str
@@ -129,7 +132,7 @@ class KeeperRunEnded:
 
 @dataclass(frozen=True, slots=True)
 class RunUnknown:
-    """The answer to the kill of a run the keeper has no record of."""
+    """The answer to the kill of a run of which the keeper has no record."""
 
     host: str
     run_id: str
@@ -147,9 +150,12 @@ class ListedRun:
 
 @dataclass(frozen=True, slots=True)
 class KeeperRunsListed:
-    """All runs of a host that are not acknowledged. A launch made after the listing was
-    requested may be missing in it. `keeper` is the identity of the keeper. `asked_at` is the time
-    that was passed with the request; -inf for a list that nobody requested."""
+    """All runs of a host that are not acknowledged.
+
+    A launch made after the listing was requested may be missing in it. `keeper` is the identity of
+    the keeper. `asked_at` is the time that was passed with the request; -inf for a list that nobody
+    requested.
+    """
 
     host: str
     runs: tuple[ListedRun, ...]
@@ -160,7 +166,7 @@ class KeeperRunsListed:
 
 @dataclass(frozen=True, slots=True)
 class KeeperVolumesRemoved:
-    """These volumes are gone, or never were there, by their names at the keeper."""
+    """The volumes that are gone, by their names at the keeper; they may never have existed."""
 
     host: str
     volumes: tuple[str, ...]
@@ -168,8 +174,10 @@ class KeeperVolumesRemoved:
 
 @dataclass(frozen=True, slots=True)
 class RunChecked:
-    """The outcome of a check by a command; None: it was not carried out, and `never`: none of this
-    run is."""
+    """The outcome of a check by a command.
+
+    `ok` is None if the check was not carried out; `never`: none of this run is.
+    """
 
     host: str
     run_id: str
@@ -195,7 +203,7 @@ class KeeperUp:
 
 @dataclass(frozen=True, slots=True)
 class KeeperDown:
-    """Nothing is known of any run for now. Sent once for each outage and reason."""
+    """The keeper does not answer: nothing is known of any run. Sent once per outage."""
 
     why: str
 
@@ -207,7 +215,7 @@ RunReport = (
 
 
 def wire_form(run: RunRequest) -> tuple[wire.KeeperMessage, int]:
-    """A run in wire form, and its size in bytes. Raises BadRun if it cannot be encoded."""
+    """Return a run in wire form, and its size in bytes. Raises BadRun if it cannot be encoded."""
     if not RUN_ID.fullmatch(run.run_id):
         raise BadRun(run.run_id, "not a run id")
     try:

@@ -1,7 +1,6 @@
-"""The containers of a run with several, as a daemon orders them at its keeper and hears of them.
+"""The containers of a run with several, in orders to the keeper and in its reports.
 
-Turns what the keeper tells of them into values. It must not say what follows for the run, and has
-no state.
+Turns the keeper's reports of them into values; it has no state.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from peloton.actors.host.messages import RunSpec
 
 @dataclass(frozen=True, slots=True)
 class PodPart:
-    """One of several containers: its command as in a request, and its own variables."""
+    """A container of several: its command as in a request, and its own variables."""
 
     name: str
     value: str
@@ -27,8 +26,11 @@ class PodPart:
 
 @dataclass(frozen=True, slots=True)
 class RunPod:
-    """The containers of a run with several. `grace_s`: what the others have to end in, once one
-    has failed. `checked`: the one of which checks by commands have the variables."""
+    """The containers of a run with several.
+
+    `grace_s`: the time in which the others have to end once one has failed. `checked`: the
+    container whose variables checks by commands get.
+    """
 
     containers: tuple[PodPart, ...]
     grace_s: float = 30.0
@@ -36,7 +38,7 @@ class RunPod:
 
 
 def pod_of(spec: RunSpec) -> RunPod | None:
-    """The containers of a run with several."""
+    """Return the containers of a run with several."""
     if not spec.containers:
         return None
     parts = [
@@ -49,7 +51,7 @@ def pod_of(spec: RunSpec) -> RunPod | None:
 
 @dataclass(frozen=True, slots=True)
 class ContainerOfRun:
-    """One of several containers of a run, as far as it came."""
+    """A container of a run with several, as far as it came."""
 
     name: str
     init: bool
@@ -61,7 +63,7 @@ class ContainerOfRun:
 
 @dataclass(frozen=True, slots=True)
 class ContainersMoved:
-    """Containers of a run of several have begun or ended, and the run goes on."""
+    """Containers of a run with several have begun or ended, and the run goes on."""
 
     host: str
     run_id: str
@@ -69,5 +71,5 @@ class ContainersMoved:
 
 
 def read_containers(told: Mapping[str, Any]) -> tuple[ContainerOfRun, ...]:
-    """Those in an end, a list or an event; none of a run of a single one."""
+    """Return the containers in an end, a list or an event; none for a run of a single one."""
     return tuple(ContainerOfRun(**one) for one in told.get("containers", ()))

@@ -1,7 +1,7 @@
 """Requests to the keeper on their way: those not taken yet, lists that were sent, and pings.
 
-Matches each list with the time at which it was requested, and tells how long a ping has no answer.
-It must not send, nor repeat anything: `keeper_calling` knows what to repeat to a successor.
+Matches each list with the time at which it was requested, and measures how long a ping has no
+answer. `keeper_calling` knows what to repeat to a successor.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ class QueuedRequest(NamedTuple):
 
 
 class ListTimes:
-    """When the lists under way on one connection were asked for, by host.
+    """The times at which the lists under way on one connection were requested, by host.
 
-    The keeper answers in order, so an answer belongs to the oldest. Where they were mixed up, a
-    list would count for runs that were accepted after it was made.
+    The keeper answers in order, so an answer belongs to the oldest request. If they were mixed up,
+    a list would count for runs that were accepted after it was made.
     """
 
     def __init__(self) -> None:
         self._under_way: dict[str, deque[tuple[int, float]]] = {}
 
     def new_connection(self) -> None:
-        """A new connection: what was under way on the last one is not answered any more."""
+        """Forget the requests of the last connection, which are not answered any more."""
         self._under_way.clear()
 
     def sent(self, message: wire.KeeperMessage, asked_at: float = -math.inf) -> None:
-        """A request was sent; only lists count."""
+        """Record a request that was sent; only lists count."""
         if message["q"] == "list":
             times = self._under_way.setdefault(message["host"], deque())
             times.append((message["epoch"], asked_at))
 
     def answered(self, host: str) -> float:
-        """The time of the list that is answered now."""
+        """Return the request time of the list that is answered now."""
         times = self._under_way.get(host)
         return times.popleft()[1] if times else -math.inf
 
     def refused(self, host: str, *, known: int) -> None:
-        """Requests of lower epochs than this one are not answered by a list."""
+        """Forget requests of lower epochs than this one: they are not answered by a list."""
         times = self._under_way.get(host, deque())
         self._under_way[host] = deque(each for each in times if each[0] >= known)
 
 
 class KeeperHeartbeat:
-    """When to ping the keeper, and since when its answer is due."""
+    """The pings to the keeper: when one is due, and since when its answer is."""
 
     def __init__(self, silent_max_s: float) -> None:
         self.silent_max_s = silent_max_s
@@ -63,27 +63,28 @@ class KeeperHeartbeat:
         self._pinged_at_s: float | None = None
 
     def asks(self, now_s: float) -> bool:
-        """Whether to ping now; if so, it counts as sent. One ping is unanswered at a time."""
+        """Return whether to ping now; if so, it counts as sent. One ping at a time is
+        unanswered."""
         if self._pinged_at_s is not None or now_s < self._next_at_s:
             return False
         self._pinged_at_s = now_s
         return True
 
     def received(self, now_s: float) -> None:
-        """Something was received: the keeper is alive."""
+        """Record that something was received: the keeper is alive."""
         self._pinged_at_s = None
         self._next_at_s = now_s + self.silent_max_s / _PINGS_PER_SILENCE
 
     def begin(self, now_s: float) -> None:
-        """A new connection, which begins with a ping."""
+        """Begin a connection, which begins with a ping."""
         self._pinged_at_s = now_s
 
     def is_silent(self, now_s: float) -> bool:
-        """Whether the answer is overdue."""
+        """Return whether the answer is overdue."""
         return self._pinged_at_s is not None and now_s - self._pinged_at_s >= self.silent_max_s
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until the next ping, or until its answer is overdue."""
+        """Return the seconds until the next ping, or until its answer is overdue."""
         if self._pinged_at_s is None:
             return max(0.0, self._next_at_s - now_s)
         if self.is_silent(now_s):

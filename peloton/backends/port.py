@@ -1,7 +1,7 @@
-"""The port of backends: what every backend that runs the orders of hosts must do.
+"""The port of backends: the promises of every backend that runs the orders of hosts.
 
-Names the messages that cross it and what each of them guarantees. It must not know any backend;
-`tests/contracts/test_backend.py` checks all of them against what is written here.
+Names the messages that cross it and what each of them guarantees. `tests/contracts/test_backend.py`
+checks all backends against what is written here.
 
 A backend that is local to the daemon (processes, simulated runs) is an ephemeral service with the
 key `backend/<name>`, which each daemon with hosts has of its own; its memory is not journaled. One
@@ -135,28 +135,27 @@ class Backend(EphemeralService, Protocol):
 
     @property
     def prefix(self) -> Key:
-        """Where this daemon gets its orders: the same, or that of a link to a backend that exists
-        once."""
+        """The address for orders: the backend's own, or that of a link to an outside engine."""
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
         """Begin. Orders that came before are dropped; hosts compare after it."""
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
-        """Handle orders in sequence; returns reports and replies. `tell` may take more any time."""
+        """Handle orders in sequence; return reports and replies. `tell` may take more any time."""
 
     def stop_all(self, grace_s: float) -> bool:
-        """End every run and wait; returns whether all have ended."""
+        """End every run and wait; return whether all have ended."""
 
     def close(self) -> None:
-        """Release resources; what runs outside of this process runs on."""
+        """Release resources; runs outside of this process go on."""
 
 
 @runtime_checkable
 class HoldsFiles(Protocol):
-    """A backend that keeps what the ended runs of a job leave while somebody reads it."""
+    """A backend that can keep the files of a job's ended runs while somebody reads them."""
 
     def hold(self, job: str, for_s: float) -> bool:
-        """Keep it for so many seconds from now, for any thread; whether that can be."""
+        """Keep the files for so many seconds; return whether that is possible. For any thread."""
 
 
 POISON = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
@@ -164,7 +163,7 @@ POISON = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
 
 
 def cannot_be_ordered(run: str, why: object, *, reason: str) -> m.RunEnd:
-    """The end of a run whose order is invalid."""
+    """Return the end of a run whose order is invalid."""
     text = f"{type(why).__name__}: {why}" if isinstance(why, POISON) else str(why)
     return m.RunEnd(
         run, RunOutcome(End.FAILED, reason=reason, message=f"cannot be ordered: {text}")

@@ -1,10 +1,11 @@
-"""Which ports of this machine others use, tried before a run is started with them.
+"""Tries whether the ports of a run are in use on this machine before the run is started.
 
-Turns the ports of runs into those that may start now, and tells hosts what is in use: by programs
-that are no runs, or by runs of other hosts of this machine, which may not have bound theirs yet. A
-port that was in use is tried again from time to time, and at once when the run that had it ends.
-Must not reserve anything: whoever binds the port between the try and the run wins, and the run sees
-EADDRINUSE itself. Ports are TCP's; what a daemon before this one started is known by its binding.
+Turns the ports of runs into those that may start now, and reports to hosts what is in use: by
+programs that are no runs, or by runs of other hosts of this machine, which may not have bound
+theirs yet. A port that was in use is tried again from time to time, and at once when the run that
+had it ends. Nothing is reserved: a program that binds the port between the try and the run wins,
+and the run sees EADDRINUSE itself. Ports are TCP's; runs that an earlier daemon started are known
+by their binding.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ KNOWN_MAX = 1024
 
 
 class PortUse:
-    """Of one backend. `tell` takes the name of a host, and its report. `due` is called by one
-    thread; the others may be by any."""
+    """The ports of one backend.
+
+    `tell` takes the name of a host, and its report. `due` is called by one thread; the others may
+    be by any.
+    """
 
     def __init__(self, tell: Callable[[str, PortsInUse], None]) -> None:
         self._tell = tell
@@ -44,8 +48,10 @@ class PortUse:
     def startable(
         self, host: str, runs: Sequence[StartRun], *, known: Container[str]
     ) -> list[StartRun]:
-        """Those of the runs whose ports are free, or that are `known` to be there already; of the
-        others the host is told."""
+        """Return the runs whose ports are free, or that are `known` to be there already.
+
+        For the others the ports in use are reported to the host.
+        """
         if not any(run.ports for run in runs):
             return [*runs]
         start, busy = list[StartRun](), list[str]()
@@ -71,7 +77,7 @@ class PortUse:
         return start
 
     def over(self, run: str) -> None:
-        """A run has ended: others may have its ports."""
+        """Free the ports of a run that has ended: others may have them."""
         changed = list[tuple[str, PortsInUse]]()
         with self._lock:
             ports = self._ports.pop(run, ())
@@ -87,8 +93,11 @@ class PortUse:
             self._tell(host, told)
 
     def repeat(self, host: str) -> None:
-        """Tell what is in use: a report may have been lost, and a host may know what an earlier
-        daemon has found. That none is, is told once."""
+        """Report the ports in use again.
+
+        A report may have been lost, and a host may know what an earlier daemon has found. That none
+        is in use is reported once.
+        """
         with self._lock:
             if host in self._used and not self._used[host]:
                 return
@@ -97,7 +106,7 @@ class PortUse:
         self._tell(host, told)
 
     def due(self, now: float) -> None:
-        """Try again what was in use, and tell what has changed."""
+        """Try again the ports that were in use, and report changes."""
         if self.wake_at is None or now < self.wake_at:
             return
         changed = list[tuple[str, PortsInUse]]()
@@ -115,7 +124,7 @@ class PortUse:
         return PortsInUse(tuple(sorted(self._used.get(host, ()))), busy)
 
     def _in_use(self, host: str, run: StartRun) -> set[int]:
-        """The ports of the run that are in use, and those beside one that was picked."""
+        """Return the ports of the run that are in use, and those beside one that was picked."""
         found: set[int] = set()
         for port, number in zip(run.spec.ports, run.ports, strict=True):
             if self._taken(host, number, run=run.run):
@@ -126,7 +135,7 @@ class PortUse:
         return found
 
     def _taken(self, host: str, port: int, *, run: str = "") -> bool:
-        """Whether others use the port: those that the host has given itself it knows."""
+        """Return whether others use the port; the host knows the ports that it has given itself."""
         holder = self._holders.get(port)
         if holder is not None:
             return holder[0] != host if not run else holder[1] != run
@@ -134,7 +143,7 @@ class PortUse:
 
 
 def is_in_use(port: int) -> bool:
-    """Whether a program of this machine listens on a TCP port, at any address."""
+    """Return whether a program of this machine listens on a TCP port, at any address."""
     for family in (socket.AF_INET6, socket.AF_INET):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
             # As servers do: what a closed connection left behind does not count.

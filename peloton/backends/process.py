@@ -1,8 +1,8 @@
 """Real processes on virtual hosts: orders of hosts go to the keeper, its reports come back.
 
 Turns messages of host actors into keeper requests, and keeper reports into messages for them. One
-instance serves every virtual host of this daemon. It must not judge an end or decide a retry, and
-it never blocks: the keeper's client has a thread of its own and calls `tell` from there.
+instance serves every virtual host of this daemon. It never blocks: the keeper's client has a thread
+of its own and calls `tell` from there.
 
 Either thread reports under a lock whether the keeper is available. Otherwise a "down" that was
 read before the keeper came back, and sent after its "up", would be the last a host receives.
@@ -72,15 +72,18 @@ _LOG = logging.getLogger("peloton.keeper")
 
 
 class TaskAccounts(NamedTuple):
-    """The account of runs that name none, empty for the daemon's own; and which folders of this
-    daemon lie above the keeper's, so that other accounts have to pass through them."""
+    """The accounts of runs.
+
+    `task_user` is that of runs that name none, empty for the daemon's own. `above` are the folders
+    of this daemon above the keeper's, so that other accounts have to pass through them.
+    """
 
     task_user: str = ""
     above: tuple[Path, ...] = ()
 
 
 class TaskLimits(NamedTuple):
-    """How runs are held to their limits: see `backend_settings.ProcessBackendSettings`."""
+    """The limits of runs: see `backend_settings.ProcessBackendSettings`."""
 
     mode: str = OFF
     cpu_quota: bool = False
@@ -90,13 +93,13 @@ class TaskLimits(NamedTuple):
     """The program that runs containers: only with `images: run`."""
 
     def container_of(self, image: str) -> km.RunContainer | None:
-        """What a run of this image is started by; None: without it."""
+        """Return the container of a run of this image; None: the run is started without one."""
         if not image or self.images != RUN:
             return None
         return km.RunContainer(self.engine, image)
 
     def of(self, resources: Resources) -> km.RunLimits | None:
-        """Those of a run."""
+        """Return the limits of a run."""
         if self.mode == OFF:
             return None
         return km.RunLimits(
@@ -153,8 +156,11 @@ class ProcessBackend:
         self._started = threading.Event()
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
-        """Connect to the keeper. `tell` takes messages for hosts, from any thread; `trouble`
-        takes (component, problem), the problem empty when it is over."""
+        """Connect to the keeper.
+
+        `tell` takes messages for hosts, from any thread; `trouble` takes (component, problem), the
+        problem empty when it is over.
+        """
         self._tell = tell
         self._trouble = trouble
         self._runs = ProcessRuns(
@@ -178,7 +184,7 @@ class ProcessBackend:
         return min((at for at in times if at is not None), default=None)
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
-        """Orders of hosts. Before the start they are dropped: the hosts compare after it."""
+        """Take orders of hosts. Before the start they are dropped: the hosts compare after it."""
         replies: list[Reply] = []
         for envelope in envelopes:
             message = envelope.message
@@ -231,7 +237,7 @@ class ProcessBackend:
         *,
         values: SecretValues,
     ) -> None:
-        """Send it to the keeper; from the thread of `receive`, or that of the secrets."""
+        """Send the order to the keeper; from the thread of `receive`, or that of the secrets."""
         name = _name(order.host)
         if isinstance(order, m.StartRuns):
             self._launch(order, runs, values=values)
@@ -255,14 +261,14 @@ class ProcessBackend:
             self._ports.repeat(name)
 
     def _repeat_slack(self, name: str) -> None:
-        """A report may have been lost; and a host may know what an earlier daemon has measured."""
+        """Report the slack again: a report may be lost, or an earlier daemon's be known."""
         told = self._slack.told(name) if self._slack is not None else None
         if told is not None or (self._slack is None and name not in self._unmeasured):
             self._unmeasured[name] = None
             self._report(name, SlackReported(told))
 
     def _runs_of_hosts(self) -> dict[str, list[str]]:
-        """Without hosts whose runs the keeper has not listed yet: they would seem to have none."""
+        """Return the runs of hosts, except hosts that the keeper has not listed yet."""
         hosts = map(_name, self._roster.hosts)
         found: dict[str, list[str]] = {host: [] for host in hosts if host in self._listed_once}
         for run, host in [*self._alive.items()]:
@@ -274,7 +280,7 @@ class ProcessBackend:
         self._report(name, SlackReported(slack))
 
     def _launch(self, order: m.StartRuns, runs: ProcessRuns, *, values: SecretValues) -> None:
-        """An invalid order ends its own run, and no other."""
+        """Launch the runs of an order. An invalid order ends its own run, and no other."""
         name = _name(order.host)
         if order.keeper and order.keeper != runs.keeper:
             # The host would expect these runs at another keeper, so they must not begin here. Our
@@ -346,14 +352,16 @@ class ProcessBackend:
         return request
 
     def _own_cpus(self, resources: Resources, *, contained: bool) -> dict[str, str]:
-        """For measuring what a run uses of its own; of a container that is not known."""
+        """Return the variable by which a run's use is measured; none for a container."""
         if self.measured_slack_s is None or contained or not resources.cpu:
             return {}
         return {OWN_CPUS: f"{amount(resources.cpu):.6g}"}
 
     def _open_way(self) -> None:
-        """Let the tasks of other accounts reach their sandboxes. Where this fails, the keeper
-        names the folder as the end of the run."""
+        """Let the tasks of other accounts reach their sandboxes.
+
+        If this fails, the keeper names the folder as the reason of the run's end.
+        """
         for folder in self.accounts.above:
             try:
                 private_folder.let_pass(folder)
@@ -361,7 +369,7 @@ class ProcessBackend:
                 _LOG.warning("%s stays closed to tasks of other accounts: %s", folder, error)
 
     def hold(self, job: str, for_s: float) -> bool:
-        """Keep the files of a job's ended runs for so long; whether that can be. For any thread."""
+        """Keep the files of a job's runs for so long; return whether that is possible."""
         runs = self._runs
         if runs is None:
             return False
@@ -369,7 +377,7 @@ class ProcessBackend:
         return True
 
     def stop_all(self, grace_s: float) -> bool:
-        """End every run and wait for it: for a cluster that leaves nothing behind."""
+        """End every run and wait for it, for a cluster that leaves nothing behind."""
         assert self._runs is not None
         self.secrets.close()  # what waits for its secrets is not started any more
         self._none_alive.clear()
@@ -380,16 +388,16 @@ class ProcessBackend:
         return self._none_alive.wait(grace_s + STOP_SLACK_S)
 
     def reset(self) -> None:
-        """Orders were lost with the mail that could not be handled: ask every host to compare."""
+        """Ask every host to compare: orders were lost with the mail that could not be handled."""
         for host in self._roster.hosts:
             self._send_status(host, only_down=False)
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """We are in a fleet. The keeper knows a daemon only by the epochs of its hosts."""
+        """Take the daemon's place in a fleet; the keeper knows only the epochs of hosts."""
         self._roster.in_fleet = True
 
     def close(self) -> None:
-        """Leave the keeper and its runs as they are."""
+        """Release the connections; the keeper and its runs go on."""
         self.secrets.close()
         if self._slack is not None:
             self._slack.close()
@@ -408,7 +416,7 @@ class ProcessBackend:
                 self._tell([_to_host(host, m.BackendUp())])
 
     def _status_changed(self, down: str) -> None:
-        """The keeper is available, or why not: sent to all hosts, and to health."""
+        """Report to all hosts, and to health, whether the keeper is available, or why not."""
         assert self._tell is not None
         if self._trouble is not None:
             self._trouble(PROCESS_BACKEND, down)
@@ -418,10 +426,10 @@ class ProcessBackend:
             self._tell([_to_host(host, status) for host in self._roster.hosts])
 
     def _received(self, report: km.RunReport) -> None:
-        """A report of the keeper, on its client's thread.
+        """Take a report of the keeper, on its client's thread.
 
-        Reports may begin before `start` has stored the client; a host that asked for its runs
-        then would get no answer, and wait for ever.
+        Reports may begin before `start` has stored the client; a host that asked for its runs then
+        would get no answer, and wait for ever.
         """
         self._started.wait()
         assert self._runs is not None
@@ -457,7 +465,6 @@ class ProcessBackend:
             self.epoch_obeyed(key("host", report.host), report.known)
 
     def _seen(self, run: km.ListedRun, host: str) -> None:
-        """A run of a list."""
         name = self._ids.name(run.run_id)
         if run.ended is not None:
             self._not_alive(name)
@@ -468,17 +475,19 @@ class ProcessBackend:
             self._health.running(key("host", host), name, started_at=run.started_at)
 
     def _moved(self, host: str, told: km.ContainersMoved | km.ListedRun) -> None:
-        """Of a run of a single container nothing is told."""
+        """Report the containers of a run; a run of a single container has none to report."""
         if told.containers:
             found = tuple(_container_end(one) for one in told.containers)
             name = self._ids.name(told.run_id)
             self._health.moved(key("host", host), name, containers=found)
 
     def _unknown(self, report: km.RunUnknown) -> None:
-        """The host ordered to kill a run that the keeper does not know. It waits for an end that
-        nobody will report, until a listing shows that there is no such run. The host must request
-        it: only it knows which runs it had accepted by then. One request that is yet to come
-        answers for all such runs."""
+        """Ask the host to compare: it ordered to kill a run that the keeper does not know.
+
+        The host waits for an end that nobody will report, until a listing shows that there is no
+        such run. The host must request it: only it knows which runs it had accepted by then. One
+        request that is yet to come answers for all such runs.
+        """
         self._not_alive(self._ids.name(report.run_id))
         if report.host not in self._comparing:
             self._comparing[report.host] = None
@@ -553,7 +562,7 @@ def _image_refused(run: m.StartRun) -> m.RunEnd:
 
 
 def _to_host(host: Key, report: Report) -> Envelope:
-    """A host ignores what another backend than its own reports, so each report names us."""
+    """Return an envelope from this backend: hosts ignore the reports of others."""
     return Envelope(host, report, sender=PROCESS_BACKEND)
 
 

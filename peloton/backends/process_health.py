@@ -1,7 +1,7 @@
-"""Which runs of the process backend are checked, and how, or have containers to tell of.
+"""The runs of the process backend that are checked, or that have containers to report.
 
-Turns orders of hosts and reports of the keeper into words for the loop that checks and tells, which
-begins with the first. Must not report anything itself, nor outlive what a host would tell it again.
+Turns orders of hosts and reports of the keeper into calls of the loop that checks and reports,
+which begins with the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peloton.runtime.vocabulary import Key
 
 
 class ProcessHealth:
-    """`order` has a command checked by the keeper. From any thread."""
+    """The checked runs of one backend. `order` lets the keeper check a command. From any thread."""
 
     def __init__(self, tell: TellChanges, order: CheckOrder) -> None:
         self._tell, self._order = tell, order
@@ -29,19 +29,19 @@ class ProcessHealth:
         self._lock = threading.Lock()  # a run that is over must not begin to be watched
 
     def ordered(self, runs: Iterable[m.StartRun]) -> None:
-        """These runs begin, and some of them are to be checked from then on."""
+        """Take the checks of these runs, which begin."""
         for run in runs:
             if run.spec.check is not None:
                 self._checks[run.run] = run.spec.check
 
     def compared(self, checked: Iterable[CheckedSet]) -> None:
-        """The same of runs that may have begun under another daemon, before they are listed."""
+        """Take the checks of runs that may have begun under another daemon."""
         for some in checked:
             for name in names_of(some.crowd, some.members.raw, run=some.run):
                 self._checks[name] = some.check
 
     def running(self, host: Key, run: str, *, started_at: float) -> None:
-        """It runs, since then."""
+        """Start the checks of a run that is running, since then."""
         with self._lock:
             check = self._checks.get(run)
             if check is None:
@@ -49,7 +49,7 @@ class ProcessHealth:
             self._begun().watch(CheckedRun(host, run, check, started_at))
 
     def moved(self, host: Key, run: str, *, containers: tuple[ContainerEnd, ...]) -> None:
-        """Its containers are so far."""
+        """Report the states of the run's containers."""
         with self._lock:
             self._checks.setdefault(run)
             self._begun().moved(host, run, containers=containers)
@@ -60,7 +60,7 @@ class ProcessHealth:
         return self._loop
 
     def to_end(self, runs: Iterable[str]) -> None:
-        """These are to end, and are not checked any more."""
+        """Stop checking these runs, which are to end."""
         with self._lock:
             known = dict.fromkeys(run for run in runs if run in self._checks)
             self._checks.update(known)
@@ -68,7 +68,7 @@ class ProcessHealth:
                 self._loop.to_end(known)
 
     def over(self, run: str) -> None:
-        """It has ended."""
+        """Forget a run that has ended."""
         with self._lock:
             if run in self._checks:
                 del self._checks[run]
@@ -76,12 +76,12 @@ class ProcessHealth:
                     self._loop.drop((run,))
 
     def noted(self, message: ChangesNoted) -> None:
-        """The tasks of these runs know of a change."""
+        """Note that the tasks of these runs know of a change."""
         if self._loop is not None:
             self._loop.noted(message.runs, message.number)
 
     def answered(self, report: km.RunChecked) -> None:
-        """The outcome of a command."""
+        """Take the outcome of a command."""
         if self._loop is None:
             return
         if report.never:
@@ -90,6 +90,5 @@ class ProcessHealth:
             self._loop.answered(report.number, (report.ok, report.text))
 
     def close(self) -> None:
-        """Check nothing any more."""
         if self._loop is not None:
             self._loop.close()

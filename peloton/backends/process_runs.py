@@ -1,8 +1,8 @@
 """Process runs: a daemon's side of the keeper.
 
-Turns calls into lines for the keeper and its lines into reports; starts a keeper where none
-answers, and a successor where one died. It must not decide what a report means, must not block
-its caller, and must never be the parent of a task.
+Turns calls into lines for the keeper and its lines into reports; starts a keeper if none answers,
+and a successor if one died. It must not block its caller, nor be the parent of a task, which has to
+outlive the daemon.
 
 One thread owns the socket. Requests without an answer are repeated to a successor: the keeper
 answers a repeat from its records, so nothing is started twice. Reports may come twice.
@@ -78,7 +78,7 @@ class KeeperSettings(NamedTuple):
 
 
 class ProcessRuns:
-    """Client of one keeper.
+    """The client of one keeper.
 
     `report` is called from this object's own thread; it must return soon and not raise.
     """
@@ -117,18 +117,18 @@ class ProcessRuns:
 
     @property
     def folder(self) -> Path:
-        """Where the keeper is, without links."""
+        """The keeper's folder, without links."""
         return self._folder
 
     def _claim(self) -> str:
-        """Claim the folder for this cluster; returns the identity of its keeper."""
+        """Claim the folder for this cluster; return the identity of its keeper."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._owner is not None:
             keeper_folder.claim(self._folder, self._owner)
         return keeper_id(str(self._folder))
 
     def _check_identity(self) -> None:
-        """The folder may have been given to another cluster, or be replaced, since the last check.
+        """Check that the folder still has this keeper: its owner may have changed.
 
         Requests for another keeper must not be sent to this one: their runs would begin where no
         host expects them.
@@ -148,8 +148,11 @@ class ProcessRuns:
     def launch(
         self, host: str, epoch: int, *, runs: Sequence[RunRequest], keeper: str = ""
     ) -> list[BadRun]:
-        """Request the runs, of this keeper only if one is named (the folder may change before the
-        request is taken); returns those that cannot be requested."""
+        """Request the runs; return those that cannot be requested.
+
+        If `keeper` is named, the request is for this keeper only: the folder may change before it
+        is taken.
+        """
         bad: list[BadRun] = []
         part: list[wire.KeeperMessage] = []
         part_bytes = 0
@@ -169,12 +172,12 @@ class ProcessRuns:
         return bad
 
     def kill(self, host: str, run_id: str, *, grace_s: float, notice: str = "") -> None:
-        """SIGTERM to the run's group, SIGKILL after the grace; under the epoch of the hello."""
+        """Send SIGTERM to the run's group, SIGKILL after the grace, under the hello's epoch."""
         ask = {"q": "kill", "host": host, "runs": [[run_id, grace_s]]}
         self._ask({**ask, "notice": notice} if notice else ask)
 
     def limit(self, host: str, run_ids: Sequence[str], *, max_running_s: float) -> None:
-        """Let them take so long, 0 for as long as they like; not repeated if it is lost."""
+        """Limit the time of runs, 0 for no limit; not repeated if it is lost."""
         self._ask({"q": "limit", "host": host, "runs": [[run, max_running_s] for run in run_ids]})
 
     def check(self, host: str, run_id: str, *, number: int, check: HealthCheck) -> None:
@@ -183,7 +186,7 @@ class ProcessRuns:
         self._ask({"q": "check", "host": host, "run": run_id, "number": number, **ask})
 
     def remove(self, host: str, epoch: int, *, volumes: Sequence[str]) -> None:
-        """Remove these, by their names at the keeper; not repeated if it is lost."""
+        """Remove volumes, by their names at the keeper; not repeated if it is lost."""
         self._ask({"q": "remove", "host": host, "epoch": epoch, "volumes": [*volumes]})
 
     def ack(self, run_ids: Iterable[str]) -> None:
@@ -199,7 +202,7 @@ class ProcessRuns:
         self._ask({"q": "list", "host": host}, asked_at=asked_at)
 
     def close(self) -> None:
-        """Leave the keeper and its runs as they are. Requests made before are still sent."""
+        """Send the requests made before, and disconnect; the keeper goes on."""
         self._closing = True
         self._wake()
         joined = None
@@ -216,7 +219,7 @@ class ProcessRuns:
         self._wake()
 
     def _wake(self) -> None:
-        """A full socket wakes the thread anyway; a closed one has nobody to wake."""
+        """Wake the thread. A full socket wakes it anyway; a closed one has nobody to wake."""
         with contextlib.suppress(OSError):
             self._wake_writer.send(b"!")
 
@@ -230,8 +233,11 @@ class ProcessRuns:
         self._thread.start()
 
     def _run(self, trouble: str) -> None:
-        """An unforeseen error goes to the thread's hook, which prints it; the next thread
-        reports it and starts again, after a longer pause each time."""
+        """Run the loop.
+
+        An unforeseen error goes to the thread's hook, which prints it; the next thread reports it
+        and starts again, after a longer pause each time.
+        """
         try:
             if trouble:
                 self._pause()
@@ -266,8 +272,10 @@ class ProcessRuns:
             self._report(KeeperDown(why))
 
     def _connect(self) -> None:
-        """Dial the keeper that may run already, else start one. If another keeper holds the lock
-        it is starting or exiting: the next attempt decides."""
+        """Connect to the keeper that may run already, else start one.
+
+        If another keeper holds the lock it is starting or exiting: the next attempt decides.
+        """
         self._check_identity()
         try:
             self._sock = dial(self._folder)
@@ -288,7 +296,7 @@ class ProcessRuns:
             self._sock = None
 
     def _pause(self) -> None:
-        """New requests are only recorded: `repeats` has them for the next keeper."""
+        """Pause. New requests are only recorded: `repeats` has them for the next keeper."""
         self._failures += 1
         until = time.monotonic() + BACKOFF.after(self._failures)
         while not self._closing and (left_s := until - time.monotonic()) > 0:
@@ -363,7 +371,7 @@ class ProcessRuns:
                 self._report(self._timed(read_report(message)))
 
     def _meet(self, hello: wire.KeeperMessage) -> None:
-        """It may have been started by a daemon of another version, and would obey as that meant."""
+        """Take the keeper's greeting; refuse one of another version."""
         if hello.get("version") != wire.VERSION:
             raise KeeperUnavailable(OTHER_VERSION)
         self._met = True

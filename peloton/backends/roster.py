@@ -2,11 +2,11 @@
 
 Turns `AddHost` and `RemoveHost` into reports for the hosts, and knows which machines have left. A
 host that appeared is reported again until it gives an order: its shard may have been moving to
-another owner. It must not refuse orders of a host that was never added here: it may be of an
-earlier life of the daemon, and one that left the cluster still has runs to end.
+another owner. Orders of a host that was never added here are not refused: it may be of an earlier
+life of the daemon, and one that left the cluster still has runs to end.
 
-Only for a daemon that is alone. In a fleet the host may live at another daemon, whose own backend
-gets its orders: that one does not know that the machine was added here, or has left.
+A roster serves only a daemon that is alone. In a fleet the host may live at another daemon, whose
+own backend gets its orders: that one does not know that the machine was added here, or has left.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class Roster:
         return self._again_at
 
     def has_left(self, host: Key) -> bool:
-        """Whether the machine is gone."""
+        """Return whether the machine is gone."""
         return host in self._left
 
     def left(self, host: Key) -> Envelope:
-        """The answer for a machine that is gone."""
+        """Return the answer for a machine that is gone."""
         return self._report(host, m.BackendDown(self._left.get(host, "")))
 
     def ordered(self, host: Key) -> None:
-        """The host gave an order: it exists, and knows this backend."""
+        """Note that the host gave an order: it exists, and knows this backend."""
         self._hosts.setdefault(host)
         self._unconfirmed.pop(host, None)
 
     def change(self, envelope: Envelope, now: float) -> tuple[Envelope | None, list[Reply]]:
-        """Add or remove a machine; returns the report for its host, and the reply if one waits.
+        """Add or remove a machine; return the report for its host, and the reply if one waits.
 
         The reply is a `Refused`, or None when it was done.
         """
@@ -91,7 +91,7 @@ class Roster:
         return self.left(order.host)
 
     def due(self, now: float) -> list[Envelope]:
-        """The reports to repeat now, because no order followed them."""
+        """Return the reports to repeat now, because no order followed them."""
         if self._again_at is None or now < self._again_at:
             return []
         self._again_at = now + APPEAR_AGAIN_S if self._unconfirmed else None

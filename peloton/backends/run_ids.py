@@ -4,8 +4,6 @@ When a journal was rolled back and that was accepted, its tasks launch runs unde
 used before, for what the journal has forgotten. The keeper refuses an id for as long as it has the
 folder of its run, and no longer. So from then on every new run has an id that was never used:
 `JOB-0-2` is `JOB-0-2.g1` at the keeper. Runs from before that the journal still knows keep theirs.
-
-It must not decide what happens to a run.
 """
 
 from __future__ import annotations
@@ -24,16 +22,16 @@ class RunIds:
         """Ids of runs from before this generation, by their names, until they are forgotten."""
 
     def begin(self, name: str) -> str:
-        """The id of a run that is launched: always of this generation."""
+        """Return the id of a run that is launched: always of this generation."""
         self._older.pop(name, None)
         return name + self._suffix
 
     def at_keeper(self, name: str) -> str:
-        """The id of a run that the keeper has."""
+        """Return the id of a run that the keeper has."""
         return self._older.get(name) or name + self._suffix
 
     def name(self, run_id: str) -> str:
-        """The name of a run that the keeper reports."""
+        """Return the name of a run that the keeper reports."""
         if not self._suffix:
             return run_id
         name = run_id.partition(_MARK)[0]
@@ -44,7 +42,7 @@ class RunIds:
         return name
 
     def forget(self, names: Iterable[str]) -> list[str]:
-        """Ids of runs that the keeper may forget; their names are free for this generation."""
+        """Return the ids that the keeper may forget; their names are free for this generation."""
         found = []
         for name in names:
             found.append(self.at_keeper(name))

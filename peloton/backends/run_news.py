@@ -1,8 +1,8 @@
-"""What is known of each run that goes on, told again at its times until its task knows of it.
+"""The state of each run that goes on, reported repeatedly until its task has noted it.
 
-Turns changes and confirmations into what is to be told now. A change says all that is known of a
+Turns changes and confirmations into the reports that are due. A change has all that is known of a
 run. A confirmation that names another change than the last one means that the task may believe that
-one, so the last is told again. Must not know how a run is checked, nor keep one that has ended.
+one, so the last is reported again.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ class _Told(NamedTuple):
 
 
 class RunNews:
-    """Of all runs of one backend. Whatever happens to one run costs the same however many go on.
-    Times are those of its callers, in seconds. Where these are no times of day, `first_number` has
-    to be above all numbers of a process before."""
+    """The changes of all runs of one backend. Each call costs the same however many runs go on.
+
+    Times are those of its callers, in seconds. If these are no times of day, `first_number` has to
+    be above all numbers of an earlier process.
+    """
 
     def __init__(self, first_number: int = 0) -> None:
         self._last: dict[str, _Told] = {}
@@ -47,31 +49,34 @@ class RunNews:
         return self._times.wake_at
 
     def change(self, host: Key, run: str, *, verdict: Verdict, text: str = "", now: float) -> None:
-        """A run is well or not: to be told at once. Numbers of a process that follows are higher,
-        so that a confirmation of one of ours means none of its own."""
+        """Note that a run is healthy or not, to be reported at once.
+
+        Numbers of a later process are higher, so that a confirmation of one of ours means none of
+        its own.
+        """
         self._put(host, run, now=now, healthy=verdict.healthy, text=text, over=verdict.over)
 
     def ready(self, host: Key, run: str, *, ready: bool, text: str = "", now: float) -> None:
-        """A run is ready or not: the same."""
+        """Note that a run is ready or not, to be reported at once."""
         found = TaskHealth.HEALTHY if ready else TaskHealth.UNHEALTHY
         self._put(host, run, now=now, ready=found, unready_text="" if ready else text)
 
     def unchecked(self, host: Key, run: str, *, text: str, now: float) -> None:
-        """Nobody checks the health of a run: it is as one without such a check."""
+        """Note that nobody checks the health of a run: it is as one without such a check."""
         self._put(host, run, now=now, text=text, unchecked=True)
 
     def ungated(self, host: Key, run: str, *, text: str, now: float) -> None:
-        """Nor its readiness."""
+        """Note that nobody checks the readiness of a run."""
         self._put(host, run, now=now, unready_text=text, ungated=True)
 
     def not_run(self, host: Key, run: str, *, text: str, now: float) -> None:
-        """A check of the health could not be carried out: told while nothing is known of it."""
+        """Note that a health check could not be made; reported while nothing else is known."""
         known = self._known(run)
         if known.healthy is None and not known.unchecked and known.text != text:
             self._put(host, run, now=now, text=text)
 
     def not_run_ready(self, host: Key, run: str, *, text: str, now: float) -> None:
-        """Nor one of the readiness."""
+        """Note that a check of the readiness could not be carried out."""
         known = self._known(run)
         open_ = known.ready == TaskHealth.DISABLED and not known.ungated
         if open_ and known.unready_text != text:
@@ -80,7 +85,7 @@ class RunNews:
     def moved(
         self, host: Key, run: str, *, containers: tuple[ContainerEnd, ...], now: float
     ) -> None:
-        """The containers of a run are so far; what is said late, or again, changes nothing."""
+        """Note the states of a run's containers; a late or repeated one changes nothing."""
         if steps_of(containers) > steps_of(self._known(run).containers):
             self._put(host, run, now=now, containers=containers)
 
@@ -94,7 +99,7 @@ class RunNews:
         self._tell_at(run, _Told(host, change, now))
 
     def _tell_at(self, run: str, told: _Told) -> None:
-        """It is told then, and every while from then on."""
+        """Report at that time, and periodically from then on."""
         self._last[run] = told
         assert told.due_at is not None
         self._times.at(told.due_at, partial(self._reached, run, told.due_at))
@@ -106,7 +111,7 @@ class RunNews:
             self._tell_at(run, told._replace(due_at=now + REPEAT_S))
 
     def noted(self, runs: Iterable[str], number: int, *, now: float) -> None:
-        """Their tasks know of the change of this number."""
+        """Stop reporting the change of this number: the runs' tasks have noted it."""
         for run in runs:
             told = self._last.get(run)
             if told is None:
@@ -117,7 +122,7 @@ class RunNews:
                 self._tell_at(run, told._replace(due_at=now))
 
     def to_end(self, run: str) -> None:
-        """The run is to end: nothing is told any more but of its containers."""
+        """Stop reporting anything but the containers of a run that is to end."""
         told = self._last.get(run)
         if told is not None:
             live = told.change.live.unjudged
@@ -126,11 +131,10 @@ class RunNews:
                 self.drop(run)
 
     def drop(self, run: str) -> None:
-        """The run is over: nothing is told of it any more."""
         self._last.pop(run, None)
 
     def due(self, now: float) -> list[tuple[Key, RunsChanged]]:
-        """What is to be told now, by host; it is due again later, until it is confirmed."""
+        """Return what is to be reported now, by host, again until it is confirmed."""
         self._times.do(now)
         found, self._due = self._due, {}
         return [(host, RunsChanged(tuple(changes))) for host, changes in found.items()]

@@ -1,9 +1,9 @@
-"""Orders whose runs have secrets: they wait, on a thread of their own, until these are read.
+"""Orders whose runs have secrets, which wait until these are read, on a thread of their own.
 
-Turns orders into the same orders with the values that they name. What comes for a host while one of
-its orders waits is done after it, on that thread: a kill or a list that overtook a launch would
-tell of a run that is yet to come. It must not keep a value, nor wait for the store on the thread
-of the caller. An order whose values cannot be read is done without them after a pause, so those of
+Turns orders into the same orders with the values that they name. Orders that come for a host while
+one of its orders waits are done after it, on that thread: a kill or a list that overtook a launch
+would tell of a run that is yet to come. Values are not kept, and the caller's thread does not wait
+for the store. An order whose values cannot be read is done without them after a pause, so those of
 its host behind it wait for a few seconds at most, and those of other hosts not at all.
 """
 
@@ -34,12 +34,12 @@ ReadSecrets = Callable[[str, Collection[str]], Mapping[str, bytes]]
 
 
 def no_secrets(job: str, wanted: Collection[str]) -> Mapping[str, bytes]:
-    """How a daemon without a key reads them."""
+    """Raise SecretsUnavailable: a daemon without a key cannot read secrets."""
     raise SecretsUnavailable(NOT_ENABLED)
 
 
 class RunRefusal(NamedTuple):
-    """How a run ends that is not started for want of its secrets, unless it runs already."""
+    """The end of a run that is not started for want of its secrets, unless it runs."""
 
     outcome: str
     reason: str
@@ -56,7 +56,7 @@ class SecretValues:
         """Jobs with a value that cannot be opened, and why."""
 
     def of(self, run: m.StartRun) -> tuple[tuple[RunSecret, ...], RunRefusal | None]:
-        """The files of a run, or why it cannot be started."""
+        """Return the files of a run, or why it cannot be started."""
         refs = run.spec.secrets
         if not refs:
             return (), None
@@ -72,7 +72,7 @@ class SecretValues:
         return tuple(RunSecret(ref.path, found[ref.id]) for ref in refs), None
 
     def for_order(self, wanted: Collection[str]) -> SecretValues:
-        """Those of these jobs alone."""
+        """Return the values of these jobs alone."""
         found = SecretValues(self.trouble)
         found.of_jobs = {job: self.of_jobs[job] for job in wanted if job in self.of_jobs}
         found.unreadable = {job: self.unreadable[job] for job in wanted if job in self.unreadable}
@@ -90,7 +90,7 @@ class _Waiting(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """An order with what was read for it, and when it may be done."""
+    """An order with the values that were read for it, and when it may be done."""
 
     order: _Waiting
     values: SecretValues
@@ -98,13 +98,13 @@ class _Ready(NamedTuple):
 
 
 def job_of(run: str) -> str:
-    """The job of a run, as the store of secrets knows it."""
+    """Return the job of a run, by its name in the store of secrets."""
     parsed = parse_pod(run)
     return parsed[0].split("/")[1] if parsed is not None else ""
 
 
 def wanted_of(order: m.StartRuns) -> dict[str, set[str]]:
-    """The ids of secrets that an order names, by job."""
+    """Return the ids of secrets that an order names, by job."""
     found: dict[str, set[str]] = {}
     for run in order.runs:
         for ref in run.spec.secrets:
@@ -113,7 +113,7 @@ def wanted_of(order: m.StartRuns) -> dict[str, set[str]]:
 
 
 class SecretsFirst:
-    """Of one backend. `failed` is called after an order that raised, which is lost."""
+    """The orders of one backend. `failed` is called after an order that raised, which is lost."""
 
     def __init__(
         self, read: ReadSecrets, *, failed: Callable[[], None], pause_s: float = PAUSE_S
@@ -129,7 +129,7 @@ class SecretsFirst:
         self._thread: threading.Thread | None = None
 
     def then(self, host: str, act: Act, *, wanted: Mapping[str, Collection[str]]) -> None:
-        """Do what an order says, with the values that it names: at once, if nothing is in the way.
+        """Carry out an order with the values that it names: at once, if nothing is in the way.
 
         Orders of one host come from one thread.
         """
@@ -146,7 +146,7 @@ class SecretsFirst:
         act(NO_VALUES)
 
     def close(self) -> None:
-        """Drop what waits, as if it had been lost."""
+        """Drop the orders that wait, as if they had been lost."""
         self._closed.set()
         with self._change:
             self._waiting.clear()
@@ -164,7 +164,7 @@ class SecretsFirst:
             pass
 
     def _goes_on(self) -> bool:
-        """One round; whether there is to be another."""
+        """Do one round; return whether there is to be another."""
         if not self._await():
             return False
         with self._change:
@@ -180,7 +180,7 @@ class SecretsFirst:
         return True
 
     def _await(self) -> bool:
-        """Until something has come, or something that paused is due; whether we are open still."""
+        """Wait for an order, or the end of a pause; return whether this is still open."""
         with self._change:
             while not self._waiting and not self._closed.is_set():
                 left_s = self._left_s()
@@ -190,12 +190,12 @@ class SecretsFirst:
             return not self._closed.is_set()
 
     def _left_s(self) -> float | None:
-        """Until the first order that pauses is due; None if there is none."""
+        """Return the time until the first order that pauses is due; None if there is none."""
         due = min((ready[0].due for ready in self._ready.values()), default=None)
         return None if due is None else due - time.monotonic()
 
     def _act_due(self, now: float) -> None:
-        """Each host's in their order: what is behind one that pauses waits for it."""
+        """Carry out each host's orders in sequence: those behind one that pauses wait for it."""
         for host, ready in [*self._ready.items()]:
             while ready and ready[0].due <= now:
                 one = ready.popleft()
@@ -204,7 +204,8 @@ class SecretsFirst:
                 del self._ready[host]
 
     def _values(self, batch: list[_Waiting]) -> SecretValues:
-        """One look for each job; once the store has failed nobody is asked again."""
+        """Return the values of a batch, read once for each job; a failed store is not
+        asked again."""
         wanted: dict[str, set[str]] = {}
         for one in batch:
             for job, ids in one.wanted.items():

@@ -1,8 +1,8 @@
 """Simulated runs: for tests, benchmarks and trying things out.
 
 Turns orders of hosts into starts and ends by a seed. The fate of a run derives from (seed, run id)
-and the time its host accepted it, so it survives a restart: after one, the host's ledger of runs
-is all that is needed. It must not hold anything that a restart would miss.
+and the time its host accepted it, so it survives a restart: after one, the host's ledger of runs is
+all that is needed. Nothing may be held that a restart would miss.
 
 While a machine has left (`port.py`), its runs go on unreported, like those of one out of reach.
 """
@@ -93,7 +93,7 @@ class SimulatedBackend:
         self._announce_up = True
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
-        """Orders of hosts, and ends that are due."""
+        """Take orders of hosts, and report ends that are due."""
         out: list[Envelope | Reply] = []
         if self._announce_up:
             self._announce_up = False
@@ -116,15 +116,15 @@ class SimulatedBackend:
         return out
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """We are in a fleet. A run ends the same way on every daemon."""
+        """Take the daemon's place in a fleet. A run ends the same way on every daemon."""
         self._roster.in_fleet = True
 
     def stop_all(self, grace_s: float) -> bool:
-        """Nothing outlives this process."""
+        """Return True: nothing outlives this process."""
         return True
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
     def _ordered(
         self,
@@ -209,7 +209,6 @@ class SimulatedBackend:
         return [_report(order.host, listed)]
 
     def _check(self, order: m.ListRuns, now: float) -> None:
-        """Check what is to be checked and runs here."""
         host, running = order.host, self._running.get(order.host, {})
         for some in order.checked:
             for run in names_of(some.crowd, some.members.raw, run=some.run):
@@ -217,7 +216,7 @@ class SimulatedBackend:
                     self._health.watch(host, run, check=some.check, since=some.since, now=now)
 
     def _adopt(self, host: Key, some: m.KnownSet, now: float) -> list[m.RunEnd]:
-        """Adopt what is not known of a set; returns the ends of those that have ended."""
+        """Adopt the unknown runs of a set; return the ends of those that have ended."""
         adopted = self._adopted.setdefault(host, {})
         running, ends = self._running.get(host), []
         name, raw = (some.crowd, some.run), some.members.raw
@@ -253,7 +252,7 @@ class SimulatedBackend:
         return tuple(m.RunningSet(crowd, run, Bits(raw)) for (crowd, run), raw in adopted.items())
 
     def _adopted_run(self, host: Key, name: str) -> _Set | None:
-        """The run of this name as a set of one, if it was adopted and runs."""
+        """Return the run of this name as a set of one, if it was adopted and runs."""
         adopted = self._adopted.get(host)
         parsed = parse_pod(name) if adopted else None
         if not adopted or parsed is None:
@@ -263,7 +262,7 @@ class SimulatedBackend:
         return (crowd, run, found) if found else None
 
     def _release(self, host: Key, some: _Set) -> None:
-        """Runs that were adopted run no more."""
+        """Remove adopted runs that run no more."""
         crowd, run, raw = some
         adopted = self._adopted[host]
         adopted[crowd, run] &= ~raw
@@ -321,7 +320,7 @@ class SimulatedBackend:
 
 
 def _report(host: Key, report: Report) -> Envelope:
-    """A host ignores what another backend than its own reports, so each report names us."""
+    """Return an envelope from this backend: hosts ignore the reports of others."""
     return Envelope(host, report, sender=SIMULATED_BACKEND)
 
 
@@ -332,7 +331,7 @@ def _variable(spec: m.RunSpec | None, name: str) -> str | None:
 
 
 def _number(text: str | None, otherwise: float) -> float:
-    """The client's number, or the default: a bad one must not stop the runs of others."""
+    """Return the client's number, or the default: a bad one must not stop the runs of others."""
     try:
         number = float(text) if text is not None else otherwise
     except ValueError:

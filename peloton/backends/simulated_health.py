@@ -1,8 +1,8 @@
-"""The health and readiness of simulated runs: when their checks would pass and fail, by a seed.
+"""The health and readiness of simulated runs, by a seed.
 
-Turns runs that are checked into changes of health. What becomes of one follows from the seed, its
-name, its check and the time since when it runs, so it survives a restart like its end. It must not
-hold anything that a restart would miss.
+Turns runs that are checked into changes of health. The changes of a run follow from the seed, its
+name, its check and its start, so they survive a restart like its end. Nothing may be held that a
+restart would miss.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROUNDS_MAX = 20
 
 
 def moments(run: str, check: HealthCheck, *, ill: float, chance: Chance) -> list[HealthMoment]:
-    """The changes of a run's health; of a share `ill`, half are never well, half become ill."""
+    """Return the changes of a run's health; of a share `ill`, half become ill later."""
     fate, first = chance(run, "health"), check.initial_s
     if fate >= ill:
         return [(first, True, False)]
@@ -45,7 +45,7 @@ def moments(run: str, check: HealthCheck, *, ill: float, chance: Chance) -> list
 def ready_moments(
     run: str, check: HealthCheck, *, ill: float, chance: Chance
 ) -> list[tuple[float, bool]]:
-    """The changes of a run's readiness; a share `ill` is ready late, or is not for a while."""
+    """Return the changes of a run's readiness; a share `ill` is late, or interrupted."""
     fate, first = chance(run, "readiness"), check.initial_s
     if fate >= ill:
         return [(first, True)]
@@ -56,7 +56,7 @@ def ready_moments(
 
 
 class _Change(NamedTuple):
-    """What comes of a run: its health, or whether it is ready."""
+    """A change of a run: of its health, or of its readiness."""
 
     at: float
     run: str
@@ -66,7 +66,7 @@ class _Change(NamedTuple):
 
 
 class SimulatedHealth:
-    """Of the runs of one backend."""
+    """The health of the runs of one backend."""
 
     def __init__(self, ill: float, chance: Chance) -> None:
         self.ill = ill
@@ -77,7 +77,7 @@ class SimulatedHealth:
 
     @property
     def wake_at(self) -> float | None:
-        """When something is to be told next."""
+        """When something is to be reported next."""
         times = [self._coming[0][0]] if self._coming else []
         return min([*times, *(at for at in (self._news.wake_at,) if at is not None)], default=None)
 
@@ -101,17 +101,16 @@ class SimulatedHealth:
             heapq.heappush(self._coming, change)
 
     def drop(self, runs: Iterable[str]) -> None:
-        """These are checked no more."""
         for run in runs:
             if self._hosts.pop(run, None) is not None:
                 self._news.drop(run)
 
     def noted(self, runs: Iterable[str], number: int, *, now: float) -> None:
-        """The tasks of these runs know of this change."""
+        """Stop reporting this change: the tasks of these runs have noted it."""
         self._news.noted(runs, number, now=now)
 
     def due(self, now: float) -> list[tuple[Key, RunsChanged]]:
-        """What is to be told now, by host."""
+        """Return what is to be reported now, by host."""
         while self._coming and self._coming[0][0] <= now:
             _, run, well, over, of_health = heapq.heappop(self._coming)
             host = self._hosts.get(run)

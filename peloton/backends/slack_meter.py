@@ -1,9 +1,9 @@
-"""How much slack each host has, from what its runs were given and what they use.
+"""The slack of each host, from its runs' grants and their use.
 
-Turns amounts of cpu, measured every few seconds, into the slack to report: what runs that are not
-on slack hold and do not use, less a share that is kept for safety. Use that rises counts at once,
-use that falls only bit by bit, and what has changed little is not told, so that a load that goes
-up and down is no storm of messages. Must not read a clock or a process.
+Turns amounts of cpu, measured every few seconds, into the slack to report: the cpu that runs not on
+slack hold and do not use, less a share that is kept for safety. A rise of use counts at once, a
+fall only bit by bit, and a small change is not reported, so that a load that goes up and down is no
+storm of messages.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ AGAIN_S = 30.0
 
 
 class HostLoad(NamedTuple):
-    """The cpu of the runs of one host that are not on slack: what they hold, and what they use."""
+    """The cpu of the runs of one host that are not on slack: held, and used."""
 
     held: float
     used: float
 
 
 class SlackMeter:
-    """What is known of each host."""
+    """The measured and reported slack of each host."""
 
     def __init__(self, safety_share: float = SAFETY_SHARE) -> None:
         self._part = 1.0 - safety_share
@@ -44,7 +44,7 @@ class SlackMeter:
         self._told_at: dict[str, float] = {}
 
     def measured(self, loads: Mapping[str, HostLoad], now: float) -> dict[str, int]:
-        """The slack of the hosts of which there is something to tell, in millionths."""
+        """Return the hosts' slack to report, in millionths of a cpu."""
         passed = now - self._at if self._at is not None else 0.0
         self._at = now
         kept = math.exp(-max(0.0, passed) / FALLS_WITHIN_S)

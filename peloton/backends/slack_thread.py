@@ -1,7 +1,7 @@
 """Measures the slack of the hosts of one machine every few seconds, on a thread of its own.
 
-Turns what the kernel counts into reports to hosts, by `slack_meter`. It must not read on the thread
-of its caller: with thousands of processes that takes its time.
+Turns the kernel's counts into reports to hosts, by `slack_meter`. The caller's thread does not read
+them: with thousands of processes that takes time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RunsOfHosts = Callable[[], Mapping[str, list[str]]]
 
 
 class SlackThread:
-    """Begins to measure at once, and ends with `close`."""
+    """A thread that begins to measure at once, and ends with `close`."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class SlackThread:
         self._thread.start()
 
     def told(self, host: str) -> int | None:
-        """What was reported of a host last."""
+        """Return the slack that was reported to a host last."""
         return self._meter.told.get(host)
 
     def close(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self._over.set()
         self._thread.join()
 

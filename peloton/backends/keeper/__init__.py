@@ -1,9 +1,9 @@
 """The keeper: a small program that starts, watches and reaps real tasks and outlives the daemon.
 
-It turns launches and kills read from a Unix socket into process groups, and their ends into
-records that are safe on disk before they are reported. It must use nothing but the standard
-library and import nothing of the package around it: it runs for as long as the longest task, so
-it must start fast, stay small, and never depend on what an upgrade of the package replaces.
+Launches and kills read from a Unix socket become process groups, and their ends records that are
+safe on disk before they are reported. The keeper must use nothing but the standard library and
+import nothing of the package around it: it runs for as long as the longest task, so it must start
+fast, stay small, and never depend on what an upgrade of the package replaces.
 
     __main__   arguments, detaching
     supervisor the program above, which keeps what a killed keeper would have been told; supervised:

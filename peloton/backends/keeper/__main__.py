@@ -2,10 +2,10 @@
 
 Turns a starting process into a detached supervisor (`supervisor.py`) that holds the folder, and
 whose child is the keeper, and reports the outcome to its starter as exit status. With `--below
-DOWN_FD UP_FD LOCK_FD` before the folder it is that child. It must not keep anything of its starter:
-no descriptor (the daemon's locks!), no session, no working folder.
+DOWN_FD UP_FD LOCK_FD` before the folder it is that child. Nothing of its starter may be kept: no
+descriptor (the daemon's locks!), no session, no working folder.
 
-Run by its path, so that nothing of the package around it is imported.
+The program is run by its path, so that nothing of the package around it is imported.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _ABOVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Keep the folder, or detach and have it kept: then the parent waits for one byte, its exit
-    status."""
+    """Keep the folder, or detach and have it kept.
+
+    In the second case the parent waits for one byte, its exit status.
+    """
     os.umask(0o077)
     if arguments[0] == _BELOW:
         _or_log(lambda: _keep(arguments[1:]))
@@ -63,7 +65,7 @@ def _module(name: str) -> Any:
 
 
 def _or_log(work: Callable[[], object]) -> None:
-    """The log is the only place left for the reason of a failure."""
+    """Run `work`, and log a failure: nothing else could report its reason."""
     try:
         work()
     except BaseException:

@@ -1,13 +1,13 @@
-"""What a task's process runs before its command, to become the account: `... account_start.py`.
+"""The program of a task's process before its command, which becomes its account.
 
-Turns a process of root with a description of the task into the task. It is executed by its path
-with an environment of the keeper's alone: variables of a task such as LD_PRELOAD would be obeyed
-by the loader while the process is still root's. They are in the description, not in the arguments,
-which every user of the machine can read.
+Turns a process of root with a description of the task into the task. The program is executed by its
+path with an environment of the keeper's alone: variables of a task such as LD_PRELOAD would be
+obeyed by the loader while the process is still root's. The variables are in the description, not in
+the arguments, which every user of the machine can read.
 
-It imports only modules that are part of the interpreter: nothing is read from a disk once it is the
-account, and each import would delay each start. Whatever the command's file makes the kernel wait
-for, this process waits for it alone.
+Only modules that are part of the interpreter may be imported: nothing is read from a disk once the
+process is the account, and each import would delay each start. Whatever the command's file makes
+the kernel wait for, this process waits for it alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FAILED_STATUS, _NOT_RUNNABLE_STATUS = 125, 126
 
 
 def main() -> None:
-    """Replace this program by the task's. If that fails, say so in one line and exit."""
+    """Replace this program by the task's. If that fails, print the reason in one line and exit."""
     step = SWITCH
     try:
         posix.set_inheritable(REPORT_FD, False)
@@ -47,7 +47,7 @@ def main() -> None:
 def _execute(
     paths: list[bytes], arguments: list[bytes], *, environment: dict[bytes, bytes]
 ) -> None:
-    """As `os.execvpe` searches: the first that can be run, else the most telling error."""
+    """Execute the first path that can be run; else raise the most telling error."""
     denied: OSError | None = None
     missing: OSError = FileNotFoundError(errno.ENOENT, "")
     for path in paths:
@@ -68,7 +68,7 @@ def _all_of(descriptor: int) -> bytes:
 
 
 def _close_others() -> None:
-    """All but the standard three and the report's, which the exec closes."""
+    """Close all descriptors but the standard three and the report's, which the exec closes."""
     for name in posix.listdir("/proc/self/fd"):
         if int(name) > REPORT_FD:
             posix.closerange(int(name), int(name) + 1)  # that of the listing is closed already

@@ -1,8 +1,8 @@
 """The account that a run is started as, and whether that account can reach its sandbox.
 
-Turns what a request names (the spec's user, the authenticated caller, the setting for all others)
-into an account of this machine, or into AccountUnusable with the reason. It must not start
-anything, and must never turn a name that it cannot use into the keeper's own account.
+Turns the names in a request (the spec's user, the authenticated caller, the setting for all others)
+into an account of this machine, or into AccountUnusable with the reason. A name that cannot be used
+must never become the keeper's own account, which may be root.
 
 A lookup asks the machine's directory of accounts, which may be a server: the answers are kept for
 a while, so that a batch of launches asks once.
@@ -29,7 +29,7 @@ created; and the account for runs that name neither."""
 
 
 class Account(NamedTuple):
-    """As the machine has it; `groups` are all of its groups."""
+    """An account of the machine; `groups` are all of its groups."""
 
     name: str
     uid: int
@@ -39,16 +39,16 @@ class Account(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that name it."""
+        """The variables that name the account."""
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
 class AccountUnusable(Exception):
-    """The run must not be started, and why."""
+    """The run must not be started under the account; the text says why."""
 
 
 def look_up(name: str) -> Account | None:
-    """The account of this name; a number is no name."""
+    """Return the account of this name; a number is no name."""
     try:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):  # ValueError: a name that no account can have
@@ -71,7 +71,7 @@ def least_uid(path: str = _LOGIN_DEFS) -> int:
 
 
 class Accounts:
-    """Chooses for each run. `own_uid` is the keeper's user."""
+    """Chooses the account of each run. `own_uid` is the keeper's user."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Accounts:
         self._kept: dict[str, tuple[float, Account | None]] = {}
 
     def of(self, wanted: dict[str, str]) -> Account | None:
-        """The account; None for that of the keeper itself. Raises AccountUnusable."""
+        """Return the account of a run; None for the keeper's own. Raises AccountUnusable."""
         if self._own_uid != 0:
             self._check_own(wanted.get("user") or wanted.get("task_user", ""))
             return None
@@ -102,7 +102,7 @@ class Accounts:
         return found if found is not None and found.uid != self._own_uid else None
 
     def _check_own(self, name: str) -> None:
-        """Only root can start a process as another user."""
+        """Refuse another user's name: only root can start a process as another user."""
         if name and self._account(name).uid != self._own_uid:
             text = f"the tasks of this daemon run as user {self._own_uid}, as it is not root"
             raise AccountUnusable(f"cannot run as {name}: {text}")
@@ -134,9 +134,9 @@ class Accounts:
 
 
 def closed_above(folder: str, account: Account) -> str:
-    """The first folder on the way to this one, itself included, that the account may not pass.
+    """Return the first folder on the way to this one that the account may not pass, or "".
 
-    Empty if there is none. Access lists count as far as the mode shows them. Raises OSError.
+    Access lists count as far as the mode shows them. Raises OSError.
     """
     parts = [part for part in folder.split("/") if part]
     for end in range(len(parts) + 1):
@@ -156,5 +156,5 @@ def _may_pass(folder: os.stat_result, account: Account) -> bool:
 
 
 def wanted_of(request: dict[str, Any]) -> dict[str, str]:
-    """What a request names, as text. Raises AttributeError for what is no mapping."""
+    """Return the names in a request, as text. Raises AttributeError for what is no mapping."""
     return {name: str(request[name]) for name in WANTED if request.get(name)}

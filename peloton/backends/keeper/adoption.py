@@ -1,8 +1,8 @@
 """Adoption: how a keeper takes over the runs of one that was killed.
 
 Turns journaled runs into those still alive, to watch and kill, and those that are over; kills
-what ended runs left behind, and processes that were spawned and not recorded any more. It must
-not invent an exit status: only a parent receives it.
+processes that ended runs left behind, or that were spawned and not recorded. An exit status is
+never invented: only a parent receives it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _KILL_PAUSE_S = 0.005
 
 
 class Left(NamedTuple):
-    """What the supervisor has of processes by pid and birth: those whose ends it has told, and
-    those whose ends it will tell."""
+    """The ends that the supervisor has reported or will report, by pid and birth."""
 
     ends: tuple[LeftEnd, ...] = ()
     processes: frozenset[tuple[int, int]] = frozenset()
@@ -34,27 +33,33 @@ NOTHING = Left()
 
 
 class LeftRuns:
-    """Adopted runs whose ends the supervisor will tell. `note` has a successor know what has
-    changed of one, and says whether it will."""
+    """Adopted runs whose ends the supervisor will report.
+
+    `note` records a change of a run for a successor, and returns whether the successor will know
+    it.
+    """
 
     def __init__(self, note: Callable[[KeeperRun], bool]) -> None:
         self._note = note
         self._runs: dict[tuple[int, int], KeeperRun] = {}
 
     def add(self, run: KeeperRun) -> None:
-        """One that goes on, if it is such a run."""
+        """Add a run that goes on, if the supervisor holds it."""
         if run.held:
             self._runs[run.pid, run.birth] = run
 
     def untold(self) -> None:
-        """Nobody will tell them any more: they are watched as others are."""
+        """Give up the runs: the supervisor is gone, and they are watched as others are."""
         for run in self._runs.values():
             run.held = False
         self._runs.clear()
 
     def ended(self, ends: Iterable[LeftEnd]) -> list[tuple[int, int]]:
-        """How these processes ended was told; the next look at adopted runs ends those that had
-        them. Returns what may be forgotten: the others a successor is to be told."""
+        """Note the reported ends of these processes; return those that may be forgotten.
+
+        The next look at adopted runs ends the runs of these processes. The processes that are not
+        returned have to be reported to a successor as well.
+        """
         done = []
         for end in ends:
             run = self._runs.pop(end[:2], None)
@@ -68,7 +73,7 @@ class LeftRuns:
 
 
 def left_by(below: Supervised | None, memory: Memory) -> Left:
-    """What is left for the runs of this journal. Raises SupervisorGone."""
+    """Return what the supervisor has of the runs of this journal. Raises SupervisorGone."""
     if below is None:
         return NOTHING
     ends = below.first()
@@ -83,11 +88,15 @@ def left_by(below: Supervised | None, memory: Memory) -> Left:
 
 
 def adopt(memory: Memory, folder: str, *, now: float, left: Left = NOTHING) -> list[KeeperRun]:
-    """The runs that are still alive. A pid from before a restart of the machine means nothing, so
-    the boot id must be the same. In a copy of the folder it is that of the original's process.
+    """Return the runs that are still alive.
+
+    A pid from before a restart of the machine means nothing, so the boot id must be the same. In a
+    copy of the folder a pid is that of the original's process.
+
     A container lives on without its watcher, and that of a pod has left how it ended: whether they
-    have ended is found out later, as with a process whose end is told by the supervisor, or was
-    noted by the keeper before."""
+    have ended is found out later, as with a process whose end is reported by the supervisor, or was
+    noted by the keeper before.
+    """
     boot, here = processes.boot_id(), processes.folder_number(folder)
     copied = memory.folder not in ("", here)
     same_boot = memory.boot_id == boot
@@ -115,8 +124,11 @@ def adopt(memory: Memory, folder: str, *, now: float, left: Left = NOTHING) -> l
 
 
 def _await_execs() -> None:
-    """The keeper may have been killed in the middle of a spawn. Its lock is released by the exec
-    of that child, a moment before the child's new environment, with its mark, is to be seen."""
+    """Wait until no process is in the middle of an exec, as after a kill during a spawn.
+
+    Its lock is released by the exec of that child, a moment before the child's new environment,
+    with its mark, can be read.
+    """
     for _ in range(_KILL_PASSES_MAX):
         if not any(processes.in_exec(pid, found) for pid, found in processes.all_processes()):
             return
@@ -142,7 +154,7 @@ def kill_marked(folder: str, selected: Callable[[str], bool]) -> None:
 
 
 def kill_session(leader: int) -> None:
-    """Only for a leader seen alive a moment ago: later its pid may be another process's."""
+    """Kill a session. Its leader must be alive, or its pid may be another process's."""
     _until_none(
         lambda: [
             pid

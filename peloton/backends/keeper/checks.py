@@ -1,12 +1,12 @@
 """Health checks by command: each is a process beside its run, with the same account and limits.
 
-Turns requests into processes, and what becomes of them into events. It must not judge what an
-outcome means for the run, nor wait for a process: the loop reaps it, or kills it when its time is
-over. Nothing is journaled; a check that a killed keeper leaves is ended by its successor.
+Turns requests into processes, and their ends into events. No process is waited for: the loop reaps
+it, or kills it when its time is over. Nothing is journaled; a check that a killed keeper leaves is
+ended by its successor.
 
 A check waits at a gate, a pipe, until it is in its run's control group: the keeper must not enter
-that itself, as it would be killed with the run where that is at its memory limit. What a check
-prints goes to a folder made for it: a task must not choose what files are opened.
+that itself, as it would be killed with a run at its memory limit. The output of a check goes to a
+folder made for it: a task must not choose which files are opened.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class CheckRequest(NamedTuple):
-    """A check that is asked for. Its number is the asker's, and comes back with the answer."""
+    """A requested check. The asker chooses its number, which comes back with the answer."""
 
     number: int
     command: str
@@ -54,7 +54,7 @@ class CheckRequest(NamedTuple):
 
 
 class CheckMeans(NamedTuple):
-    """What starts the runs, too."""
+    """The means by which checks are started, as runs are."""
 
     spawner: Spawner
     limits: Limits
@@ -75,7 +75,7 @@ class _UnderWay(NamedTuple):
 
 
 def read_request(sent: Record) -> CheckRequest:
-    """What a daemon asks for. Raises one of MALFORMED."""
+    """Read a daemon's request of a check. Raises one of MALFORMED."""
     timeout_s = float(sent["timeout_s"])
     if not 0 < timeout_s <= 1e6:
         raise ValueError(f"not a timeout: {timeout_s}")
@@ -85,12 +85,12 @@ def read_request(sent: Record) -> CheckRequest:
 
 
 def checked_event(run_id: str, asked: CheckRequest, *, ok: bool | None, text: str) -> Record:
-    """The answer to a request; `ok` is None where nothing is known."""
+    """Return the answer to a request; `ok` is None if nothing is known."""
     return {"a": "checked", "run": run_id, "number": asked.number, "ok": ok, "text": text}
 
 
 class Checks:
-    """Of all runs of one keeper. `tell` takes what the daemon of a host is to be told."""
+    """The checks of all runs of one keeper. `tell` takes the events for a host's daemon."""
 
     def __init__(
         self,
@@ -112,11 +112,10 @@ class Checks:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes of checks."""
         return (*self._by_pid,)
 
     def owns(self, pid: int) -> bool:
-        """Whether it is the first process of a check."""
+        """Return whether the pid is the first process of a check."""
         return pid in self._by_pid
 
     def started(self, run: KeeperRun) -> None:
@@ -127,7 +126,7 @@ class Checks:
             self._owners[run.run_id] = _Owner({**own, **run.command["environment"]}, account)
 
     def ended(self, run: KeeperRun) -> None:
-        """Its checks end with a run."""
+        """Kill the checks of a run that has ended."""
         self._owners.pop(run.run_id, None)
         for pid, under_way in self._by_pid.items():
             if under_way.run is run:
@@ -136,7 +135,7 @@ class Checks:
     # One check.
 
     def begin(self, run: KeeperRun, asked: CheckRequest, *, sandbox: str, now: float) -> None:
-        """Start it. What keeps it from starting is no outcome of the check."""
+        """Start a check. A failure to start it is no outcome of the check."""
         if not run.checked:
             where = "in a container of its own " if run.container else ""
             event = checked_event(run.run_id, asked, ok=None, text=f"a command {where}{_NOT_DONE}")
@@ -180,7 +179,7 @@ class Checks:
         return Program("/bin/sh", arguments, environment, folder, owner.account)
 
     def _found(self, run: KeeperRun) -> _Owner:
-        """Of a run that an earlier keeper started: what its first process began with."""
+        """Return the environment with which an earlier keeper started the run."""
         wanted = run.command.get("as")
         account = self._accounts.of(wanted) if wanted is not None else None
         pid = container_pid(run, self._folder) if run.pod else run.pid
@@ -192,7 +191,7 @@ class Checks:
         return owner
 
     def reaped(self, pid: int, status: int) -> bool:
-        """Whether this process was that of a check; if so, its outcome is told."""
+        """Return whether this process was that of a check; if so, report its outcome."""
         under_way = self._by_pid.pop(pid, None)
         if under_way is None:
             return False
@@ -213,13 +212,13 @@ class Checks:
         return True
 
     def next_deadline(self) -> float | None:
-        """When `kill_overdue` is to be called next."""
+        """Return when `kill_overdue` is to be called next."""
         while self._deadlines and not self._is_of(*self._deadlines[0][1:]):
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def kill_overdue(self, now: float) -> None:
-        """Kill the checks whose time is over, with what they have started."""
+        """Kill the checks whose time is over, with the processes that they have started."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             _, pid, _ = heapq.heappop(self._deadlines)
             processes.signal_group(pid, signal.SIGKILL)
@@ -242,7 +241,7 @@ class Checks:
     # Its folder.
 
     def _make(self, folder: str) -> int:
-        """The gate of what is to run there. Raises OSError."""
+        """Make the folder of a check, and return its gate. Raises OSError."""
         if not self._swept:
             self._sweep()
         self._disk.mkdir(folder, 0o700)
@@ -253,7 +252,7 @@ class Checks:
         return opened
 
     def _sweep(self) -> None:
-        """Make the folder of all, and remove what an earlier keeper has left in it."""
+        """Make the folder of all checks, and remove what an earlier keeper has left in it."""
         try:
             self._disk.mkdir(FOLDER, 0o700)
         except FileExistsError:
@@ -264,14 +263,14 @@ class Checks:
         self._swept = True
 
     def _output(self, folder: str) -> str:
-        """The last line of what it printed, of its errors if there are some."""
+        """Return the last line of a check's output, of its errors if there are some."""
         found = ""
         for name in _OUTPUTS:
             found = _last_line(f"{self._folder}/{folder}/{name}") or found
         return found
 
     def _remove(self, folder: str, gate: int = -1) -> None:
-        """As far as it can be: the account of a check may have put more into it."""
+        """Remove a check's folder as far as possible: the account may have put more into it."""
         path = f"{self._folder}/{folder}"
         if gate >= 0:
             os.close(gate)

@@ -2,8 +2,8 @@
 
 Turns a description (JSON, by a descriptor) into a container of podman or docker, and its end into a
 file: it fetches the image, creates and starts the container, passes signals on, and removes it once
-its end is written. So the keeper waits for no engine. It must not tell an end that the engine has
-not told: while the engine does not answer, it asks again.
+its end is written. So the keeper waits for no engine. Only an end that the engine has reported is
+written: while the engine does not answer, the watcher asks again.
 
 SIGTERM asks the container to end, SIGUSR1 kills it. Both are blocked from the beginning and taken
 when there is time. A watcher that is killed harms nothing: another one resumes.
@@ -57,7 +57,7 @@ class Engine:
         self.stop = 0
 
     def call(self, *arguments: str, kept_fd: int = -1, stoppable: bool = False) -> tuple[int, str]:
-        """Exit status and output; only what may take long can be stopped, and may."""
+        """Return exit status and output; only calls that may take long can be stopped."""
         output = os.memfd_create("output")
         try:
             pid = self.spawn(arguments, output=output, errors=output, kept_fd=kept_fd)
@@ -77,7 +77,7 @@ class Engine:
             os.close(output)
 
     def spawn(self, arguments: Sequence[str], *, output: int, errors: int, kept_fd: int) -> int:
-        """The pid of a client of the engine. Raises OSError."""
+        """Start a client of the engine; return its pid. Raises OSError."""
         actions: list[Any] = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, output, 1),
@@ -91,12 +91,12 @@ class Engine:
         )
 
     def ended(self, pid: int) -> int | None:
-        """Its status once it has ended."""
+        """Return the status of a client once it has ended."""
         found, status = os.waitpid(pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if found else None
 
     def pause(self, seconds: float) -> None:
-        """Until a child ends, a signal comes, or the time is over."""
+        """Wait until a child ends, a signal comes, or the time is over."""
         until = time.monotonic() + seconds
         # Signals of one kind that come together are one.
         while (found := signal.sigtimedwait(TAKEN, max(0.0, until - time.monotonic()))) is not None:
@@ -108,7 +108,7 @@ class Engine:
 
 
 class ContainerWatcher:
-    """Of one container."""
+    """The watcher of one container."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self._told = told
@@ -116,11 +116,10 @@ class ContainerWatcher:
         self._engine = Engine(str(told["engine"]))
 
     def run(self) -> None:
-        """From its image to its end."""
         self._finish(self._made() or self._started(["start", "--attach", self._name]))
 
     def resume(self) -> None:
-        """After another watcher, which may have died anywhere."""
+        """Continue after another watcher, which may have died anywhere."""
         shown = self._look()
         if shown.status in _UNSTARTED:
             self._finish(self._started(["start", "--attach", self._name]))
@@ -128,7 +127,7 @@ class ContainerWatcher:
             self._finish(self._followed(shown))
 
     def _made(self) -> dict[str, Any] | None:
-        """Why there is no container to start, if so."""
+        """Create the container; return why there is none to start, if so."""
         engine, image = self._engine, str(self._told["image"])
         if engine.call("image", "inspect", "--format={{.Id}}", image)[0] != 0:
             status, text = engine.call("pull", "--quiet", image, stoppable=True)
@@ -146,7 +145,7 @@ class ContainerWatcher:
         return None
 
     def _blamed(self, kind: str, text: str) -> dict[str, Any]:
-        """An engine that answers nothing else either is to blame itself."""
+        """Return an end that blames the container, or an engine that answers nothing else."""
         answers = self._engine.call("ps", "--quiet")[0] == 0
         return {"is": kind if answers else NO_ENGINE, "text": text}
 
@@ -161,7 +160,7 @@ class ContainerWatcher:
         return self._followed(shown)
 
     def _followed(self, shown: SeenContainer) -> dict[str, Any]:
-        """Until it has ended. A client may end before its container does."""
+        """Follow the container until it has ended. A client may end before its container does."""
         pause_s = _RETRY_S
         while shown.status not in _OVER:
             if shown.status == GONE:
@@ -174,8 +173,11 @@ class ContainerWatcher:
         return {"is": ENDED, "status": shown.code, "oom": shown.oom, "text": shown.text}
 
     def _attached(self, arguments: list[str]) -> int:
-        """Until this client ends; its output is the container's. Signals are passed on, again and
-        again until the engine has taken them: it refuses them before the container runs."""
+        """Run this client until it ends; its output is the container's.
+
+        Signals are passed on repeatedly until the engine has taken them: it refuses them before the
+        container runs.
+        """
         engine, told, pause_s = self._engine, 0, _RETRY_S
         try:
             pid = engine.spawn(arguments, output=1, errors=2, kept_fd=-1)
@@ -192,7 +194,7 @@ class ContainerWatcher:
         return status
 
     def _look(self) -> SeenContainer:
-        """The container; waits for an engine that does not answer."""
+        """Return the container as the engine shows it; wait for an engine that does not answer."""
         engine, pause_s = self._engine, _RETRY_S
         while True:
             shown = engine.call("container", "inspect", f"--format={_SHOWN}", self._name)
@@ -208,7 +210,7 @@ class ContainerWatcher:
             pause_s = min(2 * pause_s, _RETRY_S_MAX)
 
     def _said(self) -> str:
-        """What the engine wrote of a container that never ran: nobody else has written there."""
+        """Return the engine's output about a container that never ran."""
         try:
             folder = os.open(self._told["sandbox"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
@@ -255,20 +257,19 @@ def _sweep(told: dict[str, Any]) -> None:
 
 
 def _text_of(file: int) -> str:
-    """The end of what was written."""
     size = os.fstat(file).st_size
     return os.pread(file, _TEXT_BYTES_MAX, max(0, size - _TEXT_BYTES_MAX)).decode(errors="replace")
 
 
 def _why(text: str, otherwise: str = "") -> str:
-    """What an engine says of its failure, in one line: its attempts and warnings come before."""
+    """Return an engine's error in one line: its attempts and warnings come before."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("Error")]
     return (errors or lines or [otherwise])[-1][:_TEXT_CHARS_MAX]
 
 
 def main() -> None:
-    """Read what is to be watched, and watch it."""
+    """Read the description of the container, and watch it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
     os.chdir("/")
     with open(DESCRIPTION_FD, encoding="utf-8") as file:

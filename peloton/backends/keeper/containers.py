@@ -1,8 +1,8 @@
-"""Runs that are containers: their watchers are started, signalled, and asked how it ended.
+"""Runs that are containers: starting, signalling and reading their watchers.
 
 Turns a run into a watcher (`container_run.py`), which speaks to the engine, and the file that one
-leaves into the end. It must not wait for an engine, nor touch a container whose run is not known to
-have ended: one that lost its watcher gets another.
+leaves into the end. The keeper never waits for an engine. A container whose run is not known to
+have ended must not be removed: one that lost its watcher gets another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OLD_OUTPUT = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Containers:
-    """Of one keeper. Nothing is made before there is one."""
+    """The containers of one keeper. Nothing is made before there is one."""
 
     def __init__(self, folder: str, *, disk: Disk = DISK) -> None:
         self._folder = folder
@@ -45,19 +45,19 @@ class Containers:
 
     @property
     def mark(self) -> str:
-        """Of this folder and no other one on this machine."""
+        """A mark that belongs to this folder and to no other one on this machine."""
         if not self._mark:
             number = processes.folder_number(self._folder).replace(":", "-")
             self._mark = f"{keeper_id(self._folder, self._disk)}-{number}"
         return self._mark
 
     def owned(self, run: KeeperRun) -> None:
-        """Note whose its sandbox is: it is in the journal, for a successor."""
+        """Note the account that owns the run's sandbox, which is journaled for a successor."""
         account: Account | None = run.command.get("account")
         run.container["uid"] = account.uid if account is not None else os.geteuid()
 
     def start(self, run: KeeperRun, sandbox: str) -> int:
-        """The pid of its watcher. Raises ContainerRefused, SpawnFailed."""
+        """Start the watcher of a run; return its pid. Raises ContainerRefused, SpawnFailed."""
         account: Account | None = run.command.get("account")
         user = _user(run, account)
         place = f"{self._folder}/{sandbox}"
@@ -87,7 +87,7 @@ class Containers:
                 os.close(descriptor)
 
     def resume(self, run: KeeperRun, sandbox: str) -> int:
-        """The pid of another watcher. Raises SpawnFailed."""
+        """Start another watcher of a run; return its pid. Raises SpawnFailed."""
         run.watchers += 1
         if run.watchers > WATCHERS_MAX:
             raise SpawnFailed(f"{WATCHERS_MAX} watchers have died", status=None)
@@ -104,7 +104,7 @@ class Containers:
                 os.close(descriptor)
 
     def told(self, run: KeeperRun) -> Record | None:
-        """What its watcher told of its end; None if it died before."""
+        """Return the end that the watcher wrote; None if it died before."""
         try:
             found = json.loads(read_file(self._end_file(run.run_id), self._disk))
             return found if isinstance(found, dict) and "is" in found else None
@@ -112,7 +112,7 @@ class Containers:
             return None
 
     def forget(self, run: KeeperRun) -> None:
-        """Its end is in the journal."""
+        """Remove the end that the watcher wrote: it is in the journal."""
         if run.container:
             try:
                 self._disk.unlink(self._end_file(run.run_id))
@@ -120,8 +120,7 @@ class Containers:
                 return  # it had none, or the next keeper removes it
 
     def sweep(self, keep: Iterable[str]) -> None:
-        """At the start of a keeper: let a helper remove the containers of runs that are over, and
-        forget their ends."""
+        """Let a helper remove the containers of runs that are over, at the start of a keeper."""
         kept = {*keep}
         try:
             engines = json.loads(read_file(f"{self._folder}/{FOLDER}/{ENGINES_FILE}", self._disk))
@@ -170,8 +169,10 @@ _OUTPUTS = ("stdout", "stderr")
 
 
 def _user(run: KeeperRun, account: Account | None) -> RunUser | None:
-    """As whom; None leaves it to the image, whose root is the keeper's own user. Not so with
-    docker: its root is the machine's, whoever asked."""
+    """Return the user of the container; None leaves it to the image.
+
+    With docker it is never left to the image: there root is the machine's root, whoever asked.
+    """
     if account is not None:
         return RunUser(account.uid, account.gid, account.groups)
     docker = os.path.basename(run.container["engine"]) == engine.DOCKER
@@ -181,8 +182,10 @@ def _user(run: KeeperRun, account: Account | None) -> RunUser | None:
 
 
 def ulimits() -> dict[str, tuple[int, int]]:
-    """As runs without a container have them: the keeper's. Engines have their own, which they may
-    not be allowed to set."""
+    """Return the keeper's limits, which runs without a container have as well.
+
+    Engines have their own, which they may not be allowed to set.
+    """
     kinds = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
     found = {name: resource.getrlimit(number) for name, number in kinds.items()}
     with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
@@ -193,8 +196,11 @@ def ulimits() -> dict[str, tuple[int, int]]:
 
 
 def _output(place: str, name: str, *, uid: int) -> int:
-    """A log as it is. The folder may be another account's, who could have put something else in
-    its place; then the rest of the output goes nowhere."""
+    """Open a log of the container as it is.
+
+    The folder may be another account's, who could have put something else in its place; then the
+    rest of the output is dropped.
+    """
     folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         found = os.open(name, _OLD_OUTPUT, dir_fd=folder)

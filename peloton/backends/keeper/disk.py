@@ -1,8 +1,8 @@
 """The keeper's calls to its files, as one object: tests hand it a disk that fails or forgets.
 
-Turns each call into the one of the operating system, and adds nothing to it. Every call that
-makes, changes, reads or removes a file of the keeper's folder goes through it. Three kinds do not:
-what a task's own process opens for itself, what lies in /proc, and secrets, which no record names.
+Each call is the one of the operating system. Every call that makes, changes, reads or removes a
+file of the keeper's folder goes through it. Three kinds of files do not: those that a task's own
+process opens, those in /proc, and secrets, which no record names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Disk:
 
     @staticmethod
     def scandir(path: str) -> os._ScandirIterator[str]:
-        """As in `os`; its own type has too many forms to be handed on."""
+        """Call `os.scandir`; its own type has too many forms to be handed on."""
         return os.scandir(path)
 
 
@@ -41,7 +41,7 @@ DISK = Disk()
 
 
 def read_file(path: str, disk: Disk = DISK) -> bytes:
-    """All of a file. Raises OSError."""
+    """Read all of a file. Raises OSError."""
     fd = disk.open(path, os.O_RDONLY)
     try:
         pieces = []
@@ -53,14 +53,14 @@ def read_file(path: str, disk: Disk = DISK) -> bytes:
 
 
 def write_all(fd: int, data: bytes, *, disk: Disk = DISK) -> None:
-    """Every byte, in as many writes as it takes. Raises OSError."""
+    """Write every byte, in as many writes as it takes. Raises OSError."""
     view = memoryview(data)
     while view:
         view = view[disk.write(fd, view) :]
 
 
 def replace_file(path: str, data: bytes, *, disk: Disk = DISK) -> None:
-    """Another content for a file, whole or not at all, but for a power cut. Raises OSError."""
+    """Replace the content of a file, whole or not at all, except in a power cut. Raises OSError."""
     fd = disk.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         write_all(fd, data, disk=disk)
@@ -79,7 +79,7 @@ def sync_folder(path: str, disk: Disk = DISK) -> None:
 
 
 def make_folder(path: str, disk: Disk = DISK) -> bool:
-    """For its owner alone; whether it is new. Raises OSError."""
+    """Make a folder for its owner alone; return whether it is new. Raises OSError."""
     try:
         disk.mkdir(path, 0o700)
     except FileExistsError:

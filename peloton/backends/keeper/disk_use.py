@@ -1,9 +1,9 @@
 """The disk that sandboxes use: measured now and then by a helper, one at a time.
 
-Turns the folders of runs with a limit of disk into those that are over it. It must not read a
-sandbox itself: one may hold a million files, or a mount of its account that never answers, and the
-loop must not wait. So a helper does, for a bounded number of folders and a bounded time, and it
-rests for several times as long as it took.
+Turns the folders of runs with a limit of disk into those that are over it. The loop must not read a
+sandbox itself: one may hold a million files, or a mount of its account that never answers. So a
+helper does, for a bounded number of folders and a bounded time, and rests for several times as long
+as it took.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ def _of_sandbox(run: KeeperRun) -> float:
 
 
 class DiskUse:
-    """Measures folders of runs, in turns. `path` gives that of a run, by its id, and `limit_mb`
-    how much may be in it: by default those of its sandbox."""
+    """Measures folders of runs, in turns.
+
+    `path` returns the folder of a run, by its id, and `limit_mb` its limit: by default those of its
+    sandbox.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class DiskUse:
         self._waiting.append(run_id)
 
     def check(self, runs: dict[str, KeeperRun]) -> list[tuple[KeeperRun, float]]:
-        """Live runs over their limit, with what they use in MB; called each round."""
+        """Return live runs over their limit, with their use in MB; called each round."""
         found = [*self._read(runs)]
         now = self._clock()
         if self.helper_pid:
@@ -67,7 +70,7 @@ class DiskUse:
         return found
 
     def reaped(self) -> None:
-        """The helper has ended."""
+        """Note that the helper has ended."""
         self._helper.pid = 0
         self._next = self._clock() + REST_FACTOR * (self._clock() - self._began)
 

@@ -1,6 +1,6 @@
-"""How a run ended: what its exit status, and what it was killed for, say of it.
+"""The reason of a run's end, from its exit status and the reason for which it was killed.
 
-Turns them into outcome, reason and message. It must not change the run.
+Turns them into outcome, reason and message, without changing the run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RunExit(NamedTuple):
 
 
 def limited(run: KeeperRun, found: RunExit) -> RunExit:
-    """As found, but for a run that ended after the time that it may take: however it did."""
+    """Return the end as found, or the time limit if the run ended after that."""
     if not run.late or run.over_limit:
         return found
     text = f"{kinds.RUN_LIMIT}: ran longer than {run.max_running_s:g} s"
@@ -38,8 +38,11 @@ def limited(run: KeeperRun, found: RunExit) -> RunExit:
 
 
 def exit_of(run: KeeperRun, status: int) -> RunExit:
-    """Of a run whose leader was reaped. A limit counts more than a kill that was asked for: that
-    may have come while it was being killed."""
+    """Return the end of a run whose leader was reaped.
+
+    A limit counts more than a kill that was requested: the request may have come while the run was
+    being killed.
+    """
     if run.over_limit:
         return RunExit(kinds.FAILED, run.over_reason, run.over_limit)
     message = f"exit code {status}" if status >= 0 else f"signal {_signal_name(-status)}"
@@ -50,7 +53,7 @@ def exit_of(run: KeeperRun, status: int) -> RunExit:
 
 
 def adopted_exit_of(run: KeeperRun) -> RunExit:
-    """Of an adopted run. Where nobody has kept its exit status, what it was killed for is known."""
+    """Return the end of an adopted run, whose exit status may not be known."""
     if run.exit:
         return exit_of(run, run.exit[0])
     if run.over_limit:
@@ -60,7 +63,7 @@ def adopted_exit_of(run: KeeperRun) -> RunExit:
 
 
 def pod_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int | None]:
-    """Of a pod, by what its watcher told, with the status of the container that decided it."""
+    """Return the end of a pod by its watcher's report, with the deciding container's status."""
     if not told.get("over"):
         if run.over_limit or run.kill_requested:
             return exit_of(run, -signal.SIGKILL), -signal.SIGKILL
@@ -87,7 +90,7 @@ def pod_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int | None
 
 
 def container_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int | None]:
-    """Of a container, by what its watcher told, with its exit status if there is one."""
+    """Return the end of a container by its watcher's report, with its exit status if any."""
     kind, status = told["is"], int(told.get("status", 0))
     text = str(told.get("text", ""))
     if kind == ENDED and told.get("oom") and not (run.kill_requested or run.over_limit):
@@ -111,7 +114,7 @@ def container_exit_of(run: KeeperRun, told: kinds.Record) -> tuple[RunExit, int 
 
 
 def _signalled(run: KeeperRun, status: int) -> str:
-    """What is known of a container that was ended by a signal. Not every engine tells of memory."""
+    """Return the reason of a container's end by a signal. Not every engine reports memory."""
     said = f", the container's signal {_signal_name(status - SIGNAL_BASE)}"
     asked = run.kill_requested or run.over_limit
     if status - SIGNAL_BASE == signal.SIGKILL and run.memory_mb > 0 and not asked:

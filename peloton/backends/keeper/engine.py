@@ -1,8 +1,8 @@
-"""The words of a container engine, podman or docker: what a run becomes on its command line.
+"""The command lines of a container engine, podman or docker, for a run.
 
 Turns a run into the arguments that create its container, and the content of its file of variables.
-It must not start anything, and must not let a text of the run be taken for an option, for another
-image than the one it names, or be seen by other users of the machine where it may be a secret.
+A text of the run must not be taken for an option or for another image than the one it names, nor be
+seen by other users of the machine if it may be a secret.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 class ContainerRefused(Exception):
-    """The run cannot be a container, and why."""
+    """The run cannot be a container; the text says why."""
 
 
 class RunUser(NamedTuple):
-    """As whom a container runs, by numbers: its image need not know any name."""
+    """The user of a container, by numbers: its image need not know any name."""
 
     uid: int
     gid: int
@@ -52,9 +52,11 @@ class RunUser(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a container is at home: the keeper's mark, the sandbox, and the keeper's own limits
-    (soft and hard, -1 for none), by the names that engines give them; and the directory of its
-    volume, if it has one."""
+    """The surroundings of a container: the keeper's mark, the sandbox, and the keeper's own limits.
+
+    Limits are soft and hard, -1 for none, by the names that engines give them. `volume` is the
+    directory of the run's volume, if it has one.
+    """
 
     mark: str
     sandbox: str
@@ -63,7 +65,7 @@ class Place(NamedTuple):
 
 
 def container_of(sent: Any) -> Record:
-    """What a request says of a container, checked. Raises ValueError, LookupError, TypeError."""
+    """Return a request's container, checked. Raises ValueError, LookupError, TypeError."""
     engine, image = str(sent["engine"]), str(sent["image"])
     if not os.path.isabs(engine) or os.path.basename(engine) not in ENGINES:
         raise ValueError(f"not a container engine: {engine!r}")
@@ -78,7 +80,7 @@ def container_of(sent: Any) -> Record:
 
 
 def image_problem(image: str) -> str:
-    """Why this cannot be the name of an image; empty if it can."""
+    """Return why this cannot be the name of an image; empty if it can."""
     if len(image) > IMAGE_CHARS_MAX or not _IMAGE.fullmatch(image):
         return f"not the name of an image: {image[:IMAGE_CHARS_MAX]!r}"
     if _TRANSPORTS.match(image):
@@ -87,12 +89,12 @@ def image_problem(image: str) -> str:
 
 
 def name_of(mark: str, run_id: str) -> str:
-    """Of the run's container: the engine itself refuses a second one of this name."""
+    """Return the name of the run's container, which an engine accepts only once."""
     return f"peloton-{mark}-{run_id}"
 
 
 def create_arguments(run: KeeperRun, place: Place, *, user: RunUser | None = None) -> list[str]:
-    """All after the engine's own name. Raises ContainerRefused."""
+    """Return all arguments after the engine's own name. Raises ContainerRefused."""
     if ":" in place.sandbox:
         raise ContainerRefused(f"an engine cannot mount {place.sandbox}: its path has a colon")
     found = [
@@ -116,7 +118,7 @@ def create_arguments(run: KeeperRun, place: Place, *, user: RunUser | None = Non
 
 
 def _secret_arguments(run: KeeperRun) -> list[str]:
-    """Each file at its path; one that is not absolute is in the sandbox."""
+    """Return the mounts of secrets; a path that is not absolute is in the sandbox."""
     found = []
     for file, path in run.command.get("mounts", ()):
         place = os.path.normpath(os.path.join(CONTAINER_SANDBOX, path))
@@ -127,14 +129,19 @@ def _secret_arguments(run: KeeperRun) -> list[str]:
 
 
 def volume_path(run: KeeperRun) -> str:
-    """Where a container sees the volume of its run: a path that is not absolute begins at the
-    sandbox."""
+    """Return the path at which a container sees the volume of its run.
+
+    A path that is not absolute begins at the sandbox.
+    """
     return os.path.join(CONTAINER_SANDBOX, str(run.volume["path"]))
 
 
 def _user_arguments(user: RunUser | None) -> list[str]:
-    """The image is the caller's choice: a program of it that becomes root must not, or it could
-    leave another such program in the sandbox, which is on the host."""
+    """Return the arguments that set the user, and keep programs from gaining privileges.
+
+    The image is the caller's choice: a program of it that becomes root could leave another such
+    program in the sandbox, which is on the host.
+    """
     if user is None:
         return []
     groups = [f"--group-add={group}" for group in user.groups if group != user.gid]
@@ -143,7 +150,7 @@ def _user_arguments(user: RunUser | None) -> list[str]:
 
 
 def _limit_arguments(run: KeeperRun) -> list[str]:
-    """Memory is held in every mode: nobody else looks at that of a container."""
+    """Return the limits, with that of memory in every mode: nobody else watches it."""
     wanted, found = limits_of(run), []
     memory_bytes = int(memory_limit_mb(run) * _MB)
     if memory_bytes:
@@ -159,8 +166,11 @@ def _limit_arguments(run: KeeperRun) -> list[str]:
 
 
 def _gpu_arguments(run: KeeperRun) -> list[str]:
-    """podman takes the names of the container device interface (CDI), docker a list that it reads
-    as a line of CSV, so that it has to be quoted."""
+    """Return the arguments that give the gpus.
+
+    podman takes the names of the container device interface (CDI), docker a list that it reads as a
+    line of CSV, so that it has to be quoted.
+    """
     gpus = run.container.get("gpus", ())
     if not gpus:
         return []
@@ -170,8 +180,10 @@ def _gpu_arguments(run: KeeperRun) -> list[str]:
 
 
 def _command_arguments(run: KeeperRun) -> list[str]:
-    """The program is the run's, never the image's own entry point. An engine names the program as
-    its first argument, so another name in its place is lost."""
+    """Return the program and its arguments: the run's, never the image's own entry point.
+
+    An engine names the program as its first argument, so another name in its place is lost.
+    """
     value, arguments = run.command["value"], run.command["arguments"]
     if run.command["shell"]:
         program, rest = "/bin/sh", ["-c", value]
@@ -186,7 +198,7 @@ def _command_arguments(run: KeeperRun) -> list[str]:
 
 
 def environment_file(environment: Mapping[str, str]) -> bytes:
-    """One line for each variable. Raises ContainerRefused for what the form cannot hold."""
+    """Return one line for each variable. Raises ContainerRefused for what the form cannot hold."""
     lines = []
     for name, value in {"MESOS_SANDBOX": CONTAINER_SANDBOX, **environment}.items():
         if not _VARIABLE.fullmatch(name):

@@ -1,9 +1,9 @@
-"""Where a keeper may make control groups, by what is mounted and by the keeper's own group.
+"""The places where a keeper may make control groups, from the mounts and the keeper's own group.
 
 Turns /proc/self/mountinfo and /proc/self/cgroup into a place for groups, or into why there is none.
-Looking changes nothing; `prepare` makes the place and tries a group in it. It must not leave the
-subtree that the keeper was started in unless the machine allows no other: a limit of the machine
-for this subtree counts for its runs as well.
+Looking changes nothing; `prepare` makes the place and tries a group in it. The place must lie in
+the subtree that the keeper was started in unless the machine allows no other: a limit of the
+machine for this subtree counts for its runs as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRIAL_LIMITS = GroupLimits(memory_bytes=64 * 1024 * 1024, cpus=1.0, pids=64)
 
 
 class FoundPlace(NamedTuple):
-    """A place, or None and why; `why` also names the controllers that the place has not."""
+    """A place, or None and the reason; `why` also names the controllers that the place lacks."""
 
     place: GroupPlace | None
     why: str = ""
@@ -37,7 +37,7 @@ class NotLeft(OSError):
 
 
 class Hierarchy(NamedTuple):
-    """One that is mounted: its version, its options or controllers, where it is, and our group."""
+    """A mounted hierarchy: version, options or controllers, mount point, and our group."""
 
     version: int
     options: frozenset[str]
@@ -46,7 +46,7 @@ class Hierarchy(NamedTuple):
 
 
 def hierarchies(mounts: str, groups: str) -> Iterator[Hierarchy]:
-    """From the contents of /proc/self/mountinfo and /proc/self/cgroup."""
+    """Yield the hierarchies in the contents of /proc/self/mountinfo and /proc/self/cgroup."""
     own: dict[str, str] = {}
     for line in groups.splitlines():
         number, names, path = line.split(":", 2)
@@ -68,7 +68,7 @@ def hierarchies(mounts: str, groups: str) -> Iterator[Hierarchy]:
 
 
 def find_place(name: str, *, proc: str = "/proc/self", disk: Disk = DISK) -> FoundPlace:
-    """The place of the keeper of this name. Raises OSError."""
+    """Return the place of the keeper of this name. Raises OSError."""
     mounts = read_file(f"{proc}/mountinfo", disk).decode()
     found = [*hierarchies(mounts, read_file(f"{proc}/cgroup", disk).decode())]
     for hierarchy in found:
@@ -83,8 +83,10 @@ def find_place(name: str, *, proc: str = "/proc/self", disk: Disk = DISK) -> Fou
 
 
 def prepare(found: FoundPlace, disk: Disk = DISK) -> ControlGroups:
-    """The groups of the place, after one was made, entered, left and removed. Raises OSError, and
-    of these NotLeft where nothing may be started until `leave` of its groups succeeds."""
+    """Return the groups of the place, after a trial in one. Raises OSError.
+
+    It raises NotLeft if nothing may be started until `leave` of its groups succeeds.
+    """
     assert found.place is not None
     groups = ControlGroups(found.place, disk)
     groups.open()
@@ -105,8 +107,11 @@ def prepare(found: FoundPlace, disk: Disk = DISK) -> ControlGroups:
 
 
 def _trial_name(groups: ControlGroups) -> str:
-    """Of a group that is not there. One of a keeper that was killed meanwhile is removed; where
-    something is still in it, that is killed, and the next look or keeper removes it."""
+    """Return the name of a trial group that does not exist.
+
+    The group of a keeper that was killed during its trial is removed; processes in it are killed,
+    and the next look or keeper removes it.
+    """
     there = groups.names()
     for name in _TRIALS:
         if name not in there or groups.remove(name):
@@ -121,7 +126,7 @@ def _told(place: GroupPlace) -> FoundPlace:
 
 
 def _separate(found: list[Hierarchy], name: str) -> GroupPlace | None:
-    """Version 1: of each controller our own group, if it may be divided and returned to."""
+    """Return the place of version 1: our own group of each controller, if it can be divided."""
     folders: dict[str, str] = {}
     homes: dict[str, None] = {}
     for hierarchy in found:
@@ -135,10 +140,10 @@ def _separate(found: list[Hierarchy], name: str) -> GroupPlace | None:
 
 
 def _unified(hierarchy: Hierarchy, name: str, *, disk: Disk) -> GroupPlace | None:
-    """Version 2: the nearest group upwards that gives its children the controller of memory.
+    """Return the place of version 2: the nearest group above with memory for its children.
 
-    One with processes cannot give any, so it is seldom our own. The keeper must be able to return
-    to its own.
+    A group with processes cannot give any, so it is seldom our own. The keeper must be able to
+    return to its own.
     """
     if not os.access(f"{hierarchy.own}/cgroup.procs", os.W_OK):
         return None
@@ -155,8 +160,10 @@ def _unified(hierarchy: Hierarchy, name: str, *, disk: Disk) -> GroupPlace | Non
 
 
 def _controllers(group: str, disk: Disk) -> list[str]:
-    """Those that its children have, or will: a group without processes may still give all that it
-    has, and so may the root."""
+    """Return the controllers that the group's children have, or will have.
+
+    A group without processes may still give all that it has, and so may the root.
+    """
     empty = not read_file(f"{group}/cgroup.procs", disk).strip()
     is_root = not os.path.exists(f"{group}/cgroup.type")
     file = "cgroup.controllers" if empty or is_root else "cgroup.subtree_control"

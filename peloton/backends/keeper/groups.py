@@ -1,8 +1,7 @@
-"""Control groups: what holds a run and all its descendants to its limits, by the kernel.
+"""Control groups, by which the kernel holds a run and all its descendants to its limits.
 
 Turns limits into groups of the kernel's version 2, or of version 1 (one hierarchy per controller),
-and groups into what was used in them. It must not know what a run is, nor decide what happens where
-a group cannot be made.
+and reads the use of a group.
 
 A process begins inside its group: the keeper enters, spawns, and leaves. Its children are born
 where it is, so no instruction of theirs runs outside. In version 1 the keeper writes to `tasks`:
@@ -34,8 +33,10 @@ _WEIGHT_MIN, _WEIGHT_MAX, _WEIGHT_PER_CPU = 1, 10_000, 100
 
 
 class GroupLimits(NamedTuple):
-    """What a group may use; 0 is no limit. `cpus` is a share where others want the processors as
-    well, and with `cpu_quota` also the most that it gets."""
+    """The limits of a group; 0 is no limit.
+
+    `cpus` is a share if others want the processors as well, and with `cpu_quota` also the maximum.
+    """
 
     memory_bytes: int = 0
     cpus: float = 0.0
@@ -44,20 +45,20 @@ class GroupLimits(NamedTuple):
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """Those that hold these limits."""
+        """The controllers that enforce these limits."""
         wanted = ((MEMORY, self.memory_bytes), (CPU, self.cpus), (PIDS, self.pids))
         return tuple(name for name, amount in wanted if amount)
 
 
 class GroupUsage(NamedTuple):
-    """`oom_kills`: processes that the kernel killed at the memory limit."""
+    """The use of a group. `oom_kills`: processes that the kernel killed at the memory limit."""
 
     oom_kills: int = 0
     memory_peak_bytes: int = 0
 
 
 class GroupSetting(NamedTuple):
-    """One file and its content. An optional one is not there on every kernel."""
+    """A file and its content. An optional one does not exist on every kernel."""
 
     controller: str
     file: str
@@ -66,7 +67,7 @@ class GroupSetting(NamedTuple):
 
 
 class GroupForm(NamedTuple):
-    """What differs between the two versions of the kernel's interface."""
+    """The differences between the two versions of the kernel's interface."""
 
     version: int
     move_file: str
@@ -111,7 +112,7 @@ def _within(amount: float, least: int, *, most: int) -> int:
 
 
 def _quota_us(limits: GroupLimits) -> int:
-    """The kernel refuses less than a millisecond."""
+    """Return the cpu quota; the kernel refuses less than a millisecond."""
     return max(1000, round(limits.cpus * CPU_PERIOD_US))
 
 
@@ -121,7 +122,7 @@ FORMS = {form.version: form for form in (V1, V2)}
 
 
 class GroupPlace(NamedTuple):
-    """Where groups are made: of each controller the folder, and where the keeper itself is."""
+    """The place of groups: the folder of each controller, and the keeper's own group."""
 
     version: int
     folders: Mapping[str, str]
@@ -139,11 +140,11 @@ class ControlGroups:
         self._folders = [*dict.fromkeys(place.folders.values())]
 
     def missing(self, limits: GroupLimits) -> list[str]:
-        """The controllers that these limits need and the place has not."""
+        """Return the controllers that these limits need and the place lacks."""
         return [name for name in limits.controllers if name not in self.place.folders]
 
     def open(self) -> None:
-        """Make the folders that the groups are in."""
+        """Make the folders of the groups."""
         processors = os.cpu_count() or 1
         for folder in self._folders:
             if self.form is V2:
@@ -159,7 +160,7 @@ class ControlGroups:
             self._set("", setting)
 
     def make(self, name: str, limits: GroupLimits) -> None:
-        """An empty group, with its limits; none if that fails."""
+        """Make an empty group, with its limits; none if that fails."""
         try:
             for folder in self._folders:
                 self._disk.mkdir(f"{folder}/{name}", 0o755)
@@ -170,17 +171,16 @@ class ControlGroups:
             raise
 
     def enter(self, name: str) -> None:
-        """Move this process into the group; where that fails it may be in a part of it."""
+        """Move this process into the group; after a failure it may be in a part of it."""
         for folder in self._folders:
             self._write(f"{folder}/{name}/{self.form.move_file}", "0")
 
     def move(self, name: str, pid: int) -> None:
-        """Move a process into the group."""
         for folder in self._folders:
             self._write(f"{folder}/{name}/{self.form.move_file}", str(pid))
 
     def leave(self) -> None:
-        """Move this process back to where it was; all is tried, the first error is raised."""
+        """Move this process back to its own group; all is tried, the first error is raised."""
         trouble: OSError | None = None
         for home in self.place.homes:
             try:
@@ -191,7 +191,7 @@ class ControlGroups:
             raise trouble
 
     def usage(self, name: str) -> GroupUsage:
-        """What was used so far; nothing where memory is not accounted for."""
+        """Return the use so far; nothing if memory is not accounted for."""
         folder = self.place.folders.get(MEMORY)
         if folder is None:
             return GroupUsage()
@@ -207,9 +207,11 @@ class ControlGroups:
         return GroupUsage(kills, peak)
 
     def pids(self, name: str) -> list[int]:
-        """The processes in the group and in those below it, which a run of root may have made, in
-        any of the folders. One of another namespace is shown as 0, which as the target of a signal
-        would be our own process group."""
+        """Return the processes in the group and in those below it, in any of the folders.
+
+        A run of root may have made groups below. A process of another namespace is shown as 0,
+        which as the target of a signal would be our own process group.
+        """
         found: dict[int, None] = {}
         for folder in self._folders:
             top = f"{folder}/{name}"
@@ -224,7 +226,7 @@ class ControlGroups:
         return [*found]
 
     def kill(self, name: str) -> None:
-        """Kill all that is in the group, but for this process. What dies is there for a while."""
+        """Kill every process in the group but this one. A killed process stays for a while."""
         try:
             if self.form is V2 and os.getpid() not in self.pids(name):
                 self._write(f"{self._folders[0]}/{name}/cgroup.kill", "1")
@@ -244,7 +246,8 @@ class ControlGroups:
                 return
 
     def remove(self, name: str) -> bool:
-        """Whether the group is gone, with those below it; one with processes stays."""
+        """Remove the group and those below it; return whether it is gone. One with
+        processes stays."""
         gone = True
         for folder in self._folders:
             path = f"{folder}/{name}"
@@ -255,14 +258,14 @@ class ControlGroups:
         return gone
 
     def close(self) -> bool:
-        """Remove the folders that the groups were in; whether all are gone."""
+        """Remove the folders of the groups; return whether all are gone."""
         gone = True
         for folder in self._folders:
             gone = self._rmdir(folder) and gone
         return gone
 
     def names(self) -> list[str]:
-        """The groups that there are, in any of the folders."""
+        """Return the groups that exist, in any of the folders."""
         found: dict[str, None] = {}
         for folder in self._folders:
             try:
@@ -273,8 +276,10 @@ class ControlGroups:
         return [*found]
 
     def _below(self, path: str) -> list[str]:
-        """The groups in this one, each before the one that it is in, and a bounded number: a walk
-        in depth reaches one that can be removed, so the next call finds others."""
+        """Return groups below this one, each before its parent, and a bounded number.
+
+        A walk in depth reaches one that can be removed, so the next call finds others.
+        """
         found: list[str] = []
         todo = [path]
         while todo and len(found) <= _BELOW_MAX:
@@ -288,7 +293,7 @@ class ControlGroups:
         return found[:0:-1]
 
     def _rmdir(self, path: str) -> bool:
-        """Whether it is not there any more."""
+        """Remove a folder; return whether it is gone."""
         try:
             self._disk.rmdir(path)
         except FileNotFoundError:
@@ -300,7 +305,7 @@ class ControlGroups:
         return True
 
     def _give(self, folder: str) -> None:
-        """Let the children of the folder have our controllers."""
+        """Give the children of the folder our controllers."""
         path = f"{folder}/cgroup.subtree_control"
         given = self._read(path).split()
         wanted = [name for name in self.place.folders if name not in given]

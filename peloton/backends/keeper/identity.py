@@ -1,8 +1,8 @@
 """A keeper's identity and its cluster: two small files in its folder, each made once.
 
 Turns a folder into the keeper's identity, drawn at the first call, and into the cluster that
-claimed it first. It must never change an existing file: hosts have journaled the identity, and
-know their runs by it. A folder that is moved keeps both; a copy of it would have both as well.
+claimed it first. An existing file is never changed: hosts have journaled the identity, and know
+their runs by it. A folder that is moved keeps both; a copy of it would have both as well.
 
 Both sides use this module, the keeper and a daemon: requests name the keeper that is to get them.
 """
@@ -18,23 +18,25 @@ _BYTES = 8
 
 
 def keeper_id(folder: str, disk: Disk = DISK) -> str:
-    """The identity of the keeper of this folder."""
+    """Return the identity of the keeper of this folder."""
     return _made_once(os.path.join(folder, IDENTITY_NAME), os.urandom(_BYTES).hex(), disk=disk)
 
 
 def cluster_of(folder: str, mark: str) -> str:
-    """The mark of the cluster that claimed the folder first: `mark`, if nobody did before."""
+    """Return the mark of the cluster that claimed the folder first: `mark`, if none did."""
     return _made_once(os.path.join(folder, CLUSTER_NAME), mark, disk=DISK)
 
 
 def private(path: str, flags: int) -> int:
-    """Opens a file that is made for its owner alone, whatever the umask of a daemon."""
+    """Open a file that is made for its owner alone, whatever the umask of a daemon."""
     return os.open(path, flags, 0o600)
 
 
 def _made_once(path: str, text: str, *, disk: Disk) -> str:
-    """The content of the file; a new file gets `text`. Of concurrent writers one wins: the link
-    is made to a complete file, and only if there is none."""
+    """Return the content of the file; a new file gets `text`.
+
+    Of concurrent writers one wins: the link is made to a complete file, and only if there is none.
+    """
     found = _read(path, disk)
     if found is not None:
         return found

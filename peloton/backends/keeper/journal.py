@@ -1,7 +1,6 @@
 """The keeper's journal: one file of JSON lines, appended, now and then rewritten.
 
 Turns records into bytes that survive a `kill -9` (once written) or a power cut (once synced).
-It must not know what a record means.
 
 One file instead of one per run: a whole batch of launches or ends then costs one sync.
 
@@ -26,11 +25,11 @@ _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class KeeperJournalFailed(Exception):
-    """Perhaps not written: nothing that depends on these records may be reported."""
+    """A write that may not have happened: nothing that depends on these records may be reported."""
 
 
 class KeeperJournal:
-    """`disk`: in tests one that loses what was not synced."""
+    """The journal of the working folder. `disk`: in tests one that loses what was not synced."""
 
     def __init__(self, path: str, disk: Disk = DISK) -> None:
         self._path = path
@@ -41,8 +40,11 @@ class KeeperJournal:
         self.broken = False
 
     def read(self) -> list[JournalRecord]:
-        """Everything up to the first line that is not whole: a keeper killed in the middle of a
-        write leaves such a tail, and nothing was reported because of it."""
+        """Return everything up to the first line that is not whole.
+
+        A keeper killed in the middle of a write leaves such a tail, and nothing was reported
+        because of it.
+        """
         try:
             data = read_file(self._path, self._disk)
         except FileNotFoundError:
@@ -56,7 +58,7 @@ class KeeperJournal:
         return records
 
     def rewrite(self, records: Iterable[JournalRecord]) -> None:
-        """Replaces the file; the old one stays whole until the new one is safe."""
+        """Replace the file; the old one stays whole until the new one is safe."""
         data = _lines(records)
         fresh = self._path + ".new"
         try:
@@ -95,7 +97,6 @@ class KeeperJournal:
         self.size_bytes += len(data)
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd = -1

@@ -1,7 +1,7 @@
 """Keeping a folder: the lock, the recovery, the loop, in that order.
 
-Turns a detached process into the folder's keeper. It must not touch the journal or a process
-before it holds the lock: two keepers would adopt the same runs.
+Turns a detached process into the folder's keeper. Neither the journal nor a process may be touched
+before the lock is held: two keepers would adopt the same runs.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ def keep(
     say: Callable[[int], None] | None = None,
     disk: Disk = DISK,
 ) -> None:
-    """Keep the working folder. `say` takes the status of the start, once; without it the supervisor
-    does, `below` which this process is, if it has one."""
+    """Keep the working folder.
+
+    `say` takes the status of the start, once; without it the supervisor does. `below` connects this
+    process with its supervisor, if it has one.
+    """
     say = say or (below.say if below is not None else lambda _: None)
     defaults = [_IDLE_S, _SANDBOXES_KEPT_MAX, _ROUND_S, *[_NO_RULE] * 3]
     numbers = [float(argument) for argument in arguments] + defaults[len(arguments) :]
@@ -79,7 +82,7 @@ def keep(
 
 
 def _take_over(runs: Runs, alive: list[KeeperRun]) -> None:
-    """From a keeper that was killed: what goes on, and what is to be removed."""
+    """Take over from a keeper that was killed: runs that go on, and what is to be removed."""
     runs.adopted = {run.run_id: run for run in alive}
     runs.limits.recover(runs.adopted)
     for run in alive:
@@ -90,8 +93,10 @@ def _take_over(runs: Runs, alive: list[KeeperRun]) -> None:
 
 
 def _is_here(folder: str) -> bool:
-    """Whether it still is the working folder, which may have been moved while there was no keeper:
-    then nobody asks for its runs any more."""
+    """Return whether the folder still is the working folder.
+
+    It may have been moved while there was no keeper: then nobody asks for its runs any more.
+    """
     try:
         return folder_number(folder) == folder_number(".")
     except FileNotFoundError:
@@ -99,7 +104,7 @@ def _is_here(folder: str) -> bool:
 
 
 def _make_private(disk: Disk) -> None:
-    """The folder is ours alone: another user could hold the lock, or replace what is in it."""
+    """Close the folder to other users, who could hold the lock, or replace what is in it."""
     found = disk.stat(".")
     if found.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "the folder belongs to another user")
@@ -108,7 +113,7 @@ def _make_private(disk: Disk) -> None:
 
 
 def _lock(disk: Disk) -> int:
-    """One keeper per folder. The number in the file is for people."""
+    """Lock the folder for one keeper. The number in the file is for people."""
     fd = disk.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,9 +1,9 @@
-"""Which sandboxes of ended runs are kept: by job, for a while, and no more than so many bytes.
+"""The sandboxes of ended runs that are kept: by job, for a limited time and size.
 
 Turns ended runs into those whose sandboxes are to go, and by which rule. Those of the job whose
 last run ended longest ago go first, those of runs that failed last. A job that somebody reads is
 held, for a time that the reader renews: then only the reserve of the disk takes something of it.
-Each sandbox is measured once, by a helper. It must not remove anything.
+Each sandbox is measured once, by a helper.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RUN = re.compile(r"(?P<job>.+)-[0-9]+-[0-9]+(\.g[0-9]+)?", re.DOTALL)
 
 
 class KeepRules(NamedTuple):
-    """`age_s`, `mb` or `free_mb` of 0: no such rule."""
+    """The rules. `age_s`, `mb` or `free_mb` of 0: no such rule."""
 
     most: int
     age_s: float = 0.0
@@ -82,7 +82,7 @@ class FilesInOrder:
         return next(iter(self.jobs.values()), None)
 
     def put(self, files: JobFiles) -> None:
-        """As the newest."""
+        """Append the files of a job as the newest."""
         self.jobs[files.job] = files
         self.runs += len(files.runs)
         self.kib += files.kib
@@ -97,8 +97,10 @@ class FilesInOrder:
 
 
 class KeptSandboxes:
-    """Those of ended runs. `path` gives that of a run; `clock` the time of ends, `ticks` a time
-    that nobody sets."""
+    """The kept sandboxes of ended runs.
+
+    `path` returns the sandbox of a run; `clock` is the time of ends, `ticks` a monotonic time.
+    """
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class KeptSandboxes:
         return self._helper.pid
 
     def add(self, run_id: str, ended_at: float | None = None, *, failed: bool = False) -> None:
-        """The newest; now, if not said."""
+        """Add the newest; it ended now if `ended_at` is not given."""
         found = _RUN.fullmatch(run_id)
         job = found["job"] if found else run_id
         ended_at = self._clock() if ended_at is None else ended_at
@@ -136,12 +138,14 @@ class KeptSandboxes:
             self._unmeasured.append(kept)
 
     def spare(self) -> None:
-        """What was added until now is of an earlier keeper."""
+        """Spare for a while what was added until now, by an earlier keeper."""
         self._spared_until = self._ticks() + SPARED_S
 
     def hold(self, job: str, for_s: float) -> None:
-        """Somebody reads the files of this job: for so long no rule but the reserve removes one.
-        Holds are not added up: the one that ends last counts."""
+        """Hold the files of a job that somebody reads: for so long only the reserve removes one.
+
+        Holds are not added up: the one that ends last counts.
+        """
         until = self._ticks() + min(max(for_s, 0.0), HOLD_S_MAX)
         if job not in self._held:
             if len(self._held) >= HELD_MAX:
@@ -150,8 +154,10 @@ class KeptSandboxes:
         self._held[job] = max(self._held.get(job, until), until)
 
     def take_due(self, most: int, *, short_kib: int = 0) -> list[tuple[KeptSandbox, str]]:
-        """The first that are to go, each with the rule; they are not kept any more. `short_kib`:
-        what the disk lacks of its reserve."""
+        """Remove from the list and return the first that are to go, each with the rule.
+
+        `short_kib`: what the disk lacks of its reserve.
+        """
         self._lapse()
         aged = self._aged(most)
         found = [(kept, AGE) for kept in aged]
@@ -165,12 +171,12 @@ class KeptSandboxes:
         return found
 
     def put_back(self, kept: KeptSandbox) -> None:
-        """It could not be removed: it waits behind the others, which it must not hold up."""
+        """Put back a sandbox that could not be removed, behind the others."""
         kept.files = self._files(kept.files.job, failed=kept.files.failed)
         self._append(kept)
 
     def measure(self) -> None:
-        """Called each round."""
+        """Measure the next sandboxes; called each round."""
         for path, kib in self._helper.read():
             self._measured(self._batch.pop(path, None), kib)
         if self.helper_pid:
@@ -181,7 +187,7 @@ class KeptSandboxes:
             self._begin()
 
     def reaped(self) -> None:
-        """The helper has ended. What it did not name is no folder any more, or cannot be read."""
+        """Note that the helper has ended; folders that it did not name have no size."""
         for path, kib in self._helper.read():
             self._measured(self._batch.pop(path, None), kib)
         self._helper.pid = 0
@@ -210,8 +216,11 @@ class KeptSandboxes:
         return None
 
     def _oldest(self, *, spares_failed: bool) -> JobFiles:
-        """Failed runs take half of what is kept at most: the others would be gone at once where
-        something fails again and again."""
+        """Return the files to remove first.
+
+        Failed runs take half of what is kept at most: the others would be gone at once if something
+        fails again and again.
+        """
         first, then = self._done, self._failed
         if not spares_failed:
             first, then = then, first
@@ -220,7 +229,7 @@ class KeptSandboxes:
         return found
 
     def _aged(self, most: int) -> list[KeptSandbox]:
-        """Those that ended too long ago, of the jobs whose turn it is."""
+        """Return the sandboxes that ended too long ago, of the jobs whose turn it is."""
         found: list[KeptSandbox] = []
         if not self.rules.age_s or self._is_spared():
             return found
@@ -275,7 +284,7 @@ class KeptSandboxes:
         return kept
 
     def _move(self, job: str, *, held: bool) -> None:
-        """As the newest: so it is for who has just read it."""
+        """Make the job the newest: its reader counts as a use."""
         free, taken = (self._done, self._failed), (self._held_done, self._held_failed)
         for old, new in zip(*((free, taken) if held else (taken, free)), strict=True):
             files = old.take(job)
@@ -306,7 +315,7 @@ class KeptSandboxes:
             kept.files.shelf.kib += kib
 
     def _give_up_one(self) -> None:
-        """The others of the batch are measured by the next helper."""
+        """Give up one sandbox; the others of the batch are measured by the next helper."""
         first, *others = self._batch.values() if self._batch else (None,)
         self._measured(first, 0)
         self._unmeasured.extendleft(reversed(others))

@@ -1,6 +1,6 @@
-"""The keeper's records: what a run is, how it ended, and their forms on disk and on the wire.
+"""The keeper's records: a run, its end, and their forms on disk and on the wire.
 
-Turns runs into journal records and events and back. It must not touch a process or a file.
+Turns runs into journal records and events and back.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ MACHINE_RESTARTED = "machine restarted, exit status unknown"
 
 
 class KeeperRun:
-    """One run, from its launch to its acknowledgement.
+    """A run, from its launch to its acknowledgement.
 
     `end` is set when it is over, `end_safe` once that end is safe on disk: before that it must not
-    be reported, as a keeper killed at that moment would lose an end that was reported.
-    `limits` is what the request says of them, but for memory; empty if it says nothing.
-    `over_limit` is the message of a run that is killed for more than it may use, `note` is added to
-    that of any end. `grouped`: it is in a control group. `container`: engine, image and user id of
-    one that is a container; then `pid` is its watcher's (`container_run.py`), and `watchers` have
-    died before that one. `pod`: name and kind of each container of one with several; then `pid` is
-    that of their watcher (`pod_run.py`), and `ready_at` when all that run together had started.
-    `checked`: its health may be checked by commands. `secrets` are its values until it starts: they
-    are in no record. `volume`: name, path and size of the volume that it has. `killed`: SIGKILL was
-    sent to it. `max_running_s` and `grace_s`: how long it may run, 0 without such a limit, and then
-    take to end; `due`: when that is over, by the kernel's clock since the machine's start, once it
-    runs; `late`: it was. `stop`: since it is being stopped, when it is killed, by the monotonic
-    clock, and whether it was told. `exit`: with which status its first process has ended, and when;
-    while `held`, the supervisor will tell that.
+    be reported, as a keeper killed at that moment would lose an end that was reported. `limits` are
+    those of the request, except memory; empty if it has none. `over_limit` is the message of a run
+    that is killed for exceeding a limit, `note` is added to that of any end. `grouped`: it is in a
+    control group. `container`: engine, image and user id of a run that is a container; then `pid`
+    is its watcher's (`container_run.py`), and `watchers` have died before that one. `pod`: name and
+    kind of each container of a run with several; then `pid` is that of their watcher
+    (`pod_run.py`), and `ready_at` when all that run together had started. `checked`: its health may
+    be checked by commands. `secrets` are its values until it starts: they are in no record.
+    `volume`: name, path and size of its volume. `killed`: SIGKILL was sent to it. `max_running_s`
+    and `grace_s`: how long it may run, 0 without such a limit, and then take to end; `due`: when
+    that is over, by the kernel's clock since the machine's start, once it runs; `late`: it was.
+    `stop`: since it is being stopped, when it is killed, by the monotonic clock, and whether it was
+    told. `exit`: the status with which its first process has ended, and when; while `held`, the
+    supervisor will report that.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ class KeeperRun:
 
     @property
     def begun_at(self) -> float:
-        """When it started, for a daemon; 0 before that."""
+        """When the run started, for a daemon; 0 before that."""
         return self.ready_at if self.pod else self.started_at
 
 
@@ -125,7 +125,7 @@ def end_of(
     status: int | None = None,
     at: float,
 ) -> Record:
-    """`status` as subprocess has it: an exit code, or a signal's negative."""
+    """Return the record of an end. `status`: an exit code, or a signal's negative."""
     return {
         "outcome": outcome,
         "reason": reason,
@@ -137,7 +137,7 @@ def end_of(
 
 
 def launch_record(run: KeeperRun) -> Record:
-    """Without the environment: people put secrets there, and nobody needs it a second time."""
+    """Return the record of a launch, without the environment: it may have secrets."""
     kept = {name: run.command[name] for name in ("value", "shell", "arguments")}
     if run.checked:  # for the checks that a successor starts
         kept |= {name: run.command[name] for name in ("as", "checked") if name in run.command}
@@ -153,7 +153,7 @@ def launch_record(run: KeeperRun) -> Record:
 
 
 def start_record(run: KeeperRun) -> Record:
-    """Written again when what a successor has to know of it changes."""
+    """Return the record of a start; written again at changes for a successor."""
     record = {
         "is": "start", "run": run.run_id,
         "pid": run.pid, "birth": run.birth, "at": run.started_at,
@@ -180,7 +180,7 @@ def epoch_record(host: str, epoch: int) -> Record:
 
 
 def boot_record(boot_id: str, folder: str) -> Record:
-    """`folder` is the number of the keeper's folder, which a copy of it does not have."""
+    """Return the record of a boot. `folder` is a number that a copy of the folder has not."""
     return {"is": "boot", "id": boot_id, "folder": folder}
 
 
@@ -232,7 +232,7 @@ class Memory:
             raise ValueError(f"a record of an unknown kind: {kind!r}")
 
     def records(self) -> Iterator[Record]:
-        """The shortest journal with the same fold."""
+        """Yield the shortest journal with the same fold."""
         yield boot_record(self.boot_id, self.folder)
         for host, epoch in self.epochs.items():
             yield epoch_record(host, epoch)
@@ -255,17 +255,17 @@ def ended_event(run_id: str, end: Record) -> Record:
 
 
 def refused_event(run_id: str, why: str, *, at: float) -> Record:
-    """Not recorded: a repeat is refused again."""
+    """Return the event of a refused run, which is not recorded: a repeat is refused again."""
     return ended_event(run_id, end_of(FAILED, reason=NOT_RUNNABLE, message=why, at=at))
 
 
 def used_event(run_id: str, *, at: float) -> Record:
-    """Not recorded: whoever acknowledged the first run of this id knows its end."""
+    """Return the event of a used id. It is not recorded: a daemon knows the first run's end."""
     return ended_event(run_id, end_of(LOST, reason=USED_BEFORE, at=at))
 
 
 def listed(run: KeeperRun) -> Record:
-    """An end that is not safe yet is listed as running: a successor may not know it."""
+    """Return a run as listed; as running until its end is safe, as a successor may not know it."""
     if run.end_safe:
         state = "ended"
     elif run.pid and (run.ready_at or not run.pod):

@@ -1,8 +1,8 @@
-"""The limits of the runs: each run that has some gets a control group, or is told that it has none.
+"""The limits of the runs: each run that has some gets a control group, or a note that it has none.
 
 Turns the limits of a request into a group that the run begins in, a group's end into the reason of
-the run's, and what is left of groups into nothing. It must not start or end a run, and a run that
-must not begin without its limits is refused with the reason.
+the run's, and removes groups that are left. A run that must not begin without its limits is refused
+with the reason.
 
 The places of groups are written down before the first group is made in one: a keeper that was
 killed leaves groups, and its successor may have been started somewhere else.
@@ -46,12 +46,14 @@ class LimitsUnavailable(Exception):
 
 
 class InsideGroup(Exception):
-    """The keeper cannot leave the group of another run: what it starts now would belong there, and
-    be killed with it."""
+    """The keeper cannot leave the group of another run.
+
+    A process started now would belong there, and be killed with that run.
+    """
 
 
 class Limits:
-    """Of all runs of one keeper. Nothing is looked for before a run has limits."""
+    """The limits of all runs of one keeper. No place is searched before a run has limits."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class Limits:
     def recover(self, runs: dict[str, KeeperRun]) -> None:
         """Take over the groups of live runs, and end all others that an earlier keeper left.
 
-        Only those of this very folder: a copy of it names the groups of the original.
+        Only groups of this very folder are ended: a copy of it names the groups of the original.
         """
         self._places = self._known()
         for place in self._places:
@@ -111,15 +113,17 @@ class Limits:
         ]
 
     def _name(self) -> str:
-        """Of this folder and no other one, on this machine."""
+        """Return a name that belongs to this folder and to no other one on this machine."""
         number = processes.folder_number(self._folder).replace(":", "-")
         return f"peloton-{keeper_id(self._folder, self._disk)}-{number}"
 
     # A run's start and end.
 
     def enter(self, run: KeeperRun) -> None:
-        """Make the run's group and enter it. Where a run may begin without limits, it has a note
-        that says so. Raises LimitsUnavailable, InsideGroup."""
+        """Make the run's group and enter it. Raises LimitsUnavailable, InsideGroup.
+
+        A run that may begin without limits gets a note if it has none.
+        """
         wanted = limits_of(run)
         if self._stuck is not None:
             self._leave(self._stuck)
@@ -149,7 +153,7 @@ class Limits:
             run.note = f"no limits, no control group: {_why(trouble)}"
 
     def _usable(self) -> ControlGroups:
-        """Where there are none, that is not looked for at every run."""
+        """Return the control groups; their absence is remembered for a while."""
         if self._groups is None:
             now = self._clock()
             if now < self._look_again:
@@ -196,13 +200,13 @@ class Limits:
         replace_file(path, data.encode(), disk=self._disk)
 
     def leave(self, run: KeeperRun) -> None:
-        """Take the keeper out of the run's group, where it is in one."""
+        """Take the keeper out of the run's group, if it is in one."""
         groups = self._of.get(run.run_id)
         if groups is not None:
             self._leave(groups)
 
     def _leave(self, groups: ControlGroups) -> None:
-        """Where it cannot leave now, each later start and each round tries it again."""
+        """Leave the groups; after a failure each later start and each round tries again."""
         try:
             groups.leave()
             self._stuck = None
@@ -211,18 +215,18 @@ class Limits:
             self._say(f"the keeper cannot leave a group: {trouble}")
 
     def not_started(self, run: KeeperRun) -> None:
-        """No process came of it."""
+        """Remove the group of a run that was not started."""
         if run.grouped:
             self._end_group(run.run_id)
 
     def ended(self, run: KeeperRun) -> None:
-        """The leader has ended: note what was used, and end what it left behind."""
+        """Note the use of a run whose leader has ended, and end what it left behind."""
         if run.grouped:
             self._look(run)
             self._end_group(run.run_id)
 
     def kill(self, run: KeeperRun) -> None:
-        """SIGKILL to all that is in its group, in whatever session it is."""
+        """Send SIGKILL to every process in the run's group, in whatever session it is."""
         groups = self._of.get(run.run_id)
         if groups is not None and run.grouped:
             self._kill_group(run.run_id)
@@ -238,7 +242,7 @@ class Limits:
             run.over_limit = f"out of memory: limit {limit_mb:g} MB, peak {run.peak_mb:.0f} MB"
 
     def _end_group(self, name: str) -> None:
-        """Remove it, at once if it is empty."""
+        """Remove the group, at once if it is empty."""
         if not self._remove(name):
             self._kill_group(name)
             self._leaving.append(name)
@@ -255,7 +259,7 @@ class Limits:
         return False
 
     def admit(self, run: KeeperRun, pid: int) -> None:
-        """Move a process that was started beside the run into its group, where it has one."""
+        """Move a process that was started beside the run into the run's group, if it has one."""
         groups = self._of.get(run.run_id)
         if groups is not None and run.grouped:
             self._tried(lambda: groups.move(run.run_id, pid))
@@ -263,8 +267,10 @@ class Limits:
     # The round.
 
     def check(self, runs: dict[str, KeeperRun]) -> list[KeeperRun]:
-        """Remove what could not be removed, and find live runs with a process that was killed at
-        the limit. A bounded number of each: the next round goes on."""
+        """Remove groups that are left; return live runs with a process killed at the limit.
+
+        A bounded number of each is done: the next round goes on.
+        """
         if self._stuck is not None:
             self._leave(self._stuck)
         for _ in range(min(len(self._leaving), _ROUND_MAX)):
@@ -286,7 +292,7 @@ class Limits:
         return found
 
     def close(self) -> None:
-        """At the keeper's exit, without runs: remove the folders of the groups."""
+        """Remove the folders of the groups; called at the keeper's exit, without runs."""
         for name in [*self._leaving]:
             if name in self._of:
                 self._remove(name)
@@ -299,12 +305,12 @@ class Limits:
             time.sleep(_CLOSE_PAUSE_S)
 
     def holds_memory(self, run: KeeperRun) -> bool:
-        """Whether the kernel watches this run's memory."""
+        """Return whether the kernel limits this run's memory."""
         groups = self._of.get(run.run_id)
         return groups is not None and run.grouped and MEMORY in groups.place.folders
 
     def _tried(self, action: Callable[[], Any]) -> Any:
-        """None where it fails: what cannot be read or removed now is tried again later."""
+        """Return the action's result; None if it fails: the caller tries again later."""
         try:
             return action()
         except (OSError, ValueError) as trouble:
@@ -312,7 +318,7 @@ class Limits:
             return None
 
     def _say(self, text: str) -> None:
-        """Once: it may fail in every round."""
+        """Log a text once: the failure may occur in every round."""
         if text != self._said:
             self._said = text
             say(f"control group: {text}")
@@ -324,15 +330,17 @@ def _why(trouble: OSError) -> str:
 
 
 def memory_limit_mb(run: KeeperRun) -> float:
-    """What a run may use; 0 is no limit. The watcher of several containers is one of its
-    processes, and not at their expense."""
+    """Return the memory limit of a run in MB; 0 is no limit.
+
+    A watcher of several containers belongs to the run, and does not reduce the containers' memory.
+    """
     if run.memory_mb <= 0:
         return 0.0
     return max(run.memory_mb, MEMORY_FLOOR_MB) + (WATCHER_MB if run.pod else 0)
 
 
 def limits_of(run: KeeperRun) -> GroupLimits:
-    """Those that a group can hold; none at all where the run wants none."""
+    """Return the limits that a group can enforce; none at all if the run wants none."""
     wanted = run.limits
     if wanted.get("mode", OFF) == OFF:
         return GroupLimits()
@@ -345,7 +353,7 @@ def limits_of(run: KeeperRun) -> GroupLimits:
 
 
 def amount_of(sent: Any) -> float:
-    """A number that a limit can be. Raises ValueError, TypeError."""
+    """Return a number that can be a limit. Raises ValueError, TypeError."""
     try:
         amount = float(sent)
     except OverflowError as trouble:
@@ -356,7 +364,7 @@ def amount_of(sent: Any) -> float:
 
 
 def read_limits(sent: Any) -> kinds.Record:
-    """What a request says of limits, checked. Raises ValueError, LookupError, TypeError."""
+    """Return a request's limits, checked. Raises ValueError, LookupError, TypeError."""
     mode, cpu, pids = str(sent["mode"]), amount_of(sent["cpu"]), int(amount_of(sent["pids"]))
     disk_mb = amount_of(sent["disk_mb"])
     if mode not in MODES or not (cpu >= 0 and pids >= 0 and disk_mb >= 0):

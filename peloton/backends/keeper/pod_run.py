@@ -1,15 +1,16 @@
 """The watcher of one pod with several containers, a child of the keeper: `... -S pod_run.py`.
 
-Turns a description (JSON, by a descriptor) into the processes of the containers, and what becomes
-of them into a file: init containers one after the other, then all others together. It outlives the
-keeper, so exit statuses do as well. It must not start a container again, nor decide when the pod
-is to be killed: the keeper does, by SIGTERM (the containers are told) and SIGUSR1 (killed).
+Turns a description (JSON, by a descriptor) into the processes of the containers, and their states
+into a file: init containers one after the other, then all others together. The watcher outlives the
+keeper, so exit statuses do as well. A container is never started again. When the pod is to be
+killed is not decided here: the keeper does, by SIGTERM (the containers are told) and SIGUSR1
+(killed).
 
 Each container is a process group of its own in the watcher's session, which is how a keeper finds
-all of them. One that is told to end has ended when its last process has, or is killed. Signals are
-blocked from the beginning and taken when there is time. What has changed is written first; then the
-parent, which is the keeper that started it or of no concern, gets a SIGCHLD, as for a child that
-has ended.
+all of them. A container that is told to end has ended when its last process has, or is killed.
+Signals are blocked from the beginning and taken when there is time. A change is written first; then
+the parent, which is the keeper that started the watcher or of no concern, gets a SIGCHLD, as for a
+child that has ended.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _UMASK = 0o022
 
 
 class _Container:
-    """One container: status as subprocess has it, once it has ended; `why` it could not run."""
+    """A container: its status as in subprocess, once it has ended; `why` it could not run."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.name, self.init = str(told["name"]), bool(told["init"])
@@ -53,7 +54,7 @@ class _Container:
 
 
 class PodWatcher:
-    """Of one pod."""
+    """The watcher of one pod."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         # The keeper's own modules, which are beside this file.
@@ -79,7 +80,7 @@ class PodWatcher:
         self._over = False
 
     def run(self) -> None:
-        """From the first container to the end of the last one."""
+        """Run from the first container to the end of the last one."""
         try:
             self._open()
             self._start_all()
@@ -91,7 +92,7 @@ class PodWatcher:
         self._write()
 
     def _open(self) -> None:
-        """Make every file in the sandbox before it is the account's."""
+        """Open every file in the sandbox before it is the account's."""
         names = [*self._switching.OUTPUTS]
         for one in self._containers:
             names += [f"{one.name}.{name}" for name in self._switching.OUTPUTS]
@@ -117,7 +118,7 @@ class PodWatcher:
         self._write()
 
     def _start(self, one: _Container) -> bool:
-        """Whether it runs now. Raises SpawnFailed where it is not to blame."""
+        """Start a container; return whether it runs. Raises SpawnFailed if it is not to blame."""
         self._take_signals(0.0)
         if self._stop:
             return False
@@ -141,7 +142,7 @@ class PodWatcher:
         return True
 
     def _wait_for_all(self) -> None:
-        """Until nothing runs; once one has failed, the others end with the grace of the pod."""
+        """Wait until nothing runs; once one has failed, the others end within the grace."""
         kill_at = None
         while any(one.runs for one in self._containers):
             broken = self._failed is not None or self._why_lost
@@ -187,8 +188,10 @@ class PodWatcher:
                 self._stop = _KILL
 
     def _reap(self) -> bool:
-        """Whether there was one to reap. What it leaves in its group is killed while its pid is
-        still taken."""
+        """Reap a child; return whether there was one.
+
+        Processes that it leaves in its group are killed while its pid is still taken.
+        """
         try:
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -211,7 +214,7 @@ class PodWatcher:
         return True
 
     def _first_exited(self, one: _Container) -> None:
-        """And nothing is left of it that has time yet."""
+        """Handle the end of a container's first process, when no process with grace is left."""
         assert one.left is not None
         status, failure = one.left
         one.ended_at = time.time()
@@ -239,7 +242,7 @@ class PodWatcher:
                     self._first_exited(one)
 
     def _end_session(self) -> None:
-        """Kill what containers have left in groups of its own."""
+        """Kill processes that containers have left in groups of their own."""
         for _ in range(_KILL_PASSES_MAX):
             mine = os.getpid()
             found = [
@@ -254,7 +257,7 @@ class PodWatcher:
             time.sleep(_KILL_PAUSE_S)
 
     def _write(self) -> None:
-        """Whole or not at all; of a power cut nothing is left that could ask for it."""
+        """Write the file whole or not at all; nobody reads it after a power cut."""
         rows = [[one.started_at, one.ended_at, one.status, one.why] for one in self._containers]
         told = {
             "over": self._over, "ready_at": self._ready_at, "failed": self._failed,
@@ -268,7 +271,7 @@ class PodWatcher:
             self._processes.signal_one(os.getppid(), signal.SIGCHLD)
 
     def _say(self, one: _Container, text: str) -> None:
-        """For people, in the pod's own log."""
+        """Write a line for people to the pod's own log."""
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         whose = f"{'init container' if one.init else 'container'} {one.name}"
         try:
@@ -278,7 +281,7 @@ class PodWatcher:
 
 
 def main() -> None:
-    """Read what is to be watched, and watch it."""
+    """Read the description of the pod, and watch it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN)
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     # What containers leave becomes a child of this process, not of the keeper: it is waited for.

@@ -1,8 +1,7 @@
-"""Runs that are pods of several containers: their watchers are started, signalled and asked.
+"""Runs that are pods of several containers: starting, signalling and reading their watchers.
 
-Turns a run into a watcher (`pod_run.py`), and the file that one keeps into what has become of the
-containers. It must not wait for a watcher, nor start another one: one that was killed leaves a run
-that is over.
+Turns a run into a watcher (`pod_run.py`), and the watcher's file into the states of the containers.
+A watcher that was killed is not replaced: its run is over.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def parts_of(sent: Record) -> list[Record]:
-    """The containers that a request names, checked: a name is that of files. Raises ValueError,
+    """Return the containers of a request, checked: a name is used for files. Raises ValueError,
     LookupError, TypeError, AttributeError."""
     parts: list[Record] = [
         {
@@ -52,14 +51,14 @@ def parts_of(sent: Record) -> list[Record]:
 
 
 class _Look(NamedTuple):
-    """What was found in the file of a watcher, and by what it is known that it is the same."""
+    """The last content of a watcher's file, with a stamp that shows a change."""
 
     stamp: tuple[int, int, int] | None = None
     told: Record = {}
 
 
 class Pods:
-    """Of one keeper. Nothing is made before there is one."""
+    """The pods of one keeper. Nothing is made before there is one."""
 
     def __init__(self, folder: str, *, disk: Disk = DISK) -> None:
         self._folder = folder
@@ -72,7 +71,7 @@ class Pods:
         self._looks: dict[str, _Look] = {}
 
     def recover(self, runs: Iterable[KeeperRun]) -> None:
-        """At the start of a keeper: take over what goes on, and forget what is over."""
+        """Take over pods that go on, and forget those that are over, at the start of a keeper."""
         for run in runs:
             if run.pod and run.end is None:
                 self.running[run.run_id] = run
@@ -80,7 +79,7 @@ class Pods:
                 self.forget(run)
 
     def start(self, run: KeeperRun, sandbox: str, *, base: Mapping[str, str]) -> int:
-        """The pid of its watcher. Raises SpawnFailed."""
+        """Start the watcher of a pod; return its pid. Raises SpawnFailed."""
         account: Account | None = run.command.get("account")
         told = {
             "status": self._file(run),
@@ -102,8 +101,11 @@ class Pods:
         return pid
 
     def asks(self, run: KeeperRun, number: int) -> bool:
-        """Whether its watcher is asked to pass a signal on: to kill its containers once only, as
-        it must not be killed before them, and may not be obeying."""
+        """Ask the watcher to pass a signal on; return whether it was asked.
+
+        To kill its containers it is asked only once: it must not be killed before them, and may not
+        be obeying.
+        """
         if number == signal.SIGKILL:
             if run.run_id in self._asked:
                 return False
@@ -112,8 +114,11 @@ class Pods:
         return True
 
     def look(self) -> list[Record]:
-        """What has become of pods since the last look, as events: of which all containers have
-        started, and of which some have begun or ended, that go on."""
+        """Return the changes of pods since the last look, as events.
+
+        They are pods whose containers have all started, and pods that go on of which some
+        containers have begun or ended.
+        """
         found: list[Record] = []
         for run in [*self.running.values()]:
             if run.end is not None:
@@ -130,7 +135,7 @@ class Pods:
         return found
 
     def _looked_at(self, run: KeeperRun) -> Record:
-        """What its watcher has told last, as `told`; read only where that may have changed."""
+        """Return the watcher's last report, as `told`; read only if it may have changed."""
         last = self._looks.get(run.run_id, _Look())
         try:
             at = self._disk.stat(self._file(run))
@@ -146,7 +151,7 @@ class Pods:
         return told or last.told
 
     def told(self, run: KeeperRun) -> Record:
-        """What its watcher has told last; nothing before that."""
+        """Return the watcher's last report; nothing before the first."""
         try:
             found = json.loads(read_file(self._file(run), self._disk))
             return found if isinstance(found, dict) else {}
@@ -154,13 +159,13 @@ class Pods:
             return {}
 
     def listed(self, run: KeeperRun) -> Record:
-        """What a list says of one that runs, beyond what it says of every run."""
+        """Return what a list has of a running pod, beyond what it has of every run."""
         if not (run.pod and run.live):
             return {}
         return {"containers": container_ends(run, self.told(run))}
 
     def ended(self, run: KeeperRun) -> Record:
-        """What its watcher told last, which has ended."""
+        """Return the last report of a watcher that has ended."""
         self._drop(run)
         self._asked.pop(run.run_id, None)
         told = self.told(run)
@@ -168,7 +173,7 @@ class Pods:
         return told
 
     def forget(self, run: KeeperRun) -> None:
-        """Its end is in the journal."""
+        """Remove the files of a pod whose end is in the journal."""
         if not run.pod:
             return
         for suffix in ("", ".new"):
@@ -201,7 +206,7 @@ def _parts(run: KeeperRun) -> list[Record]:
 
 
 def own_variables(run: KeeperRun) -> dict[str, str]:
-    """Those of the container that is checked, while the run has not been started yet."""
+    """Return the variables of the checked container, while the run has not been started yet."""
     name = run.command["checked"]
     found: dict[str, str] = next(
         (part["environment"] for part in _parts(run) if part["name"] == name), {}
@@ -210,8 +215,10 @@ def own_variables(run: KeeperRun) -> dict[str, str]:
 
 
 def container_pid(run: KeeperRun, folder: str) -> int:
-    """A process of the container that is checked, of a run that an earlier keeper started; 0 if
-    there is none. Not the watcher: its variables are the keeper's."""
+    """Return a process of a run's checked container, for another keeper's run; 0 if none.
+
+    The watcher does not count: its variables are the keeper's.
+    """
     name = run.command.get("checked", "")
     for pid, found in processes.all_processes():
         if found.session != run.pid or pid == run.pid or found.state in "ZX":
@@ -229,19 +236,18 @@ def _is_of(pid: int, name: str) -> bool:
 
 
 def ended_at(told: Record | None) -> float:
-    """When the last container ended, if all have; 0 if that is not known."""
+    """Return when the last container ended, if all have; 0 if that is not known."""
     over = told is not None and told.get("over")
     return max(float(row[1]) for row in told["containers"]) if told and over else 0.0
 
 
 def containers_event(run: KeeperRun, told: Record) -> Record:
-    """How far its containers have come."""
+    """Return the event of the states of a run's containers."""
     return {"a": CONTAINERS, "run": run.run_id, "containers": container_ends(run, told)}
 
 
 def container_ends(run: KeeperRun, told: Record) -> list[Record]:
-    """Each container of a run, as far as it came: those that were killed with the watcher have no
-    status."""
+    """Return each container of a run; those killed with the watcher have no status."""
     nothing = [[0.0, 0.0, None, ""]] * len(run.pod)
     rows = told.get("containers", nothing)
     return [

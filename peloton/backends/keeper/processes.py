@@ -1,7 +1,6 @@
 """Processes: spawning a run, signals to its group, and reading /proc.
 
-Turns a command into a process group, and a pid into facts. It must not know what a run is,
-decide when one is to be killed, or wait for anything but an exec.
+Turns a command into a process group, and a pid into facts. Nothing but an exec is waited for.
 
 A run is spawned by `posix_spawn`: between fork and exec the child shares the memory of the keeper,
 which stands still until then, and no Python runs in it. That costs a fraction of a fork, which
@@ -9,10 +8,11 @@ copies page tables and then the pages that the interpreter writes to. One that r
 account is spawned by switching.py. An exec of a file that the kernel has to wait for (a file
 system that does not answer, a lease) holds up the keeper; only the keeper's own user can order it.
 
-What the child inherits, the keeper sets on itself around a batch: folder and umask. Everything else
-of the keeper stays with the keeper: its descriptors are closed by the exec, its signal handlers and
-mask are reset. One of these descriptors holds the folder's lock, so a successor of a keeper that
-was killed meanwhile begins only after the exec, and finds the process by its environment.
+The child's folder and umask are those that the keeper sets on itself around a batch. Everything
+else of the keeper stays with the keeper: its descriptors are closed by the exec, its signal
+handlers and mask are reset. One of these descriptors holds the folder's lock, so a successor of a
+keeper that was killed meanwhile begins only after the exec, and finds the process by its
+environment.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Stat(NamedTuple):
 
 
 def become_subreaper() -> None:
-    """Orphans of runs are reparented to the keeper, not to init: none escapes by a double fork."""
+    """Become the parent of orphans of runs: none escapes by a double fork."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot become a subreaper")
 
@@ -106,8 +106,10 @@ class Spawner:
         os.fchdir(self._home_fd)
 
     def spawn(self, program: Program) -> int:
-        """The pid of the program, which runs already, or of what is to become it as another
-        account. Raises SpawnFailed."""
+        """Start a program; return its pid. Raises SpawnFailed.
+
+        The program runs already, or the process is about to become it as another account.
+        """
         try:
             os.fchdir(self._home_fd)
             if program.account is not None:
@@ -119,8 +121,11 @@ class Spawner:
             raise _failure_of(program, trouble) from trouble
 
     def spawn_part(self, program: Program, outputs: tuple[int, int]) -> int:
-        """One of several programs of this session, in a group of its own and in the working
-        folder, writing to these descriptors. The pid; raises SpawnFailed."""
+        """Start one of several programs of this session; return its pid. Raises SpawnFailed.
+
+        The program is in a group of its own and in the working folder, and writes to these
+        descriptors.
+        """
         actions: list[Any] = [_FILE_ACTIONS[0]]
         actions += [(os.POSIX_SPAWN_DUP2, found, at) for at, found in enumerate(outputs, 1)]
         try:
@@ -134,16 +139,16 @@ class Spawner:
             raise _failure_of(program, trouble) from trouble
 
     def ended(self, pid: int) -> SpawnFailed | None:
-        """Why the process that was just reaped has not executed its program, if it has not."""
+        """Return why a process that was just reaped has not executed its program."""
         failure = self._account_starts.ended(pid)
         return _failed_start(failure) if failure is not None else None
 
     def next_deadline(self) -> float | None:
-        """When `kill_overdue` is to be called next."""
+        """Return when `kill_overdue` is to be called next."""
         return self._account_starts.next_deadline()
 
     def kill_overdue(self, now: float) -> None:
-        """Kill what should have executed its program by now and has not."""
+        """Kill processes that should have executed their programs by now and have not."""
         self._account_starts.kill_overdue(now)
 
 
@@ -158,8 +163,10 @@ def _failure_of(program: Program, trouble: Exception) -> SpawnFailed:
 
 
 def _spawn_first(program: Program, actions: Sequence[Any] = _FILE_ACTIONS, **place: Any) -> int:
-    """As `os.execvpe` searches: the first that can be run, else the most telling error. `place`:
-    where it is instead of in a session of its own."""
+    """Spawn the first path that can be run; else raise the most telling error.
+
+    `place`: where the process is, if it is not in a session of its own.
+    """
     denied: OSError | None = None
     missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     for path in _candidates(program):
@@ -185,7 +192,7 @@ def _marks(program: Program) -> dict[str, str]:
 
 
 def _candidates(program: Program) -> Iterator[str]:
-    """A look is cheaper than a spawn that fails."""
+    """Yield the paths where the program may be: a look is cheaper than a spawn that fails."""
     if os.path.dirname(program.value):
         yield program.value
         return
@@ -223,7 +230,7 @@ def _cannot_run(value: str, why: str) -> str:
 
 
 def _keep_descriptors() -> None:
-    """Those that this process was started with are inherited unless that is changed."""
+    """Close on exec the descriptors that this process was started with."""
     for name in os.listdir("/proc/self/fd"):
         try:
             if int(name) > 2:
@@ -234,7 +241,7 @@ def _keep_descriptors() -> None:
 
 
 def reset_signals() -> None:
-    """What the starter of the keeper ignored or blocked is not to reach its tasks."""
+    """Reset signals that the keeper's starter ignored or blocked: tasks would inherit that."""
     # Python ignores these two for itself; `RESET_SIGNALS` has them.
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -243,8 +250,10 @@ def reset_signals() -> None:
 
 
 def signal_group(pid: int, number: int) -> None:
-    """To the whole group of an unreaped child or a process just seen alive: its pid cannot be
-    reused then."""
+    """Signal the whole group of an unreaped child or of a process just seen alive.
+
+    Its pid cannot be reused then.
+    """
     try:
         os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -252,8 +261,10 @@ def signal_group(pid: int, number: int) -> None:
 
 
 def has_group(pid: int) -> bool:
-    """Whether a process is left in this group, one that has ended and was not reaped included. No
-    other process or group gets this number as long as there is."""
+    """Return whether a process is left in this group, also one that was not reaped.
+
+    No other process or group gets this number as long as there is.
+    """
     try:
         os.killpg(pid, 0)
     except ProcessLookupError:
@@ -295,13 +306,13 @@ def stat(pid: int) -> Stat | None:
 
 
 def is_alive(pid: int, birth: int) -> bool:
-    """Whether this very process lives, not another one with its pid; a zombie has ended."""
+    """Return whether this very process lives, not another one with its pid; a zombie has ended."""
     found = stat(pid)
     return found is not None and found.birth == birth and found.state not in "ZX"
 
 
 def status_of(ended: os.waitid_result) -> int:
-    """As subprocess has it: an exit code, or a signal's negative."""
+    """Return the status as in subprocess: an exit code, or a signal's negative."""
     return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
@@ -314,7 +325,7 @@ def all_processes() -> Iterator[tuple[int, Stat]]:
 
 
 def children() -> list[int]:
-    """Of the keeper: runs, helpers, and reparented orphans."""
+    """Return the children of the keeper: runs, helpers, and reparented orphans."""
     me = os.getpid()
     try:
         with open(f"/proc/{me}/task/{me}/children", "rb") as file:
@@ -324,7 +335,7 @@ def children() -> list[int]:
 
 
 def marked_run(pid: int, keeper: str) -> str | None:
-    """The run a process was started for, by its initial environment."""
+    """Return the run that a process was started for, by its initial environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")
@@ -340,15 +351,18 @@ def marked_run(pid: int, keeper: str) -> str | None:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The variables that a process began with. Raises OSError."""
+    """Return the variables that a process began with. Raises OSError."""
     with open(f"/proc/{pid}/environ", "rb") as file:
         pairs = (variable.partition(b"=") for variable in file.read().split(b"\0") if variable)
         return {os.fsdecode(name): os.fsdecode(text) for name, _, text in pairs}
 
 
 def in_exec(pid: int, found: Stat) -> bool:
-    """Whether it is between two programs: the old one's memory is gone, and neither arguments nor
-    environment of the new one can be read yet."""
+    """Return whether a process is between two programs.
+
+    The old one's memory is gone then, and neither arguments nor environment of the new one can be
+    read yet.
+    """
     if found.state in "ZX" or found.flags & _PF_KTHREAD:
         return False
     try:
@@ -362,8 +376,11 @@ def in_exec(pid: int, found: Stat) -> bool:
 
 
 def rss_by_session(wanted: Mapping[int, object]) -> dict[int, int]:
-    """Resident bytes per session, for those wanted. Shared pages count once per process, which
-    is why limits compared with this sum must leave a margin."""
+    """Return resident bytes per session, for those wanted.
+
+    Shared pages count once per process, which is why limits compared with this sum must leave a
+    margin.
+    """
     sums: dict[int, int] = {}
     for _, found in all_processes():
         if found.session in wanted:
@@ -377,6 +394,6 @@ def boot_id() -> str:
 
 
 def folder_number(folder: str) -> str:
-    """Device and inode: a folder that is moved on its file system keeps them."""
+    """Return device and inode: a folder that is moved on its file system keeps them."""
     found = os.stat(folder)
     return f"{found.st_dev}:{found.st_ino}"

@@ -1,7 +1,7 @@
-"""What is executed for a run: the program, its arguments, its environment.
+"""The program that is executed for a run, with its arguments and environment.
 
-Turns a run into a `Program`. It must not start it, nor pass on more of the keeper's environment
-than a task needs to find a shell.
+Turns a run into a `Program`. No more of the keeper's environment may be passed on than a task needs
+to find a shell: the rest is the daemon's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
 
 def inherited() -> dict[str, str]:
-    """What a task inherits from the keeper's environment."""
+    """Return what a task inherits from the keeper's environment."""
     return {name: os.environ[name] for name in _INHERITED if name in os.environ}
 
 
@@ -32,8 +32,11 @@ def program_of(
     base: Mapping[str, str],
     own: Mapping[str, str] = _NONE,
 ) -> processes.Program:
-    """`sandbox` is its folder within the keeper's `folder`; `own` are variables of one container
-    of several, and what the run has for all of them counts more."""
+    """Return the program of a run.
+
+    `sandbox` is its folder within the keeper's `folder`; `own` are variables of one container of
+    several, which those of the run for all of them override.
+    """
     account: Account | None = run.command.get("account")
     environment = {
         **base,
@@ -50,7 +53,7 @@ def program_of(
 
 
 def called(command: Record) -> tuple[str, list[str]]:
-    """The program of a command, and its arguments, of which the first is its name."""
+    """Return the program of a command, and its arguments, of which the first is its name."""
     value, arguments = command["value"], command["arguments"]
     if command["shell"]:
         return "/bin/sh", ["sh", "-c", value]

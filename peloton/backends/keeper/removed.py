@@ -1,7 +1,7 @@
-"""Lists of runs beside the sandboxes: which were removed last and by which rule, which failed.
+"""Lists of runs beside the sandboxes: those removed last, with the rule, and those that failed.
 
-One line for each. A list has a bounded length: it begins anew when it is long, and the one before
-is kept. It is no record that anything depends on, so it is not made safe on disk.
+A list has one line for each run and a bounded length: it begins anew when it is long, and the one
+before is kept. No record depends on it, so it is not made safe on disk.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ LENGTH_MAX = 1024 * 1024
 def note_removed(
     runs: Iterable[tuple[str, str]], *, limits: dict[str, float], now: float, disk: Disk = DISK
 ) -> None:
-    """Raises OSError."""
+    """Note the removed sandboxes of runs, with the rule. Raises OSError."""
     lines = [f"{run_id}\t{rule}\t{limits[rule]:g}\t{now:.0f}\n" for run_id, rule in runs]
     _append(REMOVED, REMOVED_BEFORE, lines=lines, disk=disk)
 
 
 def note_failed(runs: Iterable[str], *, disk: Disk = DISK) -> None:
-    """Raises OSError."""
+    """Note runs that failed. Raises OSError."""
     _append(FAILED, FAILED_BEFORE, lines=[f"{run_id}\n" for run_id in runs], disk=disk)
 
 
 def failed_runs(disk: Disk = DISK) -> set[str]:
-    """Those that were noted last. Raises OSError."""
+    """Return the failed runs that were noted last. Raises OSError."""
     found: set[str] = set()
     for path in (FAILED_BEFORE, FAILED):
         try:

@@ -1,6 +1,6 @@
 """Requests of a daemon to start a run, checked.
 
-Turns what was read from a socket into runs. It must not trust any of it, nor start anything.
+Turns what was read from a socket into runs. Nothing of it is trusted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BadRequest(Exception):
 
 
 class EpochRefused(Exception):
-    """The sender is not the host's owner any more; `known` is."""
+    """The sender is not the host's owner any more; `known` is the owner's epoch."""
 
     def __init__(self, known: int) -> None:
         super().__init__(f"epoch {known} is known")
@@ -37,7 +37,7 @@ MALFORMED = (BadRequest, KeyError, TypeError, ValueError, AttributeError)
 
 
 def run_of(host: str, request: Record) -> KeeperRun:
-    """The run that is asked for. Raises one of MALFORMED."""
+    """Return the requested run. Raises one of MALFORMED."""
     run_id = request["run"]
     if not kinds.RUN_ID.fullmatch(run_id):
         raise BadRequest(f"not a run id: {run_id!r}")
@@ -77,20 +77,22 @@ def run_of(host: str, request: Record) -> KeeperRun:
 
 
 def _own_files(run: KeeperRun) -> set[str]:
-    """What its sandbox has of ours."""
+    """Return the names of Peloton's own files in the run's sandbox."""
     logs = {f"{name}.{log}" for name, _ in run.pod for log in LOGS}
     return {*LOGS, NOTICE, SAVED, *logs}
 
 
 def _meet(path: str, other: str) -> bool:
-    """Whether one lies below the other: the account of a volume may have put links into it, which
-    nobody must follow for a secret."""
+    """Return whether one path lies below the other.
+
+    The account of a volume may have put links into it, which nobody must follow for a secret.
+    """
     first, second = f"{below(path)}/", f"{below(other)}/"
     return first.startswith(second) or second.startswith(first)
 
 
 def _secret(sent: list[str]) -> RunSecret:
-    """No error may quote a value."""
+    """Return a requested secret. No error may quote a value."""
     path, data = sent
     why = path_problem(str(path))
     if why:

@@ -1,8 +1,7 @@
 """All runs of one keeper, from launch to acknowledged end.
 
-Turns requests and the deaths of processes into journal records and events, in that order:
-nothing is reported before it is safe on disk. It must not read a socket or wait for anything but
-the disk.
+Turns requests and the deaths of processes into journal records and events, in that order: nothing
+is reported before it is safe on disk. Nothing but the disk is waited for.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class Runs:
     # Requests of the daemon.
 
     def hello(self, host: str, epoch: int) -> None:
-        """Raise the host's epoch durably; raises EpochRefused if a higher one is known."""
+        """Raise the host's epoch durably. Raises EpochRefused if a higher one is known."""
         known = self.memory.epochs.get(host, -1)
         if epoch < known:
             raise EpochRefused(known)
@@ -98,7 +97,7 @@ class Runs:
             self.memory.epochs[host] = epoch
 
     def launch(self, host: str, requests: Iterable[Record]) -> None:
-        """A repeat is answered from the records; a malformed request fails its own run only."""
+        """Launch runs. A repeat is answered from the records; a bad request fails its own run."""
         for request in requests:
             known = self.memory.runs.get(request["run"])
             if known is None:
@@ -128,14 +127,14 @@ class Runs:
                 self._stops.begin(run, grace_s, notice=notice)
 
     def limit(self, host: str, run_id: str, *, max_running_s: float) -> None:
-        """Let a run take so long, from its start on; from now on where it had no limit."""
+        """Limit the time of a run, from its start on; from now on if it had no limit."""
         run = self.memory.runs.get(run_id)
         if run is not None and run.host == host and run.end is None:
             self._stops.limit(run, max_running_s)
 
     def _note(self, run: KeeperRun) -> bool:
-        """For a successor: whether it will know this. As with all of its process, a power cut may
-        take it along."""
+        """Record a run for a successor; return whether it will know. A power cut may lose the
+        record."""
         try:
             self._journal.append([kinds.start_record(run)], sync=False)
         except KeeperJournalFailed:
@@ -143,8 +142,8 @@ class Runs:
         return True
 
     def check(self, host: str, run_id: str, *, asked: CheckRequest) -> None:
-        """Check the health of a run; of one that does not run nothing is known, which is told at
-        once: who asks waits for an answer, and has others to ask for."""
+        """Check the health of a run. If it is not running that is reported at once: the asker
+        waits."""
         run = self.memory.runs.get(run_id)
         if run is not None and run.host == host and run.live and not run.kill_requested:
             sandbox = self.sandboxes.path(run_id)
@@ -153,15 +152,15 @@ class Runs:
             self.events.append((host, checked_event(run_id, asked, ok=None, text="not running")))
 
     def remove_volumes(self, host: str, names: Iterable[str]) -> None:
-        """Remove volumes that no run has; tells which are gone."""
+        """Remove volumes that no run has; report those that are gone."""
         having = {run.volume["name"] for run in self.memory.runs.values() if has_volume(run)}
         gone = self._volumes.remove(name for name in names if name not in having)
         self.events.append((host, {"a": "removed", "volumes": gone}))
 
     def ack(self, run_ids: Iterable[str]) -> None:
-        """Delete ended runs; their folders stay, so their ids stay taken. A run without one stays:
-        its id could start again. An acknowledgement that is lost, or has no effect, is repeated
-        after the next listing, so nobody waits until it is on disk."""
+        """Delete ended runs; their folders stay, so their ids stay taken. A run without a folder
+        stays: its id could start again. A lost acknowledgement is repeated after the next listing.
+        """
         for run_id in run_ids:
             run = self.memory.runs.get(run_id)
             if run is not None and run.end_safe and self.sandboxes.takes_id(run_id):
@@ -183,20 +182,20 @@ class Runs:
 
     @property
     def helper_pids(self) -> tuple[int, ...]:
-        """Children of the keeper that are no runs."""
+        """The children of the keeper that are no runs."""
         measuring = self.disk_use.helper_pid, self.volume_use.helper_pid
         others = self.sandboxes.kept.helper_pid, self.containers.helper_pid
         return (self.sandboxes.helper_pid, *measuring, *others, *self.checks.pids)
 
     @property
     def busy(self) -> bool:
-        """Unacknowledged ends do not count: they are safe in the journal."""
+        """Whether runs are alive or starting. Unacknowledged ends are safe in the journal."""
         return bool(self.by_pid or self.adopted or self._queue or self._ending)
 
     @property
     def unfinished(self) -> bool:
-        """Whether `commit` is to be called again at once. Ends that a broken journal does not
-        take wait for the next event, or a round."""
+        """Whether `commit` is to be called again at once. Ends that a broken journal does not take
+        wait for the next event, or a round."""
         return bool(self._queue or (self._ending and not self._journal.broken))
 
     def next_kill(self) -> float | None:
@@ -247,8 +246,7 @@ class Runs:
         self._start(batch)
 
     def _next_batch(self) -> list[KeeperRun]:
-        """The next launches, with folders. From the sync of their records on, no keeper can
-        start these ids again."""
+        """Return the next launches, with folders: no keeper can start these ids again."""
         batch: list[KeeperRun] = []
         for _ in range(min(len(self._queue), LAUNCH_BATCH_MAX)):
             run = self._queue.popleft()
@@ -271,7 +269,7 @@ class Runs:
         return batch
 
     def _choose_account(self, run: KeeperRun) -> None:
-        """A run whose account cannot be used ends; it is not started as another one."""
+        """End a run whose account cannot be used; it is not started as another one."""
         wanted = run.command.get("as")
         if run.end is not None or wanted is None:
             return
@@ -284,7 +282,7 @@ class Runs:
             self._finish(run, RunExit(kinds.FAILED, kinds.NO_ACCOUNT, str(trouble)))
 
     def _give_volume(self, run: KeeperRun) -> None:
-        """A run that is to have a volume is not started without it."""
+        """Give a run its volume; it is not started without it."""
         if run.end is not None or not run.volume:
             return
         try:
@@ -296,21 +294,21 @@ class Runs:
         return folder_of(self.memory.runs[run_id])
 
     def resume(self, run: KeeperRun) -> None:
-        """Go on with what an earlier keeper has begun with a run that goes on."""
+        """Resume an earlier keeper's measures and orders for a run that goes on."""
         self.measure(run)
         self.left.add(run)
         self._stops.resume(run)
 
     def measure(self, run: KeeperRun) -> None:
-        """Look from now on at how much a run has written, where it is held to limits."""
+        """Measure the disk use of a run from now on, if it has limits."""
         if run.limits.get("disk_mb"):
             self.disk_use.add(run.run_id)
         if run.limits and run.volume:
             self.volume_use.add(run.run_id)
 
     def _start(self, batch: list[KeeperRun]) -> None:
-        """Spawn them, then record their pids. A keeper killed in between leaves processes that
-        only their environment tells; its successor ends them."""
+        """Spawn the runs, then record their pids. If the keeper is killed in between, its successor
+        ends the processes, which only their environment identifies."""
         started: list[KeeperRun] = []
         with self._spawner:
             for run in batch:
@@ -333,8 +331,8 @@ class Runs:
             return  # the next commit writes a new file, with their pids
 
     def _spawn(self, run: KeeperRun) -> bool:
-        """Whether it runs now. A command that cannot be run has been started all the same, as
-        far as a daemon is concerned: nothing else of it differs from one that fails at once."""
+        """Spawn a run; return whether it runs now. A command that cannot be run counts as started,
+        as one that fails at once."""
         run.started_at = time.time()
         try:
             run.pid = self._spawn_one(run)
@@ -365,7 +363,7 @@ class Runs:
         return True
 
     def look_at_pods(self) -> None:
-        """Report what has become of their containers."""
+        """Report the changes of pods' containers."""
         for event in self.pods.look():
             run = self.memory.runs[event["run"]]
             self.events.append((run.host, event))
@@ -374,7 +372,7 @@ class Runs:
                 self._note(run)
 
     def _spawn_one(self, run: KeeperRun) -> int:
-        """A container has no group of ours: its engine holds it to its limits."""
+        """Spawn one run. A container has no control group of ours: its engine limits it."""
         sandbox = self.sandboxes.path(run.run_id)
         try:
             self.secret_files.put(run, sandbox)
@@ -398,9 +396,9 @@ class Runs:
         self.limits.not_started(run)
 
     def reap(self) -> None:
-        """The group is killed while its leader's pid is still taken: the zombie holds it, so the
-        signal cannot reach another process. One that is being stopped has its grace: its run ends
-        with its last process. These are our children once their parents have ended."""
+        """Reap ended children. The group is killed while its leader's zombie holds the pid, so the
+        signal cannot reach another process. A run that is being stopped ends with its last process,
+        which is our child once its parents have ended."""
         while True:
             try:
                 dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -439,7 +437,7 @@ class Runs:
                 measuring.reaped()
 
     def lose(self, run: KeeperRun) -> None:
-        """An adopted run has ended."""
+        """End an adopted run."""
         del self.adopted[run.run_id]
         if run.container:
             self._watcher_ended(run)
@@ -454,7 +452,8 @@ class Runs:
             self._finish(run, adopted_exit_of(run), status=status, told=told)
 
     def write_acks(self) -> None:
-        """Afterwards only the folders know that these ids are taken, so they are synced first."""
+        """Write acknowledgements, after a sync of the folders: only they know then that the ids are
+        taken."""
         if self._acks:
             try:
                 self._sync_folders()
@@ -490,13 +489,13 @@ class Runs:
             self._exited(run, status)
 
     def end_left(self) -> None:
-        """End the runs of which nothing is left, where a parent outside of the group has reaped the
-        last process of it: the number of the group is free then."""
+        """End the runs of which no process is left. Then the number of the group is free: a parent
+        outside of it has reaped the last one."""
         for group in [*self._leaving]:
             self._end_leaving(group)
 
     def _end_leaving(self, group: int, *, killed: bool = False) -> None:
-        """The run of this group has ended, if its last process has, or they were just killed."""
+        """End the run of this group if its last process has ended, or the group was just killed."""
         if killed or not processes.has_group(group):
             self._exited(self.by_pid.pop(group), self._leaving.pop(group))
 
@@ -521,14 +520,14 @@ class Runs:
         self._finish(run, found, status=status, told=told)
 
     def _kill_rest(self, run: KeeperRun) -> None:
-        """What the leader has left, while its pid is still taken: of a pod whose watcher was
-        killed, that is all of its containers."""
+        """Kill the processes that the leader has left, while its pid is still taken; for a pod
+        whose watcher was killed, all of its containers."""
         if run.pod and not self.pods.told(run).get("over"):
             adoption.kill_session(run.pid)
         self.signal_group(run.pid, signal.SIGKILL)
 
     def _watcher_ended(self, run: KeeperRun) -> None:
-        """With the end of its container; or too early, and then another one goes on."""
+        """Handle the end of a watcher; if its container has not ended, another one goes on."""
         told = self.containers.told(run)
         if told is not None:
             found, status = container_exit_of(run, told)
@@ -580,7 +579,7 @@ class Runs:
         self._ending.append(run)
 
     def _signal(self, run: KeeperRun, number: int) -> None:
-        """A child not yet reaped keeps its pid, as does a group; an adopted process must be checked
+        """Signal a run. An unreaped child or a group keeps its pid; an adopted process is checked
         first."""
         run.killed = run.killed or number == signal.SIGKILL
         if not run.adopted or processes.is_alive(run.pid, run.birth):

@@ -1,10 +1,11 @@
 """Sandboxes: the folders of the runs, made once, kept for a while, removed by a helper.
 
 Turns a run id into `runs/<run id>`, the working folder of the run. The folder records the id: as
-long as it exists the id cannot be started again, even if the journal has lost it. It must never
-remove the folder of a run whose end is not acknowledged.
+long as it exists the id cannot be started again, even if the journal has lost it. The folder of a
+run whose end is not acknowledged must not be removed.
 
-There is no other folder within it: a file system may need most of a launch's time for a new one.
+The run's folder has no other folder within it: a file system may need most of a launch's time for a
+new one.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class SandboxFolders:
     def open(self, unfinished: Collection[str]) -> None:
         """Take over the folders of an earlier keeper.
 
-        Those of runs that were acknowledged may be removed one day. Those of other runs that a
-        power cut has undone are made again: their ids must stay taken.
+        Folders of acknowledged runs may be removed one day. Those of other runs that a power cut
+        has undone are made again: their ids must stay taken.
         """
         if make_folder(_RUNS, self._disk):
             sync_folder(".", self._disk)  # a power cut would take it along with all ids in it
@@ -78,7 +79,7 @@ class SandboxFolders:
             return set()  # they go with the others
 
     def make(self, run_id: str) -> None:
-        """Raises FileExistsError: this id is in use, or was. Raises OSError."""
+        """Make the folder of a run. Raises FileExistsError if the id was used; OSError."""
         self._synced = False
         try:
             self._disk.mkdir(f"{_RUNS}/{run_id}", 0o700)
@@ -89,8 +90,10 @@ class SandboxFolders:
             raise
 
     def takes_id(self, run_id: str) -> bool:
-        """Whether the id of this unfinished run stays taken without a record of it: its folder
-        exists. One that could not be made for the run is made now."""
+        """Return whether the folder of this unfinished run exists, so that its id stays taken.
+
+        A folder that could not be made for the run is made now.
+        """
         if run_id in self._unmade:
             try:
                 make_folder(self.path(run_id), self._disk)
@@ -101,7 +104,7 @@ class SandboxFolders:
         return True
 
     def open_way(self, account: Account) -> None:
-        """Let other accounts pass through our folders, to what is theirs; they see no names.
+        """Let other accounts pass through our folders to their own; they see no names.
 
         Raises AccountUnusable where a folder above ours does not let this one pass, and OSError.
         """
@@ -114,7 +117,7 @@ class SandboxFolders:
             raise AccountUnusable(f"cannot run as {account.name}: {why}")
 
     def path(self, run_id: str) -> str:
-        """Within the keeper's folder."""
+        """Return the path within the keeper's folder."""
         return f"{_RUNS}/{run_id}"
 
     def sync(self) -> None:
@@ -124,14 +127,14 @@ class SandboxFolders:
             self._synced = True
 
     def finish(self, run_id: str, end: Record) -> None:
-        """It ended so, and that is journaled."""
+        """Take the journaled end of a run, and keep its sandbox."""
         failed = end["outcome"] in (FAILED, LOST)
         self.kept.add(run_id, failed=failed)
         if failed:
             self._failed.append(run_id)
 
     def prune(self) -> None:
-        """Move what is to go to the trash at once, and let one helper at a time delete it."""
+        """Move the sandboxes that are to go to the trash, which one helper at a time deletes."""
         self.kept.measure()
         self._note_failed()
         if self.helper_pid:
@@ -144,7 +147,7 @@ class SandboxFolders:
             return  # no process to be had: the next round that moves something tries again
 
     def _short_kib(self) -> int:
-        """What the disk lacks of its reserve."""
+        """Return what the disk lacks of its reserve."""
         wanted_mb = self.kept.rules.free_mb
         if not wanted_mb:
             return 0
@@ -166,7 +169,7 @@ class SandboxFolders:
             return  # a later keeper takes them for others
 
     def _make_trash(self, due: list[tuple[KeptSandbox, str]]) -> bool:
-        """On a full disk there may be no room for it: the next round tries again."""
+        """Make the trash; on a full disk the next round tries again."""
         try:
             make_folder(_TRASH, self._disk)
         except OSError:
@@ -176,7 +179,6 @@ class SandboxFolders:
         return True
 
     def _move(self, due: list[tuple[KeptSandbox, str]]) -> bool:
-        """Whether there is something in the trash."""
         filled, moved = False, []
         for kept, rule in due:
             try:
@@ -207,6 +209,6 @@ class SandboxFolders:
 
 
 def is_private(folder: os.stat_result) -> bool:
-    """Whether no other user can list it. Root's may be passed, to sandboxes of other accounts."""
+    """Return whether no other user can list the folder; root's may be passed."""
     mode = stat.S_IMODE(folder.st_mode)
     return not mode & 0o077 or (folder.st_uid == 0 and mode == 0o711)

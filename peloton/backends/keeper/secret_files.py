@@ -1,8 +1,8 @@
 """Secrets of runs as files: outside of the sandboxes, in memory where the machine has that.
 
 Turns values that came with a launch into files that only the run's account can read, linked to
-where the run expects them, and removes them once the run has ended. It must not note a value
-anywhere else, nor say one in an error. What lies in a sandbox outlives its run and is shown to
+where the run expects them, and removes them once the run has ended. A value must not be noted
+anywhere else, nor appear in an error. Files in a sandbox outlive their run and are shown to
 clients, so a sandbox only ever has links; links are neither listed nor followed for them.
 """
 
@@ -37,7 +37,7 @@ class RunSecret(NamedTuple):
 
 
 def path_problem(path: str) -> str:
-    """Why a file cannot have this path below a sandbox; empty if it can."""
+    """Return why a file cannot have this path below a sandbox; empty if it can."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or path.endswith("/"):
         return "names no file"
@@ -51,14 +51,16 @@ def path_problem(path: str) -> str:
 
 
 def below(path: str) -> str:
-    """The path within a sandbox: an absolute one begins there as well."""
+    """Return the path within a sandbox: an absolute one begins there as well."""
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 class SecretFiles:
-    """Of one keeper. Nothing is made before a run has a secret. `mark`: a name that no other keeper
-    of this machine has. `places`: other folders than by that name, the best first; raises OSError
-    where there are none."""
+    """The secret files of one keeper. Nothing is made before a run has a secret.
+
+    `mark`: a name that no other keeper of this machine has. `places`: other folders than by that
+    name, the best first; raises OSError if there are none.
+    """
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class SecretFiles:
             os.symlink(file, link)
 
     def drop(self, run_id: str) -> None:
-        """A run is over, or was not started."""
+        """Remove the secrets of a run that is over, or was not started."""
         if run_id not in self._held:
             return
         self._held.discard(run_id)
@@ -106,7 +108,7 @@ class SecretFiles:
             _remove_empty(root)
 
     def sweep(self, keep: Collection[str]) -> None:
-        """At the start of a keeper: remove the files of runs that are over."""
+        """Remove the files of runs that are over; called at the start of a keeper."""
         for root in self._places():
             if not is_ours(root):
                 continue
@@ -118,7 +120,7 @@ class SecretFiles:
             _remove_empty(root)
 
     def _written(self, run: KeeperRun, account: Account | None) -> list[str]:
-        """Their files. In memory there may be no room; then the disk has to do."""
+        """Write a run's files and return them. If memory has no room, they go to the disk."""
         trouble: OSError | None = None
         for root in self._places():
             if root.startswith(self._memory) and not _is_in_memory(self._memory):
@@ -134,13 +136,13 @@ class SecretFiles:
         raise trouble or FileNotFoundError("there is no place for files of secrets")
 
     def _by_mark(self) -> Iterator[str]:
-        """The best comes first."""
+        """Yield the folders by the keeper's mark, the best first."""
         yield f"{self._memory}/peloton-{self._mark()}"
         yield f"{self._folder}/{FOLDER}"
 
 
 def remove_place(root: str) -> None:
-    """All that lies in a folder of ours whose keeper is no more, and itself."""
+    """Remove a folder of ours whose keeper is gone, with its content."""
     if is_ours(root):
         for name in os.listdir(root):
             _remove(f"{root}/{name}")
@@ -158,7 +160,7 @@ def _is_in_memory(folder: str) -> bool:
 
 
 def is_ours(root: str) -> bool:
-    """Everybody can make a folder of this name in memory: only one of our own is used."""
+    """Return whether the folder is ours: everybody can make a folder of this name in memory."""
     try:
         found = os.lstat(root)
     except OSError:
@@ -167,7 +169,7 @@ def is_ours(root: str) -> bool:
 
 
 def _open_root(root: str, *, passed: bool) -> None:
-    """Make it, if it is missing. Others may pass it, to what is theirs, and see no names."""
+    """Make the folder if it is missing; other accounts may pass it to their own files."""
     try:
         os.mkdir(root, 0o700)
     except FileExistsError:
@@ -177,8 +179,10 @@ def _open_root(root: str, *, passed: bool) -> None:
 
 
 def _write(place: str, secrets: tuple[RunSecret, ...], *, account: Account | None) -> list[str]:
-    """By numbers, as paths may have folders. The folder stays ours: the account reads its files,
-    and can put nothing beside them."""
+    """Write secrets as files named by numbers, as paths may have folders.
+
+    The folder stays ours: the account reads its files, and can put nothing beside them.
+    """
     os.mkdir(place, 0o700)
     found = []
     for number, secret in enumerate(secrets):
@@ -198,7 +202,7 @@ def _write(place: str, secrets: tuple[RunSecret, ...], *, account: Account | Non
 
 
 def _remove(place: str) -> None:
-    """Whatever cannot be removed stays for the next keeper."""
+    """Remove a folder. What cannot be removed stays for the next keeper."""
     try:
         for name in os.listdir(place)[:_LEFT_MAX]:
             os.unlink(f"{place}/{name}")

@@ -1,8 +1,8 @@
 """The keeper's socket and loop: one thread, one selector, one Unix socket.
 
-Turns readable sockets and signals into calls of `Runs`, and its events into lines for the
-daemon that last sent a hello for the host. It must not wait anywhere but in the selector, and
-must not keep a daemon that stops reading.
+Turns readable sockets and signals into calls of `Runs`, and its events into lines for the daemon
+that last sent a hello for the host. Only the selector may wait: one thread serves all runs. A
+daemon that stops reading is disconnected.
 """
 
 from __future__ import annotations
@@ -77,14 +77,17 @@ class Service:
         self._listener = self._listen()
 
     def take(self, left: Left) -> None:
-        """Take over the ends from before we began, before anything is due by now."""
+        """Take over the ends from before this keeper began, before anything is due."""
         if self._below is not None:
             self._below.forget(self._runs.left.ended(left.ends))
         watch.check_adopted(self._runs)
 
     def _hear_supervisor(self, below: Supervised) -> None:
-        """Where it has ended, this process takes its place: it has the runs as its children, and a
-        successor takes over what is left of us. Nobody would keep their ends otherwise."""
+        """Read the supervisor's lines. If it has ended, this process takes its place.
+
+        It has the runs as its children, and a successor takes over what is left of us. Nobody would
+        keep their ends otherwise.
+        """
         try:
             below.forget(self._runs.left.ended(below.read()))
         except SupervisorGone:
@@ -99,11 +102,11 @@ class Service:
                 say(f"nobody keeps the ends of runs any more: {trouble}")
 
     def _request_exit(self) -> None:
-        """SIGTERM: exit as soon as no run is alive, and no sooner."""
+        """Exit as soon as no run is alive, and no sooner: SIGTERM."""
         self._exit_requested = True
 
     def _listen(self) -> socket.socket:
-        """By a relative name, from within the folder: a socket's path is limited to 107 bytes."""
+        """Listen by a relative name: a socket's path is limited to 107 bytes."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.setblocking(False)
         try:
@@ -125,7 +128,7 @@ class Service:
             self._disk.unlink(SOCKET_NAME)
 
     def _step(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-        """Ends first: a run that ended before its kill was read ended by itself."""
+        """Handle what is ready, ends first: a run may have ended before its kill was read."""
         self._runs.reap()
         for key, mask in ready:
             if key.fileobj is self._listener:
@@ -159,7 +162,9 @@ class Service:
     def _folder_is_ours(self) -> bool:
         """Whether the lock file at the folder's path is still the one this keeper locked.
 
-        Only its absence is an answer: a disk that fails for a moment must not end all runs."""
+        Only the absence of the file is an answer: a disk that fails for a moment must not end all
+        runs.
+        """
         try:
             seen = self._disk.stat(f"{self._runs.folder}/lock")
         except (FileNotFoundError, NotADirectoryError):

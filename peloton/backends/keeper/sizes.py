@@ -1,7 +1,7 @@
-"""How large folders are: one `du` at a time, over a batch of them.
+"""The sizes of folders: one `du` at a time, over a batch of them.
 
-Turns paths into sizes, as they come. It must not read a folder itself: one may hold a million
-files, or a mount of its account that never answers, and the loop must not wait.
+Turns paths into sizes, as they come. The loop must not read a folder itself: one may hold a million
+files, or a mount of its account that never answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SizeHelper:
         self.pid = 0  # the owner clears it once the helper is reaped
 
     def begin(self, paths: Iterable[str]) -> None:
-        """Start it; without a process or a descriptor to be had there is none."""
+        """Start the helper; without a process or a descriptor to be had there is none."""
         self.close()
         write_end = -1
         try:
@@ -40,7 +40,7 @@ class SizeHelper:
                 os.close(write_end)
 
     def read(self) -> Iterator[tuple[str, int]]:
-        """The folders measured since the last call, in the order of the batch, with their KiB."""
+        """Yield the folders measured since the last call, in order, with their KiB."""
         if self._output < 0:
             return
         for line in self._lines.read(self._output):

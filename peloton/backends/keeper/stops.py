@@ -1,9 +1,9 @@
-"""How runs are stopped: when they are killed, what they are told, and whether they have saved.
+"""The stopping of runs: the times of kills, the notices to programs, and the end of their grace.
 
-Turns graces and limits into runs that are to be killed by now, the text of a kill into the file
+Turns graces and limits into runs that are due to be killed, the text of a kill into the file
 `preempted` of the sandbox, and the file `checkpointed`, which the program may write then, into an
-early end of its grace. It must not signal anybody. What lies in a sandbox is the program's: what is
-there already is never written to or followed.
+early end of its grace. Files in a sandbox are the program's: those that exist are never written to
+or followed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 def since_boot() -> float:
-    """Seconds since the machine's start, those in which it was suspended included."""
+    """Return the seconds since the machine's start, including those in which it was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Stops:
     """The runs of one keeper that are being stopped, or are to be once they have run too long.
-    `signal` sends one to a run, `note` has a successor know what has changed of it."""
+
+    `signal` sends a signal to a run, `note` records a change of it for a successor.
+    """
 
     def __init__(
         self,
@@ -52,13 +54,13 @@ class Stops:
     # One run.
 
     def begin(self, run: KeeperRun, grace_s: float, *, notice: str = "") -> None:
-        """Tell it to end, once, and kill it after its grace, or that of an earlier order."""
+        """Tell a run to end, once, and kill it after its grace, or that of an earlier order."""
         if notice and not run.stop:
             self._notices.give(run.run_id, self._path(run.run_id), text=notice)
         self._stop(run, time.monotonic() + grace_s)
 
     def _stop(self, run: KeeperRun, at: float) -> None:
-        """Noted before it is told, so that its end is known to be by order; and after."""
+        """Stop a run. That is noted before the signal, so that the end is known to be by order."""
         self.kill_at(at, run.run_id)
         if not run.stop or at < run.stop[0]:
             run.stop = [at, bool(run.stop and run.stop[1])]
@@ -69,12 +71,14 @@ class Stops:
             self._note(run)
 
     def kill_at(self, at: float, run_id: str) -> None:
-        """By the monotonic clock."""
+        """Schedule a kill, by the monotonic clock."""
         heapq.heappush(self._kills, (at, run_id))
 
     def started(self, run: KeeperRun) -> None:
-        """It runs, from now on or, of a pod, since all its containers had started; the caller notes
-        when its time is over."""
+        """Start the time of a run: now, or for a pod, when all its containers had started.
+
+        The caller notes when the time is over.
+        """
         if run.max_running_s and not run.due:
             run.due = since_boot() + run.max_running_s
             if run.ready_at:
@@ -82,7 +86,7 @@ class Stops:
             self._due_at(run.due, run.run_id)
 
     def limit(self, run: KeeperRun, max_running_s: float) -> None:
-        """It may take so long, from its start on; from now on where it had no limit."""
+        """Limit the time of a run, from its start on; from now on if it had no limit."""
         begun = run.due - run.max_running_s if run.due else since_boot()
         run.max_running_s = max_running_s
         if run.live and run.begun_at:
@@ -92,7 +96,7 @@ class Stops:
             self._note(run)
 
     def resume(self, run: KeeperRun) -> None:
-        """Go on with one of an earlier keeper."""
+        """Continue the stop or the limit of an earlier keeper's run."""
         if run.stop:
             self._notices.resume(run.run_id, self._path(run.run_id))
             self._stop(run, run.stop[0])
@@ -100,14 +104,14 @@ class Stops:
             self._due_at(run.due, run.run_id)
 
     def ended(self, run: KeeperRun, at: float) -> None:
-        """At this time. It is late if that was after its limit, whether it was stopped or not."""
+        """End the time of a run, which is late if it ended after its limit."""
         if run.due and not run.stop:
             run.late = since_boot() - (time.time() - at) >= run.due
         self._due_at(0.0, run.run_id)
         self._notices.drop(run.run_id)
 
     def _due_at(self, at: float, run_id: str) -> None:
-        """By `since_boot`; 0: it may run for as long as it likes."""
+        """Set when the time of a run is over, by `since_boot`; 0: it has no limit."""
         if self._due.pop(run_id, 0.0) and len(self._dues) > 2 * len(self._due) + _FEW:
             self._dues = [(due, other) for other, due in self._due.items()]
             heapq.heapify(self._dues)
@@ -118,14 +122,14 @@ class Stops:
     # All of them.
 
     def next_at(self) -> float | None:
-        """When there is something to do, by the monotonic clock."""
+        """Return when there is something to do, by the monotonic clock."""
         times = [self._notices.next_look(), self._kills[0][0] if self._kills else None]
         if self._dues:
             times.append(time.monotonic() + self._dues[0][0] - since_boot())
         return min((at for at in times if at is not None), default=None)
 
     def overdue(self, now: float) -> Iterator[KeeperRun]:
-        """Stop those that have run too long; then those that are to be killed."""
+        """Stop runs that have run too long; then yield those that are to be killed."""
         while self._dues and self._dues[0][0] <= since_boot():
             at, run_id = heapq.heappop(self._dues)
             run = self._runs.get(run_id)
@@ -144,14 +148,14 @@ class Stops:
 
 
 class Notices:
-    """The runs that were told and have not ended, as far as this keeper knows."""
+    """The runs that got a notice and have not ended, as far as this keeper knows."""
 
     def __init__(self) -> None:
         self._sandboxes: dict[str, str] = {}
         self._look_at = 0.0
 
     def give(self, run_id: str, sandbox: str, *, text: str) -> None:
-        """Tell a run; if that cannot be done it has the signal, as any other."""
+        """Give a run a notice; if that fails the run has the signal, as any other."""
         try:
             folder = os.open(sandbox, _FOLDER)
         except OSError:
@@ -170,20 +174,19 @@ class Notices:
             os.close(folder)
 
     def resume(self, run_id: str, sandbox: str) -> None:
-        """An earlier keeper may have told it."""
+        """Take over a run that an earlier keeper may have given a notice."""
         if _has(NOTICE, sandbox):
             self._sandboxes[run_id] = sandbox
 
     def drop(self, run_id: str) -> None:
-        """A run has ended."""
         self._sandboxes.pop(run_id, None)
 
     def next_look(self) -> float | None:
-        """When to look whether one has saved its work; None if none was told."""
+        """Return when to look whether a run has saved its work; None if none got a notice."""
         return self._look_at if self._sandboxes else None
 
     def saved(self, now: float) -> list[str]:
-        """The runs that have saved their work since; once each."""
+        """Return the runs that have saved their work since; once each."""
         if not self._sandboxes or now < self._look_at:
             return []
         self._look_at = now + LOOK_S
@@ -209,7 +212,9 @@ def _has(name: str, sandbox: str) -> bool:
 
 
 def has_grace(run: KeeperRun) -> bool:
-    """Whether it is being stopped, and what its first process leaves may go on until it is killed.
-    Of several containers their watcher knows that."""
+    """Return whether a run is being stopped, and its other processes may go on until the kill.
+
+    Of several containers their watcher decides that.
+    """
     asked = run.kill_requested and not (run.killed or run.over_limit)
     return asked and not (run.container or run.pod)

@@ -1,7 +1,7 @@
-"""The keeper's side of its supervisor (`supervisor.py`): how that begins, and what it tells.
+"""The keeper's side of its supervisor (`supervisor.py`): its start, and its messages.
 
 Turns the lines of a pipe into ends of runs that an earlier keeper had, and this process into a
-supervisor where there is none. It must not know what becomes of an end.
+supervisor where there is none.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _ALL = b"all"
 
 
 class LeftEnd(NamedTuple):
-    """How a process ended whose parent was gone. `status` as subprocess has it; `at`: by the
-    kernel's clock since the machine's start."""
+    """The end of a process whose parent was gone.
+
+    `status` as in subprocess; `at`: by the kernel's clock since the machine's start.
+    """
 
     pid: int
     birth: int
@@ -35,12 +37,14 @@ class LeftEnd(NamedTuple):
 
 
 class SupervisorGone(Exception):
-    """It has ended: nobody keeps the ends of runs if this keeper ends as well."""
+    """The supervisor has ended: nobody keeps the ends of runs if this keeper ends as well."""
 
 
 class Supervised:
-    """What the supervisor of this keeper tells, and is told. `held`: the processes whose ends it
-    will tell."""
+    """The connection to this keeper's supervisor.
+
+    `held`: the processes whose ends it will report.
+    """
 
     def __init__(self, descriptors: Sequence[int], command: list[str]) -> None:
         for descriptor in descriptors:
@@ -55,11 +59,11 @@ class Supervised:
 
     @classmethod
     def of(cls, arguments: list[str]) -> Supervised:
-        """By what a supervisor has started us with: three descriptors, then the command's words."""
+        """Connect by a supervisor's arguments: three descriptors, then the command's words."""
         return cls([*map(int, arguments[:3])], command_of(arguments[3:]))
 
     def first(self) -> list[LeftEnd]:
-        """The ends that no keeper has in its journal; waits until all were told. Raises
+        """Return the ends that no journal has; wait until all are reported. Raises
         SupervisorGone."""
         found: list[bytes] = []
         while _ALL not in found:
@@ -68,24 +72,26 @@ class Supervised:
         return self._ends(found)
 
     def read(self) -> list[LeftEnd]:
-        """Those that have come since. Raises SupervisorGone once all were read."""
+        """Return the ends reported since. Raises SupervisorGone once all were read."""
         return self._ends(self._read())
 
     def say(self, status: int) -> None:
-        """To whoever has asked for a keeper: whether this is one. Once."""
+        """Report to the process that has asked for a keeper whether this is one; called once."""
         self._unsent += b"%d\n" % status
         self._send()
 
     def forget(self, processes: Iterable[tuple[int, int]]) -> None:
-        """The ends of these are in the journal, or of no use to us."""
+        """Tell the supervisor that the ends of these processes are in the journal, or of no use."""
         for process in processes:
             self.held.discard(process)
             self._unsent += b"%d %d\n" % process
         self._send()
 
     def take_place(self) -> NoReturn:
-        """Be the supervisor, whose keeper is another one: our children are its children then.
-        Raises OSError."""
+        """Become the supervisor, whose keeper is another one: our children are its children then.
+
+        Raises OSError.
+        """
         supervise(self._lock_fd, -1, command=self._command)
 
     def _read(self) -> list[bytes]:
@@ -118,14 +124,16 @@ class Supervised:
 
 
 def command_of(arguments: list[str]) -> list[str]:
-    """The words that start a keeper with these arguments: the folder, and its settings."""
+    """Return the words that start a keeper with these arguments: the folder, and its settings."""
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
     return [sys.executable, "-I", "-S", program, *arguments]
 
 
 def begin(arguments: list[str], status_fd: int) -> None:
-    """Become the supervisor of the working folder, unless it has one: that starts what is wanted
-    here as soon as its keeper has ended. Raises OSError."""
+    """Become the supervisor of the working folder, unless it has one. Raises OSError.
+
+    An existing supervisor starts the wanted command as soon as its keeper has ended.
+    """
     if os.stat(".").st_uid != os.geteuid():  # another user could hold the lock
         raise PermissionError(errno.EPERM, "the folder belongs to another user")
     command = command_of(arguments)
@@ -144,8 +152,7 @@ def begin(arguments: list[str], status_fd: int) -> None:
 
 
 def supervise(lock_fd: int, status_fd: int, *, command: list[str]) -> NoReturn:
-    """Execute the supervisor here; this process must be a subreaper, which it stays. Raises
-    OSError."""
+    """Execute the supervisor in this process, which must be a subreaper. Raises OSError."""
     passed = [descriptor for descriptor in (lock_fd, status_fd) if descriptor >= 0]
     for descriptor in passed:
         os.set_inheritable(descriptor, True)

@@ -1,16 +1,16 @@
-"""The supervisor: the parent of a keeper, which keeps the exit codes of its runs if that is killed:
-`python -I -S .../supervisor.py LOCK_FD STATUS_FD COMMAND...`, in the keeper's folder.
+"""The supervisor: the parent of a keeper, which keeps the exit codes of a killed keeper's runs.
 
-The kernel gives the children of a process that has ended to the nearest subreaper above it: that
-is this process. So a keeper starts and reaps its runs as if there were no supervisor, which costs
-them nothing; once it is killed, their ends come here. They are kept in memory and told to the next
-keeper, which is started at once, until that has them in its journal. Nothing else is done here:
-what takes part in nothing has no reason to fail. Must not know what a run is.
+It is run as `python -I -S .../supervisor.py LOCK_FD STATUS_FD COMMAND...` in the keeper's folder.
+The kernel gives the children of a process that has ended to the nearest subreaper above it: that is
+this process. So a keeper starts and reaps its runs as if there were no supervisor, which costs them
+nothing; once it is killed, their ends come here. They are kept in memory and told to the next
+keeper, which is started at once, until that has them in its journal. Nothing else is done here: a
+process that takes part in nothing else has no reason to fail.
 
-It imports only modules that are part of the interpreter, because it lives as long as the keeper.
-It is a subreaper already when it begins (`__main__.py`), and holds the lock LOCK_FD, as its keeper
-does: a keeper whose supervisor has died executes this program in its place, and has its successor
-as a child. By two pipes they tell each other, in lines:
+The supervisor imports only modules that are part of the interpreter, because it lives as long as
+the keeper. It is a subreaper already when it begins (`__main__.py`), and holds the lock LOCK_FD, as
+its keeper does: a keeper whose supervisor has died executes this program in its place, and has its
+successor as a child. By two pipes they tell each other, in lines:
 
     to the keeper   held PID BIRTH     a child of an earlier keeper, which has not ended
                     end PID BIRTH STATUS CPU_S PEAK_MB AT      one that has
@@ -41,7 +41,7 @@ _PEAK_PER_MB = 1024  # of ru_maxrss
 
 
 class Supervisor:
-    """Of one folder, which is the working folder."""
+    """The supervisor of one folder, which is the working folder."""
 
     def __init__(self, lock_fd: int, status_fd: int, *, command: list[str]) -> None:
         self._lock_fd, self._status_fd, self._command = lock_fd, status_fd, command
@@ -63,14 +63,16 @@ class Supervisor:
         self._ends: dict[tuple[int, int], bytes] = {}
 
     def _pass_on(self, *_: object) -> None:
-        """Now, or as soon as there is a keeper that takes it: before it is ready it would only die;
-        and to the next one, where it is killed before its runs have ended."""
+        """Pass SIGTERM on to the keeper, as soon as one is ready for it.
+
+        The signal is passed to the next keeper as well if one is killed before its runs have ended.
+        """
         self._leaves = True
         if self._keeper and self._status == _READY_STATUS:
             os.kill(self._keeper, _signal.SIGTERM)
 
     def serve(self) -> int:
-        """Until a keeper has ended by itself, or there is nothing left to keep; an exit status."""
+        """Serve until a keeper has ended by itself, or nothing is left; return an exit status."""
         pause_s = 0.0
         while True:
             self._pause(pause_s)
@@ -87,8 +89,10 @@ class Supervisor:
             pause_s = 0.0 if lived else min(max(PAUSE_FIRST_S, 2 * pause_s), PAUSE_LAST_S)
 
     def _folder_gone(self) -> bool:
-        """Nobody can be told any more, nor is there a journal: what is left is ended, as the keeper
-        does it."""
+        """Return whether the folder is gone: then nobody asks for the ends.
+
+        The processes that are left are killed, as the keeper does it.
+        """
         try:
             if os.stat(".").st_nlink:
                 return False
@@ -133,7 +137,7 @@ class Supervisor:
             self._wait(left_s)
 
     def _wait(self, seconds: float) -> None:
-        """For something to happen, and see to it."""
+        """Wait for something to happen, and handle it."""
         poll = select.poll()
         poll.register(self._alarm, select.POLLIN)
         if self._up >= 0:
@@ -152,8 +156,11 @@ class Supervisor:
         self._tell()
 
     def _hear(self) -> None:
-        """The end of the pipe: the keeper has ended, and whatever it was just starting has begun
-        and is to be found. Nobody may take its place before."""
+        """Read the keeper's pipe to its end.
+
+        At the end the keeper has ended, and any process it was just starting has begun and can be
+        found. Nobody may take the keeper's place before.
+        """
         data = os.read(self._up, _READ_BYTES)
         if not data:
             os.close(self._up)
@@ -175,7 +182,7 @@ class Supervisor:
                 del self._held[pid]
 
     def _answer(self, status: bytes) -> None:
-        """To who started us, once. Who has given up meanwhile reads nothing more."""
+        """Answer the starter, once. A starter that has given up meanwhile reads nothing more."""
         if self._status_fd >= 0:
             try:
                 os.write(self._status_fd, status)
@@ -197,9 +204,12 @@ class Supervisor:
     # What has ended.
 
     def _reap(self) -> None:
-        """While a keeper lives it is told all ends, and says which are of no use: it may be
-        ending, and its runs be ours before that is known. Without one only those count that it had
-        when it ended: others are orphans of these, as many as a run may start."""
+        """Reap children.
+
+        While a keeper lives it is told all ends, and replies which are of no use: it may be ending,
+        and its runs be ours before that is known. Without a keeper only the processes count that it
+        had when it ended: others are orphans of these, as many as a run may start.
+        """
         while True:
             try:
                 dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -224,7 +234,7 @@ class Supervisor:
 
 
 def _children() -> dict[int, int]:
-    """Of this process, with their times of birth."""
+    """Return the children of this process, with their times of birth."""
     me = os.getpid()
     try:
         with open(f"/proc/{me}/task/{me}/children", "rb") as file:
@@ -236,7 +246,7 @@ def _children() -> dict[int, int]:
 
 
 def _stat(pid: int) -> tuple[int, int]:
-    """Parent and birth; zeros of a process that is gone."""
+    """Return parent and birth; zeros for a process that is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             fields = (file.read(_STAT_BYTES_MAX) or b"").rpartition(b")")[2].split()
@@ -246,7 +256,7 @@ def _stat(pid: int) -> tuple[int, int]:
 
 
 def _wanted() -> list[str]:
-    """The command by the file; empty where there is none."""
+    """Return the command in the file; empty if there is none."""
     try:
         with open(PROGRAM_FILE, "rb") as file:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
@@ -255,7 +265,7 @@ def _wanted() -> list[str]:
 
 
 def say(text: str) -> None:
-    """To the keeper's log, where its disk takes it: the codes of runs count more."""
+    """Log to the keeper's log, if its disk takes it: the exit codes of runs count more."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
         os.write(1, f"{now} {text}\n".encode())
@@ -264,7 +274,7 @@ def say(text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Note who has the folder, for people, and serve."""
+    """Write the pid for people to the folder's lock, and serve."""
     lock_fd, status_fd = int(arguments[0]), int(arguments[1])
     for descriptor in (lock_fd, status_fd):
         if descriptor >= 0:

@@ -1,8 +1,8 @@
 """Starting a program as another account, and handing its sandbox to that account.
 
-Turns (program, account) into a running process. Only a keeper that is root can do it. It must not
-open a file by its path once the account has the folder: a task of the same account could have put
-a link to one of root's files there. And it must not wait for the program's file, which belongs to
+Turns (program, account) into a running process. Only a keeper that is root can do it. No file may
+be opened by its path once the account has the folder: a task of the same account could have put a
+link to one of root's files there. Nor may the keeper wait for the program's file, which belongs to
 the account: a lease on it, or a file system that does not answer, may delay an exec for ever.
 
 So the child first executes a program of ours (account_start.py), which becomes the account and
@@ -42,7 +42,7 @@ class SwitchFailed(Exception):
 
 
 class StartFailure(NamedTuple):
-    """Why a process has not executed its command: `number` is an errno, 0 if it took too long."""
+    """Why a process has not executed its command: an errno, or 0 if it took too long."""
 
     value: str
     switched: bool
@@ -50,7 +50,7 @@ class StartFailure(NamedTuple):
 
 
 class AccountTask(NamedTuple):
-    """What is to run, and where. `marks` are set before its own environment is."""
+    """The program of a task and its place. `marks` are set before its own environment is."""
 
     value: str
     arguments: list[str]
@@ -69,8 +69,10 @@ class _Start:
 
 
 class AccountStarts:
-    """Processes started as other accounts, until they are reaped. Their reports of failures come
-    by one pipe; what executes its command reports nothing."""
+    """Processes started as other accounts, until they are reaped.
+
+    Their reports of failures come by one pipe; a process that executes its command reports nothing.
+    """
 
     def __init__(self, signals_reset: Sequence[int] = ()) -> None:
         self._signals_reset = signals_reset
@@ -82,7 +84,7 @@ class AccountStarts:
         self._lines = PipeLines()
 
     def spawn(self, task: AccountTask, account: Account, *, now: float) -> int:
-        """The pid. Raises SwitchFailed, OSError, ValueError.
+        """Start a process; return its pid. Raises SwitchFailed, OSError, ValueError.
 
         It leaves the sandbox as the working folder of this process.
         """
@@ -104,8 +106,10 @@ class AccountStarts:
         now: float,
         **place: Any,
     ) -> int:
-        """As `spawn`, in the working folder, writing to these descriptors. `place`: where instead
-        of a session of its own. Raises as that."""
+        """Start a process as `spawn` does, in the working folder, writing to these descriptors.
+
+        `place`: where the process is, if it is not in a session of its own. Raises as `spawn`.
+        """
         output, errors = outputs
         described = _description(task, account)
         try:
@@ -133,7 +137,7 @@ class AccountStarts:
         return pid
 
     def ended(self, pid: int) -> StartFailure | None:
-        """Forget the process, which was just reaped; why it has not executed its command."""
+        """Forget a process that was just reaped; return why it has not executed its command."""
         start = self._starts.pop(pid, None)
         if start is None:
             return None
@@ -141,7 +145,7 @@ class AccountStarts:
         return start.failure
 
     def next_deadline(self) -> float | None:
-        """That of the first process which may still have to execute its command."""
+        """Return the deadline of the first process which may still have to execute its command."""
         while self._deadlines:
             pid, start = self._deadlines[0]
             if self._starts.get(pid) is start:
@@ -150,7 +154,7 @@ class AccountStarts:
         return None
 
     def kill_overdue(self, now: float) -> None:
-        """Kill what still is our own first program. A stopped process is killed as well."""
+        """Kill processes that still run our own first program, also stopped ones."""
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             pid, start = self._deadlines.popleft()
             if _runs_first_program(pid):
@@ -167,7 +171,7 @@ class AccountStarts:
 
 
 def _description(task: AccountTask, account: Account) -> int:
-    """A file in memory with what account_start.py reads. Raises ValueError, OSError."""
+    """Return a file in memory with what account_start.py reads. Raises ValueError, OSError."""
     folders = [""] if os.path.dirname(task.value) else os.get_exec_path(task.environment)
     paths = [_encoded(os.path.join(folder, task.value)) for folder in folders]
     arguments = [_encoded(argument) for argument in task.arguments]
@@ -180,7 +184,7 @@ def _description(task: AccountTask, account: Account) -> int:
 
 
 def in_memory(data: bytes) -> int:
-    """The descriptor of a file in memory with this content. Raises OSError."""
+    """Return the descriptor of a file in memory with this content. Raises OSError."""
     descriptor = _moved_up(os.memfd_create("task"))
     try:
         view = memoryview(data)
@@ -200,7 +204,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _moved_up(descriptor: int) -> int:
-    """The same file by a number that is free in every child."""
+    """Return the same file by a number that is free in every child."""
     try:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FREE_FD_MIN)
     finally:
@@ -208,7 +212,7 @@ def _moved_up(descriptor: int) -> int:
 
 
 def _runs_first_program(pid: int) -> bool:
-    """Whether it has not executed its command yet: an exec replaces the arguments."""
+    """Return whether a process has not executed its command yet: an exec replaces the arguments."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             found = file.read(_CMDLINE_BYTES_MAX)
@@ -224,8 +228,7 @@ def _cannot_become(name: str, number: int) -> str:
 def hand_over(
     sandbox: str, account: Account | None, *, outputs: Sequence[str] = OUTPUTS
 ) -> list[int]:
-    """Descriptors of the folder and of its logs, which are made; all are the account's, or
-    without one the keeper's own.
+    """Give the logs and the folder to the account, or the keeper's own; return descriptors.
 
     The folder is given away last: until then nobody else can put anything into it.
     """

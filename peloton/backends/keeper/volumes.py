@@ -1,10 +1,10 @@
 """The directories of volumes: `volumes/HOST/NAME` in the keeper's folder, outside of all sandboxes.
 
-Turns what a request says of a volume into a directory of the run's account, and a link to it below
-its sandbox. A directory outlives every run that has it, and the keeper. It is removed here and
-nowhere else, on the order of the host: so an order of a former owner, whom the keeper refuses,
-cannot remove what the present one has promised. At once it only gets another name, so that a later
-volume of the same instance begins empty. It must not remove one that a run has.
+Turns a requested volume into a directory of the run's account, and a link to it below its sandbox.
+A directory outlives every run that has it, and the keeper. It is removed here and nowhere else, on
+the order of the host: so an order of a former owner, whom the keeper refuses, cannot remove what
+the present one has promised. At once it only gets another name, so that a later volume of the same
+instance begins empty. A volume that a run has must not be removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PARTS = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def volume_of(sent: Any) -> Record:
-    """What a request says of a volume, checked. Raises ValueError, LookupError, TypeError."""
+    """Return a request's volume, checked. Raises ValueError, LookupError, TypeError."""
     name, path, mb = str(sent["name"]), str(sent["path"]), float(sent["mb"])
     if not _NAME.fullmatch(name):
         raise ValueError(f"not the name of a volume: {name!r}")
@@ -40,24 +40,24 @@ def volume_of(sent: Any) -> Record:
 
 
 def folder_of(run: KeeperRun) -> str:
-    """The directory of its volume, within the keeper's folder."""
+    """Return the directory of a run's volume, within the keeper's folder."""
     return f"{FOLDER}/{run.volume['name']}"
 
 
 def limit_mb(run: KeeperRun) -> float:
-    """How much the volume of a run may hold."""
+    """Return the size limit of a run's volume in MB."""
     return float(run.volume["mb"])
 
 
 class VolumeFolders:
-    """Of one keeper."""
+    """The volumes of one keeper."""
 
     def __init__(self, folder: str, disk: Disk = DISK) -> None:
         self._folder = folder
         self._disk = disk
 
     def give(self, run: KeeperRun, sandbox: str) -> None:
-        """Make the directory, unless it is there, and let the run find it. Raises OSError."""
+        """Make the directory of a run's volume, and link it into the sandbox. Raises OSError."""
         account: Account | None = run.command.get("account")
         host = os.path.dirname(folder_of(run))
         for above, within in ((FOLDER, "."), (host, FOLDER)):
@@ -73,7 +73,7 @@ class VolumeFolders:
             self._link(run, sandbox, account=account)
 
     def remove(self, names: Iterable[str]) -> list[str]:
-        """Put these away; returns those that are gone. For the others the order is repeated."""
+        """Put these volumes away; return those that are gone. Orders for others are repeated."""
         gone = []
         for name in names:
             if not _NAME.fullmatch(name):
@@ -98,7 +98,7 @@ class VolumeFolders:
         sync_folder(os.path.dirname(volume), self._disk)
 
     def _link(self, run: KeeperRun, sandbox: str, *, account: Account | None) -> None:
-        """Below the sandbox, which is not given away yet."""
+        """Link the volume below the sandbox, which is not given away yet."""
         *parts, last = (part for part in run.volume["path"].split("/") if part)
         for part in parts:
             sandbox = f"{sandbox}/{part}"
@@ -109,5 +109,4 @@ class VolumeFolders:
 
 
 def has_volume(run: KeeperRun) -> bool:
-    """Whether one is in use by it."""
     return bool(run.volume) and run.end is None

@@ -1,7 +1,7 @@
-"""Signals as something to read: a loop that waits for descriptors wakes up for them, too.
+"""A descriptor that becomes readable at signals, which wakes a loop that waits for descriptors.
 
 The handlers do nothing: the descriptor makes the selector return, and the kernel is asked what
-happened. It must not know what the loop does.
+happened.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from collections.abc import Callable
 
 
 def wake_on_signals(selector: selectors.BaseSelector, on_term: Callable[[], object]) -> int:
-    """A descriptor, registered, that can be read after each signal; `on_term`: at a SIGTERM. Only
-    on the main thread, once."""
+    """Return a registered descriptor that can be read after signals; `on_term`: at a SIGTERM.
+
+    To be called on the main thread, once.
+    """
     alarm, wakeup = os.pipe()
     for fd in (alarm, wakeup):
         os.set_blocking(fd, False)
@@ -29,7 +31,7 @@ def wake_on_signals(selector: selectors.BaseSelector, on_term: Callable[[], obje
 
 
 def read_alarm(alarm: int) -> None:
-    """Read what signals have left there: it has woken us."""
+    """Read the bytes that signals have written to the descriptor."""
     try:
         while os.read(alarm, 4096):
             pass

@@ -1,7 +1,7 @@
-"""The round: periodic checks of what no kernel event reports.
+"""The round: periodic checks of conditions that no kernel event reports.
 
-Turns /proc into limits enforced, adopted runs found ended, and strays killed. It must cost
-nothing while there is nothing to check, and must not be what ends an ordinary run.
+Turns /proc into limits enforced, adopted runs found ended, and strays killed. A round must cost
+nothing while there is nothing to check. The end of an ordinary run must not wait for a round.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ def check_all(runs: Runs) -> None:
 
 
 def check_adopted(runs: Runs) -> None:
-    """The leader's end ends the run, here as for our own children; while it is being stopped, that
-    of the last one in its group. Where the supervisor will tell the end, that is waited for."""
+    """End the adopted runs that have ended.
+
+    The leader's end ends the run, as for our own children; while it is being stopped, the end of
+    the last process in its group does. If the supervisor will report the end, that is waited for.
+    """
     for run in list(runs.adopted.values()):
         if run.held or (not run.exit and processes.is_alive(run.pid, run.birth)):
             continue
@@ -48,8 +51,11 @@ def check_adopted(runs: Runs) -> None:
 
 
 def _watch_memory(runs: Runs) -> None:
-    """Of runs without a group that holds them. Polled, never RLIMIT_AS: address space is not
-    memory, and a runtime that reserves much and touches little would be killed."""
+    """Check the memory of runs without a control group that limits it.
+
+    It is polled, and never set by RLIMIT_AS: address space is not memory, and a runtime that
+    reserves much and touches little would be killed.
+    """
     limited = {
         run.pid: run
         for run in [*runs.by_pid.values(), *runs.adopted.values()]
@@ -71,7 +77,7 @@ def _watch_memory(runs: Runs) -> None:
 
 
 def _watch_limits(runs: Runs) -> None:
-    """What the kernel killed a part of, and whose sandboxes or volumes are too large."""
+    """End runs with a process killed by the kernel, or with too large sandboxes or volumes."""
     for run in runs.limits.check(runs.memory.runs):
         runs.kill_over_limit(run, run.over_limit, reason=run.over_reason)
     for run, used_mb in runs.disk_use.check(runs.memory.runs):
@@ -85,7 +91,7 @@ def _watch_limits(runs: Runs) -> None:
 def _end_strays(runs: Runs) -> None:
     """Kill orphans reparented to the keeper, whose run has ended.
 
-    One whose run is unknown (it changed session and environment) is spared while any run is
+    An orphan whose run is unknown (it changed session and environment) is spared while any run is
     alive that may be its own, and not a round longer.
     """
     helpers = {*runs.helper_pids}

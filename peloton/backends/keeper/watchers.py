@@ -1,7 +1,7 @@
-"""Programs of the keeper that watch a run which is more than a process: how they begin and obey.
+"""Programs of the keeper that watch a container or a pod: how they are started and signalled.
 
-Turns what one is told (JSON, by a descriptor) into a child that outlives the keeper, and signals
-for a run into those that its watcher takes. It must not wait for one, nor know what it watches.
+Starts a watcher with its description (JSON, by a descriptor) as a child that outlives the keeper,
+and turns signals for a run into those that its watcher takes. The keeper never waits for a watcher.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from .switching import in_memory
 
 
 class Watchers:
-    """All of one keeper that run the same program: a module that says where it expects what it is
-    told (`DESCRIPTION_FD`) and which signals it takes when it can (`TAKEN`)."""
+    """The watchers of one keeper that run the same program.
+
+    The program is a module that names the descriptor of its description (`DESCRIPTION_FD`) and the
+    signals that it takes when it can (`TAKEN`).
+    """
 
     def __init__(self, program: ModuleType, folder: str) -> None:
         self._program, self._folder = program, folder
@@ -30,7 +33,7 @@ class Watchers:
     def spawn(
         self, told: Record, run: KeeperRun | None, *, passed: Iterable[tuple[int, int]] = ()
     ) -> int:
-        """The pid of a new one; it gets these descriptors under those numbers. Raises OSError.
+        """Start a watcher, which gets these descriptors; return its pid. Raises OSError.
 
         Its signals are blocked from the beginning: it takes them when it can.
         """
@@ -54,6 +57,6 @@ class Watchers:
 
 
 def signal_watcher(run: KeeperRun, number: int) -> None:
-    """Have it passed on: a watcher must not be killed with what it watches."""
+    """Let the watcher pass a signal on: it must not be killed with what it watches."""
     taken = signal.SIGUSR1 if number == signal.SIGKILL else signal.SIGTERM
     processes.signal_one(run.pid, taken)

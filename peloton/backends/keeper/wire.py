@@ -1,7 +1,7 @@
 """Lines of JSON between the keeper and a daemon, and lines of pipes.
 
-Turns bytes from a socket into messages and messages into bytes. It must not know what any
-message means, and must not block: others read the socket, and close a pipe.
+Turns bytes from a socket into messages and messages into bytes. Nothing here blocks: others read
+the socket, and close a pipe.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Lines:
         self._partial_bytes = 0
 
     def feed(self, data: bytes) -> list[KeeperMessage]:
-        """Pieces are joined only at a line's end: joining each time would be quadratic."""
+        """Return the complete messages. Pieces are joined only at a line's end: else
+        quadratically."""
         head, newline, rest = data.rpartition(b"\n")
         if not newline:
             self._buffer(data)
@@ -67,15 +68,17 @@ def _decode(line: bytes) -> KeeperMessage:
 
 
 class PipeLines:
-    """What has come of one pipe, whose reading end must not block. `over`: its other end is closed,
-    and all was read."""
+    """The lines read from one pipe, whose reading end must not block.
+
+    `over`: the other end is closed, and all was read.
+    """
 
     def __init__(self) -> None:
         self._begun = b""
         self.over = False
 
     def read(self, descriptor: int) -> list[bytes]:
-        """The lines that are whole by now, without their ends."""
+        """Return the lines that are whole by now, without their ends."""
         try:
             while data := os.read(descriptor, READ_BYTES):
                 self._begun += data

@@ -7,8 +7,8 @@ pod of several containers has the run in its name, and in `tasks/` the sandbox o
 are shown as `NAME.stdout` and so on, as the keeper has them. Where a run is one of many tasks of an
 executor, its files are in the folder `runs/` and its name in the sandbox of that.
 
-What is outside of a sandbox the agent refuses, also through a link. It would wait for the writer of
-a pipe, with a thread of its own: so only what is listed as a regular file is read.
+The agent refuses files outside of a sandbox, also through a link. It would wait for the writer of a
+pipe, with a thread of its own: so only a file that is listed as a regular one is read.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 class AgentFiles:
-    """Those of one cluster. Any number of threads may read."""
+    """The FarFiles of one cluster. Any number of threads may read."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class AgentFiles:
         credential: Credential,
         timeout_s: float = SILENCE_S_MAX,
     ) -> None:
-        """`framework`: our id at the master. `credential`: whom agents know us as."""
+        """Set up. `framework`: our id at the master. `credential`: for agents."""
         self._prefix = f"{cluster}."
         self._book, self._framework, self._credential = book, framework, credential
         self._timeout_s = timeout_s
@@ -81,22 +81,22 @@ class AgentFiles:
         self._places_known: OrderedDict[tuple[FarRun, HttpDoor], _Place] = OrderedDict()
 
     def has_host(self, host: str) -> bool:
-        """Whether it is an agent of this cluster, by its name."""
+        """Return whether the host is an agent of this cluster, by its name."""
         return host.startswith(self._prefix)
 
     def manager(self) -> tuple[str, str]:
-        """The master that leads."""
+        """Return the address and port of the leading master."""
         found = self._book.leader
         return (found.host, str(found.port)) if found is not None else ("", "")
 
     def listing(self, run: FarRun, parts: Sequence[str]) -> list[FarEntry]:
-        """What is in a folder of its sandbox."""
+        """Return the entries of a folder in the run's sandbox."""
         with self._sandbox(run) as (agent, root, found):
             return agent.listing("/".join((root, *parts))) if parts else [*found]
 
     @contextlib.contextmanager
     def open(self, run: FarRun, parts: Sequence[str]) -> Iterator[AgentFile]:
-        """A regular file of its sandbox."""
+        """Open a regular file in the run's sandbox."""
         *folder, name = parts
         with self._sandbox(run) as (agent, root, found):
             if folder:
@@ -111,9 +111,12 @@ class AgentFiles:
 
     @contextlib.contextmanager
     def _sandbox(self, run: FarRun) -> Iterator[tuple[_Agent, str, dict[FarEntry, str]]]:
-        """At which agent of its host it is, where there, and what is at its top, with paths;
-        `FilesRemoved` if there is none. Of several agents on a machine each may have been the host,
-        so what one of them may have, which does not answer, is not removed."""
+        """Yield the agent that has the run's sandbox, its path, and its top entries with paths.
+
+        Raises `FilesRemoved` if there is none. Of several agents on a machine each may have been
+        the host, so files that one of them may have, which does not answer, do not count as
+        removed.
+        """
         doors = self._doors(run)
         none: FilesRemoved | FilesAway | None = None
         for door in sorted(doors, key=lambda one: (run, one) not in self._places_known):
@@ -133,7 +136,7 @@ class AgentFiles:
         raise none
 
     def _doors(self, run: FarRun) -> Sequence[HttpDoor]:
-        """Of the agents of its host."""
+        """Return the addresses of the host's agents."""
         if parse_pod(run.run) is None:
             raise NoFile(run.run)
         hostname = run.host.removeprefix(self._prefix)
@@ -150,7 +153,7 @@ class AgentFiles:
     def _sandbox_at(
         self, agent: _Agent, run: FarRun, *, door: HttpDoor
     ) -> tuple[str, dict[FarEntry, str]]:
-        """The same at this agent."""
+        """Return path and top entries of the run's sandbox at this agent."""
         known = self._places_known.get((run, door))
         for place in (known,) if known is not None else self._places(agent, run.run):
             try:
@@ -169,7 +172,7 @@ class AgentFiles:
         raise FilesRemoved(f"{text}: it removes those of ended runs after a while")
 
     def _places(self, agent: _Agent, run: str) -> Iterator[_Place]:
-        """Where the sandbox of a run may be."""
+        """Yield the places where the sandbox of a run may be."""
         yield _Place(self._of_executor(run))
         yield _Place(self._of_executor(f"{OWN_EXECUTOR}{run}"))
         others = agent.executors(self._framework)
@@ -193,14 +196,14 @@ class AgentFiles:
 
 
 class _Agent:
-    """One agent, for a while; what it does not give becomes a failure of the port."""
+    """An agent during one read; its failures become those of the port."""
 
     def __init__(self, api: OperatorApi, *, host: str, doubt: Callable[[], None]) -> None:
-        """`doubt`: called where no agent answers as one."""
+        """Set up. `doubt`: called if no agent answers as one."""
         self._api, self._host, self._doubt = api, host, doubt
 
     def ask(self, call: Mapping[str, Any], read: Callable[[Any], T], *, bytes_max: int) -> T:
-        """What `read` makes of the answer."""
+        """Return the result of `read` on the answer."""
         return self._read(partial(self._api.ask, call, bytes_max=bytes_max), read)
 
     def _read(self, ask: Callable[[], Any], read: Callable[[Any], T]) -> T:
@@ -219,26 +222,28 @@ class _Agent:
             raise FilesAway(text) from None
 
     def listing(self, path: str) -> list[FarEntry]:
-        """A folder, by name."""
+        """Return the entries of a folder, by name."""
         call = {"type": "LIST_FILES", "list_files": {"path": path}}
         return self.ask(call, _entries, bytes_max=LISTING_BYTES_MAX)
 
     def read(self, path: str, start: int, *, length: int) -> tuple[bytes, int]:
-        """A part of a file, and the size of the whole."""
+        """Return a part of a file, and the size of the whole."""
         what = {"path": path, "offset": start, "length": length}
         call = {"type": "READ_FILE", "read_file": what}
         data, size = self.ask(call, _part, bytes_max=ANSWER_BYTES_MAX)
         return data[:length], size
 
     def executors(self, framework: str) -> list[_Executor]:
-        """Those of ours that have other names than runs, the newest first."""
+        """Return our executors that have other names than runs, the newest first."""
         read = partial(_executors, framework)
         return self._read(partial(self._api.state, bytes_max=STATE_BYTES_MAX), read)
 
 
 class _Place(NamedTuple):
-    """A sandbox, and the containers that have theirs in it: name and task of each. Those are not
-    known before they begin."""
+    """A sandbox, and the containers that have theirs in it: name and task of each.
+
+    The containers are not known before they begin.
+    """
 
     root: str
     containers: tuple[tuple[str, str], ...] = ()
@@ -254,8 +259,11 @@ class _Executor(NamedTuple):
 
 
 def _paths(agent: _Agent, folder: str, *, name: str = "") -> dict[FarEntry, str]:
-    """What is in a folder, with paths; that of a container only if they are regular files, which
-    have its name before their own."""
+    """Return the entries of a folder, with paths.
+
+    Of a container's folder only regular files are returned, with the container's name before their
+    own.
+    """
     found = agent.listing(folder)
     if not name:
         return {each: f"{folder}/{each.name}" for each in found}
@@ -273,7 +281,7 @@ class AgentFile:
         self._agent, self._path, self.size = agent, path, size
 
     def read(self, start: int, length: int) -> bytes:
-        """So many bytes or fewer."""
+        """Read up to so many bytes."""
         return self._agent.read(self._path, start, length=min(length, READ_BYTES_MAX))[0]
 
 

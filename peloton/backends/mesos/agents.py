@@ -1,11 +1,10 @@
-"""The agents of a cluster as hosts: which host an agent is, what it has, and what is known of it.
+"""The agents of a cluster as hosts: the host of each agent, its resources, and its state.
 
-An agent that registers under a new id on the same hostname is the same host. Of what runs there
-only names are known, once the agent has left: until another one of its host is there. Must not know
-how a run is.
+An agent that registers under a new id on the same hostname is the same host. Of its runs only the
+names are known once the agent has left, until another one of its host is there.
 
-Of several agents on one machine one is the host. Others get nothing to do, but what runs there is
-that host's: one of them may have been it before, or for the daemon before us.
+Of several agents on one machine one is the host. The others get no orders, but their runs count as
+the host's: one of them may have been it before, or for the daemon before us.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ CLUSTER_LABEL = "mesos.cluster"
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """One agent that is registered, and the host that it is."""
+    """A registered agent, and the host that it is."""
 
     host: Key
     agent_id: str
@@ -60,8 +59,10 @@ class Agent:
     keeper: KeeperAt | None = None  # our own executor there, if batch tasks run by one
 
     def left_for_tasks(self, found: Resources, executors: Sequence[Mapping[str, Any]]) -> Resources:
-        """What our own executor leaves of this, and those of another description beside it, which
-        stay while they have tasks."""
+        """Return the resources that remain for tasks beside our own executor.
+
+        Executors of another description count as well: they stay while they have tasks.
+        """
         if self.keeper is None:
             return found
         for info in executors:
@@ -73,21 +74,23 @@ class Agent:
         return msgspec.structs.replace(left, cpu=max(left.cpu, 0), memory=max(left.memory, 0))
 
     def believes_in(self, run: str) -> bool:
-        """Whether we know this run, or its host has asked how it is."""
+        """Return whether we know this run, or its host has asked for its state."""
         return run in self.runs.runs or (self.listing is not None and run in self.listing.open)
 
     def where(self, run: Run) -> str:
-        """The id of the agent that has this run of its host."""
+        """Return the id of the agent that has this run of its host."""
         return run.at or self.agent_id
 
     def appeared(self, backend: Key) -> HostAppeared:
-        """What the host is told."""
+        """Return the announcement of the host."""
         return HostAppeared(self.capacity, self.labels, backend, self.ports)
 
 
 class Agents:
-    """The agents of one cluster, by host and by id. Of one that has left only the names of its runs
-    are remembered."""
+    """The agents of one cluster, by host and by id.
+
+    Of an agent that has left only the names of its runs are kept.
+    """
 
     keeper: KeeperProgram | None = None
     """Our own executor, set before there are any; None: all tasks run by those of Mesos."""
@@ -108,26 +111,26 @@ class Agents:
         """The hosts where our own executor cannot be started, and since when, in that order."""
 
     def host_of(self, hostname: str) -> Key:
-        """The host that an agent on this machine is: of two clusters none have the same."""
+        """Return the host of this machine; hosts of two clusters have different keys."""
         return key("host", f"{self._cluster}.{hostname}")
 
     def machine_of(self, host: Key) -> tuple[str, str]:
-        """The name of its machine, and the address, which is empty while no agent is there."""
+        """Return the name and address of a host's machine; no address while no agent is there."""
         name = host.partition("/")[2].removeprefix(f"{self._cluster}.")
         agent = self.by_host.get(host)
         return name, "" if agent is None else agent.ip
 
     def of(self, agent_id: str) -> Agent | None:
-        """The agent of this id, which is a host."""
+        """Return the agent of this id, which is a host."""
         return self._by_id.get(agent_id)
 
     def at(self, agent_id: str) -> Agent | None:
-        """The agent that is the host of the machine on which this one is: mostly itself."""
+        """Return the agent that is the host of this one's machine: mostly itself."""
         host = self._beside.get(agent_id)
         return self._by_id.get(agent_id) if host is None else self.by_host.get(host)
 
     def heard_failure(self, what: Mapping[str, Any], now: float) -> None:
-        """An agent has left, which its list says as well, or an executor of it has ended."""
+        """Take a failure: an agent has left, or an executor of it has ended."""
         agent = self._by_id.get((what.get("agent_id") or {}).get("value", ""))
         executor = (what.get("executor_id") or {}).get("value", "")
         if agent is not None and agent.keeper is not None and executor:
@@ -136,7 +139,7 @@ class Agents:
                 self._failing[agent.host] = now
 
     def learn_of_keeper(self, agent: Agent, status: Mapping[str, Any]) -> None:
-        """An update may say that our executor is there, or that it is not."""
+        """Learn from an update whether our executor runs at the agent."""
         keeper = agent.keeper
         if keeper is None or (status.get("agent_id") or {}).get("value") != agent.agent_id:
             return
@@ -151,7 +154,7 @@ class Agents:
             keeper.why_not_there = why
 
     def try_again(self, now: float) -> None:
-        """Where our own executor could not be started long ago, it may be tried again."""
+        """Try again to start our own executor if it could not be started long ago."""
         due = [host for host, since in self._failing.items() if now >= since + START_AGAIN_S]
         for host in due:
             del self._failing[host]
@@ -160,18 +163,17 @@ class Agents:
                 keeper.try_again()
 
     def is_news(self, number: int) -> bool:
-        """Whether the list of this number is to be told: not once a later one was."""
+        """Return whether the list of this number is to be taken: not after a later one was."""
         newest = number >= self._told
         self._told = max(number, self._told)
         return newest
 
     def subscribed(self) -> None:
-        """The next list is the first of a subscription, at which all tasks are asked for anyway."""
+        """Begin a subscription, at which all tasks are asked for anyway."""
         self._listed = None
 
     def lists_newcomers(self, registered: Iterable[Mapping[str, Any]]) -> bool:
-        """Whether a list that is about to be told has agents that the one before, of the same
-        subscription, had not."""
+        """Return whether a list has agents that the subscription's previous one had not."""
         before, self._listed = self._listed, {*map(listed_id, registered)}
         return before is not None and not self._listed <= before
 
@@ -180,12 +182,12 @@ class Agents:
         registered: Iterable[Mapping[str, Any]],
         executors: Iterable[Mapping[str, Any]] = (),
     ) -> tuple[list[Agent], list[Agent]]:
-        """By the master's lists of agents, and of the executors of this framework: those that are
-        new or changed, and those that left.
+        """Take the master's lists; return the agents that are new or changed, and those that left.
 
-        What went on at an agent that left may do so still: it is known again at the next agent of
-        its host, itself or another one, so that lists ask for it, and it is not begun twice. Where
-        an agent that is not the host has left, that counts as a change: the host compares.
+        The lists are of agents, and of the executors of this framework. Runs of an agent that left
+        may go on: they are known again at the next agent of its host, the same or another one, so
+        that lists ask for them, and they are not begun twice. If an agent that is not the host has
+        left, the host counts as changed, and compares.
         """
         read = ListedAgents.of(registered, executors, role=self._role)
         self.unreadable = read.problems
@@ -219,7 +221,7 @@ class Agents:
 
     @property
     def keeper_problem(self) -> str:
-        """Where our own executor cannot be started; empty if that is nowhere."""
+        """Where our own executor cannot be started; empty if it can everywhere."""
         if not self._failing:
             return ""
         first, others = next(iter(self._failing)), len(self._failing) - 1
@@ -233,12 +235,13 @@ class Agents:
         )
 
     def is_here(self, agent: Agent) -> bool:
-        """Whether it is still registered."""
         return self._by_id.get(agent.agent_id) is agent
 
     def _by_machine(self, read: ListedAgents) -> dict[Key, ListedAgent]:
-        """One agent for each host: of several on one machine the one that we know, or the first.
-        One that we know and cannot read just now stays as it was."""
+        """Return one agent for each host: of several the one that we know, or the first.
+
+        A known agent whose entry cannot be read just now stays as it was.
+        """
         found: dict[Key, ListedAgent] = {}
         for each in read.agents:
             host = self.host_of(each.hostname)
@@ -251,8 +254,10 @@ class Agents:
         return found
 
     def _not_hosts(self, read: ListedAgents) -> dict[str, Key]:
-        """The agents of machines that another agent is the host of, connected or not. One that was
-        so and cannot be read just now is still."""
+        """Return the agents of machines that another agent is the host of, connected or not.
+
+        An agent that was one and whose entry cannot be read just now still is.
+        """
         hosts = {id_: host for id_, host in self._beside.items() if id_ in read.unread}
         hosts |= {one.id: self.host_of(one.hostname) for one in read.agents}
         return {
@@ -262,7 +267,7 @@ class Agents:
         }
 
     def _lost_beside(self, before: Mapping[str, Key], changed: Iterable[Agent]) -> list[Agent]:
-        """The agents beside which one has left, but for those that have changed anyhow."""
+        """Return the agents beside which one has left, but for those that have changed anyhow."""
         left = [host for id_, host in before.items() if self.at(id_) is None]
         found = dict.fromkeys(self.by_host[host] for host in left if host in self.by_host)
         return [agent for agent in found if agent not in changed]
@@ -270,7 +275,7 @@ class Agents:
     def _told_of(
         self, host: Key, listed: ListedAgent, *, executors: Sequence[Mapping[str, Any]]
     ) -> Agent | None:
-        """The agent, if anything is new of it."""
+        """Return the agent if its entry changes anything."""
         labels = (*listed.labels, *self._own_labels(listed.ip))
         agent = self.by_host.get(host)
         is_new = agent is None or agent.agent_id != listed.id
@@ -289,7 +294,7 @@ class Agents:
         return agent
 
     def _own_labels(self, ip: str) -> tuple[Label, ...]:
-        """Those that are no attributes of the agent."""
+        """Return the labels that are no attributes of the agent."""
         ours = Label(CLUSTER_LABEL, self._cluster)
         return (ours, Label(HOST_IP, ip)) if ip else (ours,)
 
@@ -300,7 +305,7 @@ tasks are asked for."""
 
 
 class FormerRuns:
-    """Runs by their host: where each was."""
+    """Runs by their host, with the agent of each."""
 
     def __init__(self) -> None:
         self._agents: dict[Key, dict[str, str]] = {}
@@ -308,11 +313,11 @@ class FormerRuns:
 
     @property
     def hosts(self) -> list[Key]:
-        """Hosts of which some are kept, those that left first at first."""
+        """The hosts of which some runs are kept, those that left first at first."""
         return [*self._agents]
 
     def keep(self, host: Key, run: str, *, agent_id: str) -> None:
-        """This one goes on there, as far as we know."""
+        """Keep a run that goes on there, as far as we know."""
         if run not in self._agents.get(host, {}):
             if self._count >= NAMES_MAX:
                 self.take(next(iter(self._agents)))
@@ -320,7 +325,7 @@ class FormerRuns:
         self._agents.setdefault(host, {})[run] = agent_id
 
     def take(self, host: Key) -> dict[str, str]:
-        """Those of a host, with their agents; they are not kept any more."""
+        """Remove and return the runs of a host, with their agents."""
         taken = self._agents.pop(host, {})
         self._count -= len(taken)
         return taken

@@ -1,7 +1,4 @@
-"""Hosts that are announced, and announced again until they have given an order.
-
-Must not know what a host is told, nor whether anything may be said: both are handed in.
-"""
+"""Announcements of hosts, repeated until the host has given an order."""
 
 from __future__ import annotations
 
@@ -16,7 +13,10 @@ APPEAR_AGAIN_S = 2.0
 
 
 class Announcements:
-    """Those of one cluster. `tell` announces once. `away`: why the master is, or nothing."""
+    """The announcements of one cluster.
+
+    `tell` announces once. `away` returns why the master is away, or nothing.
+    """
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Announcements:
         self._is_here, self._away = is_here, away
 
     def announce(self, agent: Agent, now: float) -> None:
-        """It is new, or has changed."""
+        """Announce an agent that is new, or has changed."""
         agent.confirmed = False
         self._tell(agent)
         self._later(agent, now)

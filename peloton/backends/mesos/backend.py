@@ -1,12 +1,12 @@
 """The link to one Mesos cluster: a conversation, and the connection that carries it.
 
 One thread sends the calls and keeps the subscription; the driver has another that reads events.
-What either brings goes through the conversation under a lock, and reports go to the hosts at once.
+Both pass events to the conversation under a lock, and reports go to the hosts at once.
 
 Every daemon with hosts has such a link, and one of them is subscribed: that of the daemon that owns
 the actor `engine/<cluster>`, through which all orders come. A link asks this actor for each
 subscription, and begins it when the number of it is journaled (`actors/engine`). The master ends
-the subscription of whoever was overtaken, and refuses its calls. It must not know what is said.
+the subscription of a link that was overtaken, and refuses its calls.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ NOT_CONFIGURED = "NOT_CONFIGURED"
 
 
 class _Ended(NamedTuple):
-    """A stream is over."""
+    """The end of a stream."""
 
     driver: MesosDriver
     why: str
@@ -106,7 +106,7 @@ class MesosBackend:
         """Whether a subscription was granted, and has not ended."""
 
     def start(self, tell: Tell, trouble: ReportProblem | None = None) -> None:
-        """Wait for a subscription. Hosts are announced by what the master says."""
+        """Wait for a subscription. Hosts are announced from the master's lists."""
         self._tell = tell
         if trouble is not None:
             self._trouble = trouble
@@ -115,7 +115,7 @@ class MesosBackend:
         threading.Thread(target=self._open, name=name, daemon=True).start()
 
     def receive(self, envelopes: Sequence[Envelope], now: float) -> Iterable[Envelope | Reply]:
-        """Orders of hosts."""
+        """Take orders of hosts."""
         out: list[Envelope | Reply] = []
         with self._lock:
             for envelope in envelopes:
@@ -141,14 +141,14 @@ class MesosBackend:
         return out
 
     def reset(self) -> None:
-        """An order could not be read. What is known of runs stays true; hosts compare."""
+        """Begin anew after an order that could not be read: hosts compare."""
         self._todo.put(_Ended(None, "an order could not be read"))  # type: ignore[arg-type]
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """We are in a fleet. Orders come to whom they are for."""
+        """Take the daemon's name in a fleet. Orders come to the daemons they are for."""
 
     def stop_all(self, grace_s: float) -> bool:
-        """Runs belong to the cluster, which goes on without us."""
+        """End nothing: runs belong to the cluster, which goes on without this daemon."""
         return True
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class MesosBackend:
             self._thread.join(timeout=5.0)
 
     def _open(self) -> None:
-        """See to it that the actor exists."""
+        """Create the actor of the cluster if it does not exist."""
         while not self._closing.is_set():
             answer: Future[Any] = Future()
             self._tell([Envelope(self.key, OpenBackend(), reply_to=answer)])
@@ -193,7 +193,7 @@ class MesosBackend:
             self._ask_again(overtaken=why == OVERTAKEN)
 
     def _ask_again(self, *, overtaken: bool) -> None:
-        """Ask for the next subscription; one that was overtaken waits until the owner is here."""
+        """Ask for the next subscription; an overtaken link waits until the owner is here."""
         with self._lock:
             self._live = False
             asks = not (overtaken or self._removed)
@@ -202,7 +202,7 @@ class MesosBackend:
             self._tell([Envelope(self.key, AskSubscription(), sender=self.prefix)])
 
     def _say(self, why: str) -> None:
-        """The subscription is over: so are the hosts, for now."""
+        """Report the end of the subscription: the hosts are down as well, for now."""
         framework = self._framework
         if why == REMOVED:
             self._removed = True
@@ -225,7 +225,7 @@ class MesosBackend:
         self._trouble(f"cluster {framework.cluster}", why)
 
     def _subscription(self) -> str:
-        """Hold one subscription; returns why it is over."""
+        """Hold one subscription; return why it is over."""
         self._drop_calls()
         driver: MesosDriver = MesosDriver(
             self._framework.master,
@@ -247,7 +247,7 @@ class MesosBackend:
             driver.join()
 
     def _drop_calls(self) -> None:
-        """Those of the subscription before: secrets may be in them."""
+        """Drop the calls of the subscription before: secrets may be in them."""
         while not self._todo.empty():
             self._todo.get_nowait()
 
@@ -279,8 +279,10 @@ class MesosBackend:
         return "closing"
 
     def _ask(self, driver: MesosDriver, *, looks: bool) -> None:
-        """Tell the master which hosts are in use, and look at its list. An answer that cannot be
-        read is none."""
+        """Tell the master which hosts are in use, and read its list.
+
+        An answer that cannot be read counts as none.
+        """
         try:
             self._tell_uses(driver)
             if looks:
@@ -291,12 +293,12 @@ class MesosBackend:
             self._news.words(self._trouble)
 
     def _wakes_at(self) -> float:
-        """When the thread that sends has something to do by itself. Under the lock."""
+        """Return when the sending thread has something to do by itself. Call under the lock."""
         found, list_at = self._talk.wake_at, self._ask_times.next_at
         return list_at if found is None else min(found, list_at)
 
     def _carry(self) -> None:
-        """What an order has brought that was obeyed late."""
+        """Carry away the reports of an order that was obeyed late."""
         with self._lock:
             reports = self._taken()
         self._tell(reports)
@@ -335,7 +337,7 @@ class MesosBackend:
             self._news.executors(self._trouble)
 
     def _names_strangers(self, kind: Any, event: Mapping[str, Any]) -> bool:
-        """Whether an event is of an agent that we do not know yet."""
+        """Return whether an event is of an agent that we do not know yet."""
         found = agents_of(event) if kind in ("OFFERS", "UPDATE") else ()
         with self._lock:
             now, agents = self._clock(), self._talk.agents
@@ -344,7 +346,7 @@ class MesosBackend:
             return self._ask_times.may_ask(now)
 
     def _look(self, driver: MesosDriver) -> None:
-        """Ask the master for its agents, and tell of them."""
+        """Ask the master for its agents, and pass the list on."""
         listed = self._agents(driver)
         with self._lock:
             self._talk.told_agents(listed, self._clock())
@@ -365,7 +367,7 @@ class MesosBackend:
             return
 
         def still(order: SetUse) -> bool:
-            """The master lets us do this even when another link has overtaken us."""
+            """Return whether to go on: the master accepts this from an overtaken link as well."""
             with self._lock:
                 return driver.lives and self._talk.uses.is_newest(order)
 
@@ -384,8 +386,10 @@ class MesosBackend:
         return found._replace(number=number)
 
     def _taken(self) -> list[Envelope]:
-        """Reports to carry away; calls go to the thread that sends, which is also woken where it
-        would sleep beyond what is due next. Under the lock."""
+        """Return the reports, and pass the calls to the sending thread. Call under the lock.
+
+        That thread is also woken if it would sleep beyond what is due next.
+        """
         calls, reports = self._talk.take()
         if calls or self._talk.uses.open or self._wakes_at() < self._sleeps_until:
             self._sleeps_until = 0.0

@@ -1,7 +1,4 @@
-"""What is wrong with a cluster beside the connection to it: told once, and once that it is over.
-
-Must not know who hears it, nor keep what was wrong.
-"""
+"""Problems of a cluster beside the connection to it: each is reported once, and so is its end."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ _LOG = logging.getLogger("peloton.mesos")
 
 
 class ClusterNews:
-    """Of one cluster. `lock` is that of the conversation."""
+    """The problems of one cluster. `lock` is that of the conversation."""
 
     def __init__(
         self,
@@ -31,13 +28,13 @@ class ClusterNews:
         """What was told last."""
 
     def executors(self, tell: ReportProblem, *, known: bool = True) -> None:
-        """Where our own executor does not start; without a subscription nobody knows."""
+        """Report where our own executor does not start; without a subscription nobody knows."""
         with self._lock:
             problem = self._talk.agents.keeper_problem if known else ""
         self._say(tell, what="executors", problem=problem)
 
     def words(self, tell: ReportProblem, *, known: bool = True) -> None:
-        """What of the master's words could not be read; that of an earlier subscription is over."""
+        """Report the messages of this subscription that could not be read."""
         with self._lock:
             unreadable = self._talk.unreadable
             problem, count = unreadable.problem(self._clock()) if known else "", unreadable.count
@@ -46,7 +43,7 @@ class ClusterNews:
             _LOG.warning(text, self._cluster, problem, count)
 
     def _say(self, tell: ReportProblem, *, what: str, problem: str) -> bool:
-        """Whether this problem, or that it is over, was new, and has been told."""
+        """Report this problem, or its end, if that is new; return whether it was."""
         is_new = self._last.get(what, "") != problem
         if is_new:
             self._last[what] = problem

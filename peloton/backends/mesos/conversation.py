@@ -1,4 +1,4 @@
-"""What is said between the hosts of a Mesos cluster and its master, as one framework hears it.
+"""The conversation between the hosts of a Mesos cluster and its master, for one framework.
 
 Takes orders of hosts and events of the master; gives calls for the master and reports for hosts,
 which whoever has the connection carries away (`take`). All times are arguments, so the same
@@ -63,7 +63,7 @@ LEFT = "its agent is not registered at the master"
 
 
 class Conversation:
-    """One framework at the master of one cluster. `first_number` as in `RunNews`."""
+    """A framework at the master of one cluster. `first_number` as in `RunNews`."""
 
     def __init__(self, cluster: str, *, role: str, backend: Key, first_number: int = 0) -> None:
         self._backend = backend
@@ -96,7 +96,7 @@ class Conversation:
         self._away = NOT_SUBSCRIBED
 
     def take(self) -> tuple[list[calls.Call], list[Envelope]]:
-        """What is to be sent since it was asked last: to the master, and to hosts."""
+        """Return what is to be sent since the last call: to the master, and to hosts."""
         taken = self._calls, self._reports
         self._calls, self._reports = [], []
         return taken
@@ -104,7 +104,7 @@ class Conversation:
     # ---- the connection ----
 
     def subscribed(self, now: float) -> None:
-        """The master takes us for the framework. All hosts compare, as orders may be lost."""
+        """Begin a subscription. All hosts compare, as orders may be lost."""
         self._away = ""
         self.agents.subscribed()
         self._offers.clear()
@@ -113,7 +113,7 @@ class Conversation:
             self._report(agent.host, m.BackendUp())
 
     def disconnected(self, text: str) -> None:
-        """For now nothing is known of any host."""
+        """Note the end of the connection: for now nothing is known of any host."""
         self._away = text
         self._offers.clear()
         self._early.clear()
@@ -131,7 +131,7 @@ class Conversation:
         agent.runs.cut_off()
 
     def told_agents(self, listed: MasterList, now: float) -> None:
-        """The master's lists of agents, and of our executors there, unless newer ones were told."""
+        """Take the master's lists of agents and executors, unless newer ones were taken."""
         if not self.agents.is_news(listed.number):
             return
         if self.agents.lists_newcomers(listed.agents):
@@ -152,8 +152,7 @@ class Conversation:
     # ---- events ----
 
     def heard(self, event: Mapping[str, Any], now: float) -> None:
-        """An event of the master. One that we do not know says nothing to us; one that we cannot
-        read is skipped."""
+        """Take an event of the master; skip one that cannot be read."""
         try:
             self._heard(event.get("type"), event, now)
         except POISON as why:
@@ -226,7 +225,7 @@ class Conversation:
         self._wellbeing.heard(agent, run, status=status, now=now)
 
     def _ended(self, agent: Agent, run: Run, *, status: Mapping[str, Any], now: float) -> None:
-        """A task of it has ended, and the run with it, unless others go on."""
+        """End a run, a task of which has ended, unless other tasks of it go on."""
         if run.finish(status["task_id"]["value"], status):
             self._report(agent.host, started([run]))
         end = run.over_by(status)
@@ -240,7 +239,7 @@ class Conversation:
         self._kill(agent, run, tasks=left, grace_s=0.0, now=now)
 
     def _believe(self, agent: Agent, run: Run, now: float, *, of: Mapping[str, Any]) -> None:
-        """Its executor says nothing more: the end is what the master knows of it."""
+        """Believe the master about the end of a task: its executor reports nothing more."""
         task = of["task_id"]["value"]
         if run.hearsay.get(task) is not of:  # there was an outage since
             return
@@ -252,7 +251,7 @@ class Conversation:
     # ---- orders ----
 
     def ordered(self, order: Order, now: float, *, values: SecretValues = NO_VALUES) -> None:
-        """An order of a host, with the values of the secrets that it names."""
+        """Take an order of a host, with the values of the secrets that it names."""
         agent = self.agents.by_host.get(order.host)
         if isinstance(order, ChangesNoted):
             self._wellbeing.noted(order, now)
@@ -343,7 +342,7 @@ class Conversation:
             self._report(agent.host, m.BackendUp())
 
     def _forget(self, agent: Agent, runs: Iterable[str]) -> None:
-        """Where the acknowledgement is lost, the end is delivered, reported and forgotten again."""
+        """Forget runs; their ends come again if an acknowledgement is lost."""
         for name in runs:
             run = agent.runs.forget(name)
             if run is None or self._away:
@@ -360,8 +359,10 @@ class Conversation:
         return min((at for at in times if at is not None), default=None)
 
     def due(self, now: float) -> None:
-        """What time has brought: offers nobody wanted, runs that found none, lists too late. What
-        cannot be done, by words that we could not read, is skipped, and the rest goes on."""
+        """Do what is due: offers nobody wanted, runs that found none, lists too late.
+
+        What fails because of a message that could not be read is skipped, and the rest goes on.
+        """
         for act in (self._offers.due, self._times.do, self._wellbeing.due):
             try:
                 act(now)
@@ -369,7 +370,7 @@ class Conversation:
                 self.unreadable.skip("what is due", why, now)
 
     def _knows(self, agent: Agent) -> bool:
-        """Whether anything may be said of this agent now."""
+        """Return whether the state of this agent is known now."""
         return not self._away and self.agents.is_here(agent)
 
     def _tell_of(self, agent: Agent) -> None:

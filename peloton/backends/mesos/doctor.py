@@ -1,8 +1,8 @@
-"""What a Mesos cluster must be like for the hosts that it gives us, and what of it is not so.
+"""The requirements of its hosts on a Mesos cluster, and those that a given cluster violates.
 
 `read_cluster` asks the master as an operator does, and looks whether the agents can be reached from
-here; `findings_of` turns that into findings, each with its remedy. It must not change anything, nor
-subscribe: a daemon may be running.
+here; `findings_of` turns that into findings, each with its remedy. It must not subscribe, because a
+daemon may be running.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unanswered(Exception):
 
 
 class MesosWanted(NamedTuple):
-    """What the settings say; `framework`: empty if it follows from the journal."""
+    """The cluster in the settings; `framework`: empty if it follows from the journal."""
 
     master: str
     name: str = "mesos"
@@ -53,7 +53,7 @@ class MesosWanted(NamedTuple):
     principal: str = ""
 
     def is_ours(self, framework_id: str) -> bool:
-        """Whether this is the id of our framework, or that of a Peloton cluster with this name."""
+        """Return whether this is our framework's id, or that of a cluster with this name."""
         if self.framework:
             return framework_id == self.framework
         found = _OURS.fullmatch(framework_id)
@@ -61,7 +61,7 @@ class MesosWanted(NamedTuple):
 
 
 class MesosReading(NamedTuple):
-    """Everything that is judged, as the master says it."""
+    """The state of a cluster that is judged, as the master reports it."""
 
     master: str
     version: str
@@ -78,7 +78,7 @@ class MesosReading(NamedTuple):
 
 
 class MesosFinding(NamedTuple):
-    """`wrong`: hosts of this cluster do not work. Otherwise they do, with something amiss."""
+    """A deviation, with its remedy. `wrong`: hosts of this cluster do not work."""
 
     wrong: bool
     text: str
@@ -89,7 +89,7 @@ class MesosFinding(NamedTuple):
 
 
 def findings_of(reading: MesosReading, wanted: MesosWanted) -> list[MesosFinding]:
-    """All findings, those of the master first."""
+    """Return all findings, those of the master first."""
     return [
         *_version(reading),
         *_clock(reading),
@@ -232,7 +232,7 @@ def _amount(agent: Json, kind: str) -> float:
 
 
 def role_text(reading: MesosReading, wanted: MesosWanted) -> str:
-    """A line on the role: its weight, and what is promised to it."""
+    """Return a line on the role: its weight, and what is promised to it."""
     weights = [one.get("weight", 1.0) for one in reading.roles if one.get("name") == wanted.role]
     quotas = [one for one in reading.quotas if one.get("role") == wanted.role]
     promised = "no quota"
@@ -281,7 +281,7 @@ def _read(api: OperatorApi, listed: Json, *, tls: ssl.SSLContext | None) -> Meso
 
 
 def _told(api: OperatorApi, kind: str) -> Any:
-    """The answer to a question without a body."""
+    """Return the answer to a question without a body."""
     try:
         return api.ask({"type": kind}).get(kind.lower(), {})
     except NotThere:
@@ -291,7 +291,7 @@ def _told(api: OperatorApi, kind: str) -> Any:
 
 
 def _ahead_s(date: str) -> float | None:
-    """By how much the clock that said this is ahead of ours."""
+    """Return by how much the clock of this date is ahead of ours."""
     try:
         return parsedate_to_datetime(date).timestamp() - SystemClock().now()
     except ValueError:
@@ -304,7 +304,7 @@ def _unreachable(agents: Sequence[Json], *, tls: ssl.SSLContext | None) -> list[
 
 
 def _amiss(agent: Json, *, tls: ssl.SSLContext | None) -> str:
-    """The name of an agent that does not answer; where certificates are looked at, and why."""
+    """Return the name of an agent that does not answer; with TLS, and why."""
     try:
         door = HttpDoor.of_agent(agent)
     except (KeyError, ValueError):

@@ -1,8 +1,8 @@
 """Updates of agents that we do not know yet: a list of agents is on its way, or not asked for.
 
-An agent sends an update again only after ten seconds or more, and meanwhile the master says less of
-the same end. What the master itself says, as of the tasks of an agent that is back, it says once: a
-task that has been begun anew elsewhere would go on unseen. Must not say what an update means.
+An agent sends an update again only after ten seconds or more, and meanwhile the master's own update
+of the same end has less in it. Updates of the master itself, as for the tasks of an agent that is
+back, come once: a task that has been begun anew elsewhere would go on unseen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ agent that never comes must not take the room of those that do."""
 
 
 class EarlyUpdates:
-    """The last update of each task, by its agent; of the master's own only where none has an id."""
+    """The last update of each task, by agent; the master's own only if none has an id."""
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[str, Mapping[str, Any]]] = {}
@@ -24,7 +24,7 @@ class EarlyUpdates:
         self._missed = False
 
     def keep(self, agent_id: str, status: Mapping[str, Any]) -> None:
-        """Keep this one until its agent is known."""
+        """Keep this update until its agent is known."""
         name = status["task_id"]["value"]
         before = self._kept.get(agent_id, {}).get(name)
         if before is None and self._count >= KEPT_MAX:
@@ -42,23 +42,23 @@ class EarlyUpdates:
         self._missed = True
 
     def take_known(self, knows: Callable[[str], Any]) -> list[Mapping[str, Any]]:
-        """Those of all agents that are known by now."""
+        """Remove and return the updates of all agents that are known by now."""
         known = [agent_id for agent_id in self._kept if knows(agent_id) is not None]
         return [status for agent_id in known for status in self.take(agent_id)]
 
     def take(self, agent_id: str) -> list[Mapping[str, Any]]:
-        """Those of an agent, in order; they are not kept any more."""
+        """Remove and return the updates of an agent, in order."""
         taken = [*self._kept.pop(agent_id, {}).values()]
         self._count -= len(taken)
         return taken
 
     def take_missed(self) -> bool:
-        """Whether some could not be kept since it was asked last."""
+        """Return whether some updates could not be kept since the last call."""
         missed, self._missed = self._missed, False
         return missed
 
     def clear(self) -> None:
-        """The connection is lost: all come again."""
+        """Forget all: the connection is lost, and all come again."""
         self._kept.clear()
         self._count = 0
         self._missed = False

@@ -1,7 +1,6 @@
-"""What a link itself reads of an event: whose it is, and when the next one must come.
+"""The parts of an event that a link itself reads: its agents, and when the next one must come.
 
-What cannot be read says nothing here: whoever takes the whole event in says so. Must not change
-anything.
+An event that cannot be read is ignored here: the conversation reports it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ BEAT_S = 15.0
 
 
 def agents_of(event: Mapping[str, Any]) -> list[str]:
-    """The ids of the agents that offers or an update are of, as far as they can be read."""
+    """Return the ids of the agents that offers or an update are of, as far as they can be read."""
     found = []
     with contextlib.suppress(*POISON):
         for offer in event.get("offers", {}).get("offers", ()):
@@ -29,13 +28,13 @@ def agents_of(event: Mapping[str, Any]) -> list[str]:
 
 
 def is_of_an_executor(event: Mapping[str, Any]) -> bool:
-    """Whether a failure is that of an executor, and its agent is there as before."""
+    """Return whether a failure is that of an executor, and its agent is there as before."""
     failure = event.get("failure")
     return isinstance(failure, Mapping) and bool(failure.get("executor_id"))
 
 
 def heartbeat_of(event: Mapping[str, Any]) -> float:
-    """How often the master of this subscription speaks at least."""
+    """Return the interval, in s, at which the master of this subscription sends at least."""
     with contextlib.suppress(*POISON):
         return float(event["subscribed"].get("heartbeat_interval_seconds", BEAT_S))
     return BEAT_S

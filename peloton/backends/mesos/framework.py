@@ -1,4 +1,4 @@
-"""Who we are at the master of one cluster. Must not know how it is told."""
+"""The identity of the framework at the master of one cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CAPABILITIES = ("PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE", "RESERVAT
 
 
 class Framework(NamedTuple):
-    """Who we are at the master, and where that is: `host:port`, or `zk://…`."""
+    """The identity of the framework, and the master's address: `host:port`, or `zk://…`."""
 
     cluster: str
     master: str
@@ -27,7 +27,7 @@ class Framework(NamedTuple):
 
     @property
     def info(self) -> dict[str, Any]:
-        """As the master is told."""
+        """The framework's info for the master."""
         names = (*CAPABILITIES, *(("REVOCABLE_RESOURCES",) if self.revocable else ()))
         found: dict[str, Any] = {
             "user": self.user,

@@ -1,10 +1,9 @@
-"""Orders of hosts on their way into the conversation: some wait for secrets, and others for those.
+"""Orders of hosts on their way into the conversation: some wait for secrets, or behind others.
 
-What changes runs comes in the order in which its host gave it, whatever waits: a kill or a list
-that overtook a launch would tell of a run that is yet to come, and an end that is forgotten before
-a repeated launch is looked at would let the run begin twice. What waits when the subscription is
-over is void, as hosts compare after the next one. Must not know what an order does, nor keep a
-value.
+Orders that change runs come in the order in which their host gave them, whatever waits: a kill or a
+list that overtook a launch would tell of a run that is yet to come, and an end that is forgotten
+before a repeated launch is looked at would let the run begin twice. Orders that wait when the
+subscription is over are void, as hosts compare after the next one. Values of secrets are not kept.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _IN_TURN = m.StartRuns | m.StopRuns | m.ForgetRuns | m.ListRuns | RemoveVolumes
 
 
 class HostOrders:
-    """Those of one link. `lock` is that of the conversation; all but `_late` is called under it."""
+    """The orders of one link. `lock` is the conversation's; `_late` is called without it."""
 
     def __init__(
         self,
@@ -40,8 +39,10 @@ class HostOrders:
         self._subscription = 0
 
     def take(self, order: Order, *, then: Callable[[], None]) -> None:
-        """Obey an order now, or once what it waits for is there; `then` is called after that, from
-        another thread."""
+        """Obey an order now, or once it need not wait any more.
+
+        `then` is called after an order that waited, from another thread.
+        """
         wanted = wanted_of(order) if isinstance(order, m.StartRuns) else {}
         if not wanted and not (self._waiting[order.host] and isinstance(order, _IN_TURN)):
             self._talk.ordered(order, self._clock())
@@ -51,7 +52,7 @@ class HostOrders:
         self._secrets.then(order.host, late, wanted=wanted)
 
     def cut_off(self) -> None:
-        """The subscription is over."""
+        """Void the orders that wait: the subscription is over."""
         self._subscription += 1
 
     def _late(

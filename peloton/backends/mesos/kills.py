@@ -1,11 +1,11 @@
-"""Kills, given again until the end of each task was heard.
+"""Kills, repeated until the end of each task was reported.
 
-Neither a master nor an agent keeps a kill: what is lost on the way to an executor is lost for good,
-and the host that ordered it may have nothing more to ask for. An executor of a task's own may also
-not obey. So a task that has not ended some time after its grace is killed again, at a pace that
-slows down; its own executor, if it has one, is shut down, which the agent sees to. Where its agent
-has left by then, this is over: if that comes back, its host compares, and orders anew what is to
-end. Must not know whose a task is, nor why it is to end.
+Neither a master nor an agent keeps a kill: one that is lost on the way to an executor is lost for
+good, and the host that ordered it may have nothing more to ask for. An executor of a task's own may
+also not obey. So a task that has not ended some time after its grace is killed again, at a pace
+that slows down; its own executor, if it has one, is shut down, which the agent sees to. If its
+agent has left by then, the kill is dropped: if the agent comes back, its host compares, and orders
+anew what is to end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AGAIN = Pauses(2 * OVERDUE_S, 300.0)
 
 @dataclass(slots=True, eq=False)
 class Kill:
-    """One task that is to end. `executor`: of its own, or empty."""
+    """The kill of one task. `executor`: the task's own, or empty."""
 
     agent: str
     grace_s: float
@@ -36,8 +36,10 @@ class Kill:
 
 
 class Kills:
-    """Those of one framework, by task. `send` takes calls to the master, `knows` says whether an
-    agent is a host or beside one."""
+    """The kills of one framework, by task.
+
+    `send` takes calls to the master, `knows` returns whether an agent is a host or beside one.
+    """
 
     def __init__(
         self,
@@ -52,8 +54,10 @@ class Kills:
     def order(
         self, tasks: Iterable[str], agent: str, *, grace_s: float, now: float, executor: str = ""
     ) -> None:
-        """End these at once; a second order neither puts off what follows the first, nor gives them
-        longer."""
+        """Kill these tasks at once.
+
+        A second order neither puts off what follows the first, nor gives the tasks longer.
+        """
         for task in tasks:
             self._send([calls.kill(task, agent, grace_s=grace_s)])
             due_at, known = now + grace_s + OVERDUE_S, self._open.get(task)
@@ -62,11 +66,11 @@ class Kills:
                 self._times.at(due_at, partial(self._overdue, task, kill))
 
     def over(self, task: str) -> None:
-        """Its end was heard."""
+        """Drop the kill of a task whose end was reported."""
         self._open.pop(task, None)
 
     def clear(self) -> None:
-        """The connection is lost: hosts compare, and order anew what is to end."""
+        """Drop all: the connection is lost, hosts compare, and order anew what is to end."""
         self._open.clear()
 
     def _overdue(self, task: str, kill: Kill, now: float) -> None:

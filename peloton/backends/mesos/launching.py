@@ -1,7 +1,6 @@
-"""Which of the runs that wait go on the offers at hand.
+"""The runs that are launched on the offers at hand, out of those that wait.
 
-Turns the runs of an agent into tasks, and what cannot be ordered into ends. Must not speak to
-anybody, nor hold anything.
+Turns the runs of an agent into tasks, and runs that cannot be ordered into ends.
 """
 
 from __future__ import annotations
@@ -29,8 +28,11 @@ goes wrong otherwise: a call of many megabytes, which the master reads before an
 
 @dataclass(slots=True)
 class Launches:
-    """The tasks of those that fit, those of several containers as groups, each in order, and the
-    ends of those that are invalid, or impossible at this agent."""
+    """The launches on some offers.
+
+    `tasks` are those of the runs that fit, `groups` those of several containers, each in order, and
+    `refused` the ends of runs that are invalid, or impossible at this agent.
+    """
 
     tasks: list[dict[str, Any]] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)
@@ -38,7 +40,7 @@ class Launches:
 
 
 def launch(agent: Agent, offers: Sequence[Mapping[str, Any]]) -> Launches:
-    """What goes on these offers."""
+    """Return the launches on these offers."""
     found = Launches()
     if not offers:
         return found

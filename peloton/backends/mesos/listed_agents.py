@@ -1,7 +1,7 @@
-"""The master's lists of agents and executors, entry by entry: what we read of each.
+"""The master's lists of agents and executors, read entry by entry.
 
-An entry that cannot be read is left out and named; where at least its id can be read, that is told,
-as nothing follows from it for an agent that we know. Must not know which agent is a host.
+An entry that cannot be read is left out and named; its id is returned if at least that can be read,
+because a known agent stays as it was then.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from peloton.placement.messages import Label
 
 @dataclass(frozen=True, slots=True)
 class ListedAgent:
-    """One agent. `here`: it is connected, or deactivated, which gets no tasks, and goes on with
-    those that it has. `capacity`: what is ours; `ports`: the widest range."""
+    """An agent in the list.
+
+    `here`: it is connected, or deactivated, which gets no tasks, and goes on with those that it
+    has. `capacity`: our resources; `ports`: the widest range.
+    """
 
     id: str
     hostname: str
@@ -32,7 +35,7 @@ class ListedAgent:
 
     @classmethod
     def of(cls, listed: Json, role: str) -> ListedAgent:
-        """As the master lists it. Raises one of `POISON`."""
+        """Read an entry of the master's list. Raises one of `POISON`."""
         info = listed["agent_info"]
         total = listed.get("total_resources") or info.get("resources") or []
         others = of_others(_unreserved(listed.get("allocated_resources") or [], role), role)
@@ -49,7 +52,7 @@ class ListedAgent:
 
 @dataclass(slots=True)
 class ListedAgents:
-    """All of them. `unread`: the ids of those that could not be read, as far as those can."""
+    """All entries. `unread`: the ids of those that could not be read, as far as those can."""
 
     agents: list[ListedAgent] = field(default_factory=list)
     executors: dict[str, list[Json]] = field(default_factory=dict)
@@ -58,7 +61,7 @@ class ListedAgents:
 
     @classmethod
     def of(cls, registered: Iterable[Any], executors: Iterable[Any], *, role: str) -> ListedAgents:
-        """Both lists, read; what the executors of an agent are, by its id."""
+        """Read both lists; the executors of an agent are found by its id."""
         found = cls()
         for each in registered:
             try:
@@ -79,12 +82,12 @@ class ListedAgents:
         return found
 
     def executors_at(self, agent_id: str) -> Sequence[Json]:
-        """What the executors of an agent are."""
+        """Return the resources of an agent's executors."""
         return self.executors.get(agent_id, ())
 
 
 def listed_id(listed: Any) -> str:
-    """Of an agent in the master's list; empty where that cannot be read."""
+    """Return the id of an agent in the master's list; empty if it cannot be read."""
     try:
         return str(listed["agent_info"]["id"]["value"])
     except POISON:
@@ -92,23 +95,23 @@ def listed_id(listed: Any) -> str:
 
 
 def _of_ours(entries: Iterable[Json], role: str) -> list[Json]:
-    """The entries that nobody else has or has reserved."""
+    """Return the entries that nobody else has or has reserved."""
     theirs = of_others(entries := [*entries], role)
     return [entry for entry in entries if entry not in theirs]
 
 
 def _unreserved(entries: Iterable[Json], role: str) -> list[Json]:
-    """The entries that nobody else has reserved, whoever has got them."""
+    """Return the entries that nobody else has reserved, whoever has got them."""
     return [entry for entry in entries if reserved_by(entry) in ("*", role)]
 
 
 def _ip_of(pid: str) -> str:
-    """The address in the name of an agent's process, `slave(1)@127.0.0.1:5051`."""
+    """Return the address in the name of an agent's process, `slave(1)@127.0.0.1:5051`."""
     return pid.rpartition("@")[2].rpartition(":")[0].strip("[]")
 
 
 def _labels(attributes: Iterable[Json]) -> tuple[Label, ...]:
-    """Attributes of text and numbers, as they are written in constraints."""
+    """Return attributes of text and numbers, as they are written in constraints."""
     found = []
     for each in attributes:
         if "text" in each:

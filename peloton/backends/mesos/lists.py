@@ -1,7 +1,6 @@
-"""Lists of the runs of a host: complete once the master has answered for each task that it has to.
+"""Lists of the runs of a host: complete once the master has answered for each task in question.
 
-A list that is not complete in time is none, and its host is told that nobody knows. Must not know
-what an answer means, nor send a question.
+A list that is not complete in time is dropped, and its host is told that nobody knows.
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ LIST_WAIT_S = 10.0
 
 
 class Lists:
-    """Those of one framework. `tell` reports to a host, `knows` says whether anything may be said
-    of an agent now."""
+    """The lists of one framework.
+
+    `tell` reports to a host, `knows` returns whether the state of an agent is known now.
+    """
 
     def __init__(
         self,
@@ -35,9 +36,11 @@ class Lists:
         self._times, self._tell, self._knows = times, tell, knows
 
     def asked(self, agent: Agent, order: ListRuns, now: float) -> list[calls.Call]:
-        """A host asks for one; what the master is to be asked for it: nothing that it is about to
-        answer for the one before. A host asks again sooner than a master with much to say has said
-        it all."""
+        """Take a host's request of a list; return the calls to the master.
+
+        Nothing is asked that the master is about to answer for the previous request: a host asks
+        again sooner than a busy master has answered everything.
+        """
         before, asked = agent.listing, agent.runs.open_of(order)
         agent.listing = listing = PendingList(order.asked_at, set(asked), now)
         if asked:
@@ -50,15 +53,17 @@ class Lists:
         return calls.reconcile(asked, agent.agent_id)
 
     def learned(self, agent: Agent, run: Run, *, task: str) -> list[calls.Call]:
-        """By this task we have learned that a run has others: what the master is to be asked. Where
-        the run is on a list, they are as well."""
+        """Take a task that shows that its run has more; return the calls to the master.
+
+        If the run is on a list, these tasks are as well.
+        """
         others = [one for one in run.open_tasks if one != task]
         if agent.listing is not None and run.name in agent.listing.open:
             agent.listing.open.update(others)
         return calls.reconcile(others, agent.where(run))
 
     def answered(self, agent: Agent, run: Run, *, task: str) -> None:
-        """It is known how this task of a run is, or how the run is as a whole."""
+        """Note that the state of this task of a run is known, or that of the run as a whole."""
         tasks = (task,) if run.end is None else (task, *run.tasks)
         if agent.listing is not None and agent.listing.heard(tasks):
             self._give(agent, agent.listing)

@@ -1,7 +1,6 @@
-"""What the master lists, its agents and our executors there, and when it is asked for them.
+"""The master's lists of its agents and of our executors, and the times of asking for them.
 
-Whoever has the link asks, under its lock where times are concerned. Must not know what is done
-with a list.
+The link asks, under its lock where times are concerned.
 """
 
 from __future__ import annotations
@@ -20,8 +19,11 @@ PAUSE_S = 1.0
 
 
 class MasterList(NamedTuple):
-    """What the master has: agents, and executors of this framework. `number`: of the question; two
-    threads may ask, and what is told last may have been asked first."""
+    """The lists of the master: agents, and executors of this framework.
+
+    `number` is that of the question; two threads may ask, and the answer that comes last may have
+    been asked for first.
+    """
 
     agents: Sequence[Mapping[str, Any]] = ()
     executors: Sequence[Mapping[str, Any]] = ()
@@ -31,7 +33,7 @@ class MasterList(NamedTuple):
 def master_list(
     ask: Callable[[Mapping[str, Any]], Any], framework: str, *, executors: bool
 ) -> MasterList:
-    """Ask for it; with the executors, or without. Raises `CallFailed`."""
+    """Ask for the lists; with the executors, or without. Raises `CallFailed`."""
     agents = _asked(ask, "GET_AGENTS", of="agents")
     if not executors:
         return MasterList(agents)
@@ -49,7 +51,7 @@ def _asked(ask: Callable[[Mapping[str, Any]], Any], question: str, *, of: str) -
 
 
 def _framework_of(executor: Any) -> Any:
-    """Whose it is; None where that cannot be read, for whoever reads the list to say so."""
+    """Return the framework of an executor; None if it cannot be read."""
     try:
         return executor["executor_info"].get("framework_id", {})
     except POISON:
@@ -57,7 +59,7 @@ def _framework_of(executor: Any) -> Any:
 
 
 class AskTimes:
-    """When it is asked. What is not asked because of a pause is asked after it."""
+    """The times of the questions. A question that a pause prevents is asked after it."""
 
     def __init__(self) -> None:
         self._asked_at = float("-inf")
@@ -66,29 +68,31 @@ class AskTimes:
         """The time of the next question that nothing else brings about."""
 
     def again(self, now: float) -> None:
-        """The next one is after the usual time."""
+        """Set the next question to the usual time."""
         self.next_at = now + AGAIN_S
 
     def asked(self, now: float) -> int:
-        """It is asked now; the number of this question."""
+        """Record a question; return its number."""
         self._asked_at = now
         self._number += 1
         return self._number
 
     def may_ask(self, now: float) -> bool:
-        """Whether the pause is over; if not, it is asked after that."""
+        """Return whether the pause is over; if not, the question is asked after it."""
         if now >= self._asked_at + PAUSE_S:
             return True
         self.soon(now)
         return False
 
     def soon(self, now: float) -> None:
-        """An agent has left, or come during the pause: ask after that. Many leave together, and one
-        list says it of all."""
+        """Ask after the pause, because an agent has left, or come during the pause.
+
+        Many leave together, and one list says it of all.
+        """
         self.next_at = min(self.next_at, max(now, self._asked_at + PAUSE_S))
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time; then the next time is set."""
+        """Return whether it is time; then the next time is set."""
         due = now >= self.next_at
         if due:
             self.again(now)

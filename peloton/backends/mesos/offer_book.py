@@ -1,7 +1,7 @@
-"""The offers we hold, by agent, and since when.
+"""The offers that are held, by agent, and since when.
 
-An offer is kept a moment, as the next run may want it, and then declined: what we hold nobody else
-gets. Must not decide what is launched on it.
+An offer is kept a moment, as the next run may want it, and then declined: nobody else gets an offer
+that is held.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OfferBook:
         self._agents: dict[str, str] = {}  # by offer
 
     def add(self, offer: Mapping[str, Any], now: float) -> None:
-        """One that the master has made us."""
+        """Add an offer of the master."""
         name, agent = offer["id"]["value"], offer["agent_id"]["value"]
         self.rescinded(name)  # a repeat
         self._offers.setdefault(agent, {})[name] = offer
@@ -30,7 +30,7 @@ class OfferBook:
         self._agents[name] = agent
 
     def rescinded(self, name: str) -> None:
-        """The master has taken it back; what was launched on it meanwhile is refused."""
+        """Remove an offer that the master has taken back; launches on it meanwhile are refused."""
         agent = self._agents.pop(name, None)
         if agent is not None:
             del self._offers[agent][name]
@@ -39,28 +39,27 @@ class OfferBook:
                 del self._offers[agent]
 
     def of(self, agent: str) -> list[Mapping[str, Any]]:
-        """Those of an agent."""
         return [*self._offers.get(agent, {}).values()]
 
     def use(self, agent: str) -> list[str]:
-        """All of an agent are answered now: their names."""
+        """Remove all offers of an agent, which are answered now; return their names."""
         names = [*self._offers.get(agent, {})]
         for name in names:
             self.rescinded(name)
         return names
 
     def clear(self) -> None:
-        """We are subscribed anew: offers made before are void."""
+        """Remove all: offers made before a subscription are void."""
         self._offers, self._since, self._agents = {}, {}, {}
 
     @property
     def wake_at(self) -> float | None:
-        """When the oldest is to be declined."""
+        """When the oldest offer is to be declined."""
         oldest = next(iter(self._since.values()), None)
         return None if oldest is None else oldest + HOLD_S
 
     def due(self, now: float) -> Iterator[str]:
-        """Those held for too long; they are held no more."""
+        """Remove and yield the offers held for too long."""
         while (wake_at := self.wake_at) is not None and wake_at <= now:
             name = next(iter(self._since))
             self.rescinded(name)

@@ -1,8 +1,7 @@
 """Offers of the master, and the runs that wait for them.
 
 An order that finds no offer waits for one, and asks for it (`REVIVE`); after `OFFER_WAIT_S` the run
-ends as lost, without fault of its program, so that its task goes to another host. Must not know
-what becomes of a run once it is launched.
+ends as lost, without fault of its program, so that its task goes to another host.
 """
 
 from __future__ import annotations
@@ -30,8 +29,11 @@ REFUSE_S = 5.0
 
 
 class Offering:
-    """Those of one framework. `send` takes calls to the master, `tell` reports to a host, `knows`
-    says whether anything may be said of an agent now."""
+    """The offers and waiting runs of one framework.
+
+    `send` takes calls to the master, `tell` reports to a host, `knows` returns whether the state of
+    an agent is known now.
+    """
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class Offering:
         self._revived = False  # since we got or gave back offers: one call asks for all
 
     def clear(self) -> None:
-        """The connection is new, or lost: offers made before are void."""
+        """Remove all offers: the connection is new, or lost, and offers made before are void."""
         self._revived = False
         self._book.clear()
 
@@ -57,8 +59,11 @@ class Offering:
         *,
         of: Callable[[str], Agent | None],
     ) -> Iterator[tuple[str, Exception]]:
-        """The master makes these, `of` agents by their ids. One that cannot be read is declined, if
-        at least its own id can, and told with the reason."""
+        """Take offers of the master; `of` returns agents by their ids.
+
+        An offer that cannot be read is declined, if at least its id can, and yielded with the
+        reason.
+        """
         for offer in offers:
             self._revived = False
             try:
@@ -80,17 +85,17 @@ class Offering:
         return f"offer {name}"
 
     def rescinded(self, name: str) -> None:
-        """The master has taken it back."""
+        """Remove an offer that the master has taken back."""
         self._book.rescinded(name)
 
     def wait(self, agent: Agent, runs: Sequence[Run], now: float) -> None:
-        """These are ordered: they are launched now, or wait."""
+        """Launch these runs, which were ordered, now, or let them wait."""
         self.launch(agent)
         if any(run.waits for run in runs):
             self._times.at(now + OFFER_WAIT_S, partial(self._no_offer, agent, runs))
 
     def launch(self, agent: Agent) -> None:
-        """Launch what waits and fits, in one call."""
+        """Launch the runs that wait and fit, in one call."""
         if not agent.runs.waiting:
             return
         found = launch(agent, self._book.of(agent.agent_id))
@@ -104,7 +109,7 @@ class Offering:
             self._send(calls.revive())
 
     def _no_offer(self, agent: Agent, runs: Sequence[Run], now: float) -> None:
-        """These have waited long enough, if they still do."""
+        """End the runs that still wait after the time for it."""
         ends = []
         for run in runs:
             if agent.runs.waiting.get(run.name) is run and self._knows(agent):
@@ -121,7 +126,7 @@ class Offering:
         return self._book.wake_at
 
     def due(self, now: float) -> None:
-        """Give back what nobody wanted."""
+        """Decline the offers that nobody wanted."""
         unwanted = [*self._book.due(now)]
         if unwanted:
             self._send(calls.decline(unwanted, REFUSE_S))

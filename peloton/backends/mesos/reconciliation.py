@@ -1,9 +1,8 @@
-"""When the master is asked for all tasks of the framework: whatever we have missed comes so.
+"""Reconciliation: when the master is asked for all tasks, which brings every missed update.
 
-That is at each subscription, after updates that nobody could take in, every while, and some time
-after agents have come: a master that has failed over learns of their tasks, and says nothing. It
-heals losses only: what a host believes in is asked for by its lists. Must not know what answers
-mean.
+That is at each subscription, after updates that nobody could take in, periodically, and some time
+after agents have come: a master that has failed over learns of their tasks, and reports nothing.
+Reconciliation heals losses only: the runs of a host are asked for by its lists.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Reconciliation:
             self._times.at(self._next_at, self._due)
 
     def stop(self) -> None:
-        """The connection is lost."""
+        """Stop: the connection is lost."""
         self._next_at = None
 
     def _due(self, now: float) -> None:

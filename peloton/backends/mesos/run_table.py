@@ -1,9 +1,9 @@
-"""The runs that we know of, by agent: what was ordered, and what the last update said.
+"""The known runs, by agent, with their orders and last updates.
 
 A run is one task of Mesos, or a group of them: those of a pod of several containers.
 
 A final update is acknowledged only once the host has journaled the end: until then Mesos delivers
-it again to whoever subscribes. Must not speak to anybody.
+it again to the next subscriber.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KILLED_FIRST = RunOutcome(End.KILLED, reason="killed", message="killed before it
 
 
 def refused(refusal: RunRefusal) -> RunOutcome:
-    """The end of a run whose secrets cannot be had."""
+    """Return the end of a run whose secrets cannot be had."""
     return RunOutcome(
         End[refusal.outcome],
         reason=refusal.reason,
@@ -39,9 +39,11 @@ def refused(refusal: RunRefusal) -> RunOutcome:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One run. `order` and `secrets`, its values, are kept until it is sent; `uuids` are of the
-    final updates of its tasks, of those that have one; `hearsay` is what the master has told of
-    their ends. With a `refusal` we have not launched it: that is its end, unless the master has it.
+    """A run.
+
+    `order` and `secrets`, its values, are kept until it is sent; `uuids` are of the final updates
+    of its tasks, of those that have one; `hearsay` is what the master has reported of their ends.
+    With a `refusal` we have not launched it: that is its end, unless the master has it.
     """
 
     name: str
@@ -62,7 +64,7 @@ class Run:
     refusal: RunOutcome | None = None
 
     def told_of(self, status: Mapping[str, Any]) -> None:
-        """An update says at which agent it is, and of which executor."""
+        """Take the agent and the executor of the run from an update."""
         self.at = status["agent_id"]["value"]
         executor = (status.get("executor_id") or {}).get("value", "")
         if executor.startswith(OWN_EXECUTOR):
@@ -70,31 +72,29 @@ class Run:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for an offer."""
         return self.order is not None and self.end is None
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Its tasks at Mesos."""
         return (self.name,) if self.group is None else tuple(self.group.parts)
 
     @property
     def open_tasks(self) -> tuple[str, ...]:
-        """Those that have not ended, as far as we know."""
+        """The tasks that have not ended, as far as is known."""
         if self.group is not None:
             return self.group.open
         return () if self.end is not None else (self.name,)
 
     def has_ended(self, task: str) -> bool:
-        """Whether this task of it has, or the run with all of them."""
+        """Return whether this task of the run has ended, or the run with all of them."""
         return self.end is not None or (self.group is not None and self.group.has_ended(task))
 
     def runs(self, task: str) -> bool:
-        """Whether it is known that this task of it runs."""
+        """Return whether it is known that this task of the run is running."""
         return self.group.runs(task) if self.group is not None else self.phase is RunAt.RUNNING
 
     def begin(self, task: str, status: Mapping[str, Any]) -> bool:
-        """This task of it runs; whether the run has begun with that."""
+        """Note that this task of the run is running; return whether the run has begun with that."""
         if self.group is None:
             self.phase, self.started_at = RunAt.RUNNING, status.get("timestamp")
             self.knows_start = tells_start(status)
@@ -103,8 +103,10 @@ class Run:
         return self._begin_all()
 
     def finish(self, task: str, status: Mapping[str, Any]) -> bool:
-        """This task of it has ended, as `over_by` says; whether the run has begun with that, as
-        the last one that was not known to run has run."""
+        """Note the end of this task, after `over_by`; return whether the run has begun with it.
+
+        It has if this was the last task that was not known to run, as it has run.
+        """
         if status.get("uuid"):
             self.uuids[task] = (status["agent_id"]["value"], status["uuid"])
         if self.group is None or self.end is not None:
@@ -113,7 +115,7 @@ class Run:
         return not self.group.is_over and self._begin_all()
 
     def over_by(self, status: Mapping[str, Any]) -> RunEnd | None:
-        """Its end, if it is over with this end of a task; the first one counts."""
+        """Return the run's end, if it is over with this end of a task; the first one counts."""
         if self.end is not None:
             return self.end
         began = self.started_at if self.knows_start else None
@@ -139,15 +141,17 @@ class Run:
 
 @dataclass(slots=True)
 class AgentRuns:
-    """The runs of one agent, by name; those that wait for an offer come in order. `checks` are of
-    the readiness of runs that are known here, or to their host."""
+    """The runs of one agent, by name; those that wait for an offer are in order.
+
+    `checks` are of the readiness of runs that are known here, or to their host.
+    """
 
     runs: dict[str, Run] = field(default_factory=dict)
     waiting: dict[str, Run] = field(default_factory=dict)
     checks: dict[str, HealthCheck] = field(default_factory=dict)
 
     def ordered(self, order: StartRun, secrets: tuple[RunSecret, ...] = ()) -> Run:
-        """A run that is to start; the caller has seen that it is not known."""
+        """Add a run that is to start; the caller has seen that it is not known."""
         run = self.runs[order.run] = self.waiting[order.run] = Run(order.run, order)
         run.secrets = secrets
         if order.spec.mesos is not None and order.spec.mesos.executor:
@@ -159,7 +163,7 @@ class AgentRuns:
         return run
 
     def compared(self, order: ListRuns) -> None:
-        """Its host says how its runs are checked, those included that others have ordered."""
+        """Take the checks of the host's runs, including those that others have ordered."""
         self.checks = {name: one for name, one in self.checks.items() if name in self.runs}
         for some in order.checked:
             if some.check.readiness is not None:
@@ -167,8 +171,10 @@ class AgentRuns:
                 self.checks.update(dict.fromkeys(names, some.check.readiness))
 
     def cut_off(self) -> None:
-        """The connection is lost: orders that wait are void, as hosts give them again, and what the
-        master has told of ends it tells again."""
+        """Forget waiting orders and reported ends: the connection is lost.
+
+        The orders are void, as hosts give them again, and the master reports the ends again.
+        """
         for name, waiting in self.waiting.items():
             del self.runs[name]
             waiting.secrets = ()
@@ -177,19 +183,23 @@ class AgentRuns:
             run.hearsay.clear()
 
     def sent(self, run: Run) -> None:
-        """It is launched: whatever becomes of it, an update says so."""
+        """Note that the run is launched: from now on updates report its state."""
         run.order, run.secrets = None, ()
         self.waiting.pop(run.name, None)
 
     def refuse(self, run: Run, why: RunOutcome) -> None:
-        """It is not to be launched. Whoever gave orders before us may have done so: the master has
-        to be asked."""
+        """Refuse a run that is not to be launched.
+
+        An earlier owner of its host may have launched it: the master has to be asked.
+        """
         self.sent(run)
         run.refusal = why
 
     def found(self, id_: ContainerTaskId) -> tuple[Run, bool]:
-        """The run of a task, and whether that is how we learn that it has several: one that nobody
-        here has ordered is known from now on."""
+        """Return the run of a task, and whether that task shows that the run has several.
+
+        A run that nobody here has ordered is known from now on.
+        """
         run = self.runs.get(id_.run)
         if run is None:
             run = self.runs[id_.run] = Run(id_.run)
@@ -199,14 +209,16 @@ class AgentRuns:
         return run, learned
 
     def ended(self, run: Run, end: RunEnd) -> None:
-        """It has ended so; a second end changes nothing."""
+        """Note the end of a run; a second end changes nothing."""
         self.sent(run)
         run.phase = RunAt.ENDED
         run.end = run.end or end
 
     def forget(self, name: str) -> Run | None:
-        """Its end is journaled; None where it goes on, or is unknown. One that waits was ended by
-        whoever gave orders before us, and is not to be launched."""
+        """Remove and return a run whose end is journaled; None if it goes on, or is unknown.
+
+        A run that waits was ended under an earlier owner of its host, and is not to be launched.
+        """
         run = self.runs.get(name)
         if run is None or (run.end is None and not run.waits):
             return None
@@ -215,21 +227,23 @@ class AgentRuns:
         return self.runs.pop(name)
 
     def launched(self) -> Iterator[Run]:
-        """Those that Mesos has, or may have, and that have not ended."""
+        """Yield the runs that Mesos has, or may have, and that have not ended."""
         return (run for run in self.running() if run.order is None)
 
     def running(self) -> Iterator[Run]:
-        """Those that are launched, or about to be, and have not ended."""
+        """Yield the runs that are launched, or about to be, and have not ended."""
         return (run for run in self.runs.values() if run.end is None)
 
     def ends(self) -> tuple[RunEnd, ...]:
-        """Those that wait to be journaled."""
+        """Return the ends that wait to be journaled."""
         return tuple(run.end for run in self.runs.values() if run.end is not None)
 
     def open_of(self, order: ListRuns) -> list[str]:
-        """Of those that the host believes in, and those that we have launched: the tasks of which
-        only Mesos knows how they are. A run that we do not know is asked for by its name, as a
-        task: if it has others, we learn of them so."""
+        """Return the tasks of believed and launched runs whose states only Mesos knows.
+
+        A run that is not known is asked for by its name, as a task: if it has others, the answer
+        shows it.
+        """
         known = {run.name for run in self.launched()}
         for some in order.sets:
             known.update(names_of(some.crowd, some.members.raw, run=some.run))
@@ -242,10 +256,10 @@ class AgentRuns:
         )
 
     def listed(self, asked_at: float, *, incarnation: str) -> RunsListed:
-        """The list of all, as its host has asked for it then. `incarnation`: of its machine.
+        """Return the list that the host has asked for then. `incarnation`: of its machine.
 
-        What is yet to begin at another agent of that counts as begun then: the host would take it
-        for a run of this one, and order it again once it is lost with the other.
+        A run that is yet to begin at another agent of that machine counts as begun then: the host
+        would take it for a run of this agent, and order it again once it is lost with the other.
         """
         running = [*self.running()]
         times = tuple(
@@ -257,25 +271,26 @@ class AgentRuns:
 
 @dataclass(slots=True)
 class PendingList:
-    """A list that a host has asked for: it is complete when these tasks have been answered for.
-    `since`: when the master was asked for them."""
+    """A list that a host has asked for, complete when these tasks have been answered for.
+
+    `since`: when the master was asked for them.
+    """
 
     asked_at: float
     open: set[str]
     since: float = 0.0
 
     def heard(self, tasks: Iterable[str]) -> bool:
-        """The state of these is known; whether the list is complete now."""
+        """Note the states of these tasks as known; return whether the list is complete."""
         self.open.difference_update(tasks)
         return not self.open
 
 
 def names(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Their names."""
     return tuple(run.name for run in runs)
 
 
 def started(runs: Sequence[Run]) -> RunsStarted:
-    """These run, since when if that is known of all."""
+    """Return the report that these runs have started, with the times if those of all are known."""
     times = tuple(run.started_at for run in runs if run.started_at is not None)
     return RunsStarted(names(runs), times if len(times) == len(runs) else ())

@@ -1,8 +1,8 @@
-"""What the master has said and we could not read: it is skipped, and named.
+"""Messages of the master that could not be read: they are skipped, and named.
 
-One word of it that is not as we know it must not end the stream, ever again, for all hosts. What an
-agent's own entry in the list lacks keeps its host as it was; an update that was skipped comes
-again, as it is not acknowledged. Must not decide what follows from anything.
+One message of unknown form must not end the stream again and again for all hosts. An agent whose
+entry cannot be read stays as it was; an update that was skipped comes again, as it is not
+acknowledged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMBERS_END = 2**63
 
 
 class Unreadable:
-    """The count of all that was skipped, and what is named of it."""
+    """The count of all that was skipped, and its names."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -30,17 +30,17 @@ class Unreadable:
         self._entries: tuple[str, ...] = ()
 
     def skip(self, what: str, why: Exception, now: float) -> None:
-        """An event, or a part of one."""
+        """Skip an event, or a part of one."""
         self.count += 1
         self._event, self._until = unread(what, why), now + FRESH_S
 
     def listed(self, entries: Sequence[str]) -> None:
-        """These entries of the last list could not be read."""
+        """Note these entries of the last list, which could not be read."""
         self.count += len(entries)
         self._entries = tuple(entries)
 
     def problem(self, now: float) -> str:
-        """What is to be said of it now; empty if that is nothing."""
+        """Return the present problem; empty if there is none."""
         parts = [*self._entries[:1]]
         if len(self._entries) > 1:
             parts[0] += f" (and {len(self._entries) - 1} more in the list)"
@@ -52,13 +52,12 @@ class Unreadable:
 
 
 def unread(what: str, why: Exception) -> str:
-    """One thing that could not be read."""
+    """Return the text for one thing that could not be read."""
     return f"{what}: {type(why).__name__}: {why}"[:TEXT_MAX]
 
 
 def kept_text(of: Mapping[str, Any], name: str) -> str:
-    """A text that must be there, and is kept: facts have to be written, and read again. Raises one
-    of `POISON`."""
+    """Return a required text that facts will keep. Raises one of `POISON`."""
     found = of[name]
     if not isinstance(found, str):
         raise TypeError(f"{name} is no text: {found!r}")
@@ -67,7 +66,7 @@ def kept_text(of: Mapping[str, Any], name: str) -> str:
 
 
 def kept_number(of: Mapping[str, Any], name: str) -> float:
-    """A number that must be there, and is kept, as `kept_text` says."""
+    """Return a required number that is kept, as `kept_text` does."""
     found = of[name]
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise TypeError(f"{name} is no number: {found!r}")
@@ -77,8 +76,10 @@ def kept_number(of: Mapping[str, Any], name: str) -> float:
 
 
 def check_update(status: Mapping[str, Any]) -> None:
-    """What we take from an update is of the right types, where it is there; else raises one of
-    `POISON`. To be asked before anything changes."""
+    """Check the types of an update's fields, where they are there. Raises one of `POISON`.
+
+    It has to be called before anything changes.
+    """
     kept_text(status["task_id"], "value")
     for name in _IDS:
         if status.get(name):

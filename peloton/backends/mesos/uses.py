@@ -1,14 +1,14 @@
-"""The maintenance of Mesos, by what hosts say of their use.
+"""The maintenance of Mesos, according to the use of hosts.
 
 A host that drains is in the master's schedule of maintenance, so that other frameworks see it; one
 that is out of use is down there, which ends its agent; one that is in use again is neither. The
 master has one schedule, which a change replaces: it is read, changed and written, and read again
-until all is as it should be. Who else changes it in that instant may lose what they wrote; so may
-we, and see it.
+until all is as it should be. Another writer in that instant may lose its change; so may we, and see
+it.
 
 An agent that is not registered has no address that could be entered: its host is answered once it
-is. What is wanted is absolute, and each pass goes by what the master says now: nothing is kept of
-what was done. It must not decide what a host is for.
+is. Orders are absolute, and each pass goes by the master's present answer: nothing is kept of what
+was done.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Still = Callable[[SetUse], bool]
 
 
 class MesosMachine(NamedTuple):
-    """As the master names a machine: it does so without regard to case."""
+    """A machine by the names of the master, which ignores case."""
 
     hostname: str
     ip: str
 
     @property
     def words(self) -> dict[str, str]:
-        """In a call."""
+        """The machine as part of a call."""
         return {"hostname": self.hostname, "ip": self.ip}
 
 
 class Uses:
-    """What hosts have said of their use, and what of it is yet to be done."""
+    """The orders of hosts about their use, and those yet to be carried out."""
 
     def __init__(self) -> None:
         self._said: dict[Key, SetUse] = {}
@@ -55,11 +55,11 @@ class Uses:
 
     @property
     def open(self) -> bool:
-        """Whether the master is to be looked at."""
+        """Whether the master is to be asked."""
         return bool(self._open)
 
     def ordered(self, order: SetUse, now: float) -> UseSet | None:
-        """A host says what it is for; the answer, if it was refused just that a short while ago."""
+        """Take an order; return the answer, if the same order was refused a short while ago."""
         known = self._said.get(order.host)
         if known is not None and (order.epoch, order.number) < (known.epoch, known.number):
             return None
@@ -71,31 +71,34 @@ class Uses:
         return None
 
     def take(self) -> list[SetUse]:
-        """What is yet to be done; whoever takes it does it, or it is ordered again."""
+        """Remove and return the orders to be carried out now."""
         taken, self._open = self._open, {}
         return [*taken.values()]
 
     def is_newest(self, order: SetUse) -> bool:
-        """Whether the host has said nothing else since."""
+        """Return whether the host has given no other order since."""
         said = self._said.get(order.host)
         return said is not None and (said.use, said.number) == (order.use, order.number)
 
     def clear(self) -> None:
-        """The subscription is over: who is not in use says so again after the next one, and may
-        have said something else to another link meanwhile."""
+        """Forget all: the subscription is over.
+
+        A host that is not in use orders it again after the next one, and may have given another
+        order to another link meanwhile.
+        """
         self._said, self._open, self._strays = {}, {}, set()
 
     def missed(self, host: Key) -> None:
-        """This one asks for its agent, which is not registered."""
+        """Note a host that asks for its agent, which is not registered."""
         self._strays.add(host)
 
     def strays(self, agents: Agents) -> list[str]:
-        """The machines of hosts in use that miss their agents."""
+        """Return the machines of hosts in use that miss their agents."""
         self._strays -= agents.by_host.keys()
         return [agents.machine_of(one)[0] for one in self._strays if one not in self._said]
 
     def told(self, answers: Iterable[tuple[Key, UseSet]], now: float) -> None:
-        """These were answered: of hosts in use nothing is kept."""
+        """Note that these orders were answered: of hosts in use nothing is kept."""
         self._refused = {host: one for host, one in self._refused.items() if now < one[1]}
         for host, answer in answers:
             if answer.text:
@@ -105,7 +108,7 @@ class Uses:
                 del self._said[host]
 
     def answers(self, asked: Mapping[str, Any], agents: Agents) -> list[calls.Call]:
-        """The master asks whether it may have agents back: those of hosts that leave, it may."""
+        """Return answers to inverse offers: the agents of hosts that leave are given back."""
         yes: list[str] = []
         no: list[str] = []
         for each in asked.get("inverse_offers", ()):
@@ -117,19 +120,19 @@ class Uses:
 
 
 class Maintained(NamedTuple):
-    """What the master says: its schedule, and which machines are down."""
+    """The master's answer: its schedule, and the machines that are down."""
 
     windows: Sequence[Mapping[str, Any]]
     down: Sequence[MesosMachine]
 
     @property
     def scheduled(self) -> list[MesosMachine]:
-        """All machines of the schedule; those that are down are among them."""
+        """All machines of the schedule, including those that are down."""
         return [_machine(each) for one in self.windows for each in one.get("machine_ids", ())]
 
 
 class MasterPlan(NamedTuple):
-    """The next call, if one is needed; whose order is carried out, and whose needs calls."""
+    """The next call, if any, the orders that are carried out, and those that need calls."""
 
     call: calls.Call | None
     done: Sequence[SetUse]
@@ -137,7 +140,7 @@ class MasterPlan(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """How some orders went: those that are done, and those of which the last call was refused."""
+    """The outcome of some orders: those done, and those whose last call was refused."""
 
     done: Sequence[SetUse] = ()
     refused: Sequence[SetUse] = ()
@@ -151,9 +154,11 @@ def bring_about(
     orders: Sequence[SetUse], agents: Mapping[Key, tuple[str, str]], *, ask: Ask, now: float,
     still: Still = lambda _: True,
 ) -> list[tuple[Key, UseSet]]:  # fmt: skip
-    """Make it so at the master; returns the answers. `agents`: host name and address of each host,
-    the address empty while its agent is not registered. `still`: whether an order counts, asked
-    before each call that changes anything. Raises what `ask` does, but for refusals.
+    """Carry out the orders at the master; return the answers.
+
+    `agents`: host name and address of each host, the address empty while its agent is not
+    registered. `still`: whether an order counts, asked before each call that changes anything.
+    Raises what `ask` does, except refusals.
 
     One order may be what keeps others from it: what is refused for several is tried for each half.
     After `REFUSALS_MAX` refusals the rest waits to be ordered again, if the master has changed
@@ -180,7 +185,7 @@ def bring_about(
 
 
 def trouble_of(strays: Sequence[str], ask: Ask) -> str:
-    """Which of these machines are down at the master; empty if none is, or we may not look."""
+    """Return a text if some of these machines are down at the master; else empty."""
     try:
         down = {one.hostname for one in _read(ask).down} if strays else set()
     except calls.CallRefused:
@@ -202,8 +207,11 @@ def _try(
     orders: Sequence[SetUse], agents: Mapping[Key, tuple[str, str]], *, ask: Ask, now: float,
     still: Still,
 ) -> _Tried:  # fmt: skip
-    """Together. A call counts as refused if it is still needed when the master is looked at anew:
-    others may have changed what it says, between our look and our call."""
+    """Try to carry out these orders together.
+
+    A call counts as refused if it is still needed when the master is read anew: others may have
+    changed its state between our reading and our call.
+    """
     refused: calls.Call | None = None
     text, changed = "", False
     for _ in range(PASSES_MAX):
@@ -230,7 +238,7 @@ def planned(
     orders: Iterable[SetUse], agents: Mapping[Key, tuple[str, str]], *, found: Maintained,
     now: float,
 ) -> MasterPlan:  # fmt: skip
-    """What is to be said to the master next: up first, as that changes the schedule."""
+    """Return the next call to the master: up first, as that changes the schedule."""
     up, leave, enter, down = [], [], [], []
     done: list[SetUse] = []
     needing: list[SetUse] = []
@@ -269,7 +277,7 @@ def _changed(
     enter: Sequence[MesosMachine],
     now: float,
 ) -> list[Mapping[str, Any]]:
-    """The schedule without some machines, and with others from now on; all else as it was."""
+    """Return the schedule without some machines, and with others from now on."""
     kept: list[Mapping[str, Any]] = []
     for window in windows:
         ids = [one for one in window.get("machine_ids", ()) if _machine(one) not in leave]

@@ -1,7 +1,7 @@
-"""What updates of Mesos say of the health and the readiness of runs, and what hosts are told of it.
+"""The health and the readiness of runs, from updates of Mesos, and the reports to hosts.
 
-Only changes are told, and nothing of a run that is to end. An update that says neither says nothing
-of either. Must not know what else an update means.
+Only changes are reported, and none for a run that is to end. An update without either changes
+neither.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ ILL = "the check of Mesos failed"
 
 
 def told_health(status: Mapping[str, Any]) -> bool | None:
-    """Whether a run is well that is checked; None where an update does not say it."""
+    """Return whether a checked run is healthy; None if an update does not say it."""
     return None if phase_of(status) is not RunAt.RUNNING else status.get("healthy")
 
 
 class Wellbeing:
-    """That of all runs of one framework. `tell` reports to a host, `knows` says whether anything
-    may be said of an agent now, `first_number` is as in `RunNews`."""
+    """The health and readiness of all runs of one framework.
+
+    `tell` reports to a host, `knows` returns whether the state of an agent is known now,
+    `first_number` is as in `RunNews`.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Wellbeing:
         return self._news.wake_at
 
     def heard(self, agent: Agent, run: Run, *, status: Mapping[str, Any], now: float) -> None:
-        """An update of a run, or of a task of it, that goes on."""
+        """Take an update of a run, or of a task of it, that goes on."""
         if run.grace_s is not None:
             return
         well = told_health(status)
@@ -62,12 +65,15 @@ class Wellbeing:
         self.due(now)
 
     def drop(self, run: str) -> None:
-        """It is over, or is to end."""
+        """Forget a run that is over, or is to end."""
         self._news.drop(run)
 
     def cut_off(self, agent: Agent) -> None:
-        """The connection is lost, or this agent has left: what checks find may escape us, and other
-        daemons may tell it. What is true then is told anew, and what was is told no more."""
+        """Forget what was known: the connection is lost, or this agent has left.
+
+        Results of checks may be lost, and other daemons may report them. What is true afterwards is
+        reported anew.
+        """
         for run in agent.runs.runs.values():
             self.drop(run.name)
             run.healthy = None
@@ -75,19 +81,19 @@ class Wellbeing:
                 run.ready.interrupted()
 
     def noted(self, order: ChangesNoted, now: float) -> None:
-        """Its tasks know of a change."""
+        """Note that the tasks of runs know of a change."""
         self._news.noted(order.runs, order.number, now=now)
         self.due(now)
 
     def due(self, now: float) -> None:
-        """Tell what is to be told, or told again."""
+        """Report what is due, or due again."""
         for host, report in self._news.due(now):
             self._tell(host, report)
 
     def _heard_check(
         self, agent: Agent, run: Run, *, status: Mapping[str, Any], now: float
     ) -> None:
-        """What an executor of a task's own says of a check is nothing that we have asked for."""
+        """Take the result of a check; ignore one of a task's own executor."""
         found = told_check(status)
         if found is None or run.executor or phase_of(status) is not RunAt.RUNNING:
             return
@@ -103,7 +109,7 @@ class Wellbeing:
             self._times.at(due_at, partial(self._silent, agent, run))
 
     def _silent(self, agent: Agent, run: Run, now: float) -> None:
-        """By now a check has failed as often as it may, unless something else was told."""
+        """Note that a check has failed as often as it may, if nothing else was reported."""
         ready = run.ready
         if ready is None or ready.due_at is None or now < ready.due_at:
             return

@@ -1,8 +1,8 @@
 """The keeper as an executor of Mesos: the program on an agent that runs our batch tasks there.
 
-One process for all tasks of an agent, instead of one of Mesos' own for each. It starts, watches
-and ends them by the parts of `backends/keeper`, and speaks the v1 executor API with its agent. It
-must need nothing but the standard library and the keeper: agents have no more.
+One process for all tasks of an agent, instead of one of Mesos' own for each. It starts, watches and
+ends them by the parts of `backends/keeper`, and speaks the v1 executor API with its agent. It may
+import nothing but the standard library and the keeper: agents have no more.
 
     __main__   the start
     guardian   the process that the agent knows: what is left of a killed executor ends with it

@@ -1,7 +1,7 @@
 """The start of the executor: `python -I -S …/peloton/backends/mesos/executor/__main__.py`.
 
-An agent starts it, with all that it must know in the environment. By its path nothing has to be
-installed there but this package's files. Must not do more than find these.
+An agent starts it, with its settings in the environment. By its path nothing has to be installed
+there but this package's files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an agent tells an executor by its environment. Must not look at anything else."""
+"""The settings of an executor, which an agent passes by the environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {
 
 
 class AgentEnvironment(NamedTuple):
-    """`agent`: where it is, `HOST:PORT`. `folder`: the sandbox of the executor."""
+    """Settings from the environment: the agent's `HOST:PORT`, the sandbox, and more."""
 
     config: ExecutorConfig
     agent: str
@@ -29,8 +29,11 @@ class AgentEnvironment(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> AgentEnvironment:
-        """Raises KeyError and ValueError where it is no agent that has started us, or for a daemon
-        of another version."""
+        """Read the environment.
+
+        Raises KeyError and ValueError if no agent has started us, or one for a daemon of another
+        version.
+        """
         if environment[EDITION_VARIABLE] != EDITION:
             raise ValueError("these files are of another version than the daemon: replace them")
         config = ExecutorConfig(
@@ -46,7 +49,7 @@ class AgentEnvironment(NamedTuple):
 
 
 def seconds(text: str) -> float:
-    """A duration as Mesos writes it: `15mins`, `2.5secs`."""
+    """Return a duration as Mesos writes it: `15mins`, `2.5secs`."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"no duration: {text!r}")

@@ -1,8 +1,7 @@
 """The two connections to an agent: the stream of its events, and the calls.
 
 Calls are sent one behind the other without waiting for the answers, so a slow agent does not hold
-up the processes. One trouble of either ends both: who we are is then said anew. Must not know what
-is said.
+up the processes. A failure of either ends both: then the executor subscribes anew.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ _READ_BYTES = 262144
 
 
 class AgentGone(Exception):
-    """There is no connection any more; the text says why."""
+    """The connection is lost; the text says why."""
 
 
 class NotTaken(AgentGone):
-    """The agent is there, and does not take what we say, or says what we cannot read."""
+    """The agent is there, and does not take our calls, or sends what cannot be read."""
 
 
 class AgentRefuses(AgentGone):
@@ -32,7 +31,7 @@ class AgentRefuses(AgentGone):
 
 
 class _Pipe:
-    """One connection: what waits to be sent, and what reads its answers."""
+    """A connection: the bytes that wait to be sent, and the reader of its answers."""
 
     def __init__(self, sock: socket.socket, reader: AnswerReader | EventReader) -> None:
         self.sock, self.reader = sock, reader
@@ -40,7 +39,7 @@ class _Pipe:
 
 
 class AgentLink:
-    """To the agent at `endpoint`, `HOST:PORT`; its sockets are in the selector with the pipe."""
+    """The connections to an agent at `HOST:PORT`; the selector has their sockets."""
 
     def __init__(self, endpoint: str, selector: selectors.BaseSelector, *, token: str = "") -> None:
         host, _, port = endpoint.rpartition(":")
@@ -50,11 +49,10 @@ class AgentLink:
 
     @property
     def open(self) -> bool:
-        """Whether there are connections."""
         return bool(self._pipes)
 
     def connect(self) -> None:
-        """Raises AgentGone."""
+        """Connect. Raises AgentGone."""
         try:
             for reader in (EventReader(), AnswerReader()):
                 sock = socket.create_connection(self._place, timeout=CONNECT_S)
@@ -68,18 +66,17 @@ class AgentLink:
             raise AgentGone(f"no connection: {trouble}") from trouble
 
     def close(self) -> None:
-        """Let go of both."""
+        """Close both connections."""
         for pipe in self._pipes:
             self._selector.unregister(pipe.sock)
             pipe.sock.close()
         self._pipes = []
 
     def subscribe(self, call: dict[str, Any]) -> None:
-        """The first call, whose answer is the stream."""
+        """Send the first call, whose answer is the stream."""
         self._put(self._pipes[0], call)
 
     def send(self, calls: list[dict[str, Any]]) -> None:
-        """Others."""
         for call in calls:
             self._put(self._pipes[1], call)
 
@@ -97,7 +94,7 @@ class AgentLink:
         pipe.unsent += f"POST {PATH} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
     def flush(self) -> None:
-        """Send what can be sent now. Raises AgentGone."""
+        """Write the bytes that can be sent now. Raises AgentGone."""
         for pipe in self._pipes:
             if pipe.unsent:
                 self._flush(pipe)
@@ -115,7 +112,7 @@ class AgentLink:
         self._selector.modify(pipe.sock, wanted, pipe)
 
     def read(self, pipe: Any) -> list[dict[str, Any]]:
-        """The events that came on what the selector found. Raises AgentGone."""
+        """Return the events that came on what the selector found. Raises AgentGone."""
         if pipe not in self._pipes:  # closed since
             return []
         try:

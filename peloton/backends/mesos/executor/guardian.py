@@ -3,8 +3,7 @@
 An executor that is killed would leave its tasks behind, each in a session of its own, and the agent
 would not find them: they would run on while others run in their place. So orphans of the executor
 become children of the guardian, which kills them and then ends as the executor did. Where the
-guardian is killed the executor learns it by a pipe, and ends its tasks itself. Must not know
-what runs.
+guardian is killed the executor learns it by a pipe, and ends its tasks itself.
 """
 
 from __future__ import annotations
@@ -22,8 +21,11 @@ FAILED_STATUS = 1
 
 
 def guard(work: Callable[[int], None], *, clear: Callable[[], None]) -> NoReturn:
-    """Run `work` in a child, and end as it does. It gets a descriptor, to read from, that comes to
-    its end with this process. `clear` removes what a child has left that was killed."""
+    """Run `work` in a child, and end as it does.
+
+    The child gets a descriptor whose reading ends with this process. `clear` removes what a child
+    that was killed has left.
+    """
     processes.become_subreaper()
     # Not SIG_IGN, which tasks would inherit. The executor has handlers of its own later.
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -55,8 +57,10 @@ def guard(work: Callable[[int], None], *, clear: Callable[[], None]) -> NoReturn
 
 
 def end_children() -> None:
-    """Kill all children, and theirs, which become ours by that. A child keeps its id until it is
-    waited for, so no other process is meant."""
+    """Kill all children, and theirs, which become ours by that.
+
+    A child keeps its id until it is waited for, so no other process is meant.
+    """
     while found := processes.children():
         for pid in found:
             processes.signal_group(pid, signal.SIGKILL)

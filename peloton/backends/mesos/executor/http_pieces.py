@@ -1,7 +1,7 @@
 """Bytes that an agent sends, as answers to calls and as events of a stream.
 
 HTTP/1.1 as an agent speaks it: an answer has a length, a stream has chunks, in which records of
-JSON lie, each behind its length. Must not read a socket.
+JSON lie, each behind its length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 
 class BadAnswer(Exception):
-    """What came is not what an agent sends: the connection is of no use any more."""
+    """Bytes that no agent sends: the connection is of no use any more."""
 
 
 class NotRecovered(BadAnswer):
@@ -29,7 +29,7 @@ class StreamRefused(BadAnswer):
 
 
 class HttpAnswer(NamedTuple):
-    """One whole answer; `body` is for people."""
+    """A whole answer; `body` is for people."""
 
     status: int
     body: str
@@ -42,7 +42,7 @@ class AnswerReader:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[HttpAnswer]:
-        """Those that are complete now."""
+        """Return the answers that are complete now."""
         self._data += data
         found = []
         while (head := _take_head(self._data)) is not None:
@@ -59,7 +59,7 @@ class AnswerReader:
 
 
 class EventReader:
-    """The events of a stream. Raises BadAnswer where the agent refuses to begin one."""
+    """The events of a stream. Raises BadAnswer if the agent refuses to begin one."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -67,7 +67,7 @@ class EventReader:
         self.begun = False
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Those that are complete now."""
+        """Return the events that are complete now."""
         self._data += data
         if not self.begun:
             head = _take_head(self._data)
@@ -115,7 +115,7 @@ class EventReader:
 
 
 def _take_head(data: bytearray) -> tuple[int, dict[str, str], int] | None:
-    """Status, fields and length of the head, once it is complete."""
+    """Return status, fields and length of the head, once it is complete."""
     end = data.find(_END_OF_HEAD)
     if end < 0:
         if len(data) > HEAD_BYTES_MAX:
@@ -131,7 +131,7 @@ def _take_head(data: bytearray) -> tuple[int, dict[str, str], int] | None:
 
 
 def _number(text: str, base: int) -> int:
-    """What it is instead is not said: where a stream is out of step it may be of a secret."""
+    """Parse a number. An error must not quote the text, which may be of a secret."""
     try:
         found = int(text, base)
     except ValueError:

@@ -1,8 +1,8 @@
 """The executor at work: the processes of its tasks, its agent, and times, on one thread.
 
 What a keeper's loop does for runs is done here (`keeper/service.py`); requests come from the agent
-instead of a daemon. It has no journal: what a killed executor had, the guardian ends. It must not
-wait anywhere but in the selector, but for a connection to the agent beside it.
+instead of a daemon. It has no journal: the guardian ends the tasks of a killed executor. Only the
+selector may wait, and a connection to the agent beside it.
 """
 
 from __future__ import annotations
@@ -41,20 +41,18 @@ _NO_END = ("a", "run")
 
 
 class UnsyncedDisk(Disk):
-    """Nobody reads after a power cut what an executor has left."""
+    """A disk that is never synced: nobody reads the files of an executor after a power cut."""
 
     fsync = staticmethod(lambda fd: None)
     fdatasync = staticmethod(lambda fd: None)
 
 
 class NoJournal(KeeperJournal):
-    """What a killed executor had, nobody takes over."""
+    """A journal that writes nothing: nobody takes over the tasks of a killed executor."""
 
-    def append(self, records: Iterable[Any], *, sync: bool) -> None:
-        """Nothing to do."""
+    def append(self, records: Iterable[Any], *, sync: bool) -> None: ...
 
-    def rewrite(self, records: Iterable[Any]) -> None:
-        """Nothing to do."""
+    def rewrite(self, records: Iterable[Any]) -> None: ...
 
 
 class ConnectPauses:
@@ -80,8 +78,10 @@ class ConnectPauses:
 
 
 def runs_in(folder: str, places: SecretPlaces) -> Runs:
-    """No runs yet, whose sandboxes will be in this folder, which is the working folder. Their
-    secrets are not there: an agent shows all of it."""
+    """Return a keeper's runs, none yet, with sandboxes in this folder, which is the working folder.
+
+    Their secrets are not there: an agent shows all of it.
+    """
     disk = UnsyncedDisk()
     boxes = SandboxFolders(folder, rules=STANDARD_RULES, disk=disk)
     boxes.open(())
@@ -93,8 +93,10 @@ def runs_in(folder: str, places: SecretPlaces) -> Runs:
 
 
 def work(environment: Mapping[str, str], guardian: int) -> None:
-    """Be the executor that these variables describe, until it is over. `guardian` ends with the
-    process of this name."""
+    """Be the executor that these variables describe, until it is over.
+
+    `guardian` ends with the process of this name.
+    """
     found = AgentEnvironment.of(environment)
     os.chdir(found.folder)
     processes.reset_signals()
@@ -109,7 +111,7 @@ def work(environment: Mapping[str, str], guardian: int) -> None:
 
 
 class ExecutorLoop:
-    """One executor."""
+    """The loop of one executor."""
 
     def __init__(self, found: AgentEnvironment, runs: Runs, *, guardian: int) -> None:
         config: ExecutorConfig = found.config
@@ -127,7 +129,7 @@ class ExecutorLoop:
         self._said = ""
 
     def serve(self) -> None:
-        """Until the executor is over, and nothing runs any more."""
+        """Serve until the executor is over, and nothing runs any more."""
         while not self._done():
             self._step(self._selector.select(self._timeout()))
         self._say(f"over: {self._talk.over}")
@@ -153,7 +155,7 @@ class ExecutorLoop:
         return max(0.0, min(at for at in times if at is not None) - time.monotonic())
 
     def _step(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
-        """Ends first: a run that ended before its kill was read ended by itself."""
+        """Handle what is ready, ends first: a run may have ended before its kill was read."""
         self._runs.reap()
         for key, mask in ready:
             if key.fd == self._alarm:
@@ -177,7 +179,7 @@ class ExecutorLoop:
     # ---- runs ----
 
     def _obey(self) -> None:
-        """What was heard, in the order that it has for one run."""
+        """Carry out the orders of events, in the order that they have for one run."""
         talk, runs = self._talk, self._runs
         launches, talk.launches = talk.launches, []
         kills, talk.kills = talk.kills, []
@@ -243,5 +245,5 @@ class ExecutorLoop:
             self._say(why)
 
     def _say(self, text: str) -> None:
-        """To the executor's own output, which the agent keeps."""
+        """Write to the executor's own output, which the agent keeps."""
         print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), text, file=sys.stderr, flush=True)

@@ -1,9 +1,9 @@
-"""Where the executors of a machine have the files of secrets, and what killed ones have left there.
+"""The folders of secret files of a machine's executors, and their removal after kills.
 
-Not in their sandboxes, which an agent shows: in memory where there is some, else in a folder of the
-machine's disk. Each executor has a place of its own, beside a lock that it holds while it lives, so
-that others, and its guardian, know whose place nobody has any more: a process of this number may be
-another one, or in another container. Must not know what lies there.
+They are not in the sandboxes, which an agent shows: they are in memory if there is some, else in a
+folder of the machine's disk. Each executor has a place of its own, beside a lock that it holds
+while it lives, so that others, and its guardian, know that a place has no owner any more: a process
+of this number may be another one, or in another container.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ class _Place(NamedTuple):
 
 
 class SecretPlaces:
-    """Those of one executor. Nothing is made before they are asked for."""
+    """The places of one executor. Nothing is made before they are asked for."""
 
     def __init__(self, parents: Iterable[str] = PARENTS) -> None:
         self._parents = tuple(parents)
         self._held: dict[str, _Place] = {}
 
     def roots(self) -> list[str]:
-        """The folders, the best first; whoever asks makes them. Raises OSError where no place can
-        be held. One whose name others have taken, while nothing lay there, is given up."""
+        """Return the folders, the best first; the caller makes them.
+
+        Raises OSError if no place can be held. One whose name others have taken, while nothing lay
+        there, is given up.
+        """
         trouble: OSError | None = None
         for parent in self._parents:
             place = self._held.get(parent)
@@ -56,7 +59,7 @@ class SecretPlaces:
         return [self._held[parent].root for parent in self._parents if parent in self._held]
 
     def close(self) -> None:
-        """Nothing of ours is needed any more."""
+        """Give up the places: no file of ours is needed any more."""
         for place in self._held.values():
             os.close(place.lock)
         self._held = {}
@@ -70,8 +73,11 @@ class SecretPlaces:
 
 
 def _hold(parent: str) -> _Place:
-    """Somebody who sweeps just now may take the lock before us: then it is another name. The folder
-    comes first, as everybody can read the name of the lock, and make what should be ours."""
+    """Hold a place.
+
+    A process that sweeps just now may take the lock before us: then another name is tried. The
+    folder comes first, as everybody can read the name of the lock, and make what should be ours.
+    """
     for _ in range(_TRIES):
         root = f"{parent}/{PREFIX}{os.urandom(_BYTES).hex()}"
         os.mkdir(root, 0o700)
@@ -88,7 +94,7 @@ def _hold(parent: str) -> _Place:
 
 
 def sweep(parents: Iterable[str] = PARENTS) -> None:
-    """Remove what executors of this account have left that live no more."""
+    """Remove what dead executors of this account have left."""
     for parent in parents:
         try:
             names = os.listdir(parent)
@@ -100,7 +106,7 @@ def sweep(parents: Iterable[str] = PARENTS) -> None:
 
 
 def _clear(lock: str) -> None:
-    """Whatever cannot be removed stays for the next one."""
+    """Clear a place. What cannot be removed stays for the next executor."""
     try:
         found = os.lstat(lock)
         if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
@@ -121,7 +127,7 @@ def _clear(lock: str) -> None:
 
 
 def _lock(path: str, descriptor: int) -> bool:
-    """Whether we hold it now, and it is still what has this name."""
+    """Return whether we hold the lock now, and it is still the file of this name."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         named, held = os.lstat(path), os.fstat(descriptor)

@@ -1,8 +1,8 @@
-"""What an executor hears, of its agent and of its runs, and what it says and does about it.
+"""The protocol of an executor with its agent and its runs.
 
 Events of the agent and of the keeper's runs go in; calls for the agent, and orders for the runs,
-are taken out by whoever has the sockets and the processes. All times and ids are arguments, so the
-same talk is played with a real agent, a written one, and none.
+are taken out by the loop, which has the sockets and the processes. All times and ids are arguments,
+so the same protocol is run with a real agent, a scripted one, and none.
 
 - An update is kept until the agent has acknowledged it: after each outage of the agent those that
   are open go with the subscription, and so do tasks of which it has acknowledged nothing yet.
@@ -35,7 +35,10 @@ LOST_STATE = "TASK_DROPPED"
 
 
 class ExecutorConfig(NamedTuple):
-    """Who we are at the agent, and how long we stay. Without `recovers` we end with the agent."""
+    """The identity of the executor at the agent, and how long it stays.
+
+    Without `recovers` it ends with the agent.
+    """
 
     framework: str
     executor: str
@@ -46,7 +49,7 @@ class ExecutorConfig(NamedTuple):
 
 @dataclass(slots=True)
 class ExecutorTask:
-    """One task, from its launch to the acknowledgement of its end."""
+    """A task, from its launch to the acknowledgement of its end."""
 
     info: Mapping[str, Any]
     acknowledged: bool = False
@@ -59,7 +62,7 @@ class ExecutorTask:
 
 
 class ExecutorTalk:
-    """One executor and its agent."""
+    """The protocol of one executor and its agent."""
 
     def __init__(
         self, config: ExecutorConfig, new_uuid: Callable[[], bytes], *, now: float
@@ -81,7 +84,7 @@ class ExecutorTalk:
     # ---- the connection ----
 
     def connected(self) -> None:
-        """A connection exists: the first call says who we are, and what is open."""
+        """Begin a connection: the first call has our identity, and what is open."""
         every = [update for task in self.tasks.values() for update in task.updates.values()]
         self._told = {update["status"]["uuid"] for update in every}
         infos = [task.info for task in self.tasks.values() if not task.acknowledged]
@@ -90,7 +93,7 @@ class ExecutorTalk:
         self.calls.append(self._call("SUBSCRIBE", what))
 
     def disconnected(self, now: float) -> None:
-        """It is over, or could not be had."""
+        """Note that the connection is over, or could not be had."""
         self._subscribed = False
         self.calls.clear()
         if self._away_since is None:
@@ -99,13 +102,13 @@ class ExecutorTalk:
             self._end("the agent has left, and recovers nothing")
 
     def refused(self, why: str) -> None:
-        """The agent does not know us: it began anew, and nobody asks for what we have any more."""
+        """End: the agent does not know us, and nobody asks for our tasks any more."""
         self._end(f"the agent does not know this executor: {why}", grace_s=0.0)
 
     # ---- events of the agent ----
 
     def heard(self, event: Mapping[str, Any], now: float) -> None:
-        """One event. One that we do not know says nothing to us."""
+        """Take one event. Unknown events are ignored."""
         kind = event.get("type")
         if kind == "SUBSCRIBED":
             self._subscribed, self._away_since = True, None
@@ -168,12 +171,14 @@ class ExecutorTalk:
     # ---- events of runs ----
 
     def started(self, name: str, at: float) -> None:
-        """Its process exists, since then."""
+        """Note that the task's process exists, since then."""
         self._update(name, "TASK_RUNNING", at=at)
 
     def ended(self, name: str, end: AgentJson, *, at: float) -> None:
-        """It has ended: `end` as the keeper has it, which goes along as it is, unless it was
-        killed because the executor ends: then it is lost."""
+        """Note the end of a task. `end` is the keeper's record, which is passed on as it is.
+
+        A task that was killed because the executor ends is lost.
+        """
         task = self.tasks.get(name)
         if self._over and task is not None and not task.asked and end["outcome"] == "KILLED":
             end = {**end, "outcome": "LOST", "reason": EXECUTOR_LOST, "message": self._over}
@@ -212,7 +217,7 @@ class ExecutorTalk:
     # ---- the end ----
 
     def due(self, now: float) -> None:
-        """What time has brought: nothing to do for long enough, or no agent."""
+        """Check the times: nothing to do for long enough, or no agent."""
         if self._idle_since is not None and now >= self._idle_since + self._config.idle_s:
             self._end("nothing to do")
         if self._away_since is not None and now >= self._away_since + self._config.recovery_s:
@@ -232,14 +237,17 @@ class ExecutorTalk:
             yield self._away_since + self._config.recovery_s
 
     def guardian_gone(self) -> None:
-        """The process that the agent knows was killed: for the agent we are no more, and others
-        may run already what we have. It says itself how that ends."""
+        """End: the process that the agent knows was killed.
+
+        For the agent this executor is gone, and others may run its tasks already. The agent itself
+        reports how the tasks end.
+        """
         self._mute = True
         self.calls.clear()
         self._end("the guardian was killed", grace_s=0.0)
 
     def asked_to_end(self) -> None:
-        """By a signal."""
+        """End, by a signal."""
         self._end("a signal said so")
 
     def _end(self, why: str, grace_s: float = SHUTDOWN_GRACE_S) -> None:
@@ -250,7 +258,7 @@ class ExecutorTalk:
 
     @property
     def over(self) -> str:
-        """Why this executor is to end; empty while it is not. What it has is told to end."""
+        """Why this executor is to end; empty while it is not. Its tasks are told to end."""
         return self._over
 
     @property

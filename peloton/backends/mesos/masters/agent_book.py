@@ -1,8 +1,8 @@
-"""Where the agents of a cluster listen, as the master that leads says.
+"""The addresses of a cluster's agents, as the leading master reports them.
 
-Keeps what it was told for a while, and asks again for what it does not find. Several threads may
-ask: one of them asks the master, and the others wait for what it is told, unless something that is
-not too old is known. It must not know what is wanted of the agents.
+Keeps addresses for a while, and asks again for those that it does not find. Several threads may
+ask: one of them asks the master, and the others wait for its answer, unless an address that is not
+too old is known.
 """
 
 from __future__ import annotations
@@ -45,21 +45,23 @@ class AgentBook:
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """How agents prove who they are, as the master does; None: they do not."""
+        """The TLS context for agents, which is that for the master; None: no TLS."""
         return self._master.tls
 
     @property
     def leader(self) -> HttpDoor | None:
-        """The master that leads, as far as we know."""
+        """The leading master, as far as it is known."""
         return self._leader
 
     def door_of(self, hostname: str) -> HttpDoor | None:
-        """Of its agent, or the first of several; None if the master knows none. Raises
-        `NoAnswer`."""
+        """Return the address of a host's first agent; None if the master knows none.
+
+        Raises `NoAnswer`.
+        """
         return next(iter(self.doors_of(hostname)), None)
 
     def doors_of(self, hostname: str) -> tuple[HttpDoor, ...]:
-        """Of all agents on this machine: each of them may have been the host. Raises `NoAnswer`."""
+        """Return the addresses of all agents on this machine. Raises `NoAnswer`."""
         with self._news:
             while not self._knows(hostname):
                 if self._has_failed:
@@ -84,7 +86,7 @@ class AgentBook:
         return found.get(hostname, ())
 
     def doubt(self, hostname: str) -> None:
-        """This agent is not where we thought: ask again before the next look at it."""
+        """Doubt the address of this agent: ask again before it is used next."""
         with self._news:
             now = self._clock()
             self._doubted = {one: at for one, at in self._doubted.items() if now - at < MISSED_S}
@@ -97,7 +99,7 @@ class AgentBook:
         return bool(self._failure) and self._clock() - self._failed_at < MISSED_S
 
     def _knows(self, hostname: str) -> bool:
-        """Whether what we have is an answer."""
+        """Return whether the known address is an answer."""
         age_s = self._clock() - self._asked_at
         if hostname in self._void:
             return False
@@ -106,7 +108,7 @@ class AgentBook:
         return age_s <= (OLD_S if self._asking or self._has_failed else KNOWN_S)
 
     def _failed(self, hostname: str, error: NoAnswer) -> tuple[HttpDoor, ...]:
-        """No answer: what we had may do for a while."""
+        """Return the known addresses, which serve for a while; else raise the error."""
         with self._news:
             self._failure, self._failed_at = str(error), self._clock()
             self._over()

@@ -1,7 +1,7 @@
 """Calls to a master of Mesos, as JSON: of the v1 scheduler API, and those of its operators.
 
-Who sends one of the scheduler API adds the id of the framework, which only the connection knows.
-Must not know why one is sent.
+The sender of a call of the scheduler API adds the id of the framework, which only the connection
+knows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ RECONCILE_MAX = 1000
 
 
 class CallFailed(Exception):
-    """A call was not accepted, or it is not known whether it was: the stream is of no use."""
+    """A call was not accepted, or perhaps not: the stream is of no use."""
 
 
 class CallRefused(CallFailed):
-    """The master has understood what it was asked as by an operator, and will not do it."""
+    """The master has understood an operator's call, and refuses it."""
 
 
 def accept(
@@ -31,8 +31,10 @@ def accept(
     *,
     groups: Sequence[Mapping[str, Any]] = (),
 ) -> Call:
-    """Launch these tasks, and groups of tasks, on these offers of one agent; what is left comes
-    back at once."""
+    """Return a call that launches these tasks, and groups of tasks, on these offers of one agent.
+
+    The rest of the offers comes back at once.
+    """
     launches: list[Call] = [{"type": "LAUNCH_GROUP", "launch_group": one} for one in groups]
     if tasks:
         launches.insert(0, {"type": "LAUNCH", "launch": {"task_infos": [*tasks]}})
@@ -47,7 +49,7 @@ def accept(
 
 
 def of_framework(call: Mapping[str, Any], framework: str) -> Call:
-    """The same with the id of the framework, which Mesos wants in the executor of a group, too."""
+    """Return the call with the framework's id, also in the executor of a group."""
     own = {"framework_id": {"value": framework}}
     if call.get("type") != "ACCEPT":
         return {**call, **own}
@@ -61,49 +63,49 @@ def of_framework(call: Mapping[str, Any], framework: str) -> Call:
 
 
 def decline(offers: Sequence[str], refuse_s: float) -> Call:
-    """Give these offers back; the agents' resources are not offered again for so long."""
+    """Return a call that gives these offers back, for so long."""
     filters = {"refuse_seconds": refuse_s}
     return {"type": "DECLINE", "decline": {"offer_ids": _ids(offers), "filters": filters}}
 
 
 def revive() -> Call:
-    """Offer all again, whatever was declined."""
+    """Return a call for offers of everything, whatever was declined."""
     return {"type": "REVIVE"}
 
 
 def kill(task: str, agent: str, *, grace_s: float) -> Call:
-    """End a task."""
+    """Return a call that ends a task."""
     policy = {"grace_period": {"nanoseconds": int(grace_s * _NANO)}}
     ids = {"task_id": {"value": task}, "agent_id": {"value": agent}}
     return {"type": "KILL", "kill": {**ids, "kill_policy": policy}}
 
 
 def shutdown(executor: str, agent: str) -> Call:
-    """End an executor, whatever it has."""
+    """Return a call that ends an executor, whatever it runs."""
     ids = {"executor_id": {"value": executor}, "agent_id": {"value": agent}}
     return {"type": "SHUTDOWN", "shutdown": ids}
 
 
 def acknowledge(task: str, agent: str, *, uuid: str) -> Call:
-    """An update is known for good: the next one may come."""
+    """Return a call that acknowledges an update: the next one may come."""
     ids = {"task_id": {"value": task}, "agent_id": {"value": agent}, "uuid": uuid}
     return {"type": "ACKNOWLEDGE", "acknowledge": ids}
 
 
 def reconcile(tasks: Iterable[str], agent: str) -> list[Call]:
-    """Ask how these tasks of an agent are."""
+    """Return calls for the states of these tasks of an agent."""
     every = [{"task_id": {"value": task}, "agent_id": {"value": agent}} for task in tasks]
     parts = [every[at : at + RECONCILE_MAX] for at in range(0, len(every), RECONCILE_MAX)]
     return [{"type": "RECONCILE", "reconcile": {"tasks": part}} for part in parts]
 
 
 def reconcile_all() -> Call:
-    """Ask how all tasks of the framework are."""
+    """Return a call for the states of all tasks of the framework."""
     return {"type": "RECONCILE", "reconcile": {"tasks": []}}
 
 
 def inverse(offers: Sequence[str], *, accept: bool) -> Call:
-    """Answer whether the master may have the agents of these inverse offers back."""
+    """Return an answer to inverse offers: whether the master may have these agents back."""
     kind = "ACCEPT_INVERSE_OFFERS" if accept else "DECLINE_INVERSE_OFFERS"
     filters = {"refuse_seconds": INVERSE_AGAIN_S}
     answer = {"inverse_offer_ids": _ids(offers), "filters": filters}
@@ -111,18 +113,18 @@ def inverse(offers: Sequence[str], *, accept: bool) -> Call:
 
 
 def new_schedule(windows: Iterable[Mapping[str, Any]]) -> Call:
-    """To the operators' API: replace the schedule of maintenance."""
+    """Return a call to the operators' API that replaces the schedule of maintenance."""
     schedule = {"schedule": {"windows": [*windows]}}
     return {"type": "UPDATE_MAINTENANCE_SCHEDULE", "update_maintenance_schedule": schedule}
 
 
 def machines_down(machines: Iterable[Mapping[str, str]]) -> Call:
-    """To the operators' API: these are down, which ends their agents."""
+    """Return an operator's call that sets machines down, which ends their agents."""
     return {"type": "START_MAINTENANCE", "start_maintenance": {"machines": [*machines]}}
 
 
 def machines_up(machines: Iterable[Mapping[str, str]]) -> Call:
-    """To the operators' API: these are up again, and no more in the schedule."""
+    """Return an operator's call that sets machines up and out of the schedule."""
     return {"type": "STOP_MAINTENANCE", "stop_maintenance": {"machines": [*machines]}}
 
 

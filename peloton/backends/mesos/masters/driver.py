@@ -1,15 +1,15 @@
 """The connection to a Mesos master: pymesos, with what it leaves out.
 
-Of pymesos are the words of a subscription, what there is to know of one, and the detector that
-follows in ZooKeeper who leads. Only its public names are used. Its own thread, sockets and calls
-are not: an error on its thread interrupts the main thread, it subscribes again without a pause, it
-knows no TLS, it drops calls silently while it is not connected, and its kill and reconcile name no
-agent. So the stream and the calls stand here, on our client of HTTP:
+pymesos provides the messages of a subscription, its state, and the detector that follows the leader
+in ZooKeeper. Only its public names are used. Its own thread, sockets and calls are not: an error on
+its thread interrupts the main thread, it subscribes again without a pause, it knows no TLS, it
+drops calls silently while it is not connected, and its kill and reconcile name no agent. So the
+stream and the calls stand here, on our client of HTTP:
 
 - A driver is over with its stream, and `ended` is called with the reason. Only a master that sends
   us to another before we are subscribed is left for that one, and not for ever.
 - `call` sends a whole call, and raises.
-- Bytes that are no text, which a task may have said, are marked, and the event is read.
+- Bytes that are no text, which a task may have written, are marked, and the event is read.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ one that leads."""
 
 
 def why_of(error: OSError | BrokenAnswer, master: str | None) -> str:
-    """Why a stream is over that ended with this error, for whoever has to mend the settings."""
+    """Return why a stream ended with this error, for a person who has to mend the settings."""
     if isinstance(error, socket.gaierror):
         return f"the host name of the master {master} is not known ({error.strerror})"
     said = told_failure(error) if isinstance(error, OSError) else str(error)
@@ -78,7 +78,7 @@ def why_of(error: OSError | BrokenAnswer, master: str | None) -> str:
 
 
 def why_refused(answer: AnswerHead, body: bytes, *, master: str | None) -> str:
-    """The same of one that did not begin."""
+    """Return why a stream did not begin, for a person who has to mend the settings."""
     said = _text(body)
     words = f": {said}" if said and not said.startswith("<") else ""
     return f"{master} does not answer as a Mesos master: HTTP {answer.status}{words}"
@@ -89,7 +89,7 @@ def _text(body: bytes) -> str:
 
 
 def records(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The records of a stream: each stands behind its length, in a line of its own."""
+    """Yield the records of a stream: each stands behind its length, in a line of its own."""
     held = bytearray()
     for piece in pieces:
         held += piece
@@ -104,9 +104,10 @@ def records(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
-    """One subscription. `heard` gets each event, `ended` is told once why there are no more.
+    """A subscription. `heard` gets each event; `ended` gets the reason of the end, once.
 
-    Both are called on its own thread. A driver is started once; after its end there is another.
+    Both are called on the driver's own thread. A driver is started once; after its end there is
+    another.
     """
 
     tls: ssl.SSLContext | None = None
@@ -134,22 +135,22 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
 
     @property
     def master(self) -> str | None:
-        """At which one we are, or would be."""
+        """The master of the subscription, or of the one that is about to begin."""
         return str(self._door) if self._door is not None else None
 
     @property
     def lives(self) -> bool:
-        """Whether the subscription goes on, as far as we have heard."""
+        """Whether the subscription goes on, as far as is known here."""
         return bool(self.connected) and not self._why
 
     def call(self, call: Mapping[str, Any]) -> None:
-        """Send one; raises `CallFailed`."""
+        """Send a call. Raises `CallFailed`."""
         answer, said = self._exchanged(of_framework(call, self.framework_id), SCHEDULER)
         if not 200 <= answer.status < 300:
             raise CallFailed(f"{call.get('type')}: {answer.status} {_text(said)}")
 
     def ask(self, question: Mapping[str, Any]) -> Any:
-        """Ask the master as an operator does; raises `CallRefused`, or `CallFailed`."""
+        """Ask the master as an operator does. Raises `CallRefused`, or `CallFailed`."""
         answer, said = self._exchanged(question, PATH)
         kind = question.get("type")
         if 400 <= answer.status < 500:
@@ -178,23 +179,23 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
         self._reading.start()
 
     def stop(self, failover: bool = True) -> None:
-        """Hang up; what runs at the master goes on."""
+        """Disconnect; the tasks go on."""
         self._stopped = True
         self._doors.put(None)
         self._hang_up()
 
     def join(self) -> None:
-        """Wait until nothing is told any more."""
+        """Wait until no event follows any more."""
         self._reading.join()
 
     def onNewMasterDetectedMessage(self, data: bytes) -> None:  # noqa: N802
-        """ZooKeeper says who leads. Where we are subscribed nobody leads any more."""
+        """Take the leader from ZooKeeper. The master that was subscribed to leads no more."""
         with contextlib.suppress(ValueError, KeyError, TypeError):
             self._doors.put(door_of(json.loads(data)["address"]))
             self._hang_up()
 
     def onNoMasterDetectedMessage(self) -> None:  # noqa: N802
-        """It says that nobody does."""
+        """Take from ZooKeeper that nobody leads."""
         self._hang_up()
 
     def _hang_up(self) -> None:
@@ -216,7 +217,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
         self._ended(self._why or f"no connection to the master at {self.master}")
 
     def _follow(self) -> None:
-        """Subscribe at whoever leads, until that is over."""
+        """Subscribe at the leader, until that is over."""
         try:
             door, redirects = self._first_door(), 0
             while door is not None and redirects <= REDIRECTS_MAX:
@@ -233,7 +234,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
         return self._doors.get()
 
     def _subscription(self, door: HttpDoor) -> HttpDoor | None:
-        """Until it is over; which master leads, where this one says so instead."""
+        """Hold a subscription until its end; return the leader if this master names another."""
         with contextlib.closing(self._api_at(door)) as subscribing:
             self._door, self._stream = door, subscribing.connection
             if self._stopped:
@@ -268,7 +269,7 @@ class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]
                 return None
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """An event, as it came."""
+        """Take an event, as it came."""
         if event.get("type") == "ERROR":
             self._why = event.get("error", {}).get("message", "the master reports an error")
         if event.get("type") == "SUBSCRIBED":

@@ -1,7 +1,4 @@
-"""Which masters stand for election, as ZooKeeper says.
-
-Must not ask a master.
-"""
+"""The masters that stand for election in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ _INFO = "json.info_"
 
 
 class NoLeader(Exception):
-    """None is found: the text says why, without a credential."""
+    """No leader is found; the text says why, without a credential."""
 
 
 def candidates(place: ZooKeeperPlace, *, timeout_s: float) -> list[HttpDoor]:
-    """All that stand for election there, and at least one; the first leads. Raises `NoLeader`."""
+    """Return all masters that stand for election, the leader first. Raises `NoLeader`."""
     # Only where it is wanted: its client is of the fleet's extra.
     from peloton.runtime.adapters.zookeeper_leader import candidates_of
 
@@ -38,5 +35,5 @@ def candidates(place: ZooKeeperPlace, *, timeout_s: float) -> list[HttpDoor]:
 
 
 def door_of(address: Mapping[str, Any]) -> HttpDoor:
-    """Of a master that stands for election, by what it says of itself there."""
+    """Return the address of a master that stands for election, from its node."""
     return HttpDoor(address["ip"], int(address["port"]), address.get("hostname") or "")

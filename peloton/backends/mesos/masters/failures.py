@@ -1,7 +1,6 @@
-"""What fails in a connection, in words for people.
+"""Failures of a connection, in words for people.
 
-Most of it is TLS, in which masters and agents prove their names before they are told anything. It
-must not know what is said.
+Most are of TLS, in which masters and agents prove their names before anything is sent to them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 
 
 def told_failure(error: OSError) -> str:
-    """What failed, for a person."""
+    """Return what failed, for a person."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message.rstrip('.')}"
     if not isinstance(error, ssl.SSLError):

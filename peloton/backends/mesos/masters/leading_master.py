@@ -1,8 +1,8 @@
 """The master that leads a cluster, wherever that is now.
 
-Of a fixed address it is that, or whom that names; else it is looked for in ZooKeeper. One that does
-not answer may have died a moment ago: then the others that stand for election are asked, who may
-know better. It must not know what is asked.
+With a fixed address it is that master, or the one that it names; else it is looked for in
+ZooKeeper. A master that does not answer may have died a moment ago: then the others that stand for
+election are asked, which may know better.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ ASKED_MAX = 3
 
 
 class MasterAsked(NamedTuple):
-    """The connection to the master that leads, which is the caller's to close, and its answer."""
+    """The connection to the leading master, which the caller has to close, and its answer."""
 
     api: OperatorApi
     answer: Any
 
 
 class LeadingMaster:
-    """Of one cluster. Any number of threads may ask."""
+    """The leading master of one cluster. Any number of threads may ask."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class LeadingMaster:
         timeout_s: float | None = None,
         zookeeper_s: float = SILENCE_S_MAX,
     ) -> None:
-        """`masters`: HOST:PORT, or zk://… `tls`: of all masters and agents."""
+        """Set up. `masters`: HOST:PORT, or zk://… `tls`: for all masters and agents."""
         self.tls = tls
         self._masters, self._credential = masters, credential
         self._timeout_s = SILENCE_S_MAX if timeout_s is None else timeout_s
         self._zookeeper_s = zookeeper_s
 
     def connect(self, call: Mapping[str, Any]) -> MasterAsked:
-        """Find it, and ask it this. Raises `NotAllowed`, or `NoAnswer` with what the first said."""
+        """Find the leader, and send it this call. Raises `NotAllowed`, `NoAnswer`."""
         tried: set[tuple[str, int]] = set()
         first: NoAnswer | None = None
         for door in self._doors():
@@ -69,7 +69,7 @@ class LeadingMaster:
         raise first or NoAnswer("no master is known")
 
     def _doors(self) -> Iterator[HttpDoor]:
-        """Whom to ask, one after another."""
+        """Yield the masters to ask, one after another."""
         place = ZooKeeperPlace.of(self._masters)
         if place is None:
             yield HttpDoor.of(self._masters)
@@ -82,7 +82,6 @@ class LeadingMaster:
     def _follow(
         self, door: HttpDoor, call: Mapping[str, Any], *, tried: set[tuple[str, int]]
     ) -> MasterAsked:
-        """Ask one, and whom it names."""
         try:
             return self._ask(door, call, tried=tried)
         except Elsewhere as elsewhere:

@@ -1,7 +1,7 @@
 """The operators' HTTP API of a master or an agent: one call, one answer, both JSON.
 
-Turns what goes wrong into three failures. An answer is read up to a number of bytes and within a
-time, whoever sends it how slowly. It must not know what is asked, nor repeat a credential.
+A call fails in one of three ways. An answer is read up to a number of bytes and within a time,
+however slowly it is sent. Errors do not repeat a credential.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _NOT_THERE = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST)
 
 
 class NoAnswer(Exception):
-    """None came, or none that can be read: the text says why."""
+    """No answer came, or none that can be read; the text says why."""
 
 
 class NotAllowed(NoAnswer):
-    """It wants another credential than ours."""
+    """The server wants another credential than ours."""
 
 
 class NotThere(Exception):
-    """It has nothing of that name, or nothing that it would show."""
+    """The server has nothing of that name, or nothing that it would show."""
 
 
 class Credential(NamedTuple):
-    """A principal with its secret; none, where there is no principal."""
+    """A principal with its secret; empty if there is no principal."""
 
     principal: str = ""
     secret: str = ""
@@ -52,7 +52,7 @@ class Credential(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """As HTTP has it."""
+        """The credential as HTTP headers."""
         if not self.principal:
             return {}
         both = base64.b64encode(f"{self.principal}:{self.secret}".encode()).decode()
@@ -60,8 +60,10 @@ class Credential(NamedTuple):
 
 
 class HttpDoor(NamedTuple):
-    """Where a master or an agent listens, and the name that its certificate must have: where that
-    is empty, its host."""
+    """The address of a master or an agent, and the name that its certificate must have.
+
+    An empty name stands for the host.
+    """
 
     host: str
     port: int
@@ -69,13 +71,13 @@ class HttpDoor(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> HttpDoor:
-        """HOST:PORT, and [HOST]:PORT."""
+        """Parse HOST:PORT, or [HOST]:PORT."""
         host, _, port = text.rpartition(":")
         return cls(host.strip("[]"), int(port))
 
     @classmethod
     def of_agent(cls, listed: Mapping[str, Any]) -> HttpDoor:
-        """That of an agent, as the master lists it: with the pid `slave(1)@HOST:PORT`."""
+        """Return the address of a listed agent, with the pid `slave(1)@HOST:PORT`."""
         door = cls.of(listed["pid"].rpartition("@")[2])
         return door._replace(name=listed["agent_info"]["hostname"])
 
@@ -108,20 +110,19 @@ class OperatorApi:
         )
 
     def close(self) -> None:
-        """Hang up."""
         self.connection.close()
 
     def ask(self, call: Mapping[str, Any], *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
-        """The answer; raises `NotThere`, `NotAllowed`, `NoAnswer`."""
+        """Send a call and return the answer. Raises `NotThere`, `NotAllowed`, `NoAnswer`."""
         body = json.dumps(call).encode()
         return self._answer("POST", PATH, body=body, bytes_max=bytes_max)
 
     def version(self) -> Any:
-        """What it says of its version, to everybody; raises as `ask`."""
+        """Return the server's version, which it tells everybody; raises as `ask`."""
         return self._answer("GET", VERSION, bytes_max=ANSWER_BYTES_MAX)
 
     def trouble(self) -> str:
-        """Why nothing of HTTP answers; empty if something does, whatever it lets us ask."""
+        """Return why nothing answers in HTTP; empty if something does, whatever it permits."""
         try:
             self.exchange("GET", VERSION)
         except NoAnswer as error:
@@ -129,7 +130,7 @@ class OperatorApi:
         return ""
 
     def state(self, *, bytes_max: int = ANSWER_BYTES_MAX) -> Any:
-        """What an agent says of itself beside these calls; raises as `ask`."""
+        """Return an agent's state beside these calls; raises as `ask`."""
         return self._answer("GET", STATE, bytes_max=bytes_max)
 
     def _answer(self, method: str, path: str, *, body: bytes = b"", bytes_max: int) -> Any:
@@ -142,13 +143,13 @@ class OperatorApi:
             raise NoAnswer(f"{self.door} answers something else than JSON") from None
 
     def request(self, method: str, path: str, *, body: bytes = b"") -> Request:
-        """One as it would be sent."""
+        """Return a request as it would be sent."""
         return Request(method, path, str(self.door), self.headers, body)
 
     def exchange(
         self, method: str, path: str, *, body: bytes = b"", bytes_max: int = ANSWER_BYTES_MAX
     ) -> tuple[AnswerHead, bytes]:
-        """Whatever is answered, and the body; raises `NoAnswer`."""
+        """Return any answer, with its body. Raises `NoAnswer`."""
         answer, found, until = None, bytearray(), time.monotonic() + ANSWER_S_MAX
         try:
             answer = self.connection.ask(self.request(method, path, body=body), until)
@@ -181,7 +182,7 @@ class OperatorApi:
 
 
 class Elsewhere(NoAnswer):
-    """A master that does not lead says which one does."""
+    """A master that does not lead names the one that does."""
 
     def __init__(self, location: str) -> None:
         super().__init__("it does not lead")
@@ -189,7 +190,7 @@ class Elsewhere(NoAnswer):
 
     @property
     def door(self) -> HttpDoor | None:
-        """Of the one that leads."""
+        """The address of the leading master."""
         try:
             found = urllib.parse.urlsplit(self.location)
             return HttpDoor(found.hostname, found.port) if found.hostname and found.port else None

@@ -1,8 +1,8 @@
 """The group of tasks that is a run of several containers, under the default executor of Mesos.
 
-Mesos holds all of them, and their executor, to the sum of what they have. So it matters little who
-has which part, and the sum is what the run was promised: the executor's share comes off it. Must
-not leave out in silence what a run has and Mesos cannot give it.
+Mesos holds all of them, and their executor, to the sum of their resources. So it matters little
+which has which part, and the sum is what the run was promised: the executor's share comes off it. A
+part of a run that Mesos cannot provide must be refused, not left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _THOUSANDTH = UNIT // 1000
 
 
 def group_info(run: StartRun, *, agent: str, bundle: Bundle) -> dict[str, Any]:
-    """The executor and its tasks; their resources are taken of the bundle.
+    """Return the executor and its tasks; their resources are taken from the bundle.
 
     Raises `NotOnMesos`, and `NotOffered` of `Bundle.take`; then nothing is taken.
     """
@@ -53,8 +53,11 @@ def group_info(run: StartRun, *, agent: str, bundle: Bundle) -> dict[str, Any]:
 
 
 def split(need: Resources, count: int) -> tuple[Resources, list[Resources]]:
-    """What the executor has of this, and each of the containers: equal parts, of which the first
-    has what is left over, and the gpus. Raises `NotOnMesos` where there is too little."""
+    """Split resources into the executor's and those of each container: equal parts.
+
+    The first container has what is left over, and the gpus. Raises `NotOnMesos` if there is too
+    little.
+    """
     kind = "slack" if need.slack and not need.cpu else "cpu"
     own = Resources(**{kind: CPU, "memory": MEMORY, "disk": _THOUSANDTH})
     cpu, memory = getattr(need, kind), need.memory
@@ -83,7 +86,7 @@ def _check(spec: RunSpec) -> None:
 
 
 def _alone(run: StartRun, one: Container, *, share: Resources, is_first: bool) -> StartRun:
-    """The run as if it were this container alone. The first has the ports; all know them."""
+    """Return the run as if it were this container alone. The first has the ports; all know them."""
     spec = run.spec
     pairs = zip(spec.ports, run.ports, strict=True)
     known = () if is_first else [(port.env, str(number)) for port, number in pairs if port.env]
@@ -103,8 +106,7 @@ def _alone(run: StartRun, one: Container, *, share: Resources, is_first: bool) -
 
 
 def _check_in(one: Container, check: HealthCheck | None, *, is_first: bool) -> HealthCheck | None:
-    """What of the pod's checks is carried out in this container: of those that name none, in the
-    first."""
+    """Return the checks to make in this container; unnamed ones belong to the first."""
 
     def here(some: HealthCheck) -> bool:
         return some.container == one.name or (not some.container and is_first)

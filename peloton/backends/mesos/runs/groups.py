@@ -1,9 +1,9 @@
-"""A pod of several containers at Mesos: a task for each, and what they say put together.
+"""A pod of several containers at Mesos: a task for each, and their updates combined.
 
 The ids alone say what belongs together, so that a daemon that has just begun finds it again by
-updates. The task of the first container has the name of the run, so who asks for the run is
+updates. The task of the first container has the name of the run, so a question for the run is
 answered; the others have number and count behind it, and so has the executor of all. No name of a
-run has a dot. Must not speak to anybody.
+run has a dot.
 """
 
 from __future__ import annotations
@@ -24,30 +24,29 @@ _RANKS = {End.FAILED: 0, End.LOST: 1, End.KILLED: 2, End.SUCCEEDED: 3}
 
 
 class ContainerTaskId(NamedTuple):
-    """Of which run a task is, and of how many containers that is; 0: it is no pod of several."""
+    """The run of a task, and the number of its containers; 0: it is no pod of several."""
 
     run: str
     of: int = 0
 
 
 def task_id(run: str, at: int, *, of: int) -> str:
-    """The task of the container at this place."""
+    """Return the task of the container at this place."""
     return f"{run}.{at}.{of}" if at else run
 
 
 def executor_id(run: str, *, of: int) -> str:
-    """The executor of all containers."""
     return f"{run}.0.{of}"
 
 
 def run_of_executor(id_: str) -> str:
-    """Of which run an executor has the containers; empty if it is another one."""
+    """Return the run whose containers an executor has; empty if it is another executor."""
     found = _ID.fullmatch(id_)
     return found[1] if found is not None else ""
 
 
 def container_task_id(status: Mapping[str, Any]) -> ContainerTaskId:
-    """Where the task of an update belongs. Of a first one the executor says it, if it is named."""
+    """Return the run of an update's task; of a first task by its executor, if that is named."""
     task = status["task_id"]["value"]
     own = _ID.fullmatch(task)
     if own is not None:
@@ -58,7 +57,7 @@ def container_task_id(status: Mapping[str, Any]) -> ContainerTaskId:
 
 @dataclass(slots=True)
 class Part:
-    """One container. `name` is empty where only updates are known of it."""
+    """A container. `name` is empty if only updates are known of it."""
 
     name: str = ""
     started_at: float | None = None
@@ -68,7 +67,7 @@ class Part:
     ended_at: float | None = None
 
     def container_end(self) -> ContainerEnd:
-        """As it is told of the run."""
+        """Return the container's end as a part of the run's end."""
         started, ended = self.started_at or 0.0, self.ended_at or 0.0
         outcome = self.outcome
         if outcome is None:
@@ -90,29 +89,32 @@ class Group:
 
     @property
     def open(self) -> tuple[str, ...]:
-        """The tasks that have not ended, as far as we know."""
+        """The tasks that have not ended, as far as is known."""
         return tuple(task for task, part in self.parts.items() if part.outcome is None)
 
     @property
     def has_begun(self) -> bool:
-        """Whether all run, or have run."""
+        """Whether all containers are running, or have run."""
         return all(part.runs or part.outcome is not None for part in self.parts.values())
 
     @property
     def started_at(self) -> float | None:
-        """Since when all do, as far as that was told."""
+        """Since when all are running, as far as that was reported."""
         times = (part.started_at for part in self.parts.values())
         return max((at for at in times if at is not None), default=None)
 
     @property
     def knows_start(self) -> bool:
-        """Whether that is when they began: else they ran then, and may have begun earlier."""
+        """Whether that is when they began: else they may have begun earlier."""
         return all(part.knows_start for part in self.parts.values())
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended. One that has failed is waited for no longer than the others,
-        which its executor ends; where one is lost nobody says what becomes of them."""
+        """Whether the run has ended.
+
+        If a container has failed, the run waits for the others, which its executor ends; if one is
+        lost, nobody reports the ends of the others.
+        """
         outcomes = [part.outcome for part in self.parts.values()]
         lost = any(one is not None and one.end is End.LOST for one in outcomes)
         return lost or None not in outcomes
@@ -124,28 +126,27 @@ class Group:
         return max((at for at in times if at is not None), default=None)
 
     def runs(self, task: str) -> bool:
-        """Whether it is known that this one runs, or has run."""
+        """Return whether it is known that this task is running, or has run."""
         return self._part(task).runs
 
     def has_ended(self, task: str) -> bool:
-        """Whether this one has."""
         return self._part(task).outcome is not None
 
     def begin(self, task: str, status: Mapping[str, Any]) -> None:
-        """This one runs."""
+        """Note that this task is running."""
         part = self._part(task)
         part.runs, part.started_at = True, status.get("timestamp")
         part.knows_start = tells_start(status)
 
     def end(self, task: str, status: Mapping[str, Any]) -> None:
-        """This one has ended; a second end changes nothing."""
+        """Note the end of this task; a second end changes nothing."""
         part = self._part(task)
         if part.outcome is None:
             part.outcome = mesos_outcome(status, began=part.runs)
             part.ended_at = status.get("timestamp")
 
     def outcome(self) -> RunOutcome:
-        """Of the run that is over: that of the first container that failed, or was lost."""
+        """Return the outcome of the run: that of the first container that failed, or was lost."""
         ended = [
             (_RANKS[part.outcome.end], part.ended_at or 0.0, at, part.name, part.outcome)
             for at, part in enumerate(self.parts.values())

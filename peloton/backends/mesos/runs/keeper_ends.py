@@ -1,7 +1,7 @@
-"""How a run of our own executor ended, by the update of Mesos: what the executor says, exactly.
+"""The end of a run of our own executor, from an update that carries the executor's record.
 
-Its own loss is told apart from its tasks': what ends because the executor did is lost, without
-fault of its program. Must not know what other executors say.
+The executor's own loss is distinguished from its tasks': a task that ends because the executor did
+is lost, without fault of its program.
 """
 
 from __future__ import annotations
@@ -21,35 +21,39 @@ _SHORT = "required by task and its executor is more than available"
 
 
 def is_keepers(status: Mapping[str, Any]) -> bool:
-    """Whether an update is of a task of our own executor."""
+    """Return whether an update is of a task of our own executor."""
     return bool((status.get("executor_id") or {}).get("value", "").startswith(PREFIX))
 
 
 def speaks(status: Mapping[str, Any]) -> bool:
-    """Whether our own executor itself says this."""
+    """Return whether our own executor itself sent this update."""
     return is_keepers(status) and status.get("source") == "SOURCE_EXECUTOR"
 
 
 def killed_before_it(status: Mapping[str, Any]) -> bool:
-    """Whether a task of our own executor was killed before that was there: an agent that starts an
-    executor for nothing else ends it then."""
+    """Return whether a task of our own executor was killed before that was there.
+
+    An agent that starts an executor for nothing else ends it then.
+    """
     return is_keepers(status) and status.get("state") == "TASK_KILLED" and not speaks(status)
 
 
 def why_not_there(status: Mapping[str, Any]) -> str:
-    """What an agent says of our own executor that it could not start, or that has ended at once;
-    empty where an update is of something else."""
+    """Return an agent's reason why our own executor is not there, or has ended at once.
+
+    Empty if an update is of something else.
+    """
     failed = is_keepers(status) and status.get("source") == "SOURCE_AGENT"
     return str(status.get("message", "")) if failed and not killed_before_it(status) else ""
 
 
 def lacks_executor(status: Mapping[str, Any]) -> bool:
-    """Whether a launch was refused because its executor is not there, and has no room."""
+    """Return whether a launch was refused because its executor is not there, and has no room."""
     return status.get("reason") == "REASON_TASK_INVALID" and _SHORT in status.get("message", "")
 
 
 def keeper_outcome(status: Mapping[str, Any]) -> RunOutcome | None:
-    """How a run ended whose update is final; None where that is not for us to say."""
+    """Return the end in a final update of our own executor; None for other updates."""
     if lacks_executor(status):
         text = "the executor of the agent had just ended"
         return RunOutcome(End.LOST, reason=EXECUTOR_LOST, message=text, system=True)

@@ -1,8 +1,8 @@
-"""Tasks that our own executor runs (`executor/`): which runs may be, and what they are then.
+"""Tasks that our own executor runs (`executor/`): the runs that may be, and their form.
 
 All such tasks of an agent carry the same description of the executor, to the last field, for else
 the master refuses them: what an agent has is remembered (`KeeperAt`), and its id follows from the
-description. Must not decide what is launched where.
+description.
 """
 
 from __future__ import annotations
@@ -44,19 +44,21 @@ _DIGEST_CHARS = 12
 
 
 class NotByKeeper(ValueError):
-    """A spec asks for the keeper, and has what it cannot give on Mesos: the text says what."""
+    """A spec asks for the keeper, which cannot provide a part of it on Mesos."""
 
 
 class KeeperProgram(NamedTuple):
-    """How the executor is started on agents, as whom, and how long it stays without tasks."""
+    """The command and user of the executor on agents, and how long it stays idle."""
 
     command: str = ""
     user: str = "root"
     idle_s: float = 60.0
 
     def runs(self, spec: RunSpec) -> bool:
-        """Whether this is one for it: batch tasks are, unless the spec says otherwise. Raises
-        NotByKeeper."""
+        """Return whether our own executor runs this spec: by default batch tasks.
+
+        Raises NotByKeeper.
+        """
         chosen = next((label.value for label in spec.labels if label.key == CHOICE), "")
         if chosen not in ("", KEEPER, COMMAND):
             raise NotByKeeper(f"the label {CHOICE} is {KEEPER} or {COMMAND}, not {chosen!r}")
@@ -71,7 +73,7 @@ class KeeperProgram(NamedTuple):
         return not obstacle and (chosen == KEEPER or not spec.asks)
 
     def _must(self, spec: RunSpec, chosen: str) -> None:
-        """Nobody else gives a run its secrets so that the master shows them to nobody."""
+        """Raise NotByKeeper if our own executor cannot run a spec with secrets."""
         obstacle = self._obstacle(spec)
         if obstacle:
             raise NotByKeeper(
@@ -85,7 +87,7 @@ class KeeperProgram(NamedTuple):
             )
 
     def _obstacle(self, spec: RunSpec) -> str:
-        """What only an executor of Mesos gives a task of its own."""
+        """Return which part of a spec only an executor of Mesos can provide."""
         found = {
             "an image": spec.image,
             "several containers": spec.containers,
@@ -102,13 +104,13 @@ class KeeperProgram(NamedTuple):
 
 
 def default_command() -> str:
-    """For agents on this machine, which see these very files."""
+    """Return the command for agents on this machine, which see these very files."""
     program = Path(__file__).parents[1] / "executor" / "__main__.py"
     return f"exec {shlex.join((sys.executable, '-I', '-S', str(program)))}"
 
 
 class KeeperAt:
-    """The executor of one agent, as far as we know of it."""
+    """The executor of one agent, as far as it is known."""
 
     def __init__(self, program: KeeperProgram) -> None:
         self._program = program
@@ -122,62 +124,66 @@ class KeeperAt:
 
     @property
     def executor_id(self) -> str:
-        """Of the one that is there, as far as we know; empty while there is none."""
+        """The id of the executor that is there, as far as is known; empty while there is none."""
         return "" if self._info is None else str(self._info["executor_id"]["value"])
 
     @property
     def fails(self) -> bool:
-        """Whether it has ended too often before it said anything: it cannot be started there."""
+        """Whether the executor has ended too often before it sent anything."""
         return self._failures >= FAILED_STARTS_MAX
 
     def runs(self, spec: RunSpec) -> bool:
-        """Whether it is one for it."""
+        """Return whether the executor runs this spec here."""
         return self._program.runs(spec) and not self.fails
 
     def info(self, bundle: Bundle) -> Mapping[str, Any]:
-        """Its description; one that is not there yet takes what it needs of the bundle, and is
-        there from now on. Raises NotOffered."""
+        """Return the executor's description. Raises NotOffered.
+
+        An executor that is not there yet takes its resources from the bundle, and is there from now
+        on.
+        """
         if self._info is None:
             self._info = executor_info(self._program, _one_of_each(bundle.take(EXECUTOR_NEED, ())))
             self._spoke = self._for_nothing = False
         return self._info
 
     def listed(self, info: Mapping[str, Any]) -> None:
-        """The master says that there is this one. Others than ours are started no more."""
+        """Take the master's word that this executor is there. Executors of others are ignored."""
         if self._info is None and info["executor_id"]["value"].startswith(_base(self._program)):
             self._info, self._spoke = info, True
 
     def is_beside(self, info: Mapping[str, Any]) -> bool:
-        """Whether this is one of ours of another description: it gets no more tasks."""
+        """Return whether this is an executor of ours with another description."""
         id_ = str(info["executor_id"]["value"])
         return id_.startswith(PREFIX) and id_ != self.executor_id
 
     def spoke(self) -> None:
-        """It has said something: it could be started."""
+        """Note that the executor has sent something: it could be started."""
         self._spoke, self._failures, self.why_not_there = True, 0, ""
 
     def needed_no_more(self, executor_id: str) -> None:
-        """A task of this one was killed before it had said anything."""
+        """Note that a task of this executor was killed before the executor had sent anything."""
         self._for_nothing |= executor_id == self.executor_id
 
     def try_again(self) -> None:
-        """It may be possible by now to start it. Another failure is enough to think that it is
-        not."""
+        """Allow another try to start the executor, which may be possible by now.
+
+        Another failure is enough to think that it is not.
+        """
         self._failures = min(self._failures, FAILED_STARTS_MAX - 1)
 
     def over(self, executor_id: str) -> None:
-        """It has ended, if it is this one."""
+        """Note that the executor of this id has ended."""
         if executor_id and executor_id == self.executor_id:
             self._failures += not (self._spoke or self._for_nothing)
             self._info = None
 
     def missing(self) -> None:
-        """It is not there, whatever we thought."""
         self._info = None
 
 
 def executor_info(program: KeeperProgram, resources: list[dict[str, Any]]) -> dict[str, Any]:
-    """The executor. Its id differs where anything of it does."""
+    """Return the executor's info. Its id differs if anything in it does."""
     id_ = f"{_base(program)}-{_digest(resources)}"
     return {
         "type": "CUSTOM",
@@ -190,8 +196,7 @@ def executor_info(program: KeeperProgram, resources: list[dict[str, Any]]) -> di
 
 
 def keeper_data(run: StartRun, secrets: tuple[RunSecret, ...] = ()) -> str:
-    """What the executor is to run, as TaskInfo.data, which is in no list of a master. Raises
-    NotByKeeper."""
+    """Return the order as TaskInfo.data, which no master lists. Raises NotByKeeper."""
     spec = run.spec
     request = RunRequest(
         run.run,
@@ -211,7 +216,7 @@ def keeper_data(run: StartRun, secrets: tuple[RunSecret, ...] = ()) -> str:
 
 
 def _one_of_each(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same amounts, in an order that does not depend on the offers they are taken of."""
+    """Return the same amounts, in an order that does not depend on the offers."""
     found: dict[str, dict[str, Any]] = {}
     for entry in entries:
         kind = json.dumps({**entry, "scalar": {}}, sort_keys=True)

@@ -1,8 +1,8 @@
-"""What the check of a task by Mesos says of the readiness of a run, and what that comes to.
+"""The readiness of a run, from the results of its check by Mesos.
 
-Mesos says that a check has another result than the one before, and never how often one came: a
-result that stays is silence. So failures in a row are counted by what was told, and beyond that by
-the time after which as many more have surely ended. Must not know a clock, nor speak to anybody.
+Mesos reports that a check has another result than the one before, and never how often one came: a
+result that stays the same is not reported. So failures in a row are counted by the reports, and
+beyond that by the time after which as many more have surely ended.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ _NO_RESULT = "the check of Mesos has no result: it took too long, or could not b
 
 
 class CheckResult(NamedTuple):
-    """What a check found last; without a code no check has ended yet, or the last one without a
-    result, as one that took too long."""
+    """The last result of a check.
+
+    Without a code no check has ended yet, or the last one had no result, as one that took too long.
+    """
 
     kind: str
     code: int | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether it has passed."""
+        """Whether the check has passed."""
         if self.code is None:
             return False
         return 200 <= self.code < 400 if self.kind == "HTTP" else self.code == 0
 
     @property
     def text(self) -> str:
-        """What is said of one that has failed."""
+        """The text about a check that has failed."""
         if self.code is None:
             return _NO_RESULT
         what = "status" if self.kind == "HTTP" else "exit code"
@@ -45,7 +47,7 @@ class CheckResult(NamedTuple):
 
 
 def told_check(status: Mapping[str, Any]) -> CheckResult | None:
-    """What an update says of the check of its task, if anything."""
+    """Return the result of the task's check in an update, if there is one."""
     told = status.get("check_status")
     if not told or told.get("type") not in CHECK_RESULTS:
         return None
@@ -54,8 +56,11 @@ def told_check(status: Mapping[str, Any]) -> CheckResult | None:
 
 
 class ReadinessCount:
-    """Of one run. It is ready once a check passes, until it fails too often in a row; at first one
-    failure is enough to know that it is not, also where another daemon has known it before."""
+    """The readiness of one run: ready once a check passes, until it fails too often in a row.
+
+    At first one failure is enough to know that it is not ready, also if another daemon has known it
+    before.
+    """
 
     def __init__(self) -> None:
         self._ready: bool | None = None
@@ -67,8 +72,7 @@ class ReadinessCount:
         """When it has failed as often as it may, unless something else is told before."""
 
     def heard(self, found: CheckResult, now: float, *, check: HealthCheck) -> bool | None:
-        """A check has found this, or had when we last heard of it: whether the run is ready, if
-        that is to be told."""
+        """Take the result of a check; return whether the run is ready, if that is news."""
         news, self._last = found != self._last, found
         if found.ok:
             self._failures, self.due_at = 0, None
@@ -90,19 +94,22 @@ class ReadinessCount:
         return None
 
     def failed(self) -> bool | None:
-        """It has failed as often as it may: whether the run is ready, if that is to be told."""
+        """Note that the check has failed for good; return whether the run is ready, if that is
+        news."""
         self._failures, self.due_at = 0, None
         return self._turned(False)
 
     def interrupted(self) -> None:
-        """What is told may not reach us: silence means nothing. Failures are counted anew, from
-        the next word on, which is also told if it is as before: another daemon may have been
-        subscribed."""
+        """Start counting anew: reports may be lost, and silence means nothing.
+
+        The next result is reported even if it is as before: another daemon may have been
+        subscribed.
+        """
         self._failures, self.due_at, self._last, self._told = 0, None, None, None
 
     @property
     def text(self) -> str:
-        """What the last check found."""
+        """The text of the last result."""
         return "" if self._last is None else self._last.text
 
     def _turned(self, ready: bool) -> bool | None:

@@ -1,4 +1,4 @@
-"""What an update of Mesos says of a run: where it is, and how it ended.
+"""The state and the end of a run in an update of Mesos.
 
 The states are those of the original's table, but that a task which is unreachable, gone or dropped
 is not begun anew: it is lost, or nothing is known of it for now.
@@ -23,7 +23,7 @@ DUPLICATE = "Task has duplicate ID"
 
 
 class RunAt(enum.Enum):
-    """Where a run is, by its last update."""
+    """The phase of a run in its last update."""
 
     COMING = 1
     RUNNING = 2
@@ -50,7 +50,7 @@ _LOST = frozenset(
 
 
 def phase_of(status: Mapping[str, Any]) -> RunAt:
-    """Where the run is. A state that we do not know says nothing."""
+    """Return the phase of the run. An unknown state gives UNKNOWN."""
     state = status.get("state", "")
     if state in _PHASES:
         return _PHASES[state]
@@ -59,24 +59,24 @@ def phase_of(status: Mapping[str, Any]) -> RunAt:
 
 
 def is_hearsay(status: Mapping[str, Any]) -> bool:
-    """Whether the master tells the end of a run whose own update, which says more, is yet to come.
+    """Return whether the master reports an end whose own update, with more in it, is to come.
 
-    It is: the master forgets a task once that is acknowledged. It tells such an end where it is
-    asked, and where an agent comes back on which a task has ended meanwhile.
+    It does come: the master forgets a task once that update is acknowledged. The master reports
+    such an end when it is asked, and when an agent comes back on which a task has ended meanwhile.
     """
     known = status.get("reason") in ("REASON_RECONCILIATION", "REASON_AGENT_REREGISTERED")
     return known and status.get("state", "") in _ENDS and not status.get("uuid")
 
 
 def tells_start(status: Mapping[str, Any]) -> bool:
-    """Whether the time of an update is when the run began; others say that it ran then."""
+    """Return whether the time of an update is the run's beginning, not a later one."""
     return status.get("source") == "SOURCE_EXECUTOR" and "reason" not in status
 
 
 def mesos_outcome(status: Mapping[str, Any], *, began: bool = True) -> RunOutcome:
-    """How a run ended whose update is final. What the cluster lost was not the program's fault.
+    """Return the end in a final update. A loss of the cluster is not the program's fault.
 
-    `began`: whether its program is known to have run.
+    `began`: its program is known to have run.
     """
     exact = keeper_outcome(status)
     if exact is not None:
@@ -101,15 +101,17 @@ def mesos_outcome(status: Mapping[str, Any], *, began: bool = True) -> RunOutcom
 
 
 def _never_came(status: Mapping[str, Any]) -> bool:
-    """Whether an agent says that an executor has gone: with it, as when the agent dies right after
-    the launch, goes what that should have started."""
+    """Return whether an agent reports that an executor has gone.
+
+    What that should have started is gone with it, as when the agent dies right after the launch.
+    """
     gone = str(status.get("reason", "")).startswith("REASON_EXECUTOR_")
     of_agent = status.get("source") == "SOURCE_AGENT"
     return gone and of_agent and status.get("state") == "TASK_FAILED"
 
 
 def is_repeat_of_a_launch(status: Mapping[str, Any]) -> bool:
-    """Whether an update refuses a launch of what is launched already: nothing has ended."""
+    """Return whether an update refuses a repeated launch: nothing has ended."""
     invalid = status.get("reason") in ("REASON_TASK_INVALID", "REASON_TASK_GROUP_INVALID")
     return invalid and DUPLICATE in status.get("message", "")
 

@@ -1,6 +1,6 @@
-"""The task of Mesos that is a run: its command, its resources, how it is checked and ended.
+"""The task of Mesos that is a run: its command, resources, checks and grace.
 
-Must not leave out in silence what a run has and Mesos cannot give it.
+A part of a run that Mesos cannot provide must be refused, not left out.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NANO = 1_000_000_000
 
 
 class NotOnMesos(ValueError):
-    """A run has what this backend cannot give it: the text says what."""
+    """A run has a part that this backend cannot provide; the text says which."""
 
 
 class NoExecutorHere(Exception):
-    """A run needs our own executor, which does not start on this agent: the text says for what."""
+    """A run needs our own executor, which does not start on this agent; the text says for what."""
 
 
 def task_info(
@@ -42,7 +42,7 @@ def task_info(
     keeper: KeeperAt | None = None,
     secrets: tuple[RunSecret, ...] = (),
 ) -> dict[str, Any]:
-    """The task; its resources are taken of the bundle, and what `keeper` needs if that runs it.
+    """Return the task; its resources, and those of a new executor, are taken from the bundle.
 
     Raises `NotOnMesos`, `NoExecutorHere`, and `NotOffered` of `Bundle.take`; then nothing is taken.
     """
@@ -83,8 +83,10 @@ def task_info(
 
 
 def _put_executor(info: dict[str, Any], own: dict[str, Any]) -> None:
-    """The executor of a task's own: its command and container are the task's, as are its
-    resources. The data are for it, in whichever of both places it looks."""
+    """Put a task's own executor into its info, with the task's command and resources.
+
+    The data are for the executor, in whichever of both places it looks.
+    """
     moved = {name: info.pop(name) for name in ("command", "container") if name in info}
     info["executor"] = {
         "type": "CUSTOM",
@@ -106,8 +108,11 @@ def _check(run: StartRun) -> None:
 
 
 def _check_readiness(check: HealthCheck, own: MesosWords | None) -> None:
-    """Mesos asks by plain HTTP, and its executor of Docker, which checks nothing of the kind, dies
-    of being asked to."""
+    """Refuse checks that Mesos cannot make.
+
+    Mesos uses plain HTTP, and its executor of Docker, which makes no such checks, dies of the
+    request.
+    """
     if own is not None and own.executor:
         raise NotOnMesos("readiness checks of a task with an executor of its own")
     if own is not None and own.container and json.loads(own.container).get("type") == "DOCKER":
@@ -117,7 +122,7 @@ def _check_readiness(check: HealthCheck, own: MesosWords | None) -> None:
 
 
 def _lacks_keeper(keeper: KeeperAt | None) -> NoReturn:
-    """A run with secrets, where our own executor is not to be had."""
+    """Refuse a run with secrets if our own executor is not available."""
     if keeper is not None:
         raise NoExecutorHere(
             "the run has secrets, which only our own executor gives, and that does not start on "
@@ -156,7 +161,7 @@ def _uri(uri: Uri) -> dict[str, Any]:
 
 
 def _labels(run: StartRun) -> list[dict[str, str]]:
-    """Who it is, and the labels of its spec, of which none says otherwise."""
+    """Return the labels of the run's identity, and those of its spec beside them."""
     found = dict(run.environment)
     names = ("JOB_ID", "INSTANCE_ID", "TASK_ID")
     ours = {f"{LABEL}{name.lower()}": found[f"PELOTON_{name}"] for name in names}
@@ -179,7 +184,7 @@ def _times(check: HealthCheck) -> dict[str, Any]:
 
 
 def _readiness(check: HealthCheck) -> dict[str, Any]:
-    """A check of Mesos that ends nothing."""
+    """Return a check of Mesos that ends nothing."""
     if check.http is not None:
         request = {"port": check.http.port, "path": check.http.path}
         return {**_times(check), "type": "HTTP", "http": request}
@@ -200,6 +205,9 @@ def _health(check: HealthCheck) -> dict[str, Any]:
 
 
 def _checking(check: HealthCheck) -> dict[str, Any]:
-    """The command of a check, in a shell of its own: were the one that Mesos begins ended by a
-    signal, the executor would abort, and with it the task."""
+    """Return the command of a check, in a shell of its own.
+
+    If the shell that Mesos starts were ended by a signal, the executor would abort, and with it the
+    task.
+    """
     return {"shell": True, "value": f"/bin/sh -c {shlex.quote(check.command)}; exit $?"}

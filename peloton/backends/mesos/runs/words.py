@@ -1,4 +1,4 @@
-"""Resources in the words of Mesos, as an offer has them and as a task takes them.
+"""Resources in the form of Mesos, in offers and in tasks.
 
 Mesos counts scalars in thousandths. What a task needs is rounded up to these, so it is never given
 less than it was promised; sums of offers are rounded down.
@@ -20,13 +20,13 @@ _THOUSANDTH = UNIT // 1000
 
 
 class NotOffered(ValueError):
-    """A task needs more than the offers have: the text says of what."""
+    """A task needs more than the offers have; the text says of what."""
 
 
 def kind_of(entry: Json) -> str | None:
-    """Of which kind of resource an entry is; None if we use no such thing.
+    """Return the kind of resource of an entry; None if it is not used here.
 
-    Volumes, disks of their own and what the operator lends of other kinds than cpu are not ours.
+    Volumes, separate disks and what the operator lends of other kinds than cpu are not used.
     """
     name = entry.get("name", "")
     if entry.get("disk") or entry.get("type") != "SCALAR":
@@ -37,7 +37,7 @@ def kind_of(entry: Json) -> str | None:
 
 
 def sum_of(entries: Iterable[Json]) -> Resources:
-    """The sum of these entries."""
+    """Return the sum of these entries."""
     found = dict.fromkeys(Resources.KINDS, 0)
     for entry in entries:
         kind = kind_of(entry)
@@ -47,18 +47,18 @@ def sum_of(entries: Iterable[Json]) -> Resources:
 
 
 def of_others(entries: Iterable[Json], role: str) -> list[Json]:
-    """The entries that another role has, or has reserved."""
+    """Return the entries that another role has, or has reserved."""
     return [entry for entry in entries if _owner(entry) not in ("*", role)]
 
 
 def reserved_by(entry: Json) -> str:
-    """The role that has reserved an entry; "*" if none has."""
+    """Return the role that has reserved an entry; "*" if none has."""
     reservations = entry.get("reservations") or ()
     return str(reservations[-1].get("role", "*") if reservations else entry.get("role", "*"))
 
 
 def ranges(entries: Iterable[Json]) -> list[tuple[int, int]]:
-    """The ports of these entries: first, and one past the last, in order, none twice."""
+    """Return the ports of these entries: first, and one past the last, in order, none twice."""
     found: list[tuple[int, int]] = []
     for entry in entries:
         if entry.get("name") == "ports" and entry.get("type") == "RANGES":
@@ -75,7 +75,7 @@ def ranges(entries: Iterable[Json]) -> list[tuple[int, int]]:
 
 
 class Bundle:
-    """What the offers of one agent have left; tasks take from it."""
+    """The resources that the offers of one agent have left; tasks take from it."""
 
     def __init__(self, entries: Iterable[Json]) -> None:
         self._entries = [dict(entry) for entry in entries]
@@ -96,13 +96,13 @@ class Bundle:
 
     @property
     def amounts(self) -> Resources:
-        """What is left."""
+        """The amounts that are left."""
         left = zip(self._entries, self._left, strict=True)
         return sum_of(_scalar(entry, some) for entry, some in left if some)
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is taken meanwhile is taken as a whole: where something goes wrong, nothing is."""
+        """Take everything within this context as a whole: if it raises, nothing is taken."""
         before = self._left, self._ports
         try:
             yield
@@ -111,7 +111,7 @@ class Bundle:
             raise
 
     def take(self, need: Resources, ports: Sequence[int]) -> list[dict[str, Any]]:
-        """Entries of a task that needs this; raises `NotOffered`, and nothing is taken then."""
+        """Return the entries of a task that needs this. Raises `NotOffered`, and takes nothing."""
         left, taken = [*self._left], [0] * len(self._left)
         for kind in Resources.KINDS:
             wanted = -(-getattr(need, kind) // _THOUSANDTH)
@@ -169,7 +169,7 @@ def _scalar(entry: Json, thousandths: int) -> dict[str, Any]:
 
 
 def _owner(entry: Json) -> str:
-    """The role that has reserved an entry, or else has it."""
+    """Return the role that has reserved an entry, or else has it."""
     reserved = reserved_by(entry)
     if reserved != "*":
         return reserved
