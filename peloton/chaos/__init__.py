@@ -1,1 +1,1 @@
-"""The chaos harness: storms in which a cluster, or an extension of it, is put to the test."""
+"""The chaos harness: storms of faults against a cluster, or an extension of it."""

@@ -1,8 +1,7 @@
 """Replays one storm and prints its story, line by line, so that a person can follow why.
 
 Turns a seed or a file into lines: when, which daemon, which shard, which actor, the cause, the
-facts and the reason; and between them the faults. It must not change what happens: it only
-observes.
+facts and the reason; and between them the faults.
 
     python -m peloton.chaos.replay 17
     python -m peloton.chaos.replay 17 --shrink small.json
@@ -31,7 +30,7 @@ FACT_CHARS_MAX = 160
 
 
 class ReplayLine(NamedTuple):
-    """One event, and the entity that it is about."""
+    """An event, and the entity that it is about."""
 
     at_s: float
     key: str
@@ -47,7 +46,7 @@ class Recorder:
         stage.checks.core.on_frame.append(self.record)
 
     def record(self, frame: DecodedFrame) -> None:
-        """A frame was committed."""
+        """Record a committed frame."""
         world = self.stage.cluster.world
         owner = _owner(world, frame.shard)
         for entry in frame.entries:
@@ -55,7 +54,7 @@ class Recorder:
             self.lines.append(ReplayLine(world.elapsed_s, entry.key, f"{where:18} {_text(entry)}"))
 
     def story(self, only: str | None) -> list[ReplayLine]:
-        """All lines in the order of time: faults, requests, and the actors selected by `only`."""
+        """Return all lines by time: faults, requests, and the actors selected by `only`."""
         storm = self.stage.storm
         struck = [ReplayLine(at, "", f"--- {text}") for at, text in storm.log]
         requests = [
@@ -80,7 +79,7 @@ class Recorder:
         return not jobs or any(job.partition("/")[2] in key for job in jobs)
 
     def unfinished(self) -> list[Key]:
-        """Jobs that have not reached their goal: the story shows their actors."""
+        """Return the jobs that have not reached their goal: the story shows their actors."""
         jobs = self.stage.cluster.world.cells("job")
         return [
             key
@@ -90,7 +89,7 @@ class Recorder:
 
 
 def _owner(world: World, shard: ShardId) -> str:
-    """Who has the shard open under the highest epoch."""
+    """Return the daemon that has the shard open under the highest epoch."""
     epochs = {name: each.shards()[shard].epoch for name, each in world.daemons.items()
               if shard in each.shards()}  # fmt: skip
     return max(epochs, key=lambda name: epochs[name], default="-")
@@ -111,7 +110,7 @@ def _brief(fact: Any) -> str:
 
 
 def head(plan: ClusterPlan) -> str:
-    """The size of the cluster, its limits and its faults, in one line."""
+    """Return the size of the cluster, its limits and its faults, in one line."""
     return (
         f"seed {plan.seed}: {plan.daemons} daemons, {plan.hosts} hosts, shards {plan.sizes}, "
         f"{'one cluster of agents, ' if plan.outside else ''}"
@@ -122,7 +121,7 @@ def head(plan: ClusterPlan) -> str:
 
 
 def replay(plan: ClusterPlan, *, only: str | None) -> StormFailed | None:
-    """Play the plan and print its story; the failure, if there is one."""
+    """Play the plan and print its story; return the failure, if there is one."""
     stage = StormRun(plan)
     recorder = Recorder(stage)
     failed: StormFailed | None = None
@@ -140,7 +139,7 @@ def replay(plan: ClusterPlan, *, only: str | None) -> StormFailed | None:
 
 
 def main() -> int:
-    """The program."""
+    """Run the program."""
     parser = argparse.ArgumentParser(
         prog="script/replay", description="Replay one storm and print its story."
     )

@@ -1,7 +1,7 @@
 """Sweeps seeds: one storm for each, over a simulated cluster, and the sums of all.
 
 Turns seeds into figures and failures, each with the command that replays it. The seeds are a range,
-or those from a random one on until a time is over. It must not retry or skip a seed: one that fails
+or those from a random one on until a time is over. No seed is retried or skipped: one that fails
 makes the sweep fail.
 
     python -m peloton.chaos.sweep --seeds 100 --jobs 2
@@ -57,7 +57,7 @@ class Sums(NamedTuple):
 
 
 def sweep_one(seed: int, *, outside: bool = False) -> Swept:
-    """One storm."""
+    """Play one storm."""
     try:
         return Swept(seed, play(draw(seed, outside=outside)))
     except StormFailed as failed:
@@ -65,12 +65,12 @@ def sweep_one(seed: int, *, outside: bool = False) -> Swept:
 
 
 def fresh_seed() -> int:
-    """One that probably nobody has played."""
+    """Return a seed that probably nobody has played."""
     return secrets.randbelow(FRESH_SEEDS)
 
 
 def within(seconds: float, some: Iterable[T]) -> Iterator[T]:
-    """The first of them, and more until the time is over."""
+    """Yield the first of them, and more until the time is over."""
     end_s = time.monotonic() + seconds
     for each in some:
         yield each
@@ -79,7 +79,7 @@ def within(seconds: float, some: Iterable[T]) -> Iterator[T]:
 
 
 def sweep(seeds: Iterable[int], *, jobs: int, outside: bool = False) -> Iterator[Swept]:
-    """All of them, in order."""
+    """Yield the results of all seeds, in order."""
     one = partial(sweep_one, outside=outside)
     if jobs <= 1:
         yield from map(one, seeds)
@@ -97,7 +97,7 @@ def sweep(seeds: Iterable[int], *, jobs: int, outside: bool = False) -> Iterator
 
 
 def nothing() -> Sums:
-    """Before the first seed."""
+    """Return the sums before the first seed."""
     return Sums(Sometimes(BRANCHES), Counter(), Counter(), Counter(), [], Counter())
 
 
@@ -165,7 +165,7 @@ def report_pairs(sums: Sums) -> None:
 
 
 def seeds_of(options: argparse.Namespace) -> tuple[int, Iterable[int]]:
-    """The first one, and all that are asked for."""
+    """Return the first seed, and all that are requested."""
     first: int | None = options.first_seed
     if options.minutes is None:
         first = first or 0
@@ -177,7 +177,7 @@ def seeds_of(options: argparse.Namespace) -> tuple[int, Iterable[int]]:
 
 
 def main() -> int:
-    """The program."""
+    """Run the program."""
     parser = argparse.ArgumentParser(prog="script/sweep", description="Storms, one for each seed.")
     parser.add_argument("--seeds", type=int, help="how many; 100 if no time is given")
     parser.add_argument("--minutes", type=float, help="draw no seed after so long")

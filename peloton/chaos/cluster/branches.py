@@ -1,10 +1,10 @@
 """The rare branches of a cluster by name: a sweep of storms should reach each of them.
 
 Turns names into where a branch is seen: a committed fact and its cause, a reason in a story, a
-statement to the store and its reply, a state of the world. `observer.py` detects them. It must not
-name what happens in every world, nor what cannot happen: no task is throttled while there are no
-services (tests/actors), and no peer is dropped as long as no view misses a live member and no peer
-shell breaks (tests/core/links/test_parcels.py, test_network.py).
+statement to the store and its reply, a state of the world. `observer.py` detects them. A branch
+that every world reaches, or none can, has no name: no task is throttled while there are no services
+(tests/actors), and no peer is dropped as long as no view misses a live member and no peer shell
+breaks (tests/core/links/test_parcels.py, test_network.py).
 """
 
 from __future__ import annotations
@@ -174,22 +174,22 @@ STATES: dict[str, str] = {
 
 
 def fact_name(kind: str, fact: str, *, cause: str) -> str:
-    """The branch name of a fact with its cause."""
+    """Return the branch name of a fact with its cause."""
     return f"{kind}: {fact} <- {cause or 'the runtime'}"
 
 
 def reason_name(kind: str, reason: str) -> str:
-    """The branch name of a reason."""
+    """Return the branch name of a reason."""
     return f"{kind}: {reason!r}"
 
 
 def limit_name(name: str) -> str:
-    """The branch name of a limit that was met."""
+    """Return the branch name of a limit that was met."""
     return f"limit: {name}"
 
 
 def statement_name(statement: str, reply: str) -> str:
-    """The branch name of a statement with its reply."""
+    """Return the branch name of a statement with its reply."""
     return f"store: {statement}: {reply}"
 
 

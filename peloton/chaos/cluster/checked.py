@@ -1,8 +1,8 @@
 """A simulated cluster for tests: checked after every step, with calls that wait for their answers.
 
-Turns a few arguments into a cluster that is ready, and lines of a test into what clients, operators
-and faults do to it. Everything is in virtual time, on the caller's thread. It must not judge more
-than `ClusterChecks` does: what a test is about, the test says.
+Turns a few arguments into a cluster that is ready, and calls of a test into actions of clients,
+operators and faults. Everything is in virtual time, on the caller's thread. `ClusterChecks` judges
+the cluster; the rest is asserted by the test.
 
     cluster = CheckedCluster(hosts=3, setup=ClusterSetup(fates=lambda run: Fate(2.0)))
     job = cluster.create_job(job_spec(10))
@@ -54,7 +54,7 @@ CLIENT = "c1"
 class CheckedCluster(SimulatedCluster):
     """A cluster that is ready, with its checks. Its pool is `STORM_POOL`, as large as all hosts.
 
-    `ClusterSetup(checked=False)` leaves the checks out: for tests that count, and for large jobs.
+    `ClusterSetup(checked=False)` leaves the checks out, for tests that count, and for large jobs.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class CheckedCluster(SimulatedCluster):
     def create_job(
         self, spec: JobSpec, name: str = "j", *, overrides: tuple[Override, ...] = ()
     ) -> Key:
-        """Create a job, and wait until that is acknowledged."""
+        """Create a job, and wait until that is acknowledged; return its key."""
         by_slice: dict[int, list[Override]] = {}
         for override in overrides:
             by_slice.setdefault(override.instance // SLICE_SIZE, []).append(override)
@@ -127,16 +127,16 @@ class CheckedCluster(SimulatedCluster):
         return job
 
     def job(self, job: Key) -> JobView:
-        """The job as clients see it; `Absent` where there is none."""
+        """Return the job as clients see it; `Absent` if there is none."""
         view: JobView = self.ask(job, GetJob())
         return view
 
     def counts(self, job: Key) -> dict[str, int]:
-        """How many instances of a job are in which state."""
+        """Return how many instances of a job are in which state."""
         return dict(self.job(job).summary.counts)
 
     def instances(self, job: Key, count: int) -> list[InstanceView]:
-        """The first instances of a job as clients see them."""
+        """Return the first instances of a job as clients see them."""
         found: list[InstanceView] = []
         for number in range(slices_of(count)):
             part = self.ask(slice_key(job.partition("/")[2], number), ListInstances(0, count))
@@ -146,7 +146,7 @@ class CheckedCluster(SimulatedCluster):
     # ---- the journal ----
 
     def frames(self) -> list[DecodedFrame]:
-        """All frames that were ever committed, of one shard after the other."""
+        """Return all frames that were ever committed, of one shard after the other."""
         decode = self.world.codec.decode_frame
         return [
             DecodedFrame(shard, frame.position, *decode(frame.body))
@@ -155,18 +155,18 @@ class CheckedCluster(SimulatedCluster):
         ]
 
     def frame_sizes(self) -> list[int]:
-        """The bytes of each of these frames."""
+        """Return the bytes of each of these frames."""
         return [len(frame.body) for frames in self._scan.frames.values() for frame in frames]
 
     def written(self, fact: type) -> int:
-        """How many facts of a class were ever committed."""
+        """Return how many facts of a class were ever committed."""
         entries = [entry for frame in self.frames() for entry in frame.entries]
         return sum(isinstance(each, fact) for entry in entries for each in entry.facts)
 
     # ---- time ----
 
     def run_until(self, reached: Callable[[], bool], *, within_s: float = 600.0) -> float:
-        """Run until it holds; returns the virtual seconds that took, or raises `NotReached`.
+        """Run until the condition holds; return the virtual seconds that took. Raises `NotReached`.
 
         The condition is evaluated when everything has been done that can be done at an instant, so
         it may ask: otherwise its own questions would keep time from passing.
@@ -183,7 +183,7 @@ class CheckedCluster(SimulatedCluster):
         return world.now - begun_s
 
     def _instant(self) -> None:
-        """The next instant at which anything happens, with all that happens then."""
+        """Go on to the next instant at which anything happens, with all that happens then."""
         world = self.world
         world.step()
         for _ in range(INSTANT_STEPS_MAX):
@@ -193,7 +193,7 @@ class CheckedCluster(SimulatedCluster):
         raise NotReached(f"no rest at {world.elapsed_s:.1f} s: something loops\n{self.story()}")
 
     def story(self) -> str:
-        """What all actors did last: for the message of a failing test."""
+        """Return what all actors did last, for the message of a failing test."""
         cores = self.world.shards().values()
         lines = [line for core in cores for line in core.turns.story._lines]
         return "\n".join(
@@ -214,23 +214,23 @@ class CheckedCluster(SimulatedCluster):
         assert any(daemon.drop(shard) for daemon in self.world.living()), f"{shard} is not open"
 
     def crash_shard(self, of: Key) -> None:
-        """Like `drop_shard`, and wait until it is recovered."""
+        """Drop the shard of an actor, and wait until it is recovered."""
         shard = self.world.sharding.shard_of(of)
         before = self.world.shards().get(shard)
         self.drop_shard(of)
         self.run_until(lambda: self.world.shards().get(shard) not in (None, before))
 
     def kill(self, number: int = 0) -> None:
-        """`kill -9` of one of the daemons that are alive; the world restarts it."""
+        """Kill one of the living daemons as by `kill -9`; the world restarts it."""
         living = self.world.living()
         self.world.kill(living[number % len(living)])
 
     def cut(self, host: Key) -> None:
-        """A machine is out of reach; what runs on it continues."""
+        """Cut a machine off; its runs go on."""
         self.backend.cut(host)
 
     def mend(self, host: Key) -> None:
-        """The machine is in reach again."""
+        """Let a machine be reached again."""
         self.backend.mend(host)
 
     def calm(self) -> None:

@@ -1,8 +1,8 @@
-"""What must hold in a cluster: always, by the committed facts; and at a quiet point.
+"""The checks of a cluster: after every step, by committed facts; and at a quiet point.
 
 Turns a cluster into a `Contradiction` or nothing. Most checks of a quiet point take anything that
-has cells, crowds and machines (`ClusterView`). They must not change the cluster, nor believe a
-parent what can be computed from its children.
+has cells, crowds and machines (`ClusterView`). They must not change the cluster, and compute from
+the children what a parent has derived from them.
 
     checks = ClusterChecks(cluster)   before the first step
     checks.quiet()                    when no fault strikes and nothing more is to happen
@@ -117,7 +117,7 @@ class ClusterChecks:
 
 
 def _beside(clients: Clients) -> list[Operation]:
-    """Stops that are no part of the history; they explain what others see of a job, too."""
+    """Return the stops outside of the history; they explain what others see of a job."""
     noted = {id(operation): None for operation in clients.history}
     found = []
     for request in clients.requests:
@@ -133,7 +133,7 @@ def _beside(clients: Clients) -> list[Operation]:
 
 
 def quiet(view: ClusterView) -> None:
-    """All ledgers agree, and nobody waits for resources that are free. Raises `Contradiction`."""
+    """Check that all ledgers agree, and nobody waits for free resources. Raises `Contradiction`."""
     root_has_what_hosts_have(view)
     lots_equal_the_tasks(view)
     tallies_equal_the_tasks(view)
@@ -148,7 +148,7 @@ def quiet(view: ClusterView) -> None:
 
 
 def contents(index: Any) -> Any:
-    """The contents of an index, in a form that can be compared."""
+    """Return the contents of an index, in a form that can be compared."""
     if isinstance(index, Tree):
         sums = {
             pool: (index.use(pool), index.demand(pool), index.members(pool))
@@ -162,7 +162,7 @@ def contents(index: Any) -> Any:
 
 
 def held_by(host: Host) -> Resources:
-    """The resources of all runs that hold any, and the room of volumes."""
+    """Return the resources of all runs that hold any, and the room of volumes."""
     used = Resources()
     for name in sorted(host.volumes):
         used = used + host.volumes[name].config.room
@@ -173,13 +173,13 @@ def held_by(host: Host) -> Resources:
 
 
 def hosts_keep_their_capacity(view: ClusterView) -> None:
-    """R9: the ledger of each host adds up, and is within its capacity."""
+    """Check R9: the ledger of each host adds up, and is within its capacity."""
     for key, host in view.cells("host").items():
         _keeps_its_capacity(key, host)
 
 
 def _hosts_of_a_shard(shard: ShardId, core: Shard) -> None:  # noqa: ARG001
-    """R9: likewise for one shard, every few frames."""
+    """Check R9 for the hosts of one shard, every few frames."""
     for key, state in core.population.cells.items():
         if isinstance(state, Host):
             _keeps_its_capacity(key, state)
@@ -194,14 +194,14 @@ def _keeps_its_capacity(key: Key, host: Host) -> None:
 
 
 def hosts_keep_their_slack(view: ClusterView) -> None:
-    """R9: what runs hold of slack is no more than there is, once others had to end for it."""
+    """Check R9: runs hold no more slack than there is, once others had to end for it."""
     for key, host in view.cells("host").items():
         if host.used.slack - host.capacity.slack >= EPSILON and key not in view.machines.cut_off:
             raise Contradiction(f"R9 {key}: {host.used.slack} of {host.capacity.slack} slack held")
 
 
 def lots_equal_the_tasks(view: ClusterView) -> None:
-    """R10, R11: lots have exactly the members whose tasks are admitted or queued."""
+    """Check R10, R11: lots have exactly the members whose tasks are admitted or queued."""
     crowds = view.crowds()
     admitted: dict[Key, int] = {}
     waiting: dict[Key, int] = {}
@@ -230,7 +230,7 @@ def _where(crowd: Any, admission: Admission) -> int:
 
 
 def tallies_equal_the_tasks(view: ClusterView) -> None:
-    """A job's tallies are the states of its tasks (for the slices that are in memory)."""
+    """Check that a job's tallies are the states of its tasks, for slices in memory."""
     jobs, crowds = view.cells("job"), view.crowds()
     for key, slice_ in view.cells("slice").items():
         job = jobs.get(slice_.job)
@@ -250,7 +250,7 @@ def tallies_equal_the_tasks(view: ClusterView) -> None:
 
 
 def ledgers_equal_the_machines(view: ClusterView) -> None:
-    """R11: the runs in the ledgers of hosts are those that really run."""
+    """Check R11: the runs in the ledgers of hosts are those that really run."""
     for key, host in view.cells("host").items():
         if key in view.machines.cut_off:
             continue
@@ -263,7 +263,7 @@ def ledgers_equal_the_machines(view: ClusterView) -> None:
 
 
 def every_process_is_intended(view: ClusterView) -> None:
-    """R8, R12: every process is the current run of an instance that is placed on that host."""
+    """Check R8, R12: every process is an instance's current run, on the host of its task."""
     crowds = view.crowds()
     for run, process in view.machines.running.items():
         if process.host in view.machines.cut_off or run.startswith(FOREIGN_MARK):
@@ -279,7 +279,7 @@ def every_process_is_intended(view: ClusterView) -> None:
 
 
 def nobody_waits_who_fits(view: ClusterView) -> None:
-    """R15: a pool admits every lot that fits, and an admitted task gets a host that fits."""
+    """Check R15: a pool admits every lot that fits, and an admitted task gets a host that fits."""
     tree = Tree()
     for key, pool in view.cells("respool").items():
         tree.put(key, old=None, new=pool)
@@ -318,7 +318,7 @@ def _waits_for_a_host(task: Task) -> bool:
 
 
 def parts_of(run: str) -> tuple[str, int, int, int]:
-    """Job, slice, member and number of a run, from its id."""
+    """Return job, slice, member and number of a run, from its id."""
     job, rest = run[:36], run[37:]
     instance, _, count = rest.rpartition("-")
     number, member = divmod(int(instance), SLICE_SIZE)
@@ -339,16 +339,16 @@ def pools_use_what_their_lots_hold(cluster: SimulatedCluster) -> None:
 
 
 def nothing_is_left(cluster: SimulatedCluster, job: Key) -> None:
-    """R11: a deleted job is found in the journal only."""
+    """Check R11: a deleted job is found in the journal only."""
     left = [*traces(cluster, job)]
     if left:
         raise Contradiction(f"R11 {job} is deleted: {left[:3]}")
 
 
 def outcomes_are_true(cluster: SimulatedCluster) -> None:
-    """R7, R8b: a job counts its instances, each ended as its last run did, and all if not stopped.
+    """Check R7, R8b: a job counts its instances, each ended as its last run did.
 
-    Asked as clients do, also of what has left memory. Nothing else may be going on.
+    Jobs are asked as clients do, also those that have left memory. Nothing else may be going on.
     """
     history, stopped = cluster.clients.history, stopped_jobs(cluster)
     for job in dict.fromkeys(each.job for each in history if each.what is Asked.CREATE):

@@ -1,7 +1,7 @@
 """The faults of hosts, machines and clients of a simulated cluster, by name.
 
-Turns a fault's name into what is done to a `SimulatedCluster`; together with the faults of any
-fleet this is the whole table. It must not strike anything of its own accord.
+Turns a fault's name into its effect on a `SimulatedCluster`; together with the faults of any fleet
+this is the whole table.
 """
 
 from __future__ import annotations
@@ -60,35 +60,35 @@ def _for_a_while(
 
 
 def cut_host(storm: Storm, action: StormAction) -> None:
-    """Neither orders nor reports pass; runs on the host continue."""
+    """Stop orders and reports of a host; its runs go on."""
     backend = cluster_of(storm).backend
     _for_a_while(storm, action, do=backend.cut, undo=backend.mend)
 
 
 def switch_off(storm: Storm, action: StormAction) -> None:
-    """A machine fails with all its runs, and comes back empty."""
+    """Let a machine fail with all its runs, and come back empty."""
     backend = cluster_of(storm).backend
     _for_a_while(storm, action, do=backend.switch_off, undo=backend.mend)
 
 
 def freeze_host(storm: Storm, action: StormAction) -> None:
-    """A machine is frozen: its orders and reports wait, and are delivered when it continues."""
+    """Freeze a machine: its orders and reports wait, and are delivered when it continues."""
     backend = cluster_of(storm).backend
     _for_a_while(storm, action, do=backend.freeze, undo=backend.thaw)
 
 
 def slow_to_die(storm: Storm, strength: float) -> None:
-    """Processes take up to 8 s to end after a kill."""
+    """Let processes take up to 8 s to end after a kill."""
     cluster_of(storm).machines.stop_s = 8.0 * strength
 
 
 def slow_to_start(storm: Storm, strength: float) -> None:
-    """Processes take up to 4 s to start."""
+    """Let processes take up to 4 s to start."""
     cluster_of(storm).machines.start_s = 4.0 * strength
 
 
 def lose_answers(storm: Storm, strength: float) -> None:
-    """Clients lose the answers to their requests."""
+    """Let clients lose the answers to their requests."""
     cluster_of(storm).clients.lose_answer = 0.3 * strength
 
 
@@ -143,7 +143,7 @@ def _backend_rows() -> list[Fault]:
 
 
 def rows() -> dict[str, Fault]:
-    """Every fault there is, by name."""
+    """Return every fault, by name."""
     mine = [
         *_backend_rows(), *STROKES, *OTHERS, *workload.STROKES, *outages.FAULTS, *larger.STROKES,
         *single.FAULTS, outages.SLOW_COMMITS, *reading.FAULTS,

@@ -2,8 +2,8 @@
 
 Turns the messages between entities into fewer, into older ones, or into the end of the process that
 sends them; and plays a second scripted history, in which every kind sends something to another
-shard. Every goal must be reached all the same. What a nemesis strikes is named (this class, this
-occurrence), never drawn. It must not touch sends within a frame: they are no messages.
+shard. Every goal must be reached all the same. The targets of a nemesis are named (this class, this
+occurrence), never drawn. Sends within a frame are left alone: they are no messages.
 
     trouble = Troubles()
     Missed("lot", "Enqueue", which=first).attach(trouble.cluster)
@@ -47,17 +47,17 @@ STALE_S_MAX = 12.0
 
 
 def first(count: int) -> bool:
-    """Only the first of each receiver."""
+    """Return True for the first message of each receiver."""
     return count == 1
 
 
 def second(count: int) -> bool:
-    """Only the second of each receiver."""
+    """Return True for the second message of each receiver."""
     return count == 2
 
 
 def every_other(count: int) -> bool:
-    """The first, the third, and so on, as long as the history lasts."""
+    """Return True for the first message, the third, and so on, as long as the history lasts."""
     return count % 2 == 1
 
 
@@ -75,12 +75,12 @@ class Nemesis:
     def filtered(
         self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
-        """What is really sent; of this nemesis, everything."""
+        """Return the envelopes that are really sent; for this nemesis, all."""
         return envelopes
 
 
 class MessageCounter(Nemesis):
-    """Changes nothing: counts what is sent, by (receiving kind, message class)."""
+    """A nemesis that counts what is sent, by (receiving kind, message class)."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -93,7 +93,7 @@ class MessageCounter(Nemesis):
 
 
 class Missed(Nemesis):
-    """Some occurrences of one message class are lost silently."""
+    """A nemesis by which some occurrences of one message class are lost silently."""
 
     def __init__(self, kind: str, message: str, *, which: Occurrences) -> None:
         self.name = (kind, message)
@@ -119,7 +119,7 @@ class Missed(Nemesis):
 
 
 class Stopped(Missed):
-    """The process that sends the message ends: before it was sent, or right after."""
+    """A nemesis that ends the sender's process: before the message, or right after."""
 
     def __init__(self, kind: str, message: str, *, which: Occurrences, behind: bool) -> None:
         super().__init__(kind, message, which=which)
@@ -139,7 +139,7 @@ class Stopped(Missed):
 
 
 class StaleMessages(Nemesis):
-    """Messages of these classes arrive when `behind` newer ones were sent, in their order."""
+    """A nemesis by which messages arrive when `behind` newer ones were sent."""
 
     def __init__(self, *names: tuple[str, str], behind: int) -> None:
         self.names = names
@@ -187,7 +187,7 @@ class StaleMessages(Nemesis):
 
 
 def name_of(envelope: Envelope) -> tuple[str, str]:
-    """The receiving kind, and the class of the message."""
+    """Return the receiving kind, and the class of the message."""
     return kind_of(envelope.to), type(envelope.message).__name__
 
 
@@ -201,7 +201,7 @@ WANTED_AFTER_SCENE: WantedJobs = {"n": (JobStates.SUCCEEDED, 1002), "h": (JobSta
 
 
 def fates(run: str) -> Fate:
-    """Job f runs until it is stopped."""
+    """Return the fate of a run: those of job f run until it is stopped."""
     return Fate(None) if run.rsplit("-", 2)[0].endswith("f") else Fate(1.0)
 
 
@@ -215,7 +215,7 @@ class Troubles:
         self.cluster = SimulatedCluster(seed=seed, daemons=2, hosts=2, sizes=SIZES, setup=setup)
 
     def play(self, nemesis: Nemesis) -> list[str]:
-        """The history with this nemesis: what is wrong afterwards, one line for each fault."""
+        """Play the history with this nemesis; return what is wrong, one line for each fault."""
         nemesis.attach(self.cluster)
         try:
             self.run()
@@ -224,7 +224,7 @@ class Troubles:
         return [*faults_of(self.cluster, WANTED_AFTER_SCENE)]
 
     def run(self) -> None:
-        """From the first claim until nothing happens any more; raises `NotReached`."""
+        """Run from the first claim until nothing happens any more. Raises `NotReached`."""
         cluster = self.cluster
         self._until("ready", cluster.ready)
         cluster.create(1002, name="n", resources=SMALL)
@@ -241,7 +241,7 @@ class Troubles:
         self._until("over", cluster.over)
 
     def _lose_a_host(self) -> None:
-        """Runs of a lost host are given up, and killed when it is back; then the job is stopped."""
+        """Lose a host: its runs are given up, and killed when it is back; then stop the job."""
         cluster = self.cluster
         job = cluster.create(3, name="f").job
         self._until("f runs", lambda: len(cluster.machines.running) >= 3)
@@ -260,7 +260,7 @@ class Troubles:
         self._until("f is gone", lambda: cluster.over() and not self._lives(job))
 
     def _request_too_much(self) -> None:
-        """A job that fits no host is deleted, and with it another job of two slices."""
+        """Delete a job that fits no host, and with it another job of two slices."""
         cluster = self.cluster
         made = [
             cluster.create(1, name="g", resources=LARGE),
@@ -274,7 +274,7 @@ class Troubles:
         self._until("g and i are gone", gone)
 
     def _change_a_job(self) -> None:
-        """A job of one gets another instance, of its own config; then it is restarted."""
+        """Give a job of one instance another, with its own config; then restart it."""
         cluster = self.cluster
         job = cluster.create(1, name="f2f").job
         self._until("f2f runs", lambda: self._runs_of(job) == 1)
@@ -289,7 +289,7 @@ class Troubles:
         self._until("f2f runs again", lambda: self._runs_of(job) == 2)
 
     def _maintain_a_host(self) -> None:
-        """A host with a run is drained, and comes back; then the job of the runs is stopped."""
+        """Drain a host with a run, and bring it back; then stop the job of the runs."""
         cluster = self.cluster
         host = next(iter(cluster.machines.running.values())).host
         cluster.clients.command("c1", host, message=StartMaintenance())
@@ -315,7 +315,7 @@ class Troubles:
         return [job for job in self.cluster.jobs if job[-1] in "gi"]
 
     def reconnect(self) -> list[str]:
-        """Remove the nemesis, let every host list its runs again: what is wrong after that."""
+        """Remove the nemesis, and let hosts list their runs; return what is wrong then."""
         cluster = self.cluster
         Nemesis().attach(cluster)
         for host in cluster.hosts:

@@ -1,8 +1,8 @@
 """Detects from outside which rare branches a storm reached.
 
 Turns committed frames, replies of the store, states of the world and the stories at the end into
-names of `branches.py`. It must not change or draw anything, nor cost much: states are inspected
-every few steps only.
+names of `branches.py`. Nothing may be changed or drawn, or seeds would play other storms. States
+are inspected every few steps only, which costs little.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Observer:
         self._world.checks.append(self._inspect)
 
     def reached(self, calm_s: float) -> tuple[str, ...]:
-        """Names of all branches reached, once the storm is over and all goals are reached."""
+        """Return the names of all branches reached, once all goals are reached."""
         if calm_s == 0.0:
             self._state("nothing waits at the calm")
         if calm_s > LONG_S:
@@ -244,13 +244,13 @@ class Observer:
 
 
 def _has_losers(rows: Iterable[RowKey]) -> bool:
-    """Whether two epochs have written a frame of the same position."""
+    """Return whether two epochs have written a frame of the same position."""
     keys = [*rows]
     return len(keys) > len({(position, part) for position, _, part in keys})
 
 
 def _never_began(entry: Entry) -> bool:
-    """Whether an open slice is stopped of which no member had begun.
+    """Return whether an open slice is stopped of which no member had begun.
 
     The lowest member begins first: if it begins in the frame that stops the slice, none had begun.
     """
@@ -261,7 +261,7 @@ def _never_began(entry: Entry) -> bool:
 
 
 def _hit_in_store(statement: Statement, limits: Mapping[str, int | float]) -> Iterator[str]:
-    """Which limits are met by a statement to the store."""
+    """Yield the limits that are met by a statement to the store."""
     if isinstance(statement, DeleteSegment) and "segment_frames" in limits:
         yield "segment_frames"
     if not isinstance(statement, InsertRow):

@@ -2,8 +2,8 @@
 
 Turns a small scripted history into a table of its port calls, by the path they belong to, and each
 of them into a replay of the same history in which a process ends exactly there. The result is what
-is wrong afterwards: a goal not reached, a contradictory answer, something left behind. It must not
-draw a point at random: points that are not tried are known by their numbers.
+is wrong afterwards: a goal not reached, a contradictory answer, something left behind. No point is
+drawn at random: points that are not tried are known by their numbers.
 
     table = points()                       the history once, nobody dies
     play(Deaths(table[17]))                once more, and one process ends at call 17
@@ -80,7 +80,7 @@ WRITES = ("append", "checkpoint", "floor", "cut", "claim", "release")
 
 
 class Side(enum.Enum):
-    """On which side of a call the process ends."""
+    """The side of a call on which the process ends."""
 
     BEFORE = "before"
     UNDER_WAY = "under way"
@@ -88,7 +88,7 @@ class Side(enum.Enum):
 
 
 class Point(NamedTuple):
-    """One crash point: the number of a port call's moment in the history, and the call."""
+    """A crash point: the number of a port call's moment in the history, and the call."""
 
     number: int
     call: PortCall
@@ -101,7 +101,7 @@ class Point(NamedTuple):
 
 
 def path_of(call: PortCall) -> str:
-    """The path a port call belongs to."""
+    """Return the path a port call belongs to."""
     return PORTS.get(call.port) or PATHS.get((call.port, call.name), f"{call.port} {call.name}")
 
 
@@ -140,7 +140,7 @@ class Deaths:
         return len(self.struck) < due
 
     def strikes(self, call: PortCall) -> bool:
-        """Whether the process dies here; used as `World.on_call`."""
+        """Return whether the process dies here; used as `World.on_call`."""
         assert self._cluster is not None
         world, first = self._cluster.world, self.first
         world.store.faults = StoreFaults()
@@ -176,13 +176,13 @@ class Deaths:
 
 @contextmanager
 def short_segments(frames: int = 2) -> Iterator[None]:
-    """Segments of few frames, so that even a small history has segments to delete."""
+    """Make segments of few frames, so that even a small history has segments to delete."""
     with tiny.rows({"segment_frames": frames}):
         yield
 
 
 def fates(run: str) -> Fate:
-    """An instance of job a fails at its first attempt; job b runs until it is stopped."""
+    """Return a run's fate: one of job a fails at first; job b runs until it is stopped."""
     job, instance, number = run.rsplit("-", 2)
     if job.endswith("a") and (instance, number) == ("1", "1"):
         return Fate(1.0, FAILURE)
@@ -207,7 +207,7 @@ class ScriptedHistory:
         self._on_scene = on_scene
 
     def run(self) -> None:
-        """From the first bootstrap until nothing happens any more; raises `NotReached`."""
+        """Run from the first bootstrap until nothing happens any more. Raises `NotReached`."""
         self._until("ready", self.cluster.ready)
         self.scenes()
         self._on_scene("quiet")
@@ -217,7 +217,7 @@ class ScriptedHistory:
         self._until("over", self.cluster.over)
 
     def scenes(self) -> None:
-        """What happens between the bootstrap and the quiet."""
+        """Play the scenes between the bootstrap and the quiet."""
         self._fail_and_retry()
         self._stop_and_delete()
         self._stop_before_all_began()
@@ -241,7 +241,7 @@ class ScriptedHistory:
         self._until("b is gone", lambda: cluster.over() and not self._lives(job))
 
     def _stop_before_all_began(self) -> None:
-        """Two slices, one instance at a time: nothing of the second has begun at the stop."""
+        """Stop a job of two slices before an instance of the second has begun."""
         cluster = self.cluster
         job = cluster.draw_job("e")
         default = TaskConfig(command=Command("x"), resources=NEED)
@@ -252,7 +252,7 @@ class ScriptedHistory:
         self._until("e is stopped", cluster.over)
 
     def _hand_over(self) -> None:
-        """A daemon hands over, comes back, and gets its shards again, while jobs run."""
+        """Let a daemon hand over, come back, and get its shards again, while jobs run."""
         cluster, world = self.cluster, self.cluster.world
         daemon = world.daemons["d1"]
         made = [cluster.create(2, name="c"), cluster.create(2, name="d")]
@@ -285,7 +285,7 @@ def _owns(daemon: SimulatedDaemon) -> bool:
 
 
 def points(seed: int = SEED, history: type[ScriptedHistory] = ScriptedHistory) -> list[Point]:
-    """The history once without deaths: every moment of it at which a process could end."""
+    """Play the history without deaths; return every moment at which a process could end."""
     story, found = history(seed=seed), list[Point]()
 
     def note(call: PortCall) -> bool:
@@ -314,7 +314,7 @@ def play(
     prepare: Callable[[SimulatedCluster], None] = lambda cluster: None,
     history: type[ScriptedHistory] = ScriptedHistory,
 ) -> list[str]:
-    """The history with these deaths: what is wrong afterwards, one line for each fault."""
+    """Play the history with these deaths; return what is wrong, one line for each fault."""
     story = history(seed=seed)
     deaths.watch(story.cluster)
     prepare(story.cluster)
@@ -326,7 +326,7 @@ def play(
 
 
 def share(table: Sequence[Point], *, every: int) -> list[Point]:
-    """Every n-th point; each kind of call starts at another offset, so that no kind is left out."""
+    """Return every n-th point, at another offset for each kind of call."""
     kinds: dict[tuple[str, str, Side], list[Point]] = {}
     for point in table:
         kinds.setdefault((point.path, point.call.name, point.side), []).append(point)
@@ -337,7 +337,7 @@ def share(table: Sequence[Point], *, every: int) -> list[Point]:
 
 
 def seconds(table: Sequence[Point], *, every: int, until: int = SECOND_MAX) -> Iterator[Deaths]:
-    """Second deaths: one first death of each kind of call, then every n-th call of the next life.
+    """Yield second deaths: for each kind of first death every n-th call of the next life.
 
     Each first death starts at another offset, so that together they cover nearly every call.
     """

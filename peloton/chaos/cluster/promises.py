@@ -1,7 +1,7 @@
-"""What newer commands promise (R10, R22 to R32, R34, R37, R38), each checked by a class of its own.
+"""The rules of newer commands (R10, R22 to R32, R34, R37, R38), each checked by a class of its own.
 
-Turns a cluster into a `Contradiction` or nothing: each check says which facts it looks at, and is
-given these alone. It must not know what any of them means.
+Turns a cluster into a `Contradiction` or nothing: each check names the facts that it reads, and
+gets these alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from peloton.runtime.simulation.checkers import DecodedFrame
 
 
 class PromiseChecks:
-    """All of them."""
+    """The checks of all these rules."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.ends = JobEnds()
@@ -64,25 +64,25 @@ class PromiseChecks:
                 self._noted.setdefault(fact, []).append(note)
 
     def apply(self, frame: DecodedFrame) -> None:
-        """A frame was committed. Raises `Contradiction`."""
+        """Take a committed frame. Raises `Contradiction`."""
         for entry in frame.entries:
             for fact in entry.facts:
                 for note in self._noted.get(type(fact), ()):
                     note(entry, fact)
 
     def settle(self) -> None:
-        """All frames of a round were applied. Raises `Contradiction`."""
+        """Check after all frames of a round. Raises `Contradiction`."""
         self.gangs.settle()
 
     def step(self) -> None:
-        """Raises `Contradiction`."""
+        """Check after a step. Raises `Contradiction`."""
         self.schedules.step()
         self.names.step()
         self.notices.step()
         self._pools()
 
     def _pools(self) -> None:
-        """The tree of pools, if it is of the shard that was stepped just now."""
+        """Check the tree of pools, if it is of the shard that was stepped just now."""
         shell = self._world.stepper.stepped
         if type(shell) is not ShardShell or shell.core is None or shell.shard.group != "resmgr":
             return
@@ -95,7 +95,7 @@ class PromiseChecks:
                 self.reasons.at_rest(index)
 
     def quiet(self) -> None:
-        """Raises `Contradiction`."""
+        """Check at a quiet point. Raises `Contradiction`."""
         self.holds.quiet()
         self.lending.quiet()
         self.schedules.quiet()

@@ -1,7 +1,7 @@
 """A small history of workflows, at every port call of which a process may end.
 
 A service is updated a batch at a time, loses instances, is paused and rolled back, stopped by a
-workflow, and deleted. Must not look at runs: what counts is that each workflow comes to its end.
+workflow, and deleted. Each workflow has to come to its end; runs are not judged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RollingHistory(ScriptedHistory):
     wanted: WantedJobs = {}
 
     def scenes(self) -> None:
-        """Until the service is gone."""
+        """Play the scenes until the service is gone."""
         cluster = self.cluster
         job = cluster.draw_job("s")
         cluster.clients.create("c1", job, message=CreateJob(service_spec(3), options=BATCH))
@@ -55,7 +55,7 @@ class RollingHistory(ScriptedHistory):
         self._until("it is gone", lambda: cluster.over() and not self._lives(job))
 
     def _orders(self, job: Key, message: Message) -> None:
-        """Until it is answered: of two that are repeated side by side, either may come first."""
+        """Order a command and wait for its answer, so that orders keep their sequence."""
         order = self.cluster.clients.command("c1", job, message=message)
         self._until(f"{type(message).__name__} is answered", lambda: order.known)
 

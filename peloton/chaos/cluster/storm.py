@@ -1,9 +1,9 @@
 """One storm over a whole cluster: drawn from a seed or read from a file, played, judged.
 
 Turns a plan into a history: a calm until the cluster is ready, the storm, a calm in which every
-goal must be reached within a bounded time, and a quiet point at which nothing may be left behind.
-What is wrong raises `StormFailed`, which has the plan and the cluster as it was. It must not repair
-anything, nor continue after a failure.
+goal must be reached within a bounded time, and a quiet point at which nothing may be left behind. A
+failure raises `StormFailed`, which has the plan and the cluster as it was. Nothing is repaired, nor
+continued after a failure.
 
     played = play(draw(7))
 """
@@ -119,7 +119,7 @@ class Played(NamedTuple):
 
 
 class StormFailed(AssertionError):
-    """A storm in which something was wrong. `sort` tells one failure from another."""
+    """A storm in which something was wrong. `sort` distinguishes failures."""
 
     def __init__(self, storm: Storm, error: Exception) -> None:
         self.storm = storm
@@ -129,15 +129,17 @@ class StormFailed(AssertionError):
 
 
 def sort_of(error: Exception) -> str:
-    """What shrinking must keep: the class of the error, and its rule if it names one."""
+    """Return what shrinking must keep: the class of the error, and its rule if it names one."""
     first = str(error).split(" ", 1)[0]
     is_rule = len(first) <= 4 and first[:1] == "R" and first[1:2].isdigit()
     return f"{type(error).__name__} {first}" if is_rule else type(error).__name__
 
 
 def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
-    """The plan of a seed: first which faults, then their strengths, then their times; `outside`:
-    over a cluster of agents, whatever the seed says."""
+    """Draw the plan of a seed: first which faults, then their strengths, then their times.
+
+    `outside`: over a cluster of agents, whatever the seed has.
+    """
     chance = random.Random(f"{seed} plan")
     storm_s = round(chance.choice((10.0, 30.0, 60.0)) * chance.uniform(0.5, 1.0), 1)
     names = [*some_of(chance, [name for name in ALL_FAULTS if name not in APART])]
@@ -189,12 +191,12 @@ def _faults(
 
 
 def _late(seed: int) -> float:
-    """How late services are registered; drawn separately, so that older seeds keep their storms."""
+    """Draw how late services are registered; separately, so that older seeds keep their storms."""
     return random.Random(f"{seed} furnish").choice((0.0, 0.0, 0.05, 3.0))
 
 
 def _slow(seed: int) -> dict[str, float]:
-    """Whether commits take a moment; drawn separately, likewise."""
+    """Draw whether commits are slow; separately, so that older seeds keep their storms."""
     chance = random.Random(f"{seed} slow")
     return {SLOW: chance.choice(STRENGTHS)} if chance.random() < SLOW_SHARE else {}
 
@@ -251,7 +253,7 @@ class StormRun:
         self.observer = Observer(self.storm, self.cluster, checks=self.checks)
 
     def play(self) -> Played:
-        """Play the whole plan; raises `StormFailed`."""
+        """Play the whole plan. Raises `StormFailed`."""
         try:
             with tiny.rows(self.plan.limits):
                 calm_s = self._play()
@@ -305,7 +307,7 @@ class StormRun:
 
 
 def play(plan: ClusterPlan) -> Played:
-    """One storm; raises `StormFailed`."""
+    """Play one storm. Raises `StormFailed`."""
     stage = StormRun(plan)
     try:
         return stage.play()
@@ -314,7 +316,7 @@ def play(plan: ClusterPlan) -> Played:
 
 
 def smaller(plan: ClusterPlan) -> Iterator[ClusterPlan]:
-    """Smaller plans, by what only a cluster has."""
+    """Yield smaller plans, by what only a cluster has."""
     for hosts in (1, plan.hosts // 2, plan.hosts - 1):
         if 1 <= hosts < plan.hosts:
             yield changed(plan, hosts=hosts)
@@ -327,7 +329,7 @@ def smaller(plan: ClusterPlan) -> Iterator[ClusterPlan]:
 
 
 def shrink(plan: ClusterPlan, sort: str) -> ClusterPlan:
-    """The smallest plan found that fails in the same way."""
+    """Return the smallest plan found that fails in the same way."""
 
     def fails(smaller: ClusterPlan) -> bool:
         try:

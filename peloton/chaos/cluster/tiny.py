@@ -2,7 +2,8 @@
 
 Turns a seed into limits by name, names into the values that a daemon, its kinds or the rows of its
 store get, and counters into "it was hit". A large limit is never reached in a simulated history, so
-its handling would never be tested. The module must not patch a limit that can be passed in.
+its handling would never be tested. A limit that can be passed in must not be patched: daemons of
+one world may have different ones.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Number = int | float
 
 
 class Tiny(NamedTuple):
-    """One limit: its tiny values, what happens at it, and whether that has happened."""
+    """A limit: its tiny values, what happens at it, and whether that has happened."""
 
     values: tuple[Number, ...]
     what: str
@@ -107,14 +108,14 @@ COLD_LOOK_S = 0.5
 
 
 class ByPlace(NamedTuple):
-    """Limits by where it is seen that they are met."""
+    """The limits by the place where it shows that they are met."""
 
     shards: dict[str, Number]
     shells: dict[str, Number]  # and their links
 
 
 def by_place(drawn: Mapping[str, Number]) -> ByPlace:
-    """The limits that shards and shells can meet."""
+    """Return the limits that shards and shells can meet."""
     return ByPlace(
         {name: value for name, value in drawn.items() if name in SHARDS},
         {name: value for name, value in drawn.items() if name in SHELLS or name in LINKS},
@@ -122,7 +123,7 @@ def by_place(drawn: Mapping[str, Number]) -> ByPlace:
 
 
 def drawn(seed: int) -> dict[str, Number]:
-    """Most storms have some, drawn by generators of their own: faults stay as drawn."""
+    """Draw tiny limits, by generators of their own: faults stay as drawn."""
     chance = random.Random(f"{seed} limits")
     found: dict[str, Number] = {}
     if chance.random() >= 0.5:
@@ -140,7 +141,7 @@ def drawn(seed: int) -> dict[str, Number]:
 
 
 def limits(drawn: Mapping[str, Number], *, checkpoint_bytes_min: int) -> DaemonLimits:
-    """The limits of a daemon."""
+    """Return the limits of a daemon."""
     own: dict[str, Any] = {name: value for name, value in drawn.items() if name not in STORE}
     if "cold_after_s" in own or "cold_per_check_max" in own:
         own = {"cold_after_s": 1.0, **own, "cold_check_s": COLD_LOOK_S}
@@ -171,12 +172,12 @@ def rows(drawn: Mapping[str, Number]) -> Iterator[None]:
 
 
 def hit_in_shard(core: Shard, names: Mapping[str, Number]) -> Iterator[str]:
-    """Which of these limits a shard has met."""
+    """Yield which of these limits a shard has met."""
     yield from (name for name in names if name in SHARDS and SHARDS[name].hit(core))
 
 
 def hit_in_shell(shell: Shell, names: Mapping[str, Number]) -> Iterator[str]:
-    """Which of these limits a shell, or one of its links, has met."""
+    """Yield which of these limits a shell, or one of its links, has met."""
     yield from (name for name in names if name in SHELLS and SHELLS[name].hit(shell))
     links: list[Link] = [*shell.links.values()] if isinstance(shell, PeerShell) else []
     yield from (

@@ -1,1 +1,1 @@
-"""Real daemons on real servers, storms over them from a seed, and what is found afterwards."""
+"""Real daemons on real servers, and storms over them from a seed, with a verdict."""

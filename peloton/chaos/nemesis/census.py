@@ -1,7 +1,7 @@
 """The members of the cluster, the owners of shards and their epochs, as the servers have them.
 
 Turns the nodes of ZooKeeper and the registers of the journals into one value, and two of those into
-the shards that moved. It must not believe a daemon, nor a node alone: a shard has moved when its
+the shards that moved. Neither a daemon nor a node alone is believed: a shard has moved when its
 node names another member *and* its register has a later epoch.
 """
 
@@ -26,8 +26,10 @@ class Census(NamedTuple):
     epochs: Mapping[ShardId, int]
 
     def missing(self, wanted: Iterable[DaemonProcess]) -> str:
-        """What is not yet as wanted: exactly these members, which have met, and each shard at its
-        first rank."""
+        """Return what is not yet as wanted.
+
+        Wanted are exactly these members, which have met, and each shard at its first rank.
+        """
         marks = {takeover_mark(daemon): daemon.name for daemon in wanted}
         there = {name for member in self.members for mark, name in marks.items() if mark in member}
         if there != {*marks.values()} or len(self.members) != len(marks):
@@ -44,19 +46,19 @@ class Census(NamedTuple):
         return ""
 
     def of(self, daemon: DaemonProcess) -> list[ShardId]:
-        """The shards that a daemon owns."""
+        """Return the shards that a daemon owns."""
         mark = takeover_mark(daemon)
         return [shard for shard in SHARD_IDS if mark in self.owners.get(shard, "")]
 
     def unfit(self, daemon: DaemonProcess) -> tuple[str, ...]:
-        """The groups that a daemon announces it cannot serve."""
+        """Return the groups that a daemon announces it cannot serve."""
         mark = takeover_mark(daemon)
         return tuple(
             group for member, node in self.members.items() if mark in member for group in node.unfit
         )
 
     def moved(self, before: Census) -> tuple[list[ShardId], list[str]]:
-        """The shards that have another owner than before, and what is wrong with that."""
+        """Return the shards that have another owner than before, and what is wrong with that."""
         moved, wrong = [], []
         for shard in SHARD_IDS:
             old, new = before.epochs.get(shard, 0), self.epochs.get(shard, 0)
@@ -70,7 +72,7 @@ class Census(NamedTuple):
 
 
 def take(outside: NemesisServers, epochs: Callable[[], Mapping[ShardId, int]]) -> Census | None:
-    """Take a census; None while a server does not answer."""
+    """Take a census; return None while a server does not answer."""
     paths = Paths(CLUSTER)
     try:
         members = outside.owners(paths.members)

@@ -2,8 +2,7 @@
 
 Turns a seed into creates, gets, stops, deletes and listings through the SDK, to any daemon, and
 each into an operation of the history. A client without a definite answer repeats the request at
-another daemon; what stays indefinite stays open. It must not inspect the cluster, nor assume that a
-failed call had no effect.
+another daemon; what stays indefinite stays open. A failed call may have had an effect.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class SharedRecord:
         self._lock = threading.Lock()
 
     def begin(self, client: str, what: Asked, *, job_id: str = "") -> tuple[Operation, str]:
-        """A new operation, and its request key: checks know it by its number in the history."""
+        """Begin an operation; return it and its request key, made of its number."""
         with self._lock:
             job = job_key(job_id) if job_id else NO_JOB
             begun_s = self.timeline.now_s
@@ -74,14 +73,14 @@ class SharedRecord:
             return operation, f"{client}-{len(self.history)}"
 
     def active(self) -> list[WantedJob]:
-        """Jobs that were created and that no client has seen ended."""
+        """Return the jobs that were created and that no client has seen ended."""
         with self._lock:
             gone = self.ended.keys() | self.deleted.keys()
             known = [wish for wish in self.wishes.values() if wish.create.done]
             return [wish for wish in known if wish.job_id not in gone]
 
     def some(self, which: dict[str, Any]) -> list[str]:
-        """Their ids, without deleted ones; other threads may add to them meanwhile."""
+        """Return a collection's ids, without deleted ones, under the lock."""
         with self._lock:
             return [job_id for job_id in which if job_id not in self.deleted]
 
@@ -92,7 +91,7 @@ class SharedRecord:
 
 
 class NemesisClient:
-    """One client, with one request at a time."""
+    """A client, with one request at a time."""
 
     def __init__(
         self,
@@ -110,7 +109,6 @@ class NemesisClient:
         self._last = ""
 
     def close(self) -> None:
-        """Close all connections."""
         for each in self._peloton.values():
             each.close()
 
@@ -144,7 +142,7 @@ class NemesisClient:
             self.get(chance.choice(ids))
 
     def new_id(self) -> str:
-        """A job id drawn from the seed, so that a seed has its jobs in the same shards."""
+        """Return a job id drawn from the seed, so that a seed has its jobs in the same shards."""
         return str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
 
     # ---- single requests ----
@@ -152,7 +150,7 @@ class NemesisClient:
     def create(
         self, job_id: str, instances: int, *, lasts_s: float, cpus: float = 0.5
     ) -> Operation:
-        """Create a job of that id; for an existing id, or negative cpus, it must be refused."""
+        """Create a job of that id; an existing id, or negative cpus, must be refused."""
         operation, key = self.record.begin(self.name, Asked.CREATE, job_id=job_id)
         if job_id not in self.record.wishes:
             wish = WantedJob(job_id, instances, lasts_s, operation)
@@ -196,20 +194,19 @@ class NemesisClient:
         return operation
 
     def list_jobs(self) -> Operation:
-        """List all jobs."""
         operation, _ = self.record.begin(self.name, Asked.LIST)
         query = operations.EVERYTHING
         return self._send(operation, lambda peloton: operations.listing(peloton.jobs.query(query)))
 
     def why(self, job_id: str) -> str:
-        """Why the job is not at its goal, by a daemon; for the timeline, no part of the history."""
+        """Return a daemon's answer why the job is not at its goal, for the timeline."""
         try:
             return str(self._another().ops.why(job_id))
         except PelotonError as error:
             return str(error)
 
     def instances(self, job_id: str) -> int | None:
-        """How many instances of a job are listed; None if there is no such job."""
+        """Return how many instances of a job are listed; None if there is no such job."""
         until_s = self.record.timeline.now_s + self.patient_s
         while self.record.timeline.now_s < until_s:
             try:
@@ -223,7 +220,7 @@ class NemesisClient:
     # ---- sending ----
 
     def _another(self) -> Peloton:
-        """A client of another daemon than the last one used."""
+        """Return a client of another daemon than the last one used."""
         known = self.record.open()
         self._last = self.chance.choice([each for each in known if each != self._last] or known)
         return self._peloton[self._last]

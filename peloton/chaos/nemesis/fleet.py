@@ -1,8 +1,8 @@
 """Daemons of one cluster as processes, each behind links of its own that can be cut.
 
 Turns a folder and two servers into processes that are started, killed, frozen and stopped. A proxy
-each is between a daemon and ZooKeeper, Cassandra and its peers, and can cut that connection. It
-must not leave a process behind, whatever happens to its caller.
+each is between a daemon and ZooKeeper, Cassandra and its peers, and can cut that connection. No
+process may be left behind, whatever happens to the caller: it would outlive the storm.
 
 Proxies instead of a packet filter: they need neither root nor a kernel module. Cutting the proxy
 for peers means that no peer reaches this daemon while it reaches all; to partition a single pair,
@@ -55,12 +55,12 @@ class NemesisServers(NamedTuple):
     """What the runs are on, if it is not a keeper."""
 
     def ground(self, folder: Path) -> Ground:
-        """What the runs are on."""
+        """Return the ground of the runs."""
         return OnKeeper(folder / "keeper") if self.mesos is None else OnMesos(self.mesos)
 
 
 class DaemonProcess:
-    """One daemon, over all its processes."""
+    """A daemon, over all its processes."""
 
     def __init__(
         self, name: str, folder: Path, *, outside: NemesisServers, session_s: float
@@ -107,43 +107,43 @@ class DaemonProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether its process has not ended."""
+        """Whether the daemon's process has not ended."""
         return self.process is not None and self.process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Of its newest process."""
+        """The pid of the newest process."""
         return self.process.pid if self.process is not None else 0
 
     def kill(self) -> None:
-        """Kill it, as a crash would."""
+        """Kill the process, as a crash would."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
         self.frozen = False
 
     def leave(self) -> None:
-        """Ask it to hand over and end."""
+        """Ask the process to hand over and end."""
         self._signal(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """Freeze it: it keeps its connections, and does nothing."""
+        """Freeze the process: it keeps its connections, and does nothing."""
         self._signal(signal.SIGSTOP)
         self.frozen = True
 
     def thaw(self) -> None:
-        """It continues as if no time had passed."""
+        """Thaw the process, which continues as if no time had passed."""
         self._signal(signal.SIGCONT)
         self.frozen = False
 
     def close(self) -> None:
-        """For good."""
+        """Close the daemon and its links for good."""
         self.kill()
         for link in self.links.values():
             link.close()
 
     def last_line(self) -> str:
-        """The last line of its log."""
+        """Return the last line of the daemon's log."""
         lines = self._errors.read_text(errors="replace").splitlines()
         return lines[-1][:300] if lines else ""
 
@@ -173,7 +173,7 @@ class DaemonProcess:
 
 
 def _bound() -> Sequence[str]:
-    """The prefix of a command that lets it end with this process, even if that is killed."""
+    """Return the prefix of a command that lets it end with this process, even if that is killed."""
     setpriv = shutil.which("setpriv")
     return (setpriv, "--pdeathsig", "KILL") if setpriv else ()
 
@@ -206,15 +206,15 @@ class NemesisFleet:
         return {**own, **self.ground.servers}
 
     def wanted(self) -> list[DaemonProcess]:
-        """Those that belong to the cluster now, whether or not they run."""
+        """Return the daemons that belong to the cluster now, whether or not they run."""
         return [daemon for daemon in self.daemons if not daemon.resting]
 
     def resting(self) -> list[DaemonProcess]:
-        """Those that may be added."""
+        """Return the daemons that may be added."""
         return [daemon for daemon in self.daemons if daemon.resting and not daemon.alive]
 
     def living(self) -> list[DaemonProcess]:
-        """Those that run, and are not frozen."""
+        """Return the daemons that run, and are not frozen."""
         return [daemon for daemon in self.daemons if daemon.alive and not daemon.frozen]
 
     def close(self) -> None:
@@ -226,11 +226,10 @@ class NemesisFleet:
 
 
 def end_keeper(folder: Path) -> None:
-    """Kill the keeper of this folder, its supervisor and its runs: they name the folder, or work in
-    it.
+    """Kill the keeper of this folder, its supervisor and its runs.
 
     They are found by the folder, which belongs to this storm alone: the keeper was started by a
-    daemon, and outlives it. Those that start others are looked for until there is none.
+    daemon, and outlives it. Processes that start others are looked for until there is none.
     """
     while found := [*_of_keeper(folder)]:
         for pid in found:

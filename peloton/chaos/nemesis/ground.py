@@ -1,7 +1,7 @@
-"""What the runs of a storm are on: a keeper that all daemons share, or the agents of a Mesos.
+"""The ground of a storm's runs: a keeper that all daemons share, or the agents of a Mesos.
 
 Turns either into the settings of a daemon, the actions that strike it, the notes of its runs, and
-the run of a process. It must not strike anything itself, nor judge.
+the run of a process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RUN_ON_MESOS = "PELOTON_POD_ID"
 
 
 class Ground(Protocol):
-    """What runs are on."""
+    """The system that runs the tasks of a storm."""
 
     actions: Mapping[str, int]
     """What strikes it, with shares."""
@@ -30,13 +30,13 @@ class Ground(Protocol):
     """Of these actions' targets, those that are processes."""
 
     def backend(self) -> Mapping[str, Any]:
-        """The setting of each daemon."""
+        """Return the backend setting of each daemon."""
 
     def notes(self) -> Iterator[tuple[str, Path]]:
-        """Runs, and the folder in which each notes what it does."""
+        """Yield runs, and the folder in which each notes what it does."""
 
     def run_of(self, pid: int) -> str | None:
-        """The run that this process belongs to."""
+        """Return the run that this process belongs to."""
 
 
 class OnKeeper:
@@ -49,22 +49,22 @@ class OnKeeper:
         self._folder = folder
 
     def backend(self) -> Mapping[str, Any]:
-        """All daemons share the folder, so every owner of a host finds its runs."""
+        """Return the backend setting: all daemons share the folder."""
         hosts = [{"name": name, "cpus": HOST_CPUS} for name in HOSTS]
         return {"process": {"folder": "keeper", "hosts": hosts}}
 
     def notes(self) -> Iterator[tuple[str, Path]]:
-        """The sandboxes of the keeper."""
+        """Yield the sandboxes of the keeper."""
         runs = self._folder / "runs"
         yield from ((each.name, each) for each in (runs.iterdir() if runs.is_dir() else ()))
 
     def run_of(self, pid: int) -> str | None:
-        """By the mark of the keeper."""
+        """Return the run of a process, by the mark of the keeper."""
         return processes.marked_run(pid, str(self._folder.resolve()))
 
 
 class MesosProcesses(NamedTuple):
-    """A Mesos that runs: its master, its agents, and the folder where they keep their files."""
+    """A running Mesos: its master, its agents, and the folder where they keep their files."""
 
     address: str
     master: ServerProcess
@@ -91,12 +91,14 @@ class OnMesos:
         self.servers: Mapping[str, ServerProcess] = {"mesos-master": mesos.master, **agents}
 
     def backend(self) -> Mapping[str, Any]:
-        """The agents say which hosts there are."""
+        """Return the backend setting. The agents define the hosts."""
         return {"mesos": {"master": self._mesos.address}}
 
     def notes(self) -> Iterator[tuple[str, Path]]:
-        """Sandboxes on the agents, and in those of executors of ours. A run that began twice has
-        two."""
+        """Yield sandboxes on the agents, and in those of executors of ours.
+
+        A run that began twice has two.
+        """
         for sandbox in self._mesos.folder.glob("*/work/slaves/*/frameworks/*/executors/*/runs/*"):
             inside = sandbox / "runs"
             if sandbox.is_symlink():  # to the latest
@@ -107,7 +109,7 @@ class OnMesos:
                 yield sandbox.parent.parent.name, sandbox
 
     def run_of(self, pid: int) -> str | None:
-        """By the variables of a task that works in a sandbox."""
+        """Return the run of a process, by the variables of a task that works in a sandbox."""
         try:
             ours = os.readlink(f"/proc/{pid}/cwd").startswith(f"{self._mesos.folder}/")
             return processes.environment(pid).get(RUN_ON_MESOS) if ours else None

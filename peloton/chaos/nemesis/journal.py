@@ -1,8 +1,9 @@
 """The journal of a running cluster, read beside its owners: committed frames and their state.
 
-Turns a Cassandra into committed frames, kept from the first one on, and into shards as a next
-owner would recover them. It uses the scan of the simulated world over rows that are really read,
-so each rule of the journal is written only once. It must not claim, nor write anything.
+Turns a Cassandra into committed frames, kept from the first one on, and into shards as a next owner
+would recover them. It uses the scan of the simulated world over rows that are really read, so each
+rule of the journal is written only once. It claims and writes nothing, because the journal has
+owners.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SHARD_IDS = tuple(ShardId(group, at) for group, count in SHARDS.items() for at i
 
 
 def again(codec: Codec, body: bytes) -> bytes:
-    """The body of a frame as this program would have written it."""
+    """Return the body of a frame as this program would have written it."""
     at, entries = codec.decode_frame(body)
     return codec.encode_frame(at, [codec.encode_entry(entry) for entry in entries])
 
@@ -68,7 +69,7 @@ class Store:
                 self.registers.registers[shard] = rows[0]
 
     def read(self, statement: Statement) -> tuple[object, ...]:
-        """Rows as they are now. Raises Unreachable."""
+        """Return rows as they are now. Raises Unreachable."""
         (reply,) = self._rows.run([statement])
         if not isinstance(reply, RowsFound):
             raise Unreachable(str(reply))
@@ -94,7 +95,6 @@ class JournalWatch:
         self._thread = threading.Thread(target=self._run, name="journal watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to poll."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -118,7 +118,7 @@ class JournalWatch:
         self._polled_s.append(now_s)
 
     def epochs(self) -> dict[ShardId, int]:
-        """The epoch of every shard right now. Raises Unreachable."""
+        """Return the epoch of every shard right now. Raises Unreachable."""
         found = {}
         for shard in SHARD_IDS:
             rows = self._store.read(ReadRegister(shard))
@@ -136,13 +136,13 @@ class JournalWatch:
     # ---- what follows from the frames ----
 
     def frames(self) -> list[DecodedFrame]:
-        """The frames of all shards, in about the order in which they were made.
+        """Return the frames of all shards, in about the order in which they were made.
 
         All daemons of one machine have one clock. A frame has the time at which its first turn was
         taken, and takes more for `GATHERS_S_MAX` at most: so of two of which one was caused by the
         other the later one may come first, but not by more (`unordered`).
 
-        Where clocks were moved, `at` is the number of the poll that found the frame.
+        If clocks were moved, `at` is the number of the poll that found the frame.
         """
         codec = Codec(self.kinds)
         found = []
@@ -155,11 +155,11 @@ class JournalWatch:
 
     @property
     def unordered(self) -> float:
-        """Frames whose `at` is closer may be in a wrong order."""
+        """The distance of times below which frames may be in a wrong order."""
         return UNORDERED_POLLS if self.clocks_differ else UNORDERED_S
 
     def of_moved_clocks(self) -> int:
-        """How many frames have a time that was far from the machine's when they were found."""
+        """Return how many frames have a time far from the machine's at their discovery."""
         codec, count = Codec(self.kinds), 0
         for shard, polls in self._seen.items():
             for frame, poll in zip(self.scan.frames[shard], polls, strict=True):
@@ -169,13 +169,13 @@ class JournalWatch:
         return count
 
     def foreign(self) -> int:
-        """How many frames contain more than this program understands: those of a later version."""
+        """Return how many frames have more in them than this program understands."""
         codec = Codec(self.kinds)
         bodies = [frame.body for shard in SHARD_IDS for frame in self.scan.frames.get(shard, [])]
         return sum(again(codec, body) != body for body in bodies)
 
     def recovered(self) -> dict[ShardId, Shard]:
-        """Every shard as its next owner would recover it.
+        """Return every shard as its next owner would recover it.
 
         Each is recovered twice, and replayed from its first frame; a difference is a finding.
         """
@@ -202,7 +202,7 @@ class Recovered:
         self._shards = shards
 
     def cells(self, kind: str) -> dict[Key, Any]:
-        """Every state of one kind."""
+        """Return every state of one kind."""
         return {
             key: state
             for core in self._shards.values()
@@ -211,7 +211,7 @@ class Recovered:
         }
 
     def crowds(self) -> dict[Key, Any]:
-        """Every crowd of tasks."""
+        """Return every crowd of tasks."""
         return {
             key: crowd
             for core in self._shards.values()

@@ -1,7 +1,7 @@
-"""What a nemesis does to the machine under the runs: it kills their keeper, and fills its disk.
+"""A nemesis of the machine under the runs: it kills their keeper, and fills its disk.
 
 Turns a keeper's folder into one on a disk of its own, if this process may mount one, and back into
-a plain folder at the end. It must not fill the disk of the machine: where nothing can be mounted,
+a plain folder at the end. The disk of the machine must not be filled: if nothing can be mounted,
 the keeper's files are limited in size instead, which its writes notice in the same way.
 """
 
@@ -41,7 +41,7 @@ class KeeperMachine:
         return done.returncode == 0
 
     def keeper(self) -> int:
-        """The pid of the keeper that runs; 0 if there is none."""
+        """Return the pid of the keeper that runs; 0 if there is none."""
         with contextlib.suppress(OSError, ValueError):
             pid = int((self.folder / "lock").read_text())
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -49,7 +49,7 @@ class KeeperMachine:
         return 0
 
     def kill_keeper(self) -> int:
-        """Kill it, as a crash would; its pid, or 0 if there was none."""
+        """Kill the keeper, as a crash would; return its pid, or 0 if there was none."""
         pid = self.keeper()
         if pid:
             with contextlib.suppress(ProcessLookupError):
@@ -57,7 +57,7 @@ class KeeperMachine:
         return pid
 
     def fill(self) -> str:
-        """From now on the keeper cannot write; how that was done."""
+        """Let the keeper's writes fail from now on; return how that was done."""
         if self.mounted:
             with (self.folder / _FILLER).open("ab", buffering=0) as file:
                 for block in (_BLOCK, _BLOCK[:1]):
@@ -70,20 +70,20 @@ class KeeperMachine:
         return f"its files are limited to {FILE_BYTES_MAX} bytes"
 
     def empty(self) -> None:
-        """It can write again."""
+        """Let the keeper write again."""
         (self.folder / _FILLER).unlink(missing_ok=True)
         self._limit(resource.RLIM_INFINITY)
         self._limited = 0
 
     def _limit(self, size: int) -> None:
-        """The hard limit stays. One that was killed meanwhile has a successor without a limit."""
+        """Set the soft limit; a keeper that was killed has a successor without one."""
         if self._limited and self._limited == self.keeper():
             with contextlib.suppress(ProcessLookupError):
                 _, hard = resource.prlimit(self._limited, resource.RLIMIT_FSIZE)
                 resource.prlimit(self._limited, resource.RLIMIT_FSIZE, (size, hard))
 
     def close(self) -> None:
-        """What was on the disk stays in the folder. No process may use it any more."""
+        """Put the files of the disk into the folder. No process may use the disk any more."""
         if not self.mounted:
             return
         self.mounted = False

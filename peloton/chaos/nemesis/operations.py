@@ -1,7 +1,7 @@
-"""Requests and answers of clients, as the values that histories are made of.
+"""Requests and answers of clients, as the values of histories.
 
 Turns sizes into specs, and what the SDK returns or raises into `JobCreated`, `JobView`, `Absent`
-and their like. It must not keep anything, nor guess: an unknown answer is an error.
+and their like. An unknown answer is an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DYING_S = 0.5
 
 
 def pool_spec() -> dict[str, Any]:
-    """A pool that may use the whole cluster, so that hosts have to refuse, too."""
+    """Return a pool that may use the whole cluster, so that hosts have to refuse, too."""
     limits = {"cpu": HOST_CPUS * len(HOSTS), "memory": 8192.0, "disk": 80000.0, "gpu": 0.0}
     resources = [
         {"kind": kind, "reservation": 0, "limit": limit, "share": 1}
@@ -40,9 +40,9 @@ def pool_spec() -> dict[str, Any]:
 
 
 def job_spec(instances: int, *, lasts_s: float, cpus: float) -> dict[str, Any]:
-    """A job of processes that note their beginning and their end, and succeed.
+    """Return a job of processes that note their beginning and their end, and succeed.
 
-    A note waits for a full disk. One that is asked to end takes its time.
+    A note waits for a full disk. A process that is asked to end takes its time.
     """
     begun, ended = (
         f"until date '+{what} %s.%N' 2>/dev/null >> {MARK}; do sleep 0.2; done"
@@ -66,24 +66,24 @@ def job_spec(instances: int, *, lasts_s: float, cpus: float) -> dict[str, Any]:
 
 
 def uncertain(error: PelotonError) -> bool:
-    """Whether the request may have had an effect, or may yet."""
+    """Return whether the request may have had an effect, or may yet."""
     return isinstance(error, ServiceUnavailable | TryLater)
 
 
 def raised(operation: Operation, error: PelotonError) -> Any:
-    """The definite answer of an exception."""
+    """Return the definite answer of an exception."""
     if isinstance(error, NotFound) and operation.what is not Asked.CREATE:
         return Absent(operation.job)
     return Refused(error.kind or type(error).__name__, error.message)
 
 
 def has_ended(answer: Any) -> bool:
-    """Whether the answer of a get is a job that has ended."""
+    """Return whether the answer of a get is a job that has ended."""
     return isinstance(answer, JobView) and answer.summary.state in TERMINAL_JOB_STATES
 
 
 def view(answer: Any) -> JobView:
-    """The answer of a get, as a view."""
+    """Return the answer of a get, as a view."""
     runtime = answer.jobInfo.runtime
     return JobView(
         summary=_summary(answer.jobInfo.id.value, runtime),
@@ -96,7 +96,7 @@ def view(answer: Any) -> JobView:
 
 
 def listing(answer: Any) -> tuple[JobSummary, ...]:
-    """The answer of a listing, as summaries."""
+    """Return the answer of a listing, as summaries."""
     return tuple(_summary(line.id.value, line.runtime) for line in answer.results)
 
 

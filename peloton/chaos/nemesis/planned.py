@@ -1,11 +1,11 @@
-"""What operators do to a cluster under load, one thing after the other, each measured.
+"""Steps of operators on a cluster under load, one after the other, each measured.
 
 Turns names of steps into daemons that are added, removed, restarted one by one, upgraded and
 downgraded, into shards that move away from a daemon that cannot serve them, and into a partitioned
 pair; and each into figures: how long until the cluster was at rest again, and how long shards did
-not answer meanwhile. It must not continue before the cluster is at rest, nor believe a daemon that
-it is: every shard has the owner that all rank first, every shard that moved has a later epoch, and
-a client was answered about each since.
+not answer meanwhile. A step ends only when the cluster is at rest, whatever a daemon reports: every
+shard has the owner that all rank first, every shard that moved has a later epoch, and a client was
+answered about each since.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Planned:
                 link.mend()
 
     def summary(self) -> str:
-        """The figures as text."""
+        """Return the figures as text."""
         parts = []
         for what in dict.fromkeys(each.what for each in self.found):
             some = [each for each in self.found if each.what == what]
@@ -109,7 +109,7 @@ class Planned:
         raise PlannedStepFailed(f"nothing moved to a daemon that was added {COME_AGAIN_MAX} times")
 
     def remove(self) -> None:
-        """Remove a daemon; it does not come back."""
+        """Remove a daemon, which does not come back."""
         self._leave(self._busiest(), "remove")
 
     def roll(self) -> None:
@@ -127,7 +127,7 @@ class Planned:
         self._become(REPOSITORY, "downgrade")
 
     def move(self) -> None:
-        """A daemon that cannot reach the store gives its shards up, and takes them back later."""
+        """Let a daemon that cannot reach the store give its shards up, and take them back later."""
         daemon = self._busiest()
         before, begun_s = self._rest("a move"), self._timeline.now_s
         daemon.links["cassandra"].silence()
@@ -166,7 +166,7 @@ class Planned:
             self._pass(MIXED_S)
 
     def _leave(self, daemon: DaemonProcess, what: str) -> None:
-        """A daemon hands over its shards, and ends without an error."""
+        """Let a daemon hand over its shards, and end without an error."""
         before, begun_s = self._rest(what), self._timeline.now_s
         daemon.resting = True
         daemon.leave()
@@ -185,7 +185,7 @@ class Planned:
         self._note(what, begun_s, moved=moved)
 
     def _come(self, daemon: DaemonProcess, what: str) -> bool:
-        """A daemon starts, and takes the shards it ranks first for; whether there are any."""
+        """Let a daemon start and take its shards; return whether there are any."""
         before = self._rest(what, settled=False)
         daemon.start()
         self._timeline.log(f"{what}: {daemon.name} is started (pid {daemon.pid})")
@@ -255,7 +255,7 @@ class Planned:
 
 
 def _fled(now: Census, daemon: DaemonProcess) -> bool:
-    """Whether a daemon is unfit for some groups, and has given up their shards."""
+    """Return whether a daemon is unfit for some groups, and has given up their shards."""
     groups = now.unfit(daemon)
     return bool(groups) and not any(shard.group in groups for shard in now.of(daemon))
 

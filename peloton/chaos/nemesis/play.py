@@ -1,7 +1,7 @@
 """One storm over real daemons from beginning to end: `script/nemesis`.
 
-Turns a length and a seed into a verdict and a last line. It must not end before all that it
-started has ended, nor report "nothing found" of a storm in which nothing happened.
+Turns a length and a seed into a verdict and a last line. It ends after all processes that it
+started, and does not report "nothing found" for a storm in which nothing happened.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class NeverReady(Exception):
 
 
 def play(plan: NemesisPlan, folder: Path, *, outside: NemesisServers) -> tuple[list[str], str]:
-    """The findings, and the last line. The timeline is in `folder`."""
+    """Play a storm; return the findings, and the last line. The timeline is in `folder`."""
     timeline = Timeline(folder / "timeline.log")
     settings = CassandraSettings(port=outside.cassandra.port, keyspace=KEYSPACE)
     with contextlib.closing(connect(settings, keyspace=False)) as connected:
@@ -83,7 +83,7 @@ def play(plan: NemesisPlan, folder: Path, *, outside: NemesisServers) -> tuple[l
 
 
 class NemesisRun:
-    """All that takes part in one storm."""
+    """The participants of one storm."""
 
     def __init__(
         self, plan: NemesisPlan, fleet: NemesisFleet, *, timeline: Timeline, watch: JournalWatch
@@ -178,7 +178,6 @@ class NemesisRun:
             thread.start()
 
     def _make_pool(self) -> None:
-        """The pool of all jobs."""
         failure, until_s = "", self._timeline.now_s + BOOT_S_MAX
         with Client(self._fleet.daemons[0].address, timeout_s=ASK_S) as peloton:
             while self._timeline.now_s < until_s:
@@ -220,14 +219,14 @@ class NemesisRun:
                 self._timeline.find(f"R1 {wish.job_id} has {there} of {wish.instances} instances")
 
     def _counted(self) -> Iterator[tuple[WantedJob, int | None]]:
-        """How many instances there are of each job whose id was used only once."""
+        """Yield how many instances there are of each job whose id was used only once."""
         created = Counter(each.job for each in self._record.history if each.what is Asked.CREATE)
         for wish in self._record.wishes.values():
             if created[job_key(wish.job_id)] == 1:
                 yield wish, self._last.instances(wish.job_id)
 
     def _is_over(self, job_id: str, until_s: float) -> bool:
-        """Whether a job is at its goal; not polled any more once the time is over."""
+        """Return whether a job is at its goal; it is not polled any more once the time is over."""
         if self._timeline.now_s >= until_s:
             return False
         answer = self._last.get(job_id).answer
@@ -240,7 +239,7 @@ class NemesisRun:
             self._storm.tick()
 
     def _died(self, args: threading.ExceptHookArgs) -> None:
-        """A finding: a thread that died unnoticed would only make the storm milder."""
+        """Record a finding: a thread that died unnoticed would only make the storm milder."""
         name = args.thread.name if args.thread is not None else "?"
         self._timeline.find(
             f"{name} of the nemesis died: {args.exc_type.__name__} {args.exc_value}"

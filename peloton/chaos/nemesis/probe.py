@@ -1,9 +1,9 @@
-"""How long shards do not answer: every daemon is polled for a job of each job shard.
+"""Measures how long shards do not answer: every daemon is polled for a job of each job shard.
 
 Turns answers into the longest time without one, by shard, within a span of time. There is a thread
 for each pair of daemon and shard, so that a daemon which hangs, or does not listen yet, hides no
 answer of another; how long a client waits that tries them in turn, the clients of the storm
-measure. It must not count a refusal as an answer.
+measure. A refusal is no answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class Probe:
         self._threads: list[threading.Thread] = []
 
     def start(self, canaries: Mapping[ShardId, str]) -> None:
-        """Begin to poll."""
         for shard, job_id in canaries.items():
             self._answers[shard] = []
             for daemon in self._fleet.daemons:
@@ -49,11 +48,11 @@ class Probe:
             thread.join(ASK_S * 5)
 
     def answered_since(self, since_s: float) -> bool:
-        """Whether there was an answer about every shard since then."""
+        """Return whether there was an answer about every shard since then."""
         return all(times and times[-1] > since_s for times in self._answers.values())
 
     def silences(self, since_s: float, until_s: float) -> dict[ShardId, float]:
-        """The longest time without an answer that overlaps this span, by shard."""
+        """Return the longest time without an answer that overlaps this span, by shard."""
         found = {}
         for shard, answers in self._answers.items():
             known = sorted(answers)

@@ -1,8 +1,8 @@
 """The processes of all runs, as the machine has them: when each run was seen alive.
 
-Polls the process table, from a thread of its own, for processes that carry the mark of a run. It
-must not believe the keeper, nor a daemon: what they conclude is what it is compared with. A process
-that has been sent SIGKILL counts as ended: it runs no more of its program.
+Polls the process table, from a thread of its own, for processes that carry the mark of a run. The
+keeper and the daemons are not asked: their conclusions are compared with this. A process that has
+been sent SIGKILL counts as ended: it runs no more of its program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SeenAlive(NamedTuple):
 
 
 class ProcessTable:
-    """Which runs are alive, polled. `run_of`: the run of a process, by its pid."""
+    """The processes of runs, polled. `run_of`: the run of a process, by its pid."""
 
     def __init__(self, run_of: Callable[[int], str | None]) -> None:
         self.seen: dict[str, SeenAlive] = {}
@@ -40,7 +40,6 @@ class ProcessTable:
         self._thread = threading.Thread(target=self._run, name="process table", daemon=True)
 
     def start(self) -> None:
-        """Begin to poll."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -53,7 +52,7 @@ class ProcessTable:
             self.poll()
 
     def poll(self) -> None:
-        """One look at all processes."""
+        """Look at all processes once."""
         present: set[tuple[int, int]] = set()
         for pid, found in processes.all_processes():
             if found.state in "ZX":
@@ -81,7 +80,7 @@ class ProcessTable:
 
 
 def _runs_on(pid: int, birth: int) -> bool:
-    """Whether this very process lives, and no SIGKILL is on its way to it."""
+    """Return whether this very process lives, and no SIGKILL is on its way to it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -90,7 +89,7 @@ def _runs_on(pid: int, birth: int) -> bool:
 
 
 def kill_pending(status: str) -> bool:
-    """Whether a SIGKILL waits for the process of this text of /proc."""
+    """Return whether a SIGKILL waits for the process of this text of /proc."""
     pending = 0
     for line in status.splitlines():
         name, _, value = line.partition(":")

@@ -1,8 +1,7 @@
 """A TCP proxy in front of a daemon's port, which can block a single peer process.
 
 Turns connections to a port into connections to the daemon behind it, and finds the process at the
-other end of each. It must not inspect what passes, nor guess the process: a connection whose
-process is not found is not blocked.
+other end of each. A connection whose process is not found is not blocked.
 
 Without it a pair of daemons could not be partitioned: all have the same address, and only the
 process that holds a socket distinguishes them. The kernel lists the sockets of a process in /proc.
@@ -21,7 +20,7 @@ LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F")
 
 
 class Passage:
-    """One connection: the peer's end, the daemon's end, and whether anything passes."""
+    """A connection: the peer's end, the daemon's end, and whether anything passes."""
 
     def __init__(self, near: socket.socket, far: socket.socket) -> None:
         self.near, self.far = near, far
@@ -70,15 +69,15 @@ class Door:
         return f"127.0.0.1:{self.port}"
 
     def cut(self) -> None:
-        """Connections are closed, and new ones, too."""
+        """Close connections, and new ones, too."""
         self._bar(None, silent=False)
 
     def silence(self) -> None:
-        """Connections stay open, and nothing passes."""
+        """Keep connections open, and let nothing pass."""
         self._bar(None, silent=True)
 
     def part(self, pid: int, *, silent: bool) -> None:
-        """As the two above, for the connections of this process alone."""
+        """Cut or silence the connections of this process alone."""
         self._bar(pid, silent=silent)
 
     def mend(self) -> None:
@@ -131,7 +130,7 @@ class Door:
 
 
 def _holds(pid: int, near: socket.socket) -> bool:
-    """Whether the other end of this connection is a socket of that process."""
+    """Return whether the other end of this connection is a socket of that process."""
     try:
         theirs, ours = near.getpeername()[1], near.getsockname()[1]
         wanted = f"socket:[{_inode(theirs, ours)}]"
@@ -145,7 +144,7 @@ def _holds(pid: int, near: socket.socket) -> bool:
 
 
 def _inode(port: int, to: int) -> str:
-    """The inode of the socket on this machine that is bound to `port` and connected to `to`."""
+    """Return the inode of the local socket that is bound to `port` and connected to `to`."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(FileNotFoundError):
             for line in Path(table).read_text().splitlines()[1:]:

@@ -1,7 +1,4 @@
-"""The servers of a storm as processes, and what strikes them: they are frozen, killed, restarted.
-
-It must not know what a server is for.
-"""
+"""The servers of a storm as processes, and their faults: they are frozen, killed and restarted."""
 
 from __future__ import annotations
 
@@ -20,26 +17,26 @@ class ServerProcess(Protocol):
     port: int
 
     def launch(self) -> None:
-        """Start it without waiting."""
+        """Start the server without waiting."""
 
     def answers(self) -> bool:
-        """Whether it serves."""
+        """Return whether the server answers."""
 
     def pause(self) -> None:
-        """Freeze it."""
+        """Freeze the server."""
 
     def go_on(self) -> None:
-        """Thaw it."""
+        """Thaw the server."""
 
     def kill(self) -> None:
-        """Kill it, as a crash would."""
+        """Kill the server, as a crash would."""
 
 
 class Until(Protocol):
     """Marks a target busy for so long; then calls `end`, which may mark it again."""
 
     def __call__(self, seconds: float, target: str, *, end: Callable[[], None]) -> None:
-        """From now on."""
+        """Mark the target busy from now on."""
 
 
 class ServerStrikes:
@@ -53,7 +50,7 @@ class ServerStrikes:
         self._until = until
 
     def pause(self, name: str, seconds: float) -> None:
-        """It is frozen for so long."""
+        """Freeze the server for so long."""
         server = self._servers[name]
         server.pause()
         self._timeline.count(f"{name} pauses", f"{name} is frozen for {seconds:.1f} s")
@@ -65,7 +62,7 @@ class ServerStrikes:
         self._until(seconds, name, end=end)
 
     def restart(self, name: str, down_s: float) -> None:
-        """It is killed, and started again; a finding if it does not serve."""
+        """Kill the server, and start it again; record a finding if it does not answer."""
         server = self._servers[name]
         server.kill()
         self._timeline.count(f"{name} restarts", f"kill -9 {name}, down {down_s:.1f} s")

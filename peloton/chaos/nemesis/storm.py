@@ -1,9 +1,9 @@
-"""What a nemesis does to real daemons and their servers, drawn from a seed.
+"""A nemesis of real daemons and their servers, drawn from a seed.
 
 Turns a seed and a clock into kills, pauses, restarts, expired sessions and cuts, each with a target
-and an end; and into what operators do meanwhile: daemons that are added, removed, and restarted one
-after another, as another version if there are two. It must not judge. It runs in the main thread
-only, because a process that it starts ends with the thread that started it.
+and an end; and into actions of operators meanwhile: daemons are added, removed, and restarted one
+after another, as another version if there are two. The storm runs in the main thread only, because
+a process that it starts ends with the thread that started it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LEAVE_S_MAX = 45.0
 
 
 class Menu(NamedTuple):
-    """Which actions there are, with their shares; `alone`: one at a time, with a recovery each.
+    """The actions of a storm, with their shares; `alone`: one at a time, with a recovery each.
 
     `times`: each action so often, in turn, and then the storm is over.
     """
@@ -106,7 +106,7 @@ class NemesisStorm:
         return bool(self._busy)
 
     def rage(self, until_s: float) -> None:
-        """Act until that time; what has not ended by then ends in `calm`."""
+        """Act until that time; actions that have not ended by then end in `calm`."""
         next_s = self._timeline.now_s + self._chance.uniform(*GAP_S)
         turns = itertools.cycle(self._menu.actions)
         left = self._menu.times * len(self._menu.actions)
@@ -146,7 +146,7 @@ class NemesisStorm:
                 self._ended(daemon)
 
     def _ended(self, daemon: DaemonProcess) -> None:
-        """A daemon ended by itself: that is right only if it found no server at its start."""
+        """Handle a daemon that ended by itself: right only if it found no server at its start."""
         code = daemon.process.returncode if daemon.process is not None else None
         text = f"{daemon.name} ended by itself with {code}: {daemon.last_line()}"
         if code == EXIT_CANNOT_START:
@@ -304,14 +304,14 @@ class NemesisStorm:
         self._until(seconds, f"{daemon.name} {name}", end=end)
 
     def _move_clock(self, daemon: DaemonProcess, down_s: float) -> None:
-        """A daemon reads the wall clock when it starts, so it is killed for that."""
+        """Move a daemon's clock, by a restart: the wall clock is read at the start."""
         daemon.clock_s = self._chance.choice(CLOCKS_S)
         self._timeline.count("moved clocks", f"{daemon.name}: its clock is {daemon.clock_s:+.0f} s")
         self.clocks_moved()
         self._kill(daemon, down_s)
 
     def _kill_keeper(self) -> None:
-        """A daemon starts the next one, which takes over the runs that are alive."""
+        """Kill the keeper. A daemon starts the next one, which takes over the live runs."""
         pid = self._fleet.machine.kill_keeper()
         if pid:
             self._timeline.count("keeper kills", f"kill -9 the keeper (pid {pid})")

@@ -1,9 +1,9 @@
-"""How long a shard is unavailable after its owner is lost.
+"""Measures how long a shard is unavailable after its owner is lost.
 
 Turns the loss of a daemon into seconds, one figure for each job shard it owned: from the loss to
 the first answer about a job of that shard by any other daemon. During a hand-over the old owner
 still answers: there the figure is the longest time without an answer until the shard has another
-owner. It must not explain the figures; those taken while other faults struck are kept separately.
+owner. Figures taken while other faults struck are kept separately.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ HAND_OVER = "hand-over"
 
 
 def takeover_mark(daemon: DaemonProcess) -> str:
-    """The part that is in all member names of its present process."""
+    """Return the part that is in all member names of the daemon's present process."""
     return f"-{daemon.pid}-"
 
 
 class Takeover(NamedTuple):
-    """One shard after one loss."""
+    """A shard after one loss."""
 
     why: str
     shard: ShardId
@@ -73,7 +73,6 @@ class Takeovers:
         self._threads = [threading.Thread(target=self._watch, name="owners", daemon=True)]
 
     def start(self) -> None:
-        """Begin to watch the owners."""
         self._threads[0].start()
 
     def stop(self) -> None:
@@ -83,7 +82,7 @@ class Takeovers:
             thread.join(ASK_S + 5)
 
     def choose(self, chance: random.Random) -> list[str]:
-        """Ids of new jobs, one in each job shard, for the probes."""
+        """Return ids of new jobs, one in each job shard, for the probes."""
         while len(self.canaries) < SHARDS["jobmgr"]:
             job_id = str(uuid.UUID(int=chance.getrandbits(128), version=4))
             self.canaries.setdefault(self._sharding.shard_of(job_key(job_id)), job_id)
@@ -109,13 +108,13 @@ class Takeovers:
             thread.start()
 
     def owner_of(self, key: Key) -> DaemonProcess | None:
-        """The daemon that owns the shard of this key, as far as is known."""
+        """Return the daemon that owns the shard of this key, as far as is known."""
         owner = self._owners.get(self._sharding.shard_of(key), "")
         living = self._fleet.living()
         return next((each for each in living if takeover_mark(each) in owner), None)
 
     def summary(self) -> str:
-        """The figures as text."""
+        """Return the figures as text."""
         parts = []
         for why in dict.fromkeys(each.why for each in self.found):
             for name, some in (

@@ -1,7 +1,6 @@
 """The log of one storm: actions and findings with their times, as lines in a file.
 
-Turns events of many threads into one order. It must not decide what counts as a finding; it only
-keeps the findings of others, each text once.
+Turns events of many threads into one order. Findings are decided elsewhere; each text is kept once.
 """
 
 from __future__ import annotations
@@ -24,11 +23,10 @@ class Timeline:
 
     @property
     def now_s(self) -> float:
-        """Since the beginning."""
+        """The seconds since the beginning."""
         return time.monotonic() - self._begun_s
 
     def log(self, text: str) -> None:
-        """Write one line."""
         with self._lock:
             self._write(text)
 
@@ -39,14 +37,14 @@ class Timeline:
             self._write(text)
 
     def find(self, text: str) -> None:
-        """Write down a finding: something is wrong."""
+        """Record a finding: something is wrong."""
         with self._lock:
             if text not in self.findings:
                 self.findings.append(text)
                 self._write(f"FOUND {text}")
 
     def close(self) -> None:
-        """No more lines."""
+        """Close the file: no more lines."""
         self._file.close()
 
     def _write(self, text: str) -> None:

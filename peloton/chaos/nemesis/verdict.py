@@ -1,8 +1,8 @@
-"""What is wrong after a storm over real daemons, and how much was looked at.
+"""The verdict after a storm over real daemons: what is wrong, and how much was checked.
 
 Turns the history of the clients, the journals of all shards and the notes of the runs themselves
-into findings. The rules are those of the simulated world, applied to what really happened. It must
-not change anything, nor send the daemons any request: they still run.
+into findings. The rules are those of the simulated world, applied to what really happened. Nothing
+is changed, and the daemons, which still run, get no request.
 
     R1 R2 R6 R13   the history makes sense, and agrees with the journals
     R3 R4          one owner per epoch, no gap, an unbroken chain (found by the watch, all the time)
@@ -46,7 +46,7 @@ CONTRADICTIONS_MAX = 5
 
 
 class Inspected(NamedTuple):
-    """How much was checked."""
+    """The extent of the checks."""
 
     frames: int
     runs: int
@@ -103,7 +103,7 @@ def verdict_of(
 
 
 def goals_missed(record: SharedRecord) -> Iterator[str]:
-    """The last answer about each job must show the state that was requested of it."""
+    """Yield the jobs whose last answer does not show the state that was requested of them."""
     by_job: dict[str, list[Operation]] = {}
     for operation in record.history:
         by_job.setdefault(operation.job, []).append(operation)
@@ -123,7 +123,7 @@ def goals_missed(record: SharedRecord) -> Iterator[str]:
 
 
 def _gone_for_good(some: list[Operation], get: Operation) -> bool:
-    """Definitely deleted before that get, with no copy of a creation on its way by then."""
+    """Return whether the job was gone for good before that get."""
     deletes = [each for each in some if each.what is Asked.DELETE and each.done]
     deletes = [each for each in deletes if (each.ended_s or 0.0) <= get.begun_s]
     creates = [each for each in some if each.what is Asked.CREATE]
@@ -155,7 +155,7 @@ def _ledger(watch: JournalWatch, find: Callable[[str], None]) -> tuple[ShadowLed
 
 
 def _note_ends(machines: Machines, frame: DecodedFrame) -> None:
-    """A run ended as its host first journaled; its task must have the same outcome."""
+    """Note the ends that a host first journaled; the runs' tasks must have the same outcome."""
     for entry in frame.entries:
         for fact in entry.facts:
             if isinstance(fact, hf.ProcessesEnded):
@@ -180,7 +180,7 @@ def _recovered(
 
 
 class Noted(NamedTuple):
-    """When a run began and ended, as it noted itself, and when the process table had it."""
+    """The beginning and end of a run in its own notes, and in the process table."""
 
     run: str
     begun: tuple[float, ...] = ()
@@ -190,19 +190,19 @@ class Noted(NamedTuple):
 
     @property
     def first_s(self) -> float | None:
-        """Some time soon after its beginning."""
+        """Some time soon after the run's beginning."""
         seen = (self.seen.first_s,) if self.seen is not None else ()
         return min((*self.begun, *seen), default=None)
 
     @property
     def last_s(self) -> float:
-        """It was still there then."""
+        """A time at which the run was still there."""
         seen = (self.seen.last_s,) if self.seen is not None else ()
         return max((*self.begun, *self.ended, *seen), default=-math.inf)
 
 
 def notes_of(notes: Iterable[tuple[str, Path]]) -> Iterator[Noted]:
-    """One of each run, though it noted in several places: then it began more than once."""
+    """Yield one value for each run; one that noted in two places began twice."""
     folders: dict[str, list[Path]] = {}
     for run, folder in notes:
         folders.setdefault(run, []).append(folder)
@@ -223,15 +223,18 @@ def _of_run(run: str, folders: Iterable[Path]) -> Noted:
 
 
 def with_seen(notes: Iterable[Noted], seen: Mapping[str, SeenAlive]) -> list[Noted]:
-    """All runs that noted something, or were seen: the sandbox of an old one may be gone."""
+    """Return all runs that noted something, or were seen: the sandbox of an old one may be gone."""
     left = dict(seen)
     known = [noted._replace(seen=left.pop(noted.run, None)) for noted in notes]
     return [*known, *(Noted(run, seen=alive) for run, alive in left.items())]
 
 
 def not_as_accepted(noted: Noted, times: Mapping[str, int]) -> Iterator[str]:
-    """A run begins only after a host has accepted it, and once for each time; `times`: how often
-    which run was accepted. A job that is created again after its deletion has the same run ids."""
+    """Yield runs that began before a host had accepted them, or more than once for each time.
+
+    `times`: how often which run was accepted. A job that is created again after its deletion has
+    the same run ids.
+    """
     accepted = times.get(noted.run, 0)
     if len(noted.begun) > max(accepted, 1):
         yield f"R8 {noted.run} began more than once: {noted.begun}"
@@ -240,8 +243,10 @@ def not_as_accepted(noted: Noted, times: Mapping[str, int]) -> Iterator[str]:
 
 
 def overlaps(notes: Iterable[Noted]) -> Iterator[str]:
-    """Runs of one instance of which an earlier one, perhaps being killed, was still there when a
-    later one began."""
+    """Yield runs of one instance of which an earlier one was still there when a later one began.
+
+    The earlier one may have been being killed.
+    """
     instances: dict[str, list[tuple[int, Noted]]] = {}
     for noted in notes:
         instance, _, number = noted.run.rpartition("-")

@@ -1,9 +1,8 @@
-"""R1, R2: what any client was answered is what the journal says, for every request with a key.
+"""R1, R2: the answer that any client got is what the journal has, for every request with a key.
 
 Turns the requests of all clients and the committed frames into a `Contradiction` or nothing. A
 success has to be in the journal before its client gets it: the answer itself under the request key,
-or, where the request found its effect there already, the facts that made it. It must not ask an
-actor, nor know which kinds of requests there are beyond those that may find nothing to do.
+or, where the request found its effect there already, the facts that made it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from peloton.runtime.vocabulary import Absent, Bits, Key, Query, Refused
 
 
 class AcknowledgementCheck:
-    """Looks at each request once, when it is answered."""
+    """Checks each request once, when it is answered."""
 
     def __init__(self, requests: list[PendingRequest]) -> None:
         self.checked = 0
@@ -57,7 +56,7 @@ class AcknowledgementCheck:
         self._ended: dict[Key, dict[int, int]] = {}  # instances that have, by job and slice
 
     def apply(self, frame: DecodedFrame) -> None:
-        """A frame was committed."""
+        """Take a committed frame."""
         for entry in frame.entries:
             self._excuse(entry.key)
             for fact in entry.facts:
@@ -66,7 +65,7 @@ class AcknowledgementCheck:
                     note(self, entry, fact)
 
     def step(self) -> None:
-        """Check what was answered since the last step. Raises `Contradiction`."""
+        """Check the requests answered since the last step. Raises `Contradiction`."""
         if self._noted == len(self._requests) and not self._open:
             return
         self._open += self._requests[self._noted :]
@@ -162,7 +161,7 @@ class AcknowledgementCheck:
         self._resized(entry.key, self._before[entry.key])
 
     def _resized(self, job: Key, count: int) -> None:
-        """Of instances that are to be removed it does not matter any more who was stopped."""
+        """Forget which instances beyond the new count were stopped: they are to be removed."""
         fewer = count < self._instances[job]
         self._instances[job] = count
         if not fewer or job not in self._parts:
@@ -215,7 +214,7 @@ class AcknowledgementCheck:
 
 
 def _is_aside(fact: Any) -> bool:
-    """Whether a fact is no effect of the request of its turn: the answer, and what time brought."""
+    """Return whether a fact is no effect of its turn's request."""
     return isinstance(fact, RequestAnswered) or (
         isinstance(fact, HoldEnded) and fact.reason == EXPIRED
     )

@@ -1,7 +1,7 @@
-"""What must hold of a small cluster when a scripted history is over and nothing happens any more.
+"""The checks of a small cluster when a scripted history is over and nothing happens any more.
 
 Turns a cluster into lines, each of them a goal that was not reached, a ledger that is not empty or
-a trace of something deleted. It must not wait or repair: its caller has waited long enough.
+a trace of something deleted. The caller has waited long enough.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WantedJobs = Mapping[str, tuple[JobStates, int]]
 
 
 def faults_of(cluster: SimulatedCluster, wanted: WantedJobs) -> Iterator[str]:
-    """Everything that is not as the clients requested, or was left behind."""
+    """Yield everything that is not as the clients requested, or was left behind."""
     yield from history.faults(cluster.clients.history)
     yield from _goals(cluster, wanted)
     yield from _results(cluster)
@@ -55,7 +55,7 @@ def _goals(cluster: SimulatedCluster, wanted: WantedJobs) -> Iterator[str]:
 
 
 def _results(cluster: SimulatedCluster) -> Iterator[str]:
-    """R10: at most one run of an instance succeeds, whichever daemons died in between."""
+    """Check R10: at most one run of an instance succeeds, whichever daemons died in between."""
     succeeded: dict[str, str] = {}
     for run, outcome in cluster.machines.results.items():
         instance = run.rpartition("-")[0]
@@ -67,7 +67,7 @@ def _results(cluster: SimulatedCluster) -> Iterator[str]:
 
 
 def _ledger(cluster: SimulatedCluster) -> Iterator[str]:
-    """Ledgers, pools and outboxes are empty, and nothing failed on the way."""
+    """Check that ledgers, pools and outboxes are empty, and nothing failed on the way."""
     world = cluster.world
     for key, host in world.cells("host").items():
         held = [run for run, entry in host.runs.items() if entry.phase in HOLDING]
@@ -94,7 +94,7 @@ def _ledger(cluster: SimulatedCluster) -> Iterator[str]:
 
 
 def traces(cluster: SimulatedCluster, job: Key) -> Iterator[str]:
-    """After its deletion a job is found in the journal only; each other trace of it, as a line."""
+    """Yield each trace of a deleted job outside of the journal, as a line."""
     world, name = cluster.world, job.partition("/")[2]
     for shard, core in world.shards().items():
         for key in [

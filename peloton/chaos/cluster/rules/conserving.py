@@ -1,11 +1,11 @@
 """R10: the sums over pools are those of their lots, and no more is lent than there is.
 
 Turns the tree of pools that an owner has in memory into a `Contradiction` or nothing, after every
-step of its shard: use, demand, members and what each job holds, in whole millionths, of each pool
-and all below it; what is on its way back; and what children are entitled to of their parent's. A
-lot that changed is counted anew, the others are not. That an admission stays within every limit is
-checked by the shadow ledger, from the journal. At a quiet point the root's capacity is compared
-with the hosts'. Must not use the sums that it judges.
+step of its shard: use, demand, members and holdings of each job, in whole millionths, of each pool
+and all below it; what is on its way back; and the entitlements of children. A lot that changed is
+counted anew, the others are not. That an admission stays within every limit is checked by the
+shadow ledger, from the journal. At a quiet point the root's capacity is compared with the hosts'.
+The sums that are judged are not used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NONE = Resources()
 
 
 class LotSums:
-    """What the lots of a pool hold and want, and what comes back of it."""
+    """The holdings and demand of a pool's lots, and what comes back from them."""
 
     def __init__(self) -> None:
         self.use = NONE
@@ -41,7 +41,7 @@ class LotSums:
         self.going = 0  # how many members
 
     def count(self, key: Key, lot: Lot, *, sign: int) -> None:
-        """Add a lot, or take it away."""
+        """Add a lot, or subtract it."""
         need, admitted = lot.shape.resources, lot.admitted.raw.bit_count()
         waiting, leaving = lot.waiting.raw.bit_count(), lot.leaving.raw.bit_count()
         ordered = min(lot.order.count, admitted - leaving) if lot.order is not None else 0
@@ -78,7 +78,7 @@ class ConservationCheck:
         self._sums: dict[Key, LotSums] = {}
 
     def follow(self, tree: Tree) -> bool:
-        """A turn may have changed it; returns whether one did. Raises `Contradiction`."""
+        """Check a tree that may have changed; return whether it did. Raises `Contradiction`."""
         if tree is not self._tree:
             self._tree, self._lots, self._pools, self._sums = tree, {}, {}, {}
         changed = self._count(tree.lots)
@@ -114,7 +114,7 @@ class ConservationCheck:
     def _adds_up(
         self, tree: Tree, pool: Key, *, below: Mapping[Key, list[Key]]
     ) -> tuple[Resources, Resources, dict[str, Resources]]:
-        """Use, demand, and use by job of a pool and all below it, after all of them were judged."""
+        """Check a pool and all below it; return use, demand, and use by job."""
         own, node = self._sums.get(pool) or LotSums(), tree._nodes[pool]
         use, demand, held = own.use, own.demand, dict(own.held)
         for child in below.get(pool, ()):
@@ -136,7 +136,7 @@ class ConservationCheck:
         return use, demand, held
 
     def _loans_add_up(self, tree: Tree) -> None:
-        """What is on its way back is what lots were ordered to give, for whom it was taken."""
+        """Check that what is coming back was ordered, for the lots it is taken for."""
         reclaims = tree.reclaims
         for pool in sorted({*reclaims.coming, *self._sums}):
             own = self._sums.get(pool) or LotSums()
@@ -155,9 +155,10 @@ class ConservationCheck:
                 raise Contradiction(f"R10 {pool}: {text}")
 
     def _divides(self, tree: Tree, below: Mapping[Key, list[Key]]) -> None:
-        """Children are entitled to no more than their parent: what one borrows another leaves.
+        """Check that children are entitled to no more than their parent.
 
-        Only where all changes have reached the entitlements: to ask earlier would change them.
+        It is checked only when all changes have reached the entitlements: to ask earlier would
+        change them.
         """
         if tree._sharing._touched or ROOT not in tree.pools:
             return
@@ -174,8 +175,7 @@ class ConservationCheck:
 
 
 def root_has_what_hosts_have(view: ClusterView) -> None:
-    """R10: at a quiet point the root's capacity is that of the hosts that may be used, and what
-    the runs of those in maintenance hold."""
+    """Check R10, at rest: the root's capacity is that of usable hosts, and of runs elsewhere."""
     root = view.cells("respool").get(ROOT)
     if root is None:
         return
@@ -195,5 +195,5 @@ def root_has_what_hosts_have(view: ClusterView) -> None:
 
 
 def _is_top(key: Key, tree: Tree) -> bool:
-    """Whether no pool is above: the root, and while a recovery derives the tree, others."""
+    """Return whether no pool is above: the root, and while a recovery derives the tree, others."""
     return key == ROOT or tree.pools[key].config.parent not in tree.pools

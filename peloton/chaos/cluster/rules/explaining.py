@@ -1,9 +1,9 @@
-"""R31: whoever waits in a pool is told why, and that it is for ever only where that is proven.
+"""R31: a waiting lot has a reason in its pool, and "never" only if that is proven.
 
 Turns the tree of pools of a shard at rest into a `Contradiction` or nothing: each lot with waiting
-members names the rule that is in its way, so that none waits that fits; and what is said to be
-admitted never is not admitted either where nobody else is and hosts are without end. Must not
-change the tree.
+members names the rule that is in its way, so that none waits that fits; and a lot that is never to
+be admitted is not admitted either if it is alone and hosts are unlimited. The tree must not be
+changed: it is the owner's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALL_HOSTS = CapacityChanged(Key("inventory/endless"), 1, ENDLESS)
 
 
 class ExplanationCheck:
-    """The reasons of one tree at a time."""
+    """Checks the reasons of one tree at a time."""
 
     def __init__(self) -> None:
         self.checked = 0
@@ -33,7 +33,7 @@ class ExplanationCheck:
         self._proven: dict[Key, tuple[Lot, dict[Key, Pool]]] = {}
 
     def at_rest(self, tree: ExplainedTree) -> None:
-        """Nothing more is to happen to it without a message. Raises `Contradiction`."""
+        """Check a tree in which only a message changes anything. Raises `Contradiction`."""
         waiting = tree.waiting
         if tree._sharing._touched or tree._sharing.has_news or waiting.changed or waiting.grown:
             return

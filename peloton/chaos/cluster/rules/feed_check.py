@@ -1,8 +1,8 @@
 """R16: a reader of a change feed gets each position once, in order, or is told of a gap.
 
-Turns the pages that readers got and the committed frames into a `Contradiction` or nothing. What a
-page shows has to be what was journaled between its mark and the one before; after a gap, from the
-first change that it shows on. It must not ask a shard what its feed holds.
+Turns the pages that readers got and the committed frames into a `Contradiction` or nothing. A page
+has to show what was journaled between its mark and the one before; after a gap, from the first
+change that it shows on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RUNTIME = frozenset(RECORDS.values())
 
 
 class Journaled(NamedTuple):
-    """One change, as its frame has it."""
+    """A change, as its frame has it."""
 
     at: tuple[int, int]
     key: Key
@@ -33,7 +33,7 @@ class Journaled(NamedTuple):
 
 
 class FeedCheck:
-    """The feeds of all shards as they have to be, and what readers got of them."""
+    """The expected feeds of all shards, and what readers got of them."""
 
     def __init__(self, readers: list[FeedReader], codec: Codec) -> None:
         self.pages = 0
@@ -43,7 +43,7 @@ class FeedCheck:
         self._changes: dict[ShardId, list[Journaled]] = {}
 
     def apply(self, frame: DecodedFrame) -> None:
-        """A frame was committed."""
+        """Take a committed frame."""
         changes = self._changes.setdefault(frame.shard, [])
         k = 0
         for entry in frame.entries:
@@ -91,7 +91,7 @@ class FeedCheck:
         return [each for each in changes[begin:end] if wanted(each.key, reader.kinds)]
 
     def caught_up(self) -> bool:
-        """Whether every reader has seen all that was journaled for it."""
+        """Return whether every reader has seen all that was journaled for it."""
         return not any(map(self._left, self._readers))
 
     def _left(self, reader: FeedReader) -> bool:

@@ -1,7 +1,7 @@
-"""What a slice and a host hold, as the shadow ledger keeps it: by bitmaps and sums, no states.
+"""The holdings of slices and hosts in the shadow ledger: bitmaps and sums, no states.
 
-A host's conditions are judged here a second time, run by run and without its counts. This must not
-use the code that hosts and placers decide by.
+A host's conditions are judged here a second time, run by run and without its counts. The code by
+which hosts and placers decide must not be used: its mistakes would be repeated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SliceHoldings:
 
     @property
     def charges(self) -> int:
-        """Members that any lot holds resources for."""
+        """The members that any lot holds resources for."""
         found = 0
         for raw in self.charged.values():
             found |= raw
@@ -41,7 +41,7 @@ class SliceHoldings:
 
 
 class HostHoldings:
-    """One host: its capacity, and what each accepted run holds."""
+    """A host: its capacity, and what each accepted run holds."""
 
     def __init__(self) -> None:
         self.capacity = Resources()
@@ -55,7 +55,7 @@ class HostHoldings:
         self.volumes: dict[str, Resources] = {}  # their room, by name
 
     def hold(self, pod: str, fact: RunsAccepted, *, ports: Sequence[int]) -> str:
-        """A run is accepted. Returns what is wrong with that, or nothing."""
+        """Take an accepted run; return what is wrong with that, or nothing."""
         wrong = self._wrong(fact, ports)
         if not wrong and not fact.spec.resources.within(self.capacity - self.used):
             wrong = f"it is over its capacity: {self.used}, and {fact.spec.resources} more"
@@ -65,12 +65,12 @@ class HostHoldings:
         return wrong
 
     def set_slack(self) -> None:
-        """How much slack there is: what was measured, else what was declared."""
+        """Set the slack: the measured one, else the declared one."""
         slack = self.declared if self.measured is None else self.measured
         self.capacity = self.capacity.with_slack(slack)
 
     def give(self, fact: DevicesGiven) -> str:
-        """Runs that were accepted get gpus. Returns the first wrong one, or nothing."""
+        """Give gpus to accepted runs; return the first wrong one, or nothing."""
         names = names_of(fact.crowd, fact.members.raw, run=fact.run)
         found = (self._give(*each) for each in zip(names, fact.devices, strict=True))
         return next(filter(None, found), "")
@@ -87,7 +87,7 @@ class HostHoldings:
         return "" if len(devices) * UNIT == wanted else f"{pod} {len(devices)} gpus for {wanted}"
 
     def keep(self, fact: VolumesGiven) -> None:
-        """Runs that were accepted have their volumes here, which may have been there before."""
+        """Keep the volumes of accepted runs here, which may have been here before."""
         for pod in names_of(fact.crowd, fact.members.raw, run=0):
             name = pod.rpartition("-")[0]
             if name not in self.volumes:
@@ -95,18 +95,18 @@ class HostHoldings:
                 self.used = self.used + self.volumes[name]
 
     def remove(self, volumes: Sequence[str]) -> None:
-        """The directories of these volumes are gone."""
+        """Remove the directories of volumes that are gone."""
         for name in volumes:
             self.used = self.used - self.volumes.pop(name)
 
     def free(self, pod: str) -> None:
-        """A run has ended."""
+        """Free what a run that has ended held."""
         self.used = self.used - self.runs.pop(pod).resources
         self.ports = {port: run for port, run in self.ports.items() if run != pod}
         self.devices = {device: run for device, run in self.devices.items() if run != pod}
 
     def clear(self) -> None:
-        """All runs have ended; volumes stay."""
+        """Free what all runs held, which have ended; volumes stay."""
         self.runs, self.ports, self.devices, self.used = {}, {}, {}, Resources()
         for room in self.volumes.values():
             self.used = self.used + room
@@ -137,7 +137,7 @@ class HostHoldings:
 def _met(
     constraint: Constraint, *, labels: tuple[Label, ...], tasks: Mapping[Label, int]
 ) -> bool | None:
-    """Whether it is met; None where it says nothing. Names and pools of hosts are not known."""
+    """Return whether a constraint is met; None if it cannot be judged."""
     if constraint.form == "label":
         if constraint.kind == "host" and constraint.label.key == "host_pool":
             return None  # hosts change it: `PlaceCheck` knows which they have

@@ -1,7 +1,6 @@
-"""Which jobs there are and how each has ended, by the tallies in their journal.
+"""The jobs and their ends, by the tallies in their journal.
 
-Turns committed facts of jobs into their specs and ends, for checks that need both. It must not
-judge.
+Turns committed facts of jobs into their specs and ends, for checks that need both.
 """
 
 from __future__ import annotations
@@ -20,13 +19,16 @@ EndCounts = tuple[tuple[str, int], ...]
 
 
 def end_counts(counts: Iterable[tuple[str, int]]) -> EndCounts:
-    """The same in one order."""
+    """Return the same counts in one order."""
     return tuple(sorted((name, count) for name, count in counts if count))
 
 
 class JobEnds:
-    """All jobs. `ever`: each way in which one was seen to have ended; `last`: as it is now;
-    `deleted`: those whose deletion was ordered."""
+    """The specs and ends of all jobs.
+
+    `ever`: each way in which a job was seen to have ended; `last`: its present end; `deleted`: the
+    jobs whose deletion was ordered.
+    """
 
     def __init__(self) -> None:
         self.specs: dict[Key, JobSpec] = {}
@@ -44,11 +46,11 @@ class JobEnds:
         }
 
     def was_over(self, job: Key) -> bool:
-        """Whether it has ended once, is to be deleted, or is not there any more."""
+        """Return whether the job has ended once, is to be deleted, or is not there any more."""
         return job in self.ever or job in self.deleted or job not in self.specs
 
     def was_gone(self, job: Key) -> bool:
-        """Whether it has ended once, or none of its slices is left."""
+        """Return whether the job has ended once, or none of its slices is left."""
         return job in self.ever or not self._tallies.get(job)
 
     def _made(self, entry: Entry, fact: jf.JobMade) -> None:

@@ -1,7 +1,6 @@
-"""R1, R2, R9, R10: what actors have in memory, and clients were told, is what the journal says.
+"""R1, R2, R9, R10: the memory of actors, and the answers to clients, are what the journal has.
 
-Turns the shadow ledger, and a cluster or a history, into a `Contradiction` or nothing. It must not
-change the ledger.
+Turns the shadow ledger, and a cluster or a history, into a `Contradiction` or nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def ledger_equals_the_actors(ledger: ShadowLedger, view: ClusterView) -> None:
 
 
 def answers_equal_the_journal(ledger: ShadowLedger, history: list[Operation]) -> None:
-    """R1, R2: what was acknowledged is in the journal, what was refused is not.
+    """Check R1, R2: what was acknowledged is in the journal, what was refused is not.
 
     The requests of a deleted job are deleted with it, so a late repeat there may be refused.
     """
@@ -48,7 +47,7 @@ def answers_equal_the_journal(ledger: ShadowLedger, history: list[Operation]) ->
 
 
 def _is_journaled(ledger: ShadowLedger, number: int, *, operation: Operation) -> None:
-    """Clients make the request key of an operation from its number in the history."""
+    """Check one operation. Clients make its request key from its number in the history."""
     journaled = (operation.job, f"{operation.client}-{number}") in ledger.requests_ever
     if isinstance(operation.answer, JobCreated) and not journaled:
         raise Contradiction(f"R1 acknowledged, and in no journal: {operation}")

@@ -1,8 +1,8 @@
-"""R7: after the faults every goal is reached, in bounded time; what is not is told by name.
+"""R7: after the faults every goal is reached, in bounded time.
 
 Turns a cluster in a calm into a `Contradiction` that names the first goals that were not reached,
-or nothing; and what clients were told at the end into the same, where a job has ended without
-having done what it was for. It must not wait, nor repair.
+or nothing; and the answers to clients at the end into the same, if a job has ended without having
+done its work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STOPPED = ("KILLED", "LOST")
 
 
 def reach(cluster: SimulatedCluster, goals: Callable[[], bool], *, within_s: float) -> float:
-    """Run until all goals are reached; returns how long that took. Raises `Contradiction`.
+    """Run until all goals are reached; return how long that took. Raises `Contradiction`.
 
     Time in which batch work gets done does not count: a small pool runs a lot of it one after the
     other. There is only so much of it, so what is stuck beside it is found once it is done.
@@ -47,7 +47,7 @@ def reach(cluster: SimulatedCluster, goals: Callable[[], bool], *, within_s: flo
 
 
 def _batch_runs_done(cluster: SimulatedCluster) -> int:
-    """How many runs of batch jobs have succeeded: each instance does so once, so this ends."""
+    """Return how many runs of batch jobs have succeeded, which is bounded."""
     batch = {
         each.operation.job.partition("/")[2]
         for each in cluster.clients.requests
@@ -60,7 +60,7 @@ def _batch_runs_done(cluster: SimulatedCluster) -> int:
 
 
 def unreached(cluster: SimulatedCluster) -> Iterator[str]:
-    """All that waits for something, by name."""
+    """Yield all that waits for something, by name."""
     world = cluster.world
     for shard in world.all_shards():
         if shard not in world.shards():
@@ -91,14 +91,14 @@ def unreached(cluster: SimulatedCluster) -> Iterator[str]:
 
 
 def stopped_jobs(cluster: SimulatedCluster) -> dict[Key, None]:
-    """Jobs that a client asked to stop or delete, all or some of it, whatever it was answered."""
+    """Return the jobs that a client asked to stop or delete, whatever the answer."""
     requests = cluster.clients.requests
     asked = (each for each in requests if isinstance(each.message, StopJob | DeleteJob))
     return {each.operation.job: None for each in asked}
 
 
 def stops_itself(view: JobView) -> bool:
-    """Whether a job may have stopped its instances without an order of a client."""
+    """Return whether a job may have stopped its instances without an order of a client."""
     may = bool(view.spec.after or view.spec.deadline or view.spec.unique)
     if view.stop is not None and view.stop.reason and not may:
         raise Contradiction(f"R7 {view.summary.job} stopped itself: {view.stop.reason}")
@@ -106,7 +106,7 @@ def stops_itself(view: JobView) -> bool:
 
 
 def ended_by_itself(job: Key, view: JobView) -> None:
-    """A job that nobody stopped has run each instance to an end of its own, or to its limit."""
+    """Check that a job that nobody stopped has run each instance to its end or limit."""
     summary, counts = view.summary, dict(view.summary.counts)
     if stops_itself(view):
         return
@@ -119,8 +119,7 @@ def ended_by_itself(job: Key, view: JobView) -> None:
 
 
 def killed_for_its_time(job: JobView, view: InstanceView, *, stopped: bool) -> None:
-    """An instance is killed on request, because its run took longer than its job allows, or because
-    it was preempted and is not run again.
+    """Check that killed instances were stopped, late, or preempted and not run again.
 
     How long it ran is not compared: clocks of daemons are set and drift in a storm.
     """

@@ -1,9 +1,10 @@
-"""R1, R2, R6, R21: what clients saw of pools is what one pool after the other could have answered.
+"""R1, R2, R6, R21: the answers of pools to clients are linearizable.
 
 Turns the requests of clients to pools into a list of what is wrong with them. The requests to one
 pool are linearizable if they can be put in one order in which each takes effect between its sending
 and its answer, and in which every answer, also a refusal, is right. The orders are searched; there
-are few requests. The module must not use what happened inside, only what a client could have seen.
+are few requests. Only what a client could have seen may be used: a mistake inside would excuse
+itself.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Config = PoolConfig | None
 
 
 class PoolRequest(NamedTuple):
-    """One request to a pool: when, what, and what it was answered."""
+    """A request to one pool: its times, its message and its answer."""
 
     begun_s: float
     ended_s: float  # infinite: unknown, or a copy that may still arrive
@@ -39,12 +40,12 @@ class PoolRequest(NamedTuple):
 
     @property
     def optional(self) -> bool:
-        """Whether it may have no effect at all."""
+        """Whether the request may have no effect at all."""
         return self.ended_s == NEVER_S
 
 
 def pool_faults(requests: list[PendingRequest]) -> list[str]:
-    """Every pool whose history no order explains, as a line each."""
+    """Return every pool whose history no order explains, as a line each."""
     found = []
     for pool, some in _by_pool(requests).items():
         if not is_linearizable(some):
@@ -54,7 +55,7 @@ def pool_faults(requests: list[PendingRequest]) -> list[str]:
 
 
 def is_linearizable(requests: list[PoolRequest]) -> bool:
-    """Whether some order of these requests to one pool explains all answers."""
+    """Return whether some order of these requests to one pool explains all answers."""
     todo = frozenset(range(len(requests)))
     needed = frozenset(at for at in todo if not requests[at].optional)
     seen: set[tuple[frozenset[int], Config]] = set()
@@ -76,7 +77,7 @@ def is_linearizable(requests: list[PoolRequest]) -> bool:
 
 
 def _effects(request: PoolRequest, config: Config) -> Iterator[Config]:
-    """The config after the request took effect here; nothing where its answer would be wrong."""
+    """Yield the config after the request took effect here; nothing if its answer would be wrong."""
     message, answer = request.message, request.answer
     if isinstance(message, GetPool):
         if config == _shown(answer):

@@ -1,10 +1,10 @@
 """R8c: two processes of one instance overlap for a bounded time, and never on hosts that are up.
 
-Turns committed facts of hosts and the truth about what runs into a `Contradiction` or nothing. A
-run that was given up with its host may still run there, beside the next one: it must be killed
-before the host is up again. Hosts have no leases here, so nothing bounds how long that takes while
-a host is out of reach; from the calm on, when all are back, `OVERLAP_S_MAX` does. The module must
-not ask an actor whether a host is up.
+Turns committed facts of hosts and the true processes into a `Contradiction` or nothing. A run that
+was given up with its host may still run there, beside the next one: it must be killed before the
+host is up again. Hosts have no leases here, so nothing bounds how long that takes while a host is
+out of reach; from the calm on, when all are back, `OVERLAP_S_MAX` does. Whether a host is up is
+known from facts, not from its actor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ not intended, and the 8 s that a process may take to end."""
 
 
 class ProcessCheck:
-    """Looks at all processes when one has started or a host has come up, not at every step."""
+    """Checks all processes when one has started or a host has come up, not at every step."""
 
     def __init__(self, machines: Machines) -> None:
         self.up: dict[Key, None] = {}
@@ -34,7 +34,7 @@ class ProcessCheck:
         self._all_are_up = False
 
     def calm(self, later: ScheduledShell) -> None:
-        """No fault strikes any more: after a while every host in reach is looked at, up or not."""
+        """Check every host in reach after a while, up or not: no fault strikes any more."""
 
         def then() -> None:
             self._all_are_up = self._is_due = True
@@ -42,7 +42,7 @@ class ProcessCheck:
         later.at(later.now + OVERLAP_S_MAX, then)
 
     def apply(self, frame: DecodedFrame) -> None:
-        """A frame was committed."""
+        """Take a committed frame."""
         for entry in frame.entries:
             for fact in entry.facts:
                 if isinstance(fact, hf.HostReconciled):
@@ -52,7 +52,7 @@ class ProcessCheck:
                     self.up.pop(entry.key, None)
 
     def step(self) -> None:
-        """Raises `Contradiction`."""
+        """Check after a step. Raises `Contradiction`."""
         started = len(self._machines.started)
         if started == self._started and not self._is_due:
             return

@@ -1,9 +1,9 @@
-"""R30: waiting costs nobody a turn: within a pool none overtakes one that needs no more than it.
+"""R30: within a pool no lot overtakes one that needs no more than it.
 
-Turns committed facts of lots into a `Contradiction` or nothing: whoever is admitted had nobody
-before it in its pool, by priority and then by arrival, that asked for no more of any kind under no
-stricter rule. Gangs are admitted by the first of their lots, and are not compared. Must not use the
-queue that it judges.
+Turns committed facts of lots into a `Contradiction` or nothing: a member that is admitted had
+nobody before it in its pool, by priority and then by arrival, that asked for no more of any kind
+under no stricter rule. Gangs are admitted by the first of their lots, and are not compared. The
+queue that is judged is not used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peloton.runtime.vocabulary import Key
 
 
 class WaitingLot:
-    """One lot: who waits in it, and since when."""
+    """A lot: who waits in it, and since when."""
 
     def __init__(self, shape: LotShape, arrived: float) -> None:
         self.shape = shape
@@ -83,7 +83,7 @@ def _is_overtaken(other: WaitingLot, lot: WaitingLot) -> bool:
 
 
 def _rules(shape: LotShape) -> tuple[bool, bool, bool]:
-    """What decides which limits a task is under."""
+    """Return what decides under which limits a task is."""
     return shape.controller, shape.preemptible, shape.revocable
 
 

@@ -2,11 +2,11 @@
 
 Turns frames into which run may run where and which pool is charged for it, and each fact that
 contradicts this into a `Contradiction`. The ledger knows less than the actors on purpose: it has no
-goals, no owed sends and no deadlines, so a mistake there is not repeated here. It must not ask an
-actor for anything.
+goals, no owed sends and no deadlines, so a mistake there is not repeated here. Actors are not asked
+for anything.
 
 The frames of one round are committed in one moment, in which a task may be admitted, start and be
-released by turns. So what concerns two shards is checked once all were applied (`settle`).
+released by turns. So rules over two shards are checked once all frames were applied (`settle`).
 
     R1   a request key has one effect
     R8a  one intended run per instance, from its launch to its end
@@ -83,7 +83,7 @@ class ShadowLedger:
         self._now_s = 0.0
 
     def settle(self, until_s: float = math.inf) -> None:
-        """All frames of a round, up to this time, were applied. Raises `Contradiction`."""
+        """Check after all frames of a round up to this time. Raises `Contradiction`."""
         for crowd, changed_s in [*self._unsettled.items()]:
             if changed_s > until_s:
                 break
@@ -105,7 +105,7 @@ class ShadowLedger:
             tasks.charged_some_time = charges
 
     def apply(self, frame: DecodedFrame) -> None:
-        """A frame was committed. Raises `Contradiction`."""
+        """Apply a committed frame. Raises `Contradiction`."""
         self._now_s = frame.at
         for entry in frame.entries:
             for fact in entry.facts:
@@ -118,7 +118,7 @@ class ShadowLedger:
         self._unsettled[crowd] = self._now_s  # behind those that were changed before
 
     def step(self) -> None:
-        """Every run that machines started since the last step was accepted by that host."""
+        """Check that every run started since the last step was accepted by its host."""
         started = self._machines.started
         if len(started) > self._started:
             for run, host in itertools.islice(started.items(), self._started, None):
@@ -138,7 +138,7 @@ class ShadowLedger:
     # ---- tasks ----
 
     def created(self, entry: Entry, fact: tf.TaskCreated) -> None:
-        """Instances are created; of one that was removed the numbers of runs go on."""
+        """Create instances; for one that was removed the numbers of runs go on."""
         tasks = self.tasks.setdefault(entry.key, SliceHoldings())
         _none(entry, tasks.existing, rule="R8a", text="exist already")
         tasks.existing |= entry.members
@@ -147,14 +147,14 @@ class ShadowLedger:
             tasks.runs[member] = fact.past + 1
 
     def goal(self, entry: Entry, fact: tf.TaskCreated | tf.TaskGoalSet) -> None:
-        """Whether a refused launch is tried again."""
+        """Note whether a refused launch is tried again."""
         tasks = self.tasks[entry.key]
         tasks.stopping &= ~entry.members
         if fact.goal in STOPPING:
             tasks.stopping |= entry.members
 
     def launching(self, entry: Entry, fact: tf.TaskLaunching) -> None:
-        """A run is intended from now on; one for which room is held is launched once more."""
+        """Launch a run, which is intended from now on; one with held room is launched once more."""
         tasks = self.tasks[entry.key]
         others = tasks.intended if fact.hold else tasks.intended & ~tasks.holding
         _none(entry, others, rule="R8a", text="run already")
@@ -166,19 +166,19 @@ class ShadowLedger:
         self._change(entry.key)
 
     def in_progress(self, entry: Entry, fact: Any) -> None:
-        """A transition of a run that has not ended."""
+        """Note a transition of a run that has not ended."""
         text = f"have no intended run, but: {type(fact).__name__}"
         _all(entry, self.tasks[entry.key].intended, rule="R13", text=text)
 
     def refused(self, entry: Entry, fact: Any) -> None:
-        """The run never started; the next one has a new id."""
+        """Note a refused run, which never started; the next one has a new id."""
         self.in_progress(entry, fact)
         tasks = self.tasks[entry.key]
         tasks.intended &= ~entry.members
         self._count(tasks, entry.members & ~tasks.stopping)
 
     def ended(self, entry: Entry, fact: tf.RunEnded) -> None:
-        """The run is over, and its journaled outcome is what really happened."""
+        """End a run; its journaled outcome is what really happened."""
         self.in_progress(entry, fact)
         tasks, outcome = self.tasks[entry.key], fact.outcome
         tasks.intended &= ~entry.members
@@ -195,18 +195,18 @@ class ShadowLedger:
                 raise Contradiction(f"R8b {run} is journaled as {outcome}, it ended as {result}")
 
     def retried(self, entry: Entry, fact: Any) -> None:
-        """A new run, which is not launched yet."""
+        """Note a new run, which is not launched yet."""
         tasks = self.tasks[entry.key]
         _none(entry, tasks.intended, rule="R8a", text="are retried while they run")
         self._count(tasks, entry.members)
 
     def withdrawn(self, entry: Entry, fact: Any) -> None:
-        """The instance ends without a run."""
+        """End an instance without a run."""
         text = f"have an intended run, but: {type(fact).__name__}"
         _none(entry, self.tasks[entry.key].intended, rule="R8a", text=text)
 
     def vanished(self, entry: Entry, fact: Any) -> None:
-        """Instances are deleted: they may not hold anything any more."""
+        """Delete instances, which may not hold anything any more."""
         self.withdrawn(entry, fact)
         tasks = self.tasks[entry.key]
         tasks.existing &= ~entry.members
@@ -225,20 +225,20 @@ class ShadowLedger:
     # ---- hosts ----
 
     def configured(self, entry: Entry, fact: hf.HostConfigured) -> None:
-        """The capacity of a host."""
+        """Set the capacity of a host."""
         host = self.hosts.setdefault(entry.key, HostHoldings())
         host.capacity, host.labels = fact.capacity, fact.labels
         host.declared = fact.capacity.slack
         host.set_slack()
 
     def measured(self, entry: Entry, fact: hf.SlackMeasured) -> None:
-        """The slack of a host; None: what its configuration says."""
+        """Set the slack of a host; None: the declared one."""
         host = self.hosts[entry.key]
         host.measured = fact.slack
         host.set_slack()
 
     def accept(self, entry: Entry, fact: hf.RunsAccepted) -> None:
-        """A host reserves resources for runs, and starts them, or holds the room."""
+        """Reserve a host's resources for runs, which start, or for which room is held."""
         host = self.hosts[entry.key]
         known, verb = (self._held_first, "held") if fact.held else (self.accepted, "accepted")
         for at, pod in enumerate(names_of(fact.crowd, fact.members.raw, run=fact.run)):
@@ -251,7 +251,7 @@ class ShadowLedger:
                 raise Contradiction(f"R9 {pod} is {verb} by {entry.key}: {wrong}")
 
     def begin(self, entry: Entry, fact: hf.HeldStarted) -> None:
-        """Runs that were held are started."""
+        """Start runs that were held."""
         for pod in _runs(fact):
             if pod not in self.hosts[entry.key].runs or pod in self.accepted:
                 raise Contradiction(f"R9 {pod} is started on {entry.key}, which does not hold it")
@@ -259,23 +259,23 @@ class ShadowLedger:
             self.times_accepted[pod] += 1
 
     def give_back(self, entry: Entry, fact: hf.HeldReleased) -> None:
-        """What was held is free, and was never started."""
+        """Free what was held for runs that were never started."""
         for pod in _runs(fact):
             if pod in self.accepted:
                 raise Contradiction(f"R9 {pod} was started on {entry.key}, which gives it back")
             self.hosts[entry.key].free(pod)
 
     def given(self, entry: Entry, fact: hf.DevicesGiven) -> None:
-        """A host gives gpus to runs that it has just accepted, or holds."""
+        """Give a host's gpus to runs that it has just accepted, or holds."""
         if wrong := self.hosts[entry.key].give(fact):
             raise Contradiction(f"R9 {entry.key} gives {wrong}")
 
     def lost_for_good(self, entry: Entry, fact: hf.HostRemoved) -> None:
-        """A host is given up with its runs; its volumes are there if it comes back."""
+        """Give up a host with its runs; its volumes are there if it comes back."""
         self.hosts[entry.key].clear()
 
     def volumes_given(self, entry: Entry, fact: hf.VolumesGiven) -> None:
-        """Instances have their volumes on this host; R36 on no other, unless they left it."""
+        """Note the volumes of instances on this host. R36: on no other, unless they left it."""
         self.hosts[entry.key].keep(fact)
         for pod in names_of(fact.crowd, fact.members.raw, run=0):
             name = pod.rpartition("-")[0]
@@ -285,7 +285,7 @@ class ShadowLedger:
                 raise Contradiction(f"R36 {entry.key} makes the volume {name}, which {home} has")
 
     def volumes_home(self, entry: Entry, fact: sf.VolumeHomesGiven) -> None:
-        """A slice has chosen where instances are to have volumes."""
+        """Note the hosts that a slice has chosen for volumes of instances."""
         crowd = Key("task" + entry.key[len("slice") :])
         pods = names_of(crowd, fact.members.raw, run=0)
         for pod, host in zip(pods, fact.hosts, strict=True):
@@ -294,14 +294,19 @@ class ShadowLedger:
                 raise Contradiction(f"R36 {entry.key} sends {pod} to {host}, its home is {home}")
 
     def volume_deleting(self, entry: Entry, fact: hf.VolumeDeleting) -> None:
-        """A volume is to be removed, whose instance has left it; it may have come back to this host
-        since, and is refused there until the volume is gone."""
+        """Note a volume that is to be removed, whose instance has left it.
+
+        The instance may have come back to this host since, and is refused there until the volume is
+        gone.
+        """
         if self.volumes.get(fact.volume) == entry.key and fact.volume not in self.left:
             raise Contradiction(f"R36 {entry.key} deletes {fact.volume}, which nobody has left")
 
     def volumes_left(self, entry: Entry, fact: sf.VolumeHomesLeft) -> None:
-        """Instances are to have volumes anywhere: theirs were never made; or are to be deleted, and
-        they are not to run then."""
+        """Note instances that may have volumes anywhere.
+
+        Theirs were never made; or are to be deleted, and then the instances are not to run.
+        """
         crowd = Key("task" + entry.key[len("slice") :])
         to_run = Bits(fact.members.raw & ~self.tasks.setdefault(crowd, SliceHoldings()).stopping)
         running = names_of(crowd, to_run.raw, run=0)
@@ -313,7 +318,7 @@ class ShadowLedger:
                 raise Contradiction(f"R36 {entry.key} leaves {name} on {home}, and is to run")
 
     def stopped(self, entry: Entry, fact: hf.ProcessesEnded | hf.SetEnded) -> None:
-        """Runs ended, each once."""
+        """End runs, each once."""
         host = self.hosts[entry.key]
         for run in _runs(fact):
             if run not in host.runs:
@@ -321,31 +326,31 @@ class ShadowLedger:
             host.free(run)
 
     def dropped(self, entry: Entry, fact: hf.RunsForgotten | hf.SetForgotten) -> None:
-        """The host drops the rows of runs that ended or were refused, and whose task knows."""
+        """Drop the rows of runs that ended or were refused, and whose task knows."""
         if kept := [run for run in _runs(fact) if run in self.hosts[entry.key].runs]:
             raise Contradiction(f"R11 {entry.key} drops {kept[:3]} whose resources it holds")
 
     # ---- pools ----
 
     def pool(self, entry: Entry, fact: pf.PoolCreated | pf.PoolUpdated) -> None:
-        """A pool was created or updated."""
+        """Create or update a pool."""
         self.pools[entry.key] = (fact.config.parent, fact.config.limit)
 
     def pool_deleted(self, entry: Entry, fact: Any) -> None:
-        """A pool was deleted, and the answers to its requests with it."""
+        """Delete a pool, and the answers to its requests with it."""
         self.pools.pop(entry.key, None)
         self._forget_requests(entry.key)
 
     def capacity(self, entry: Entry, fact: pf.CapacityChanged) -> None:
-        """The capacity of one inventory of the cluster."""
+        """Set the capacity of one inventory of the cluster."""
         self._capacity[fact.inventory] = fact.capacity
 
     def opened(self, entry: Entry, fact: lf.LotOpened) -> None:
-        """A lot of alike members of one slice was opened."""
+        """Open a lot of alike members of one slice."""
         self.lots[entry.key] = (fact.shape, fact.crowd)
 
     def admitted(self, entry: Entry, fact: lf.LotAdmitted) -> None:
-        """A pool admits members of a lot: it is charged for them."""
+        """Admit members of a lot: the pool is charged for them."""
         shape, crowd = self.lots[entry.key]
         tasks = self.tasks.setdefault(crowd, SliceHoldings())
         if tasks.charges & fact.members.raw:
@@ -361,7 +366,7 @@ class ShadowLedger:
                 raise Contradiction(f"R10 {above} uses {used} of {limit}")
 
     def left(self, entry: Entry, fact: lf.LotReleased | lf.LotEnqueued | lf.LotParked) -> None:
-        """Members of a lot hold no resources any more: released, or queued again."""
+        """Free the charges of members of a lot that were released, or queued again."""
         shape, crowd = self.lots[entry.key]
         tasks = self.tasks.setdefault(crowd, SliceHoldings())
         before = tasks.charged.get(entry.key, 0)
@@ -399,14 +404,14 @@ class ShadowLedger:
     # ---- clients ----
 
     def make(self, entry: Entry, fact: jf.JobMade) -> None:
-        """A job was created."""
+        """Create a job."""
         self.made[entry.key] = self.made.get(entry.key, 0) + 1
         if self.made[entry.key] > 1 and entry.key not in self.deleted:
             raise Contradiction(f"R1 {entry.key} was created twice")
         self.deleted.pop(entry.key, None)
 
     def unmake(self, entry: Entry, fact: jf.JobForgotten) -> None:
-        """The job is deleted, and the answers to its requests with it."""
+        """Delete a job, and the answers to its requests with it."""
         self.deleted[entry.key] = self.deleted_ever[entry.key] = None
         self._forget_requests(entry.key)
         name = entry.key.partition("/")[2]  # its volumes outlive it, and are nobody's home
@@ -419,8 +424,10 @@ class ShadowLedger:
             del self.requests[request]
 
     def request(self, entry: Entry, fact: RequestAnswered) -> None:
-        """A request was answered: with facts beside the answer it had an effect, alone it was
-        refused. A request may have one effect only."""
+        """Note the answer to a request, which may have one effect only.
+
+        With facts beside the answer the request had an effect; alone it was refused.
+        """
         name = (entry.key, fact.request)
         if all(type(each) is RequestAnswered for each in entry.facts):
             self.requests_refused[name] = None
@@ -435,7 +442,7 @@ class ShadowLedger:
 
 
 def _runs(fact: Any) -> list[str]:
-    """The runs of a host's fact, which names them by id or as a set."""
+    """Return the runs of a host's fact, which names them by id or as a set."""
     if isinstance(fact, hf.ProcessesEnded):
         return [end.run for end in fact.ends]
     if isinstance(fact, hf.RunsForgotten):
@@ -444,14 +451,14 @@ def _runs(fact: Any) -> list[str]:
 
 
 def _all(entry: Entry, members: int, *, rule: str, text: str) -> None:
-    """Every member of the entry is one of `members`; raises `Contradiction` otherwise."""
+    """Raise `Contradiction` unless every member of the entry is one of `members`."""
     others = entry.members & ~members
     if others:
         raise Contradiction(f"{rule} {entry.key}: {[*Bits(others)][:5]} {text}")
 
 
 def _none(entry: Entry, members: int, *, rule: str, text: str) -> None:
-    """No member of the entry is one of `members`; raises `Contradiction` otherwise."""
+    """Raise `Contradiction` if a member of the entry is one of `members`."""
     _all(entry, ~members, rule=rule, text=text)
 
 

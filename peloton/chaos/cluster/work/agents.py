@@ -1,8 +1,8 @@
 """The faults of a cluster of agents that exists once, as a Mesos cluster makes them.
 
-Turns a fault's name into what is done to the updates, launches, kills and lists of machines, and to
+Turns a fault's name into its effect on the updates, launches, kills and lists of machines, and on
 the subscription of a `SimulatedCluster`. Drawn for a share of all storms, by a generator of their
-own: the others keep theirs. It must not strike anything of its own accord.
+own: the others keep theirs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RENEWED, AWAY, OVERTAKEN = "agent anew", "cluster away", "subscription overtaken
 
 
 def renew(storm: Storm, action: StormAction) -> None:
-    """A machine begins anew at once, and knows nothing of its runs, which have ended."""
+    """Renew a machine at once: it knows nothing of its runs, which have ended."""
     cluster = cluster_of(storm)
     host = cluster.hosts[action.which % len(cluster.hosts)]
     storm.strike(action.name, host)
@@ -54,7 +54,7 @@ def renew(storm: Storm, action: StormAction) -> None:
 
 
 def leave(storm: Storm, action: StormAction) -> None:
-    """All machines of the cluster are out of reach at once; with a master, that is gone."""
+    """Let all machines of the cluster be out of reach at once; with a master, that is gone."""
     cluster = cluster_of(storm)
     storm.strike(action.name, f"for {action.for_s:.1f} s")
     if cluster.master is not None:
@@ -110,19 +110,19 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def is_drawn(seed: int) -> bool:
-    """Whether a seed's machines are such a cluster."""
+    """Return whether a seed's machines are such a cluster."""
     return random.Random(f"{seed} a master").random() < SHARE
 
 
 def drawn(seed: int, *, storm_s: float) -> tuple[dict[str, float], list[StormAction]]:
-    """The faults of such a seed."""
+    """Draw the faults of such a seed."""
     chance = random.Random(f"{seed} faults of agents")
     some = (fault for fault in FAULTS if chance.random() < EACH_SHARE)  # lazily, as in `decay`
     return drawn_faults(chance, some, storm_s=storm_s)
 
 
 def over_agents(plan: P) -> P:
-    """The same storm over machines that exist once, with the faults of such a cluster."""
+    """Return the same storm over machines that exist once, with the faults of such a cluster."""
     faults, more = drawn(plan.seed, storm_s=plan.storm_s)
     return changed(
         plan,

@@ -1,7 +1,6 @@
-"""What clients do in some storms: they start, restart and update jobs that exist.
+"""Clients that start, restart and update existing jobs, in some storms.
 
-Turns an action of a plan into operations of clients, like `workload.py`. It must not judge an
-answer.
+Turns an action of a plan into operations of clients, like `workload.py`.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ def start(storm: Storm, action: StormAction) -> None:
 
 
 def restart(storm: Storm, action: StormAction) -> None:
-    """Restart all of a job, or some instances, whatever became of them."""
+    """Restart all of a job, or some instances, whatever their state."""
     _order(storm, action, message=StartInstances(_ranges(action), again=True))
 
 
 def update(storm: Storm, action: StormAction) -> None:
-    """Give a job more instances, or fewer, which is refused; and now and then another limit."""
+    """Update a job to more instances, or fewer, which is refused; sometimes to another limit."""
     job = _job(storm, action)
     made = [
         each.message.spec

@@ -33,7 +33,7 @@ PRIORITIES = 4
 
 
 class DisplacementCheck:
-    """What lots were ordered to give back for others of their own pool."""
+    """Checks what lots were ordered to give back for others of their own pool."""
 
     def __init__(self, allowed: frozenset[Key]) -> None:
         self.checked = 0
@@ -65,7 +65,7 @@ class DisplacementCheck:
 
 
 def create_ranked(storm: Storm, action: StormAction) -> None:
-    """A job of one of several priorities."""
+    """Create a job of one of several priorities."""
     cluster = cluster_of(storm)
     storm.strike(action.name)
     client = CLIENTS[action.other % len(CLIENTS)]

@@ -1,7 +1,7 @@
-"""How the actions of a plan are drawn that have a generator of their own.
+"""Draws the actions of a plan that have a generator of their own.
 
 A module that adds work to storms draws it separately, so that older seeds keep all else as it was.
-The order in which chance is asked is part of every seed: it must never change.
+The order in which chance is asked is part of every seed, so it must never change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from peloton.runtime.simulation.plan import StormAction
 
 
 class ActionDraw(NamedTuple):
-    """What is drawn for a part of the seeds: how many actions, of which names and counts.
+    """A draw for a part of the seeds: how many actions, of which names and counts.
 
     `generator` is added to the seed. `share` of the seeds have any.
     """
@@ -27,18 +27,18 @@ class ActionDraw(NamedTuple):
 
 
 def any_of(work: Iterable[str]) -> Callable[[random.Random], str]:
-    """Each of these names as often as another."""
+    """Return a draw of one of these names, each as often as another."""
     names = [*work]
     return lambda chance: chance.choice(names)
 
 
 def by_weight(weights: Mapping[str, int]) -> Callable[[random.Random], str]:
-    """Each of these names as often as its weight says."""
+    """Return a draw of one of these names, each as often as its weight."""
     return lambda chance: chance.choices([*weights], [*weights.values()])[0]
 
 
 def drawn_apart(seed: int, what: ActionDraw, *, storm_s: float) -> list[StormAction]:
-    """The actions of a seed; none for most seeds."""
+    """Return the actions of a seed; none for most seeds."""
     chance = random.Random(f"{seed} {what.generator}")
     if chance.random() >= what.share:
         return []
@@ -55,5 +55,5 @@ def drawn_apart(seed: int, what: ActionDraw, *, storm_s: float) -> list[StormAct
 
 
 def drawn_from(tables: Iterable[ActionDraw], *, seed: int, storm_s: float) -> list[StormAction]:
-    """The actions of a seed from all of these, each with a generator of its own."""
+    """Return the actions of a seed from all of these, each with a generator of its own."""
     return [action for what in tables for action in drawn_apart(seed, what, storm_s=storm_s)]

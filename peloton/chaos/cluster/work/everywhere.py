@@ -3,8 +3,8 @@
 Turns actions of a plan into daemon jobs, hosts that get and lose the label by which some of these
 choose, and maintenance of hosts; and a cluster in a calm into one in which each such job was seen
 on every host that is for it, or a `Contradiction`: two on one host, or one on a host that is not
-for it. The jobs are stopped then: a storm ends only where nothing runs. It must not use the code by
-which inventories and slices decide.
+for it. The jobs are stopped then: a storm ends only when nothing runs. The code by which
+inventories and slices decide is not used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SETTLED_S = 5.0
 
 
 def daemon_spec(inventories: int, *, marked: bool, first: bool = False) -> JobSpec:
-    """What a daemon job of a storm is."""
+    """Return the spec of a daemon job of a storm."""
     constraint = ON_MARKED if marked else None
     default = TaskConfig(command=Command("x"), resources=NEED, constraint=constraint)
     count = PARTS * inventories * SLICE_SIZE
@@ -55,7 +55,7 @@ def daemon_spec(inventories: int, *, marked: bool, first: bool = False) -> JobSp
 
 
 def create_daemons(storm: Storm, action: StormAction) -> None:
-    """A daemon job, on all hosts or on those with the label."""
+    """Create a daemon job, on all hosts or on those with the label."""
     storm.strike(action.name)
     cluster = cluster_of(storm)
     inventories = cluster.world.sizes["hostmgr"]
@@ -77,7 +77,7 @@ def change_daemons(storm: Storm, action: StormAction) -> None:
 
 
 def mark_host(storm: Storm, action: StormAction) -> None:
-    """A host gets the label, or loses it."""
+    """Give a host the label, or take it."""
     labels = (MARK,) if action.other % 2 else ()
     cluster = cluster_of(storm)
     setup = cluster.setup
@@ -89,9 +89,10 @@ def mark_host(storm: Storm, action: StormAction) -> None:
 
 
 def maintain_host(storm: Storm, action: StormAction) -> None:
-    """The maintenance of a host begins, or ends; never that of all.
+    """Begin or end the maintenance of a host; never of all.
 
-    None in storms whose pools are as large as all hosts: they could not be created meanwhile.
+    There is none in storms whose pools are as large as all hosts: they could not be created
+    meanwhile.
     """
     if any(other.name in lending.WORK for other in storm.plan.actions):
         return
@@ -111,7 +112,7 @@ def _tell(storm: Storm, action: StormAction, *, message: Message, spared: int = 
 
 
 def daemon_job_of(storm: Storm, action: StormAction) -> Key | None:
-    """One of the daemon jobs that clients wanted."""
+    """Return one of the daemon jobs that clients wanted."""
     wanted = dict.fromkeys(_asked_for(cluster_of(storm)))
     return [*wanted][action.which % len(wanted)] if wanted else None
 
@@ -125,14 +126,14 @@ def _asked_for(cluster: SimulatedCluster) -> list[Key]:
 
 
 class DaemonsRun:
-    """On which hosts instances of daemon jobs were seen to run since this was made."""
+    """The hosts on which instances of daemon jobs were seen to run since this was made."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._seen: set[tuple[str, Key]] = set()
 
     def all_seen(self) -> bool:
-        """Whether each job was seen on every host that is for it; asked after every step.
+        """Return whether each job was seen on every host that is for it; called after every step.
 
         A host in quarantine gets none: its instances wait for longer than a calm takes. Nor does
         one whose instance a client has stopped alone.
@@ -147,7 +148,7 @@ class DaemonsRun:
         )
 
     def check(self) -> None:
-        """Nowhere are two of one job, and none is on a host that is not for it."""
+        """Check that no host has two of one job, and none is on a host that is not for it."""
         cluster = self._cluster
         hosts, jobs = cluster.cells("host"), {each.key: each for each in wanted_jobs(cluster)}
         for (name, host), count in Counter(self._running()).items():
@@ -160,7 +161,7 @@ class DaemonsRun:
                 raise Contradiction(f"R35 {host} runs one of {job.key}, and is not for it")
 
     def _is_stopped(self, job: Job, host: Key) -> bool:
-        """Whether the instance of a job on this host was stopped, and not the job."""
+        """Return whether the instance of a job on this host was stopped, and not the job."""
         prefix = f"slice/{job.key.partition('/')[2]}/"
         slices = self._cluster.cells("slice").items()
         found = (
@@ -176,20 +177,20 @@ class DaemonsRun:
 
 
 def is_for(job: Job, host: Host) -> bool:
-    """Whether a daemon job is to have an instance on a host, whatever state that is in."""
+    """Return whether a daemon job is to have an instance on a host, whatever state that is in."""
     assert job.spec is not None
     marked = job.spec.default.constraint is None or MARK in host.labels
     return marked and not host.removed and host.pool in ("", "default")
 
 
 def wanted_jobs(cluster: SimulatedCluster) -> list[Job]:
-    """Those that nobody stopped or deleted, as they are at their owners."""
+    """Return the daemon jobs that nobody stopped or deleted, as they are at their owners."""
     jobs: list[Job] = [*cluster.cells("job").values()]
     return [each for each in jobs if each.spec and each.spec.is_daemon and not each.is_stopped]
 
 
 def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
-    """R35, in a calm: once every host is up; then an operator stops the daemon jobs."""
+    """Check R35, in a calm, once every host is up; then an operator stops the daemon jobs."""
     clients, seen = cluster.clients, DaemonsRun(cluster)
 
     def all_up() -> bool:
@@ -211,7 +212,7 @@ def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
 
 
 def end_maintenance(cluster: SimulatedCluster, until: float) -> None:
-    """Have every host up again, until then: some drain, and orders of the storm may come late."""
+    """Bring every host up again, until then: some drain, and orders of the storm may come late."""
     down = [
         host
         for host, state in cluster.cells("host").items()

@@ -1,8 +1,8 @@
 """R29: no member of a gang starts before hosts hold room for all, or once it is to end.
 
 Turns an action of a plan into a job with a gang, and committed facts of slices, tasks and hosts
-into a `Contradiction` or nothing. That every gang runs in the end is R7. Must not use the code that
-slices decide by.
+into a `Contradiction` or nothing. That every gang runs in the end is R7. The code by which slices
+decide is not used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _GangSlice:
 
     @property
     def waiting(self) -> int:
-        """Members that may not start yet."""
+        """The members that may not start yet."""
         return self.forming & ~self.stopped if self.forming is not None else 0
 
 
@@ -70,7 +70,7 @@ class GangCheck:
         }
 
     def settle(self) -> None:
-        """All frames of a round were noted. Raises `Contradiction`."""
+        """Check after all frames of a round were noted. Raises `Contradiction`."""
         for key, members in self._complete:
             of = self._slices.get(key)
             missing = members & ~of.held if of is not None else 0
@@ -146,7 +146,7 @@ class GangCheck:
 
 
 def create_gang(storm: Storm, action: StormAction) -> None:
-    """A job whose first instances are a gang."""
+    """Create a job whose first instances are a gang."""
     cluster = cluster_of(storm)
     together = bool(action.other % 2)
     default = TaskConfig(command=Command("x"), resources=NEED, max_failures=2 * together)

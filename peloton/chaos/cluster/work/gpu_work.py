@@ -1,8 +1,8 @@
 """Jobs with gpus during a storm, so that hosts give out devices and take them back.
 
 Turns an action of a plan into a job whose instances need whole gpus. A storm that has such jobs has
-hosts with gpus; others keep theirs without, so older seeds keep their storms. It must
-not judge who gets which: `HostHoldings.give` does.
+hosts with gpus; others keep theirs without, so older seeds keep their storms. `HostHoldings.give`
+judges which run gets which device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GPUS = (1, 1, 2, 3)
 
 
 def create_with_gpus(storm: Storm, action: StormAction) -> None:
-    """A job that needs gpus."""
+    """Create a job that needs gpus."""
     cluster = cluster_of(storm)
     if not cluster.setup.host_capacity.gpu:
         return
@@ -43,5 +43,5 @@ DRAWN = ActionDraw(
 
 
 def capacity(actions: tuple[StormAction, ...]) -> Resources:
-    """Of each host of a storm with these actions."""
+    """Return the capacity of each host of a storm with these actions."""
     return WITH_GPUS if any(action.name in WORK for action in actions) else HOST_CAPACITY

@@ -1,8 +1,8 @@
-"""R22: a held host is its holder's alone, until a time; and what callers do with hosts they hold.
+"""R22: a held host is its holder's alone, until a time; and the callers' actions on held hosts.
 
 Turns actions of a plan into holds, launches on them and their ends; and committed facts into a
-`Contradiction` or nothing. What nobody holds must not be used: a launch on such a hold is refused,
-whatever the storm does. It must not ask a host what it thinks.
+`Contradiction` or nothing. A host that nobody holds must not be used: a launch on such a hold is
+refused, whatever the storm does. The host actor is not asked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HELD_S_MAX = 60.0
 
 
 class HoldCheck:
-    """Who holds each host, by committed facts."""
+    """The holder of each host, by committed facts."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.launched = 0
@@ -70,7 +70,7 @@ class HoldCheck:
         }
 
     def quiet(self) -> None:
-        """Raises `Contradiction`."""
+        """Check at a quiet point. Raises `Contradiction`."""
         for host, taken in self._holds.items():
             if self._taken[host] + HELD_S_MAX < self._cluster.world.now:
                 raise Contradiction(f"R22 {host} is still held, {taken.seconds} s were asked for")
@@ -113,7 +113,7 @@ class HoldCheck:
             self._running[run] = entry.key
 
     def _is_for(self, host: Key, fact: hf.RunsAccepted) -> None:
-        """A host that waits for tasks takes no others."""
+        """Check that a host that waits for tasks takes no others."""
         holds = self._alive(host, fact.at)
         if not holds:
             return
@@ -127,7 +127,7 @@ class HoldCheck:
         return [one for one in self._task_holds.get(host, {}).values() if now < one.until]
 
     def _hint(self, host: Key, name: str) -> tuple[str, ...]:
-        """For which tasks a caller came; it is in no fact."""
+        """Return the tasks for which a caller came; they are in no fact."""
         for each in self._cluster.clients.requests:
             asked = each.message
             if isinstance(asked, HoldHost) and (asked.name, each.operation.job) == (name, host):
@@ -153,7 +153,7 @@ class HoldCheck:
             self._ended(run, fact.outcome)
 
     def _ended(self, run: str, outcome: RunOutcome) -> None:
-        """The end of a foreign run is what happened, as far as its machine knows."""
+        """Check that the end of a foreign run is what happened, as far as its machine knows."""
         if not run.startswith(FOREIGN_MARK):
             return
         self._running.pop(run, None)
@@ -201,7 +201,7 @@ def _use(storm: Storm, action: StormAction, *, host: Key, name: str) -> None:
 
 
 def _launch(storm: Storm, host: Key, *, name: str, count: int, launched: list[Any]) -> None:
-    """Runs of ids that nobody else has. Of several launches on one hold one is carried out."""
+    """Launch runs of new ids. Of several launches on one hold one is carried out."""
     clients = cluster_of(storm).clients
     number = len(clients.requests)
     runs = tuple(
@@ -218,7 +218,7 @@ def _launch(storm: Storm, host: Key, *, name: str, count: int, launched: list[An
 
 
 def launch_stale(storm: Storm, action: StormAction) -> None:
-    """A launch on a hold that never was, or may be over: of the first kind none is carried out."""
+    """Launch on a hold that never was, which must be refused, or that may be over."""
     cluster = cluster_of(storm)
     host = cluster.hosts[action.which % len(cluster.hosts)]
     known = [
@@ -234,7 +234,7 @@ def launch_stale(storm: Storm, action: StormAction) -> None:
 
 
 def kill_foreign(storm: Storm, action: StormAction) -> None:
-    """End some of what was launched on holds."""
+    """End some of the runs that were launched on holds."""
     clients = cluster_of(storm).clients
     known = [each for each in clients.requests if isinstance(each.message, LaunchForeign)]
     if known:

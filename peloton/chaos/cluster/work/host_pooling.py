@@ -1,8 +1,8 @@
 """R26: a run is placed by the pool of its host and the room for controllers; and such jobs.
 
 Turns actions of a plan into pools of hosts, hosts that change theirs, jobs with conditions on them
-and a limit of controllers; and committed facts into a `Contradiction` or nothing. It must not use
-the code that hosts, placers and pools decide by.
+and a limit of controllers; and committed facts into a `Contradiction` or nothing. The code by which
+hosts, placers and pools decide is not used.
 """
 
 from __future__ import annotations
@@ -139,12 +139,12 @@ def _pools_of(constraint: Constraint) -> Iterator[str]:
 
 
 def make_pool(storm: Storm, action: StormAction) -> None:
-    """There is to be a pool of hosts."""
+    """Make a pool of hosts."""
     cluster_of(storm).clients.command("operator", POOLS_OWNER, message=MakeHostPool(LEFT))
 
 
 def move_host(storm: Storm, action: StormAction) -> None:
-    """A host changes its pool; an order from the wrong one is refused."""
+    """Move a host to another pool; an order from the wrong one is refused."""
     cluster = cluster_of(storm)
     host = cluster.hosts[action.which % len(cluster.hosts)]
     source, other = (DEFAULT, LEFT) if action.other % 3 else (LEFT, DEFAULT)
@@ -158,20 +158,20 @@ def move_host(storm: Storm, action: StormAction) -> None:
 
 
 def drop_pool(storm: Storm, action: StormAction) -> None:
-    """The pool is deleted, and its hosts are of the default one."""
+    """Delete the pool, whose hosts then are of the default one."""
     storm.strike(action.name)
     cluster_of(storm).clients.command("operator", POOLS_OWNER, message=DropHostPool(LEFT))
 
 
 def create_in_pool(storm: Storm, action: StormAction) -> None:
-    """A job for hosts of some pools."""
+    """Create a job for hosts of some pools."""
     cluster = cluster_of(storm)
     spec = job_spec(max(1, action.count), constraint=FORMS[action.which % len(FORMS)])
     create_job(cluster, action, message=CreateJob(spec))
 
 
 def limit_controllers(storm: Storm, action: StormAction) -> None:
-    """Controllers get a quarter of the pool, or half of it: always room for one of them."""
+    """Limit controllers to a quarter of the pool, or half: there is room for one."""
     cluster = cluster_of(storm)
     capacity = cluster.setup.host_capacity.times(len(cluster.hosts))
     percent = (25.0, 50.0)[action.other % 2]
@@ -185,7 +185,7 @@ def limit_controllers(storm: Storm, action: StormAction) -> None:
 
 
 def create_controllers(storm: Storm, action: StormAction) -> None:
-    """Jobs whose first instance is their controller."""
+    """Create jobs whose first instance is their controller."""
     cluster = cluster_of(storm)
     default, first = (
         TaskConfig(command=Command("x"), resources=NEED, controller=controls)
@@ -198,7 +198,7 @@ def create_controllers(storm: Storm, action: StormAction) -> None:
 
 
 def calm(cluster: SimulatedCluster) -> None:
-    """An operator deletes the pool, whatever the storm's orders have left of it."""
+    """Delete the pool as an operator, whatever the storm's orders have left of it."""
     orders = (AssignHost, MakeHostPool)
     if not any(isinstance(each.message, orders) for each in cluster.clients.requests):
         return

@@ -1,8 +1,7 @@
-"""What clients do in few storms: jobs of several slices, jobs sent in pieces, redrives.
+"""Actions of clients in few storms: jobs of several slices, jobs sent in pieces, redrives.
 
 Turns an action of a plan into operations of clients, like `workload.py`; these actions cost more
-than ordinary ones, or need another to mean anything, so they are drawn separately and rarely. It
-must not judge an answer.
+than ordinary ones, or need another to mean anything, so they are drawn separately and rarely.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ TRIES_MAX = 5
 
 
 def create_large(storm: Storm, action: StormAction) -> None:
-    """A job of several slices; each instance requests few resources."""
+    """Create a job of several slices; each instance requests few resources."""
     cluster = cluster_of(storm)
     name = f"{LARGE_NAME}{len(cluster.jobs) + 1}"
     cluster.create(action.count, client=CLIENTS[action.other % 3], name=name, resources=LITTLE)
 
 
 def create_in_pieces(storm: Storm, action: StormAction) -> None:
-    """A job whose overrides are sent slice by slice, before the job itself."""
+    """Create a job whose overrides are sent slice by slice, before the job itself."""
     cluster = cluster_of(storm)
     default = TaskConfig(command=Command("x"), resources=LITTLE)
     own = TaskConfig(command=Command("y"), resources=NEED)
@@ -61,7 +60,7 @@ def create_in_pieces(storm: Storm, action: StormAction) -> None:
 
 
 def stop_early(storm: Storm, action: StormAction) -> None:
-    """A job of several slices with a low running limit is stopped before the later ones began.
+    """Stop a job of several slices with a low running limit before the later ones began.
 
     After the stop the job's owner dies; every second job is deleted shortly before or after that.
     The stop is sent even when the storm is over by then: one by one the instances would take hours.
@@ -96,7 +95,7 @@ def stop_early(storm: Storm, action: StormAction) -> None:
 
 
 def _restart(storm: Storm, job: Key) -> None:
-    """The owner of a job's shard dies; its next process is started by the world."""
+    """Kill the owner of a job's shard; its next process is started by the world."""
     shard = storm.world.sharding.shard_of(job)
     for daemon in [*storm.world.living()]:
         if shard in daemon.shards():
@@ -158,7 +157,7 @@ WORK: dict[str, Callable[[Storm, StormAction], None]] = {
 
 
 def redrive(storm: Storm, action: StormAction) -> None:
-    """Two messages at which every turn raises, and later an operator who redrives them."""
+    """Send two messages at which every turn raises; later an operator redrives them."""
     jobs = cluster_of(storm).jobs
     if not jobs:
         return
@@ -184,7 +183,7 @@ STROKES = (MomentaryFault("F31", "redrive", "dead letters are redriven", redrive
 
 
 def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
-    """One or two actions of few seeds, from a generator of their own: all else stays as drawn."""
+    """Return one or two actions of few seeds, from a generator of their own."""
     chance = random.Random(f"{seed} larger")
     actions = []
     for name, share in (("create large", LARGE_SHARE), ("create in pieces", PIECES_SHARE)):
@@ -202,7 +201,7 @@ def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
 
 
 def _stopped(chance: random.Random, *, storm_s: float) -> list[StormAction]:
-    """Added later than the others, so from a generator of its own."""
+    """Return actions that were added later than the others, so from a generator of their own."""
     if chance.random() >= STOPPED_SHARE:
         return []
     return [

@@ -35,7 +35,7 @@ GIVEN_BACK_AFTER_S = 1.0
 
 
 class LendingCheck:
-    """What lots were ordered to give back, and what their slices chose."""
+    """Checks what lots were ordered to give back, and what their slices chose."""
 
     def __init__(self) -> None:
         self.checked = 0
@@ -68,19 +68,19 @@ class LendingCheck:
         self._compare(fact.lot, fact.number)
 
     def _compare(self, lot: Key, number: int) -> None:
-        """The frames of a round come in any order."""
+        """Compare an order with its choice; the frames of a round come in any order."""
         ordered, chosen = self._orders.get((lot, number)), self._chosen.get((lot, number))
         if ordered is not None and chosen is not None and chosen > ordered:
             raise Contradiction(f"R28 {lot} order {number}: {chosen} give back, not {ordered}")
 
     def quiet(self) -> None:
-        """Nobody gave back without an order. Raises `Contradiction`."""
+        """Check that nobody gave back without an order. Raises `Contradiction`."""
         for lot, number in sorted({*self._chosen} - {*self._orders}):
             raise Contradiction(f"R28 {lot}: members give back by order {number}, which none gave")
 
 
 def create_shared(storm: Storm, action: StormAction) -> None:
-    """A job of one of the two pools, often larger than its half."""
+    """Create a job of one of the two pools, often larger than its half."""
     cluster = cluster_of(storm)
     storm.strike(action.name)
     client = CLIENTS[action.other % len(CLIENTS)]

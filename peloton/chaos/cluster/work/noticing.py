@@ -1,9 +1,9 @@
-"""R24: the end of a job is told outside at least once, and none is told that did not happen.
+"""R24: the end of a job is notified at least once, and no end that did not happen.
 
-Turns an action of a plan into a job that wants its end told, orders of jobs into what a listener
-outside got, and that into a `Contradiction` or nothing. Of several ends of one job only the last
-has to be told. The simulated service loses posts and answers; it must not keep anything, as the
-real one does not.
+Turns an action of a plan into a job with a notification, orders of jobs into the posts that a
+listener outside got, and those into a `Contradiction` or nothing. Of several ends of one job only
+the last has to be notified. The simulated service loses posts and answers, and keeps nothing, as
+the real one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NoticeCheck:
         self._seen = 0
 
     def step(self) -> None:
-        """Nothing is told that did not happen. Raises `Contradiction`."""
+        """Check that no end was notified that did not happen. Raises `Contradiction`."""
         for told in self._listener.told[self._seen :]:
             self._seen += 1
             counts = end_counts(told.notice.counts)
@@ -43,7 +43,7 @@ class NoticeCheck:
                 raise Contradiction(f"R24 {told.job} is told to have ended: {counts}")
 
     def quiet(self) -> None:
-        """The last end of each job was told. Raises `Contradiction`."""
+        """Check that the last end of each job was notified. Raises `Contradiction`."""
         got = {(told.job, end_counts(told.notice.counts)) for told in self._listener.told}
         for job, spec in self._ends.specs.items():
             if spec.notify is None or spec.notify.states or job not in self._ends.last:
@@ -53,7 +53,7 @@ class NoticeCheck:
 
 
 def create_notifying(storm: Storm, action: StormAction) -> None:
-    """A job whose end is told; of some only a failure is."""
+    """Create a job whose end is notified; for some only a failure is."""
     cluster = cluster_of(storm)
     cluster.listener.lost_share = LOST_SHARE
     states = ("FAILED",) if action.other % 4 == 0 else ()

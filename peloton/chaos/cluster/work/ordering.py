@@ -1,7 +1,7 @@
-"""Jobs that wait for others, have a deadline, or want their name; and R38: whose a name is.
+"""Jobs that wait for others, have a deadline, or want their name; and R38: the owner of a name.
 
-Turns an action of a plan into operations of clients, like `workload.py`. Committed facts of
-names become a `Contradiction` or nothing. It must not judge a clock.
+Turns an action of a plan into operations of clients, like `workload.py`. Committed facts of names
+become a `Contradiction` or nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LABELS = {"after": "after", "deadline": "deadline", "unique": "name_unique"}
 
 
 class NameCheck:
-    """A name is one job's, from its claim until that job has ended or all of it is gone."""
+    """Checks that a name is one job's until that job has ended or is gone."""
 
     def __init__(self, ends: JobEnds) -> None:
         self.checked = 0
@@ -48,7 +48,7 @@ class NameCheck:
         }
 
     def step(self) -> None:
-        """All frames of this instant are known. Raises `Contradiction`."""
+        """Check after all frames of this instant. Raises `Contradiction`."""
         for name, job in self._freed:
             self.checked += 1
             if not self._ends.was_gone(job):
@@ -71,7 +71,7 @@ class NameCheck:
 
 
 def create_after(storm: Storm, action: StormAction) -> None:
-    """A job after one or two others, which may have ended, or never come to be."""
+    """Create a job after one or two others, which may have ended, or never exist."""
     cluster = cluster_of(storm)
     others = cluster.jobs or [cluster.nobody]
     chosen = {others[at % len(others)]: None for at in (action.which, action.other)[: action.count]}
@@ -81,20 +81,21 @@ def create_after(storm: Storm, action: StormAction) -> None:
 
 
 def create_until(storm: Storm, action: StormAction) -> None:
-    """A job with a short deadline."""
+    """Create a job with a short deadline."""
     seconds = 0.5 + action.other % 8
     _create(storm, action, deadline=Deadline(f"{seconds:g}s", seconds))
 
 
 def create_unique(storm: Storm, action: StormAction) -> None:
-    """A job that wants one of a few names for itself; nobody reserved it."""
+    """Create a job that wants one of a few names for itself; nobody reserved it."""
     _create(storm, action, unique=True, name=NAMES[action.other % len(NAMES)])
 
 
 def begun_in_order(cluster: SimulatedCluster) -> None:
-    """R7: no instance of a job began unless the others had ended as they had to.
+    """Check R7: no instance of a job began unless the others had ended as they had to.
 
-    Clocks of daemons are set and drift in a storm, so only how they ended is compared.
+    Clocks of daemons are set and drift in a storm, so only the ways in which they ended are
+    compared.
     """
     requests = cluster.clients.requests
     again = {each.operation.job for each in requests if isinstance(each.message, StartInstances)}
@@ -112,7 +113,7 @@ def begun_in_order(cluster: SimulatedCluster) -> None:
 
 
 def names_are_free(cluster: SimulatedCluster) -> None:
-    """R7: all jobs have ended, so nobody holds a name."""
+    """Check R7: all jobs have ended, so nobody holds a name."""
     held = cluster.cells("name")
     if held:
         raise Contradiction(f"R7 names are held by jobs that have ended: {held}")

@@ -1,9 +1,9 @@
 """Revocable jobs during a storm, and hosts whose slack shrinks and rises.
 
-Turns an action of a plan into a job that runs on slack, or into a report of what a host's backend
-has measured. A storm that has them has hosts with slack; others keep theirs without, so older
-seeds keep their storms. That no host grants more slack than it has is R9, as of all kinds; what it
-takes back is judged once all is quiet, by `checks.hosts_keep_their_slack`.
+Turns an action of a plan into a job that runs on slack, or into a report of a host's measured
+slack. A storm that has them has hosts with slack; others keep theirs without, so older seeds keep
+their storms. That no host grants more slack than it has is R9, as for all kinds; what it takes back
+is judged once all is quiet, by `checks.hosts_keep_their_slack`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MEASURED = (0, UNIT, 3 * UNIT, 5 * UNIT)
 
 
 def create_revocable(storm: Storm, action: StormAction) -> None:
-    """A job that runs on slack; its priority is one of two."""
+    """Create a job that runs on slack; its priority is one of two."""
     cluster = cluster_of(storm)
     storm.strike(action.name)
     config = TaskConfig(command=Command("x"), resources=Resources(NEED.cpu)).on_slack()
@@ -45,7 +45,7 @@ def create_revocable(storm: Storm, action: StormAction) -> None:
 
 
 def measure_slack(storm: Storm, action: StormAction) -> None:
-    """A host has less slack, or more."""
+    """Report that a host has less slack, or more."""
     cluster = cluster_of(storm)
     storm.strike(action.name)
     host = cluster.hosts[action.which % len(cluster.hosts)]
@@ -61,8 +61,11 @@ def _report(storm: Storm, host: Key, *, slack: int | None) -> None:
 
 
 def _end(storm: Storm, host: Key, *, rest: int = LOOKS) -> None:
-    """After a while the host has what its configuration says. Until then reports may be lost, and
-    an older one may come late: of so many looks one after another none must find it measured."""
+    """Let the host have its configured slack again after a while.
+
+    Until then reports may be lost, and an older one may come late: of so many looks one after
+    another none must find it measured.
+    """
 
     def again() -> None:
         state = storm.world.cells("host").get(host)
@@ -89,6 +92,6 @@ DRAWN = ActionDraw(
 
 
 def slack_of(actions: tuple[StormAction, ...]) -> Resources:
-    """Of each host of a storm with these actions."""
+    """Return the slack of each host of a storm with these actions."""
     there = any(action.name in WORK for action in actions)
     return Resources(slack=HOST_SLACK) if there else Resources()

@@ -69,7 +69,7 @@ class PaceCheck:
 
 
 def create_throttled(storm: Storm, action: StormAction) -> None:
-    """A job of which a few instances begin in each period."""
+    """Create a job of which a few instances begin in each period."""
     cluster = cluster_of(storm)
     rule = Throttle("", 1 + action.other % 3, PERIODS_S[action.which % len(PERIODS_S)])
     limit = min(2 * (action.other // 3 % 2), action.count)

@@ -1,8 +1,8 @@
-"""What clients ask of placement during a storm: instances apart, near tasks, and with ports.
+"""Jobs with placement conditions during a storm: instances apart, near tasks, and with ports.
 
 Turns an action of a plan into jobs with conditions that become true once other tasks have ended, so
 that each of them ends in the calm. Drawn separately from all other work, so that older seeds keep
-their storms. It must not judge where instances come to run.
+their storms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ THEIRS = ("app", "theirs")
 
 
 def tasks(label: tuple[str, str], condition: str, *, number: int) -> Constraint:
-    """A condition on the tasks of a host."""
+    """Return a condition on the tasks of a host."""
     return Constraint("label", "task", Label(*label), condition, number)
 
 
@@ -54,17 +54,17 @@ RIVALS_MAX = 4
 
 
 def create_spread(storm: Storm, action: StormAction) -> None:
-    """A job whose instances are kept apart; with more of them than hosts some share one."""
+    """Create a job whose instances are kept apart; with more of them than hosts some share one."""
     _create(storm, action, config=TaskConfig(), spread=True)
 
 
 def create_conditional(storm: Storm, action: StormAction) -> None:
-    """A job with a constraint on the tasks of its hosts, or with ports."""
+    """Create a job with a constraint on the tasks of its hosts, or with ports."""
     _create(storm, action, config=FORMS[action.which % len(FORMS)], spread=action.other % 4 == 0)
 
 
 def create_rivals(storm: Storm, action: StormAction) -> None:
-    """Jobs at one instant that may not share a host, so that placers choose the same hosts."""
+    """Create jobs at one instant that may not share a host, so that placers compete."""
     form = FORMS[RIVALS[action.which % len(RIVALS)]]
     for _ in range(RIVALS_MAX):
         _create(storm, action, config=form, spread=False)

@@ -1,8 +1,8 @@
-"""What operators do to pools during a storm: create, change, delete and look, without any job.
+"""Operators that create, change, delete and read pools during a storm, without any job.
 
 Turns an action of a plan into requests about pools whose histories are searched afterwards. Each
-config is unlike all others, so that an answer tells which request it comes from. Drawn separately
-from all other work, so that older seeds keep their storms. It must not judge an answer.
+config is unlike all others, so that an answer shows which request it comes from. Drawn separately
+from all other work, so that older seeds keep their storms.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ def _ask(storm: Storm, action: StormAction, *, to: Key, message: Message) -> Non
 
 
 def create_pool(storm: Storm, action: StormAction) -> None:
-    """Create a pool."""
     _ask(storm, action, to=_pool(action), message=CreatePool(_config(storm, action)))
 
 

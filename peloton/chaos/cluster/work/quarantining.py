@@ -1,9 +1,9 @@
 """R27: a quarantined host gets no new run; and hosts that fail whatever runs on them.
 
 Turns an action of a plan into a machine that starts nothing for a while, and committed facts of
-hosts into a `Contradiction` or nothing. Placers learn of a quarantine, and use what is left out
-where it is more than a tenth of the hosts that are up: so what is judged is a host that was alone
-in it for a while, in a calm. It must not ask a placer.
+hosts into a `Contradiction` or nothing. Placers learn of a quarantine, and use its hosts if they
+are more than a tenth of those that are up: so a host is judged only if it was alone in it for a
+while, in a calm. Placers are not asked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOLD_S_MAX = 40.0
 
 
 class QuarantineCheck:
-    """Hosts in quarantine, and since when; judged from `calm_at` on."""
+    """The hosts in quarantine, and since when; judged from `calm_at` on."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.calm_at = 0.0
@@ -71,7 +71,7 @@ class QuarantineCheck:
         self._changed()
 
     def _changed(self) -> None:
-        """Since when there are few enough of them to be left out."""
+        """Note since when there are few enough of them to be left out."""
         self._few_since = self._cluster.world.now
 
     def _accepts(self, entry: Entry, fact: hf.RunsAccepted) -> None:
@@ -84,7 +84,7 @@ class QuarantineCheck:
 
 
 def spoil(storm: Storm, action: StormAction) -> None:
-    """A machine starts nothing for a while: each run there has failed at once."""
+    """Let a machine start nothing for a while: each run there has failed at once."""
     cluster = cluster_of(storm)
     host = cluster.hosts[action.which % len(cluster.hosts)]
     storm.strike(action.name, host)
@@ -93,7 +93,7 @@ def spoil(storm: Storm, action: StormAction) -> None:
 
 
 def calm(cluster: SimulatedCluster) -> None:
-    """Machines start what they are told to."""
+    """Let machines start their runs again."""
     cluster.machines.spoiled.clear()
 
 

@@ -1,8 +1,8 @@
-"""Who reads during a storm: followers of change feeds, and clients that look everywhere at once.
+"""Readers during a storm: followers of change feeds, and clients that read at all daemons at once.
 
 Turns an action of a plan into readers whose pages and answers are judged elsewhere: of a feed by
 `feed_check.py`, of jobs by the history of clients. Drawn separately from all other faults, so that
-older seeds keep their storms. It must not judge an answer.
+older seeds keep their storms.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ CHANGED_SHARE = 0.9
 
 
 def follow(storm: Storm, action: StormAction) -> None:
-    """A client follows a shard from now on, to the end."""
+    """Let a client follow a shard from now on, to the end."""
     _begin(storm, action, pause_s=0.0)
 
 
 def follow_slowly(storm: Storm, action: StormAction) -> None:
-    """A client that reads a page, and the next one long afterwards; the calm ends its slowness."""
+    """Let a client read a page, and the next one long afterwards; the calm ends its slowness."""
     _begin(storm, action, pause_s=action.for_s)
 
 
@@ -79,7 +79,7 @@ def look_everywhere(storm: Storm, action: StormAction) -> None:
 
 
 def overtake_job(storm: Storm, action: StormAction) -> None:
-    """Of a job, which is stopped meanwhile."""
+    """Overtake the owner of a job, which is stopped meanwhile."""
     cluster = cluster_of(storm)
     if cluster.jobs:
         job = cluster.jobs[action.which % len(cluster.jobs)]
@@ -93,7 +93,7 @@ def overtake_job(storm: Storm, action: StormAction) -> None:
 
 
 def overtake_pools(storm: Storm, action: StormAction) -> None:
-    """Of the pools, of which one gets another config meanwhile."""
+    """Overtake the owner of the pools, one of which gets another config meanwhile."""
     pool_work.create_pool(storm, action)
     _overtake(
         storm,
@@ -142,7 +142,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
-    """Actions of some seeds, from generators of their own."""
+    """Return actions of some seeds, from generators of their own."""
     actions = _drawn_readers(random.Random(f"{seed} readers"), storm_s=storm_s)
     chance = random.Random(f"{seed} stale reads")
     for name in (EVERYWHERE, OF_A_JOB, OF_POOLS):

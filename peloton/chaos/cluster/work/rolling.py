@@ -1,13 +1,12 @@
 """Workflows of services during a storm: updates and restarts, paused, resumed and aborted.
 
-R37: a workflow has succeeded, or is rolled back, only after all that it changed, and that are to
-run, have done their work for as long as was asked, at the end.
+R37: a workflow has succeeded, or is rolled back, only after all instances that it changed, and that
+are to run, have stayed up for as long as was asked, at the end.
 
 Turns an action of a plan into commands of clients; and a cluster in a calm into one in which each
 service that has had a workflow is given another command once more, an instance at a time, and that
-workflow succeeds (R7): none is stuck, whatever became of those before. What an aborted workflow
-left to be added is added by it, so it must not be left out. Must not use the code that slices
-decide by.
+workflow succeeds (R7): none is stuck, whatever the state of those before. Instances that an aborted
+workflow left to be added are added by it. The code by which slices decide is not used.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ ORDERS = (WorkflowOrders.PAUSE, WorkflowOrders.RESUME, WorkflowOrders.ABORT)
 
 
 class _Watched:
-    """What the newest rollout of a slice has done of its members."""
+    """The members that the newest rollout of a slice has changed."""
 
     def __init__(self, healthy_s: float) -> None:
         self.healthy_s = healthy_s
@@ -63,7 +62,7 @@ class _Watched:
 
 
 class SteadyCheck:
-    """Whether those that a workflow has changed have done their work for long enough."""
+    """Checks that the instances that a workflow has changed have stayed up for long enough."""
 
     def __init__(self, budgets: BudgetCheck) -> None:
         self.clocks_agree = True
@@ -153,7 +152,7 @@ def _name(entry: Entry) -> str:
 
 
 def update_steadily(storm: Storm, action: StormAction) -> None:
-    """Give a service another command; it has succeeded once all have stayed well for a while."""
+    """Give a service another command, whose instances must stay well for a while."""
     job = service_of(storm, action)
     known = cluster_of(storm).cells("job").get(job) if job is not None else None
     if job is None or known is None or known.spec is None:
@@ -246,7 +245,7 @@ def undo_workflow(storm: Storm, action: StormAction) -> None:
 
 
 def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
-    """R7, in a calm: whatever workflows have left, the next one comes to its end."""
+    """Check R7, in a calm: whatever workflows have left, the next one comes to its end."""
     clients = cluster.clients
 
     def quiet() -> bool:

@@ -2,9 +2,9 @@
 
 Turns actions of a plan into schedules that are due each minute, and committed facts into a
 `Contradiction` or nothing. After a time without an owner only the last moment counts, and a moment
-may make none where its schedule says why: so what may not be lost are the moments in a calm, and
-the jobs that a moment was to make. Where jobs may not overlap, the one before has ended, or is
-deleted, once the next one is there. It must not compute when a moment is due as the schedule does.
+may make no job if its schedule journals the reason: so only the moments in a calm may not be lost,
+and the jobs that a moment was to make. If jobs may not overlap, the one before has ended, or is
+deleted, once the next one is there. The schedule's own computation of a moment is not used.
 """
 
 from __future__ import annotations
@@ -67,18 +67,20 @@ class ScheduleCheck:
 
     @property
     def going(self) -> list[Key]:
-        """Schedules that are not paused."""
+        """The schedules that are not paused."""
         return [each for each in self._last if each not in self._paused]
 
     def went_on(self, since: float) -> None:
-        """Each has had a moment since then. Raises `Contradiction`."""
+        """Check that each schedule has had a moment since then. Raises `Contradiction`."""
         for schedule in self.going:
             if self._come[schedule] < since:
                 raise Contradiction(f"R25 {schedule} had no moment since {since:.1f}")
 
     def step(self) -> None:
-        """All frames of this instant are known: those of a shard come before those of another,
-        whichever was committed first. Raises `Contradiction`."""
+        """Check after all frames of this instant are known. Raises `Contradiction`.
+
+        Frames of a shard come before those of another, whichever was committed first.
+        """
         for schedule, fact in self._settled.items():
             if fact.made != (fact.job in self._made):
                 there = "there" if fact.job in self._made else "not there"
@@ -94,7 +96,7 @@ class ScheduleCheck:
         self._new.clear()
 
     def quiet(self) -> None:
-        """Raises `Contradiction`."""
+        """Check at a quiet point. Raises `Contradiction`."""
         for schedule, job in self._open.items():
             raise Contradiction(f"R25 {schedule}: {job} of its moment is neither made nor refused")
 
@@ -142,7 +144,7 @@ class ScheduleCheck:
 
 
 def create_schedule(storm: Storm, action: StormAction) -> None:
-    """A schedule with a moment each minute."""
+    """Create a schedule with a moment each minute."""
     overlap = Overlaps(action.count % len(Overlaps))
     late_s = (0.0, 0.0, 30.0)[action.other % 3]
     job = job_spec(1 + action.count % 2)
@@ -151,7 +153,7 @@ def create_schedule(storm: Storm, action: StormAction) -> None:
 
 
 def pause_schedule(storm: Storm, action: StormAction) -> None:
-    """Pause a schedule, or let it go on."""
+    """Pause a schedule, or resume it."""
     _ask(storm, action, message=PauseSchedule(action.other % 2 == 0))
 
 
@@ -169,7 +171,7 @@ def _ask(storm: Storm, action: StormAction, *, message: Message) -> None:
 
 
 def end_all(cluster: SimulatedCluster, check: ScheduleCheck) -> bool:
-    """In a calm: let each have a moment more, and pause them. Returns whether there was any."""
+    """Let each schedule have a moment more, and pause them; return whether there was any."""
     if not check.going:
         return False
     since = cluster.world.now

@@ -2,8 +2,8 @@
 
 Turns an action of a plan into operations of clients, and a cluster in a calm into one in which each
 service that nobody stopped was seen to run with all its instances (R7), and is then stopped: a
-storm ends only where nothing runs. That no service ends by itself (R33) is told by what clients
-have seen, in `history.py`. Runs of a service end as any others, so most of its time is pauses.
+storm ends only when nothing runs. That no service ends by itself (R33) is checked by the clients'
+answers, in `history.py`. Runs of a service end as any others, so most of its time is pauses.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ CHECK = {"initial_s": 0.05, "interval_s": 0.5, "max_failures": 2}
 
 
 def health_of(seed: int) -> tuple[HealthCheck | None, float]:
-    """How services of a storm are checked, and which share of their runs is not well; drawn
-    separately, so that older seeds keep their storms."""
+    """Draw how services of a storm are checked, and the share of their runs that is not healthy.
+
+    They are drawn separately, so that older seeds keep their storms.
+    """
     chance = random.Random(f"{seed} health")
     if chance.random() >= CHECKED_SHARE:
         return None, 0.0
@@ -52,7 +54,7 @@ def health_of(seed: int) -> tuple[HealthCheck | None, float]:
 
 
 def create_service(storm: Storm, action: StormAction) -> None:
-    """A service of a few instances; some are added by a workflow."""
+    """Create a service of a few instances; some are added by a workflow."""
     storm.strike(action.name)
     paced = WorkflowOptions(batch=1) if action.other % 3 == 0 else None
     cluster = cluster_of(storm)
@@ -63,7 +65,7 @@ def create_service(storm: Storm, action: StormAction) -> None:
 def service_spec(
     instances: int, command: str = "x", *, bound: int = 0, check: HealthCheck | None = None
 ) -> JobSpec:
-    """What a service of a storm is."""
+    """Return the spec of a service of a storm."""
     default = TaskConfig(
         command=Command(command), resources=NEED, health_check=check is not None, check=check
     )
@@ -74,14 +76,14 @@ def service_spec(
 
 
 def is_service(message: Any) -> bool:
-    """Whether this creates a service."""
+    """Return whether this creates a service."""
     return isinstance(message, CreateJob) and message.spec.job_type == SERVICE
 
 
 def service_of(
     storm: Storm, action: StormAction, *, is_one: Callable[[Any], bool] = is_service
 ) -> Key | None:
-    """One of the services that clients wanted; `is_one` tells by its creation if it is meant."""
+    """Return one of the services that clients wanted, of those created by `is_one`."""
     wanted = dict.fromkeys(
         each.operation.job for each in cluster_of(storm).clients.requests if is_one(each.message)
     )
@@ -102,7 +104,7 @@ def start_service(
 
 
 def stop_service(storm: Storm, action: StormAction, *, of: Choice = service_of) -> None:
-    """Stop a service; or a part of it, which goes on without it."""
+    """Stop a service, or a part of it: the service goes on without that."""
     job, clients = of(storm, action), cluster_of(storm).clients
     if job is None:
         return
@@ -114,14 +116,14 @@ def stop_service(storm: Storm, action: StormAction, *, of: Choice = service_of) 
 
 
 class ServicesRun:
-    """Which instances of services were seen to run since this was made."""
+    """The instances of services that were seen to run since this was made."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._seen: set[str] = set()
 
     def all_seen(self) -> bool:
-        """Whether each instance that is to run was seen to; asked after every step."""
+        """Return whether each instance that is to run was seen to; called after every step."""
         self._seen.update(run.rpartition("-")[0] for run in self._cluster.machines.running)
         return all(
             name in self._seen for job in wanted_services(self._cluster) for name in _wanted(job)
@@ -129,13 +131,13 @@ class ServicesRun:
 
 
 def wanted_services(cluster: SimulatedCluster) -> list[Job]:
-    """Those that nobody stopped or deleted, as they are at their owners."""
+    """Return the services that nobody stopped or deleted, as they are at their owners."""
     jobs: list[Job] = [*cluster.cells("job").values()]
     return [each for each in jobs if each.spec and each.spec.job_type == SERVICE and each.is_wanted]
 
 
 def _wanted(job: Job) -> list[str]:
-    """The names of the instances that nobody stopped."""
+    """Return the names of the instances that nobody stopped."""
     assert job.spec is not None
     of_slices = (job.stopped.get(number, Bits()) for number in range(job.slices))
     stopped = {
@@ -146,7 +148,7 @@ def _wanted(job: Job) -> list[str]:
 
 
 def end_all(cluster: SimulatedCluster, *, within_s: float) -> None:
-    """R7, in a calm: every instance of a service runs once more; then an operator stops them."""
+    """Check R7, in a calm: every instance of a service runs once more; then stop them."""
     clients, seen = cluster.clients, ServicesRun(cluster)
 
     def all_run() -> bool:

@@ -1,10 +1,10 @@
-"""R34: what somebody wants takes no more instances of a service down than may be down at once.
+"""R34: wanted disruptions take no more instances of a service down than may be down at once.
 
-Turns actions of a plan into services that say how many may be down, updates of these, hosts that go
-down and come back, and restarts of single instances; and committed facts into a `Contradiction` or
+Turns actions of a plan into services with a disruption budget, updates of these, hosts that go down
+and come back, and restarts of single instances; and committed facts into a `Contradiction` or
 nothing. Each time a slice takes members down, those that are down by the facts before it are
-counted, whatever took them down; and nobody is ended for a workflow, a host, a pool or a restart
-who was not taken down so. It must not use the code that slices decide by.
+counted, whatever took them down; and no member is ended for a workflow, a host, a pool or a restart
+that was not taken down so. The code by which slices decide is not used.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ class _Members:
 
     @property
     def up(self) -> int:
-        """Those that run, and are well and ready as far as they are checked."""
+        """The members that run, and are healthy and ready as far as they are checked."""
         return self.running & (self.well | ~self.checked) & (self.ready | ~self.gated)
 
     @property
     def down(self) -> int:
-        """Those that are to run, and do not, or are about to go down."""
+        """The members that are to run, and do not, or are about to go down."""
         return self.wanted & ~self.stopped & ~(self.up & ~self.going)
 
 
 class BudgetCheck:
-    """Who is down of services that say how many may be."""
+    """The down members of services with a disruption budget."""
 
     def __init__(self) -> None:
         self.checked = 0
@@ -100,7 +100,7 @@ class BudgetCheck:
         }
 
     def doing(self, name: str) -> tuple[int, int]:
-        """Of the slice of this name, the members that are to run, and those that do their work."""
+        """Return the members of the slice that are to run, and those that are up."""
         some = self._slices.get(name, _Members())
         return some.wanted & ~some.stopped, some.up
 
@@ -199,7 +199,7 @@ class BudgetCheck:
 
 
 def create_bounded(storm: Storm, action: StormAction) -> None:
-    """A service of which so many may be down at once, in a pool that others may lend to."""
+    """Create a service of which so many may be down at once, in a pool that others may lend to."""
     storm.strike(action.name)
     cluster = cluster_of(storm)
     spec = service_spec(
@@ -225,7 +225,7 @@ def replace_bounded(storm: Storm, action: StormAction) -> None:
 
 
 def restart_spared(storm: Storm, action: StormAction) -> None:
-    """A new run of one instance, if the service can spare it."""
+    """Restart one instance, if the service can spare it."""
     job = service_of(storm, action)
     if job is None:
         return
@@ -236,7 +236,7 @@ def restart_spared(storm: Storm, action: StormAction) -> None:
 
 
 def maintain_host(storm: Storm, action: StormAction) -> None:
-    """A host goes down, and comes back once it is."""
+    """Take a host down, and bring it back once it is."""
     cluster = cluster_of(storm)
     host = cluster.hosts[action.which % len(cluster.hosts)]
     storm.strike(action.name, host)
@@ -260,8 +260,11 @@ def _bring_back(storm: Storm, host: Key) -> None:
 
 
 def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
-    """R7, in a calm: each service with a bound is updated, all of it at once as far as the bound
-    allows, while hosts go down one after the other: the updates end, and the hosts come back."""
+    """Check R7, in a calm: updates of services with a bound end, and hosts come back.
+
+    Each such service is updated, all of it at once as far as the bound allows, while hosts go down
+    one after the other.
+    """
     bounded = [each for each in wanted_services(cluster) if _is_bounded(each)]
     if not bounded:
         return
@@ -280,7 +283,7 @@ def settle(cluster: SimulatedCluster, *, within_s: float) -> None:
 
 
 def _go_down(cluster: SimulatedCluster, host: Key, *, within_s: float) -> None:
-    """And come back.
+    """Take a host down, and bring it back.
 
     Each order is sent until it is answered, and has no request key: a start that is sent again
     after the host was brought back would begin another maintenance, which nobody ends.

@@ -4,7 +4,7 @@ Turns actions of a plan into stateful services that end, fail, are stopped, star
 replaced as others are, and into volumes that are deleted as the gateway does it: the slice first,
 then the host, and now and then the slice alone, as if the call had been cut off. That each volume
 is on one host, is removed only once it was given up, and no run has another, is judged by the
-ledger of facts after each step. It must not delete a volume by the host alone: nobody does.
+ledger of facts after each step. No volume is deleted by the host alone: no caller does that.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CREATE = "create stateful"
 
 
 def create_stateful(storm: Storm, action: StormAction) -> None:
-    """A service of instances with volumes; the last one's may have a size of its own."""
+    """Create a service of instances with volumes; the last one's may have a size of its own."""
     storm.strike(action.name)
     cluster = cluster_of(storm)
     last = Override(max(1, action.count) - 1, TaskConfig(volume=OF_ITS_OWN))
@@ -66,7 +66,7 @@ def create_stateful(storm: Storm, action: StormAction) -> None:
 def delete_volume(storm: Storm, action: StormAction) -> None:
     """Stop an instance, and a while later delete its volume, or start it again.
 
-    It is refused where the instance is to run by then.
+    The deletion is refused if the instance is to run by then.
     """
     job, clients = stateful_of(storm, action), cluster_of(storm).clients
     if job is None:
@@ -93,7 +93,7 @@ def delete_volume(storm: Storm, action: StormAction) -> None:
 
 
 def is_stateful(message: Any) -> bool:
-    """Whether this creates a service with volumes."""
+    """Return whether this creates a service with volumes."""
     return isinstance(message, CreateJob) and message.spec.default.volume is not None
 
 
@@ -102,10 +102,10 @@ stateful_of = partial(service_of, is_one=is_stateful)
 
 
 def free_homes(cluster: SimulatedCluster, until: float, *, mine: tuple[Key, ...] = ()) -> None:
-    """In a calm: end the quarantine of each host that a stateful service is to run on, by a short
-    maintenance, until then. By itself it lasts longer than a calm, and such services wait for it.
+    """End the quarantine of stateful services' hosts by a short maintenance, until then.
 
-    `mine`: whose maintenance began so.
+    By itself it lasts longer than a calm, and such services wait for it. `mine`: the hosts whose
+    maintenance began so.
     """
     hosts: dict[Key, Host] = cluster.cells("host")
     begun = [] if cluster.clients.waiting else [*_quarantined_homes(cluster)]

@@ -1,8 +1,8 @@
-"""What clients do during a storm, as actions by name: create, stop, delete, look, and worse.
+"""The actions of clients during a storm, by name: create, stop, delete, get, and invalid requests.
 
 Turns an action of a plan into operations of clients. Sizes and choices come from the action's
-numbers, so an action means the same whatever else the plan contains. It must not judge an answer,
-except where only one answer can be right.
+numbers, so an action means the same whatever else the plan contains. An answer is judged only if a
+single one can be right.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIZES = (1, 1, 2, 3, 5, 12)
 
 
 def cluster_of(storm: Storm) -> SimulatedCluster:
-    """The cluster that the storm is played on."""
+    """Return the cluster that the storm is played on."""
     found = storm.about
     assert isinstance(found, SimulatedCluster)
     return found
@@ -40,17 +40,17 @@ def _job(storm: Storm, action: StormAction) -> Key | None:
 
 
 def client_of(action: StormAction) -> str:
-    """The client that acts."""
+    """Return the client that acts."""
     return CLIENTS[action.other % len(CLIENTS)]
 
 
 def create_job(cluster: SimulatedCluster, action: StormAction, *, message: CreateJob) -> None:
-    """A client creates a job."""
+    """Let a client create a job."""
     cluster.clients.create(client_of(action), cluster.draw_job(), message=message)
 
 
 def create(storm: Storm, action: StormAction) -> None:
-    """A job of `count` instances; the action's numbers choose its form."""
+    """Create a job of `count` instances; the action's numbers choose its form."""
     forms: tuple[dict[str, Any], ...] = (
         {},
         {},
@@ -63,7 +63,7 @@ def create(storm: Storm, action: StormAction) -> None:
 
 
 def create_limited(storm: Storm, action: StormAction) -> None:
-    """A job with a limit of running instances, and one instance with its own config."""
+    """Create a job with a limit of running instances, and one instance with its own config."""
     cluster = cluster_of(storm)
     count = max(2, action.count)
     default = TaskConfig(command=Command("x"), resources=NEED)
@@ -81,7 +81,7 @@ def create_limited(storm: Storm, action: StormAction) -> None:
 
 
 def create_timed(storm: Storm, action: StormAction) -> None:
-    """A job whose runs may take a short time, and whose first instance is its controller."""
+    """Create a job whose runs may take a short time, and whose first instance is its controller."""
     cluster = cluster_of(storm)
     count = max(1, action.count)
     default, first = (
@@ -131,7 +131,6 @@ def look(storm: Storm, action: StormAction) -> None:
 
 
 def list_jobs(storm: Storm, action: StormAction) -> None:
-    """List all jobs."""
     cluster_of(storm).clients.list_jobs(client_of(action))
 
 
@@ -152,7 +151,7 @@ WEIGHTS = {
 
 
 def drawn(chance: random.Random, *, actions: int, storm_s: float) -> list[StormAction]:
-    """A workload; the first action always creates a job."""
+    """Return a workload; the first action always creates a job."""
     names = chance.choices([*WEIGHTS], [*WEIGHTS.values()], k=actions)
     return [
         StormAction(
@@ -167,7 +166,7 @@ def drawn(chance: random.Random, *, actions: int, storm_s: float) -> list[StormA
 
 
 def timed(seed: int, *, storm_s: float) -> list[StormAction]:
-    """Jobs with a limit of time; drawn separately, so that older seeds keep their storms."""
+    """Return jobs with a limit of time; drawn separately, so that older seeds keep their storms."""
     chance = random.Random(f"{seed} timed")
     return [
         StormAction(
@@ -196,14 +195,14 @@ def at_once(storm: Storm, action: StormAction) -> None:
 
 
 def burst(storm: Storm, action: StormAction) -> None:
-    """Many jobs at one instant."""
+    """Create many jobs at one instant."""
     storm.strike(action.name)
     for at in range(action.count):
         cluster_of(storm).create(1, client=CLIENTS[at % 3])
 
 
 def same_key(storm: Storm, action: StormAction) -> None:
-    """A request key that created a job is used with another body: this must be refused."""
+    """Use a request key that created a job with another body, which must be refused."""
     cluster = cluster_of(storm)
     made = [
         each
@@ -230,7 +229,7 @@ def same_key(storm: Storm, action: StormAction) -> None:
 
 
 def bad_request(storm: Storm, action: StormAction) -> None:
-    """A request that must be refused: a job without instances, or an unknown job."""
+    """Send a request that must be refused: a job without instances, or an unknown job."""
     clients = cluster_of(storm).clients
     storm.strike(action.name)
     if action.other % 2:
@@ -246,7 +245,7 @@ def bad_request(storm: Storm, action: StormAction) -> None:
 
 
 def poison(storm: Storm, action: StormAction) -> None:
-    """A message at which every turn raises. Only the mailbox of its actor may suffer from it."""
+    """Send a message at which every turn raises; only its actor's mailbox may suffer."""
     job = _job(storm, action)
     daemon = storm.daemon(action.other)
     if job is not None and daemon is not None:
@@ -256,7 +255,7 @@ def poison(storm: Storm, action: StormAction) -> None:
 
 
 def shrink_pool(storm: Storm, action: StormAction) -> None:
-    """The pool's limit is lowered while its jobs run, and later raised again."""
+    """Lower the pool's limit while its jobs run, and raise it again later."""
     cluster = cluster_of(storm)
     storm.strike(action.name)
     update_pool(cluster, hosts=max(1, len(cluster.hosts) // 3))
@@ -271,7 +270,7 @@ def update_pool(cluster: SimulatedCluster, *, hosts: int) -> None:
 
 
 def crash_program(storm: Storm, action: StormAction) -> None:
-    """A run fails now, whatever its fate was."""
+    """Let a run fail now, whatever its fate was."""
     machines = cluster_of(storm).machines
     runs = sorted(machines.running)
     if runs:

@@ -1,8 +1,8 @@
 """Clients of a simulated cluster: they create, get, stop and delete jobs, and note the answers.
 
 Turns a seed into operations, each sent until it is answered, to any live daemon. A client that gets
-no answer sends the same again under the same request key, to another daemon. It must not inspect
-the cluster, nor take "unavailable" for "it did not happen".
+no answer sends the same again under the same request key, to another daemon. A client must not take
+"unavailable" for "it did not happen".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAUSE_S = 0.5
 
 
 class PendingRequest(NamedTuple):
-    """One request of a client, which is sent until it is answered."""
+    """A request of a client, which is sent until it is answered."""
 
     operation: Operation
     message: Message | Query | None  # None: a listing
@@ -84,7 +84,6 @@ class Clients:
         return self._send(operation, message)
 
     def list_jobs(self, client: str) -> Operation:
-        """List all jobs of all daemons."""
         return self._send(Operation(client, Asked.LIST, begun_s=self._now), None)
 
     def delete(
@@ -115,7 +114,7 @@ class Clients:
         answered: Callable[[Any], None] | None = None,
         keyed: bool = True,
     ) -> Operation:
-        """Any other command or query; it is no part of the history."""
+        """Send any other command or query, which is no part of the history."""
         operation = Operation(client, Asked.GET, job=to, begun_s=self._now)
         name = f"{client}+{len(self.requests)}" if keyed else ""
         self._begin(PendingRequest(operation, message, _request(name, message), answered))
@@ -124,7 +123,7 @@ class Clients:
     def query(
         self, client: str, to: Key, *, query: Query, at: SimulatedDaemon | None = None
     ) -> Operation:
-        """Any other query; it is no part of the history. `at` is the daemon that is asked first."""
+        """Send a query outside of the history. `at` is the daemon that is asked first."""
         operation = Operation(client, Asked.GET, job=to, begun_s=self._now)
         self._begin(PendingRequest(operation, query, None, first=at))
         return operation
@@ -197,7 +196,7 @@ class Clients:
 
 
 def _request(name: str, message: Message | Query | None) -> tuple[str, bytes] | None:
-    """The request key of a command, by which its repeats are recognised."""
+    """Return the request key of a command, by which its repeats are recognised."""
     if not name or not isinstance(message, Message) or isinstance(message, Query):
         return None
     return name, zlib.crc32(repr(message).encode()).to_bytes(4, "big")

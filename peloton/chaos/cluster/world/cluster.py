@@ -1,6 +1,6 @@
 """A whole simulated cluster from one seed: daemons, hosts, machines, pools and clients.
 
-Turns a seed into a fleet that runs jobs. It must not judge: `checks.py` and `history.py` do.
+Turns a seed into a fleet that runs jobs. `checks.py` and `history.py` judge it.
 
     cluster = SimulatedCluster(seed=7, daemons=3, hosts=4)
     job = cluster.create(instances=5)
@@ -64,7 +64,7 @@ STORM_POOL = pool_key("p")
 
 
 class ClusterSetup(NamedTuple):
-    """How a cluster is set up, apart from its size."""
+    """The setup of a cluster, apart from its size."""
 
     limits: DaemonLimits = DaemonLimits()
     fates: RunFates = lambda run: Fate()
@@ -145,7 +145,7 @@ class SimulatedCluster:
         return self.clients.create(client, job, message=CreateJob(job_spec(instances, **config)))
 
     def draw_job(self, name: str = "") -> Key:
-        """The id of a new job."""
+        """Return the id of a new job."""
         job = job_id(name or f"j{len(self.jobs) + 1}")
         self.jobs.append(job)
         return job
@@ -156,13 +156,13 @@ class SimulatedCluster:
         return job_id("none")
 
     def pool_config(self, limit: Resources) -> PoolConfig:
-        """The config of the one pool."""
+        """Return the config of the one pool."""
         return PoolConfig("p", ROOT, Resources(), limit)
 
     # ---- what there is ----
 
     def ready(self) -> bool:
-        """Every shard is open, every host is known, and the pool exists."""
+        """Return whether every shard is open, every host is known, and the pool exists."""
         world = self.world
         return (
             world.whole()
@@ -172,15 +172,15 @@ class SimulatedCluster:
         )
 
     def over(self) -> bool:
-        """Every job has ended or is deleted, no run is left, and no request is open."""
+        """Return whether every job has ended or is deleted, and no run or request is left."""
         return not self.clients.waiting and self.world.whole() and view.over(self)
 
     def cells(self, kind: str) -> dict[Key, Any]:
-        """Every state of one kind that is in memory at an owner."""
+        """Return every state of one kind that is in memory at an owner."""
         return self.world.cells(kind)
 
     def crowds(self) -> dict[Key, Any]:
-        """Every crowd that is in memory at an owner."""
+        """Return every crowd that is in memory at an owner."""
         return self.world.crowds()
 
     # ---- inside ----
@@ -202,7 +202,7 @@ class SimulatedCluster:
             daemon.region.routes.roles["placer"] = "placement"  # it is on other daemons
 
     def _set_up(self) -> None:
-        """The operator: sends the configs of all hosts and pools until all of them exist."""
+        """Send the configs of all hosts and pools as the operator until all of them exist."""
         if self.ready():
             self._keep_pool(self.world.now + POOL_KEPT_S)
             return
@@ -240,8 +240,11 @@ class SimulatedCluster:
         ]
 
     def _is_known(self, config: Envelope) -> bool:
-        """Whether it has arrived, and need not be sent again: these messages are not acknowledged,
-        and on a link with a tiny bound repeats would displace the others for ever."""
+        """Return whether a message of the set-up has arrived, and need not be sent again.
+
+        These messages are not acknowledged, and on a link with a tiny bound repeats would displace
+        the others for ever.
+        """
         state = self.world.cells(kind_of(config.to)).get(config.to)
         if isinstance(config.message, host_messages.BackendUp):
             return state is not None and state.state == HostStates.UP
@@ -249,19 +252,22 @@ class SimulatedCluster:
 
 
 def restarts(message: object) -> bool:
-    """Whether it restarts instances: said twice without a request key, they run twice more; or
-    asks for a subscription, each of which has a number of its own."""
+    """Return whether a command must not be sent twice without a request key.
+
+    It restarts instances, which would run twice more; or asks for a subscription, each of which has
+    a number of its own.
+    """
     return isinstance(message, RestartJob | AskSubscription) or (
         isinstance(message, StartInstances) and message.again
     )
 
 
 def job_id(name: str) -> Key:
-    """The key of a job; its name is filled to the length that run ids count on."""
+    """Return the key of a job; its name is filled to the length that run ids count on."""
     return job_key(f"{name:0>36}")
 
 
 def job_spec(instances: int = 1, *, pool: Key = STORM_POOL, **config: Any) -> JobSpec:
-    """A job of equal instances; `config` are fields of their `TaskConfig`."""
+    """Return the spec of a job of equal instances; `config` are fields of their `TaskConfig`."""
     config.setdefault("resources", NEED)
     return JobSpec("j", "me", pool, instances, TaskConfig(command=Command("x"), **config))

@@ -1,8 +1,9 @@
-"""The backend of a simulated cluster: it delays, loses and falsifies what passes.
+"""The backend of a simulated cluster: it delays, loses and falsifies orders and reports.
 
-Turns orders of hosts into calls of `Machines`, the truth about what runs, and its reports into mail
-through the daemon that ordered something of that machine last. The machines outlive all daemons. It
-must not be kinder than a real backend: reports are lost, late, repeated, or name unknown runs.
+Turns orders of hosts into calls of `Machines`, the truth about runs, and its reports into mail
+through the daemon that ordered something of that machine last. The machines outlive all daemons.
+The backend must not be kinder than a real one, or faults would be hidden: reports are lost, late,
+repeated, or name unknown runs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FOREIGN_JOB = f"{'0' * 35}f"
 
 
 class BackendFaults(NamedTuple):
-    """How strong each fault is: shares of orders or reports. All off is a calm."""
+    """The strength of each fault: shares of orders or reports. All off is a calm."""
 
     order_delay_s: float = 0.0
     report_delay_s: float = 0.0
@@ -61,32 +62,31 @@ class MachineLink:
     # ---- what a storm does ----
 
     def cut(self, host: Key) -> None:
-        """The machine is out of reach; its runs continue."""
+        """Cut the machine off; its runs continue."""
         if host not in self.machines.cut_off:
             self.struck["host cut"] += 1
             self.machines.cut_off[host] = None
             self._deliver(machine_report(host, m.BackendDown("out of reach")))
 
     def mend(self, host: Key) -> None:
-        """The machine is in reach again."""
+        """Let the machine be reached again."""
         if host in self.machines.cut_off:
             del self.machines.cut_off[host]
             self._deliver(machine_report(host, m.BackendUp()))
 
     def switch_off(self, host: Key) -> None:
-        """The machine fails with all its runs; `mend` brings it back empty."""
+        """Let the machine fail with all its runs; `mend` brings it back empty."""
         self.cut(host)
         self.machines.vanish(host)
 
     def renew(self, host: Key) -> None:
-        """The machine is begun anew, under another name: it knows no run of before. Nobody was told
-        that it was away."""
+        """Renew the machine under another name, without its runs, and tell nobody."""
         self.machines.vanish(host)
         if host not in self.machines.cut_off:
             self._deliver(machine_report(host, m.BackendUp()))
 
     def back(self, host: Key) -> None:
-        """Somebody listens again: the host compares, and ends that nobody noted are told again."""
+        """Let the host compare, and report again the ends that nobody noted."""
         if host in self.machines.cut_off:
             return
         self._report(machine_report(host, m.BackendUp()))
@@ -95,21 +95,21 @@ class MachineLink:
                 self._report(machine_report(host, m.RunsEnded((end,))))
 
     def end(self, run: str, outcome: RunOutcome) -> None:
-        """A run ends now, whatever its fate was."""
+        """End a run now, whatever its fate was."""
         self.machines.end(run, outcome, self.world.now)
         self._wake()
 
     def freeze(self, host: Key) -> None:
-        """The machine is frozen: orders and reports wait, and no fault is reported."""
+        """Freeze the machine: orders and reports wait, and no fault is reported."""
         self._frozen.setdefault(host, [])
 
     def thaw(self, host: Key) -> None:
-        """It continues, with all that waited."""
+        """Thaw the machine, with all that waited."""
         for do in self._frozen.pop(host, []):
             do()
 
     def calm(self) -> None:
-        """No fault is on any more, every machine is in reach, and what begins now stays well."""
+        """End all faults: every machine is in reach, and runs that begin now stay healthy."""
         self.faults, self.machines.ill = CALM_BACKEND, 0.0
         self.updates.faults = CALM_UPDATES
         for host in [*self._frozen]:
@@ -120,7 +120,7 @@ class MachineLink:
     # ---- orders and reports ----
 
     def order(self, daemon: SimulatedDaemon, message: Message) -> None:
-        """A daemon gives an order, which arrives after a delay or is lost."""
+        """Take a daemon's order, which arrives after a delay or is lost."""
         if self._draws.strikes("order lost", self.faults.lose_order):
             return
         after_s = self._draws.up_to(self.faults.order_delay_s)
@@ -147,7 +147,7 @@ class MachineLink:
         self._wake()
 
     def _is_current(self, host: Key, message: Message) -> bool:
-        """Whether no younger owner has given this machine an order."""
+        """Return whether no younger owner has given this machine an order."""
         epoch = getattr(message, "epoch", None)
         return epoch is None or epoch >= self.machines.epochs.get(host, 0)
 
@@ -189,7 +189,7 @@ class MachineLink:
             self.world.later.at(self.world.now + after_s, lambda: self.updates.pass_on(report))
 
     def _deliver(self, report: Envelope) -> None:
-        """Through the daemon that ordered last, or is subscribed; a dead one loses the report."""
+        """Deliver a report through the daemon that ordered last, or is subscribed."""
         if report.to in self._frozen:
             self._frozen[report.to].append(lambda: self._deliver(report))
             return
@@ -206,7 +206,7 @@ class FaultyBackend(StatelessService):
         self._daemon = daemon
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:  # noqa: ARG002
-        """Orders of hosts."""
+        """Take orders of hosts."""
         for envelope in envelopes:
             self._order(envelope.message)
         return ()

@@ -1,8 +1,8 @@
 """Clients that follow change feeds, each at its own pace, from any daemon.
 
 Turns a mark into the pages after it: a reader goes on from the mark of its last page, and asks
-another daemon when no answer comes. A slow one waits between two pages, so that the feed drops what
-it has not read. It must not judge a page (`feed_check.py`).
+another daemon when no answer comes. A slow reader waits between two pages, so that the feed drops
+changes before they are read. `feed_check.py` judges the pages.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PAUSE_S = 0.5
 
 
 class Read(NamedTuple):
-    """One page, and from which mark it was asked for."""
+    """A page, and the mark from which it was asked for."""
 
     after: tuple[int, int]
     page: ChangesPage
 
 
 class FeedReader:
-    """One reader of one shard's feed."""
+    """A reader of one shard's feed."""
 
     def __init__(
         self, world: World, shard: ShardId, *, query: FollowChanges, pause_s: float
@@ -77,11 +77,11 @@ class FeedReader:
 
 
 def calm(readers: list[FeedReader]) -> None:
-    """From now on all read as fast as they can."""
+    """Let all readers read as fast as they can from now on."""
     for reader in readers:
         reader.pause_s = 0.0
 
 
 def wanted(key: Key, kinds: tuple[str, ...]) -> bool:
-    """Whether a reader of these kinds gets the changes of an entity."""
+    """Return whether a reader of these kinds gets the changes of an entity."""
     return not kinds or key.partition("/")[0] in kinds

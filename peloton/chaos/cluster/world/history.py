@@ -2,8 +2,8 @@
 
 Turns a list of operations into a list of what is wrong with it. An answer is *ok*, *refused* (it
 never happened) or *unknown* (it may have happened, or may yet). An unknown one stays open to the
-end: taking it for a failure would report faults that are none and miss real ones. The module must
-not use what happened inside, only what a client could have seen.
+end: taking it for a failure would report faults that are none and miss real ones. Only what a
+client could have seen is used: a mistake inside would excuse itself.
 
     R1  what was acknowledged is seen by every later read, until it is deleted
     R2  what was refused, and what nobody requested, is never seen
@@ -46,7 +46,7 @@ class Asked(enum.Enum):
 
 
 class Operation:
-    """One request of a client; it may have been sent several times under one request key."""
+    """A request of a client; it may have been sent several times under one request key."""
 
     def __init__(self, client: str, what: Asked, *, job: Key = NO_JOB, begun_s: float) -> None:
         self.client = client
@@ -59,21 +59,21 @@ class Operation:
 
     @property
     def known(self) -> bool:
-        """Whether it has a definite answer."""
+        """Whether the operation has a definite answer."""
         return self.ended_s is not None
 
     @property
     def refused(self) -> bool:
-        """Whether it definitely did not happen."""
+        """Whether the operation definitely did not happen."""
         return isinstance(self.answer, Refused)
 
     @property
     def done(self) -> bool:
-        """Whether it definitely happened: it was neither refused nor answered with `Absent`."""
+        """Whether the operation definitely happened: not refused, nor `Absent`."""
         return self.known and not isinstance(self.answer, Refused | Absent)
 
     def end(self, answer: Any, now: float) -> None:
-        """Note the definite answer."""
+        """Record the definite answer."""
         self.answer, self.ended_s = answer, now
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Operation:
 
 
 class Sight(NamedTuple):
-    """One job as a client saw it, by a get or in a listing; without a summary: absent."""
+    """A job as a client saw it, by a get or in a listing; without a summary: absent."""
 
     begun_s: float
     ended_s: float
@@ -95,7 +95,7 @@ class Sight(NamedTuple):
 class JobHistory(NamedTuple):
     """All requests about one job, and all that was seen of it, in the order of the answers.
 
-    `may_leave`: ended jobs may leave the listings, as they do where many jobs have ended.
+    `may_leave`: ended jobs may leave the listings, as they do if many jobs have ended.
     """
 
     wanted: list[Operation]
@@ -103,23 +103,25 @@ class JobHistory(NamedTuple):
     may_leave: bool
 
     def some(self, *what: Asked) -> list[Operation]:
-        """The requests of these kinds that may have happened: all that were not refused."""
+        """Return the requests of these kinds that may have happened: all that were not refused."""
         return [each for each in self.wanted if each.what in what and not each.refused]
 
     @property
     def reborn_s(self) -> float:
-        """From then on the job may be another of the same id: deleted, and created again by a
-        repeated creation. Its versions then start again."""
+        """When the job may begin to be another of the same id, created by a late repeat.
+
+        Its versions then start again.
+        """
         deleted_s = _first_begun(self.some(Asked.DELETE))
         late = [e for e in self.some(Asked.CREATE) if e.ended_s is None or e.ended_s > deleted_s]
         return deleted_s if late else float("inf")
 
 
 def _may_have_happened(story: JobHistory, what: Asked) -> list[Operation]:
-    """The requests of this kind of which a copy may have been carried out.
+    """Return the requests of this kind of which a copy may have been carried out.
 
-    Of one that was refused, another copy may, where the refusal is not the last word, or where the
-    job that remembered the request was deleted.
+    That may be so for a refused request if the refusal may be followed by a success, or if the job
+    that remembered the request was deleted.
     """
     forgotten = bool(story.some(Asked.DELETE))
     return [
@@ -130,14 +132,14 @@ def _may_have_happened(story: JobHistory, what: Asked) -> list[Operation]:
 
 
 def _until(story: JobHistory) -> float:
-    """From then on what was stopped or had ended may run again, or be another job."""
+    """Return when instances that were stopped or had ended may run again, or be of another job."""
     return min(story.reborn_s, _first_begun(_may_have_happened(story, Asked.AGAIN)))
 
 
 def faults(
     history: list[Operation], *, may_leave: bool = False, scheduled: Container[Key] = ()
 ) -> list[str]:
-    """Every contradiction, each as a line. Nobody asked for jobs that are `scheduled`."""
+    """Return every contradiction, each as a line. Nobody asked for jobs that are `scheduled`."""
     jobs: dict[Key, list[Operation]] = {}
     for operation in history:
         if operation.what is not Asked.LIST:
@@ -194,13 +196,13 @@ def _first_begun(some: list[Operation]) -> float:
 
 
 def _first_done(some: list[Operation]) -> float:
-    """When the first of them was acknowledged."""
+    """Return when the first of them was acknowledged."""
     ends = [each.ended_s for each in some if each.done and each.ended_s is not None]
     return min(ends, default=float("inf"))
 
 
 def _is_there(story: JobHistory) -> Iterator[str]:
-    """R1, R2: an acknowledged job exists until it is deleted; a refused one never does."""
+    """Check R1, R2: an acknowledged job exists until it is deleted; a refused one never does."""
     possible = _may_have_happened(story, Asked.CREATE)
     made_s, deleted_s = (
         _first_done(story.some(Asked.CREATE)),
@@ -220,7 +222,7 @@ def _is_there(story: JobHistory) -> Iterator[str]:
 
 
 def _goes_on(story: JobHistory, sight: Sight) -> bool:
-    """Whether a later read saw that the job had not ended by then."""
+    """Return whether a later read saw that the job had not ended by then."""
     return any(
         later.begun_s > sight.ended_s
         and later.summary is not None
@@ -238,7 +240,7 @@ class _Newest:
         self.ended: JobStates | None = None
 
     def add(self, sight: Sight) -> None:
-        """It was seen; no later read may see less."""
+        """Add a sight; no later read may see less."""
         if sight.summary is None:
             return
         self.succeeded = max(self.succeeded, _succeeded(sight.summary))
@@ -249,7 +251,7 @@ class _Newest:
 
 
 def _never_goes_back(story: JobHistory) -> Iterator[str]:
-    """R6, R13: later reads see no less; what has ended stays ended."""
+    """Check R6, R13: later reads see no less; what has ended stays ended."""
     newest, added = _Newest(), 0
     until = _until(story)
     for later in sorted(story.sights, key=lambda sight: sight.begun_s):
@@ -273,15 +275,18 @@ def _never_goes_back(story: JobHistory) -> Iterator[str]:
 
 
 def _succeeded(summary: JobSummary) -> int:
-    """How many instances are never to run again. Of a service each may: a run that ends by itself
-    as a workflow is about to end it has succeeded for a moment."""
+    """Return how many instances are never to run again; 0 for a service.
+
+    Of a service each may: a run that ends by itself as a workflow is about to end it has succeeded
+    for a moment.
+    """
     if summary.job_type == SERVICE:
         return 0
     return dict(summary.counts).get("SUCCEEDED", 0)
 
 
 def _stays_stopped(story: JobHistory) -> Iterator[str]:
-    """R1: an acknowledged stop is seen by every later read."""
+    """Check R1: an acknowledged stop is seen by every later read."""
     stopped_s = _first_done(story.some(Asked.STOP))
     for sight in story.sights:
         if sight.summary is None or sight.begun_s <= stopped_s or sight.ended_s >= _until(story):
@@ -292,7 +297,7 @@ def _stays_stopped(story: JobHistory) -> Iterator[str]:
 
 
 def _parts_stay_stopped(story: JobHistory) -> Iterator[str]:
-    """R1: an acknowledged stop of some instances is seen in each slice that it touched."""
+    """Check R1: an acknowledged stop of some instances is seen in each slice that it touched."""
     for stop in story.some(Asked.STOP_SOME):
         if not isinstance(stop.answer, JobStopped) or stop.ended_s is None:
             continue
@@ -321,8 +326,10 @@ ENDS_ITSELF = ("peloton.after", "peloton.deadline", "peloton.name_unique")
 
 
 def _stopped_itself(story: JobHistory, sight: Sight) -> bool:
-    """Whether the job may have stopped itself by then: a view without a reason for it shows that it
-    has not, unless it was started again since."""
+    """Return whether the job may have stopped itself by then.
+
+    A view without a reason for it shows that it has not, unless it was started again since.
+    """
     assert sight.summary is not None
     if not any(name in ENDS_ITSELF for name, _ in sight.summary.labels):
         return False
@@ -332,7 +339,7 @@ def _stopped_itself(story: JobHistory, sight: Sight) -> bool:
 
 
 def _only_requested(story: JobHistory) -> Iterator[str]:
-    """R2, R6: nothing is stopped without a request, and no request has two effects."""
+    """Check R2, R6: nothing is stopped without a request, and no request has two effects."""
     goals = story.some(Asked.STOP, Asked.STOP_SOME, Asked.DELETE)
     parts, starts = story.some(Asked.STOP_SOME), story.some(Asked.AGAIN)
     for sight in story.sights:
@@ -358,7 +365,7 @@ def _only_requested(story: JobHistory) -> Iterator[str]:
 
 
 def _services_go_on(story: JobHistory) -> Iterator[str]:
-    """R33: a service ends as KILLED only, and what of it has ended was stopped."""
+    """Check R33: a service ends as KILLED only, and its ended instances were stopped."""
     stops = story.some(Asked.STOP, Asked.STOP_SOME, Asked.DELETE)
     for sight in story.sights:
         if sight.summary is None or sight.summary.job_type != SERVICE:

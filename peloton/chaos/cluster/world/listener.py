@@ -1,7 +1,7 @@
-"""Who listens outside to ends of jobs, and the services that tell them and answer schedules.
+"""The listener to ends of jobs, and the services that notify it and answer schedules.
 
-Turns orders of jobs into what was told, after a delay, and questions about rights into answers, or
-loses them or their answers. It must not remember what it has told: a repeat is told again.
+Turns orders of jobs into posts, after a delay, and questions about rights into answers, or loses
+them or their answers. A repeated order is posted again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ POST_S_MAX = 0.5
 
 
 class Listener:
-    """All that was told, in order."""
+    """All posts, in order."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -29,13 +29,13 @@ class Listener:
         """Owners who may create no jobs."""
 
     def answer(self, asked: AskRights) -> Iterable[Envelope]:
-        """What an owner of a schedule may do now."""
+        """Yield what an owner of a schedule may do now."""
         if not self._is_lost():
             why = "no rights any longer" if asked.owner in self.revoked else ""
             yield Envelope(asked.schedule, RightsTold(asked, why), sender=RIGHTS)
 
     def post(self, daemon: SimulatedDaemon, order: PostNotice) -> None:
-        """An attempt of a daemon."""
+        """Take a daemon's attempt to post."""
         if not self._is_lost():
             after_s = self.world.chance.random() * POST_S_MAX
             self.world.later.at(self.world.now + after_s, lambda: self._arrive(daemon, order))
@@ -58,7 +58,7 @@ class SimulatedNotifier(StatelessService):
         self._daemon = daemon
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:  # noqa: ARG002
-        """Orders of jobs."""
+        """Take orders of jobs."""
         for envelope in envelopes:
             if isinstance(envelope.message, PostNotice):
                 self._listener.post(self._daemon, envelope.message)
@@ -72,7 +72,7 @@ class SimulatedRights(StatelessService):
         self._listener = listener
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:  # noqa: ARG002
-        """Questions of schedules."""
+        """Take questions of schedules."""
         for envelope in envelopes:
             if isinstance(envelope.message, AskRights):
                 yield from self._listener.answer(envelope.message)

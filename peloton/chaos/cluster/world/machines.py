@@ -1,7 +1,7 @@
-"""The machines of a simulated world: they run what hosts order, with the ends a script gives.
+"""The machines of a simulated world: they run the orders of hosts, with scripted ends.
 
-Turns orders into starts and ends in virtual time, and keeps the truth of what really runs, which
-survives every crash of a shard. Actors must not read anything of it but by `ListRuns`.
+Turns orders into starts and ends in virtual time, and keeps the true processes, which survive every
+crash of a shard. Actors see them only by `ListRuns`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RESCINDED = RunOutcome(End.LOST, reason="offer rescinded", system=True)
 
 
 class Fate(NamedTuple):
-    """How a run ends: its duration in s and its outcome; None: it runs until it is stopped."""
+    """The end of a run: its duration in s and its outcome; None: it runs until it is stopped."""
 
     duration_s: float | None = 1.0
     outcome: RunOutcome = SUCCESS
@@ -49,7 +49,7 @@ RunFates = Callable[[str], Fate]
 
 
 class MachineProcess(NamedTuple):
-    """One run that really runs."""
+    """A true process."""
 
     host: Key
     needs: Resources
@@ -84,13 +84,13 @@ class Machines:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next run starts or ends, or a change of health is to be told."""
+        """When the next run starts or ends, or a change of health is to be reported."""
         times = [health.wake_at for health in self._health.values()]
         times += [self._events[0][0]] if self._events else []
         return min((at for at in times if at is not None), default=None)
 
     def receive(self, message: Message, now: float) -> list[Envelope]:
-        """Carry out one order; returns its reports."""
+        """Carry out one order; return its reports."""
         host: Key = message.host  # type: ignore[attr-defined]
         if host in self.cut_off:
             answers = isinstance(message, m.ListRuns | m.PingBackend)
@@ -128,7 +128,7 @@ class Machines:
         return []
 
     def due(self, now: float) -> list[Envelope]:
-        """Reports of what has started or ended by now: one of each per host."""
+        """Return reports of what has started or ended by now: one of each per host."""
         starts: dict[Key, list[str]] = {}
         ends: dict[Key, list[m.RunEnd]] = {}
         while self._events and self._events[0][0] <= now:
@@ -155,7 +155,7 @@ class Machines:
         return [machine_report(*each) for each in reports if each[0] not in self.cut_off]
 
     def truth(self, run: str) -> RunOutcome | None:
-        """How a run ended for its task: one that was ended because its check failed has failed."""
+        """Return a run's end for its task: one ended for its failed check has failed."""
         found = self.results.get(run)
         if found is None or run not in self.unhealthy or found.end == End.LOST:
             return found
@@ -163,15 +163,15 @@ class Machines:
         return RunOutcome(End.FAILED, code, signal, UNHEALTHY, over_text(ILL))
 
     def has_ended_as(self, run: str, outcome: RunOutcome) -> bool:
-        """Whether that is how a run ended, the first time or when it was begun once more."""
+        """Return whether a run ended so, the first time or when it was begun once more."""
         return outcome in (self.results.get(run), self.first_results.get(run))
 
     def end(self, run: str, outcome: RunOutcome, now: float) -> None:
-        """A run ends now, whatever its fate was."""
+        """End a run now, whatever its fate was."""
         self._at(run, outcome, at=now)
 
     def vanish(self, host: Key) -> None:
-        """The machine is switched off: the ends of its runs are never reported."""
+        """Switch the machine off: the ends of its runs are never reported."""
         for run in [run for run, process in self.running.items() if process.host == host]:
             del self.running[run]
             self.results[run] = CUT_SHORT
@@ -180,13 +180,13 @@ class Machines:
         self.ended = {run: end for run, end in self.ended.items() if end[0] != host}
 
     def rescind(self, run: str, host: Key, now: float) -> m.RunEnd:
-        """A run that was ordered, and can never start: what it was to use is somebody else's."""
+        """End a run that was ordered, and can never start: its resources are somebody else's."""
         end = m.RunEnd(run, RESCINDED, now)
         self.started[run], self.results[run], self.ended[run] = host, RESCINDED, (host, end)
         return end
 
     def used(self, host: Key) -> Resources:
-        """The resources of all that really runs on a machine."""
+        """Return the resources of all processes on a machine."""
         total = Resources()
         for process in self.running.values():
             if process.host == host:
@@ -252,7 +252,7 @@ class Machines:
         return [run for run, process in self.running.items() if process.host == host]
 
     def _list(self, message: m.ListRuns) -> m.RunsListed:
-        """What was asked for as sets is listed as sets, all else by name, as real backends do."""
+        """Return a list, of sets if it was asked for as sets, else of names."""
         host = message.host
         running = tuple(run for run, process in self.running.items() if process.host == host)
         ends = tuple(end for at, end in self.ended.values() if at == host)
@@ -279,5 +279,5 @@ def _chance(run: str, what: str) -> float:
 
 
 def machine_report(host: Key, message: Message, *, of: Key = MACHINE_BACKEND) -> Envelope:
-    """A report of a machine to its host."""
+    """Return a report of a machine to its host."""
     return Envelope(host, message, sender=of)

@@ -2,8 +2,8 @@
 
 Turns orders of the actor `engine/machines` into orders of machines, and reports into mail through
 the daemon that is subscribed, as with a Mesos master: the last subscription ends the one before,
-while nobody is subscribed nothing is told, and ends that nobody has noted are told again to the
-next. It must not know which daemon should be subscribed: the actor's owner says so.
+while nobody is subscribed nothing is reported, and ends that nobody has noted are reported again to
+the next. The actor's owner decides which daemon should be subscribed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ASK_AGAIN_S = 2.0
 
 
 class Master:
-    """Who is subscribed."""
+    """The subscription."""
 
     def __init__(self, machines: MachineLink, hosts: list[Key]) -> None:
         self.away = False
@@ -39,11 +39,11 @@ class Master:
         self._link: EngineLink | None = None
 
     def who(self) -> SimulatedDaemon | None:
-        """Through whom machines are heard; None if nobody listens."""
+        """Return the daemon through which machines are heard; None if nobody listens."""
         return self._link.daemon if self._link is not None and self._link.lives else None
 
     def subscribe(self, link: EngineLink) -> None:
-        """A subscription begins, and ends the one before. What nobody has noted is told again."""
+        """Begin a subscription in place of another; unnoted ends are reported again."""
         if self.away:
             link.ended(NOT_SUBSCRIBED)
             return
@@ -55,18 +55,18 @@ class Master:
             self._machines.back(host)
 
     def leave(self) -> None:
-        """The master fails: nobody is subscribed, and nobody can be until it is back."""
+        """Let the master fail: nobody is subscribed, and nobody can be until it is back."""
         self.away = True
         link, self._link = self._link, None
         if link is not None and link.lives:
             link.ended("the master is away")
 
     def come_back(self) -> None:
-        """There is a master again, or another one."""
+        """Let a master come back, or another one."""
         self.away = False
 
     def is_subscribed(self, link: EngineLink) -> bool:
-        """Whether this link may say anything to the master."""
+        """Return whether this link may send anything to the master."""
         return self._link is link
 
 
@@ -88,11 +88,11 @@ class EngineLink(StatelessService):
 
     @property
     def lives(self) -> bool:
-        """Whether the process that it belongs to does."""
+        """Whether the link's process lives."""
         return self.daemon.alive and self.daemon.lives == self._life
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope]:  # noqa: ARG002
-        """Orders of hosts, and what the actor says of subscriptions."""
+        """Take orders of hosts, and the actor's messages about subscriptions."""
         out: list[Envelope] = []
         for envelope in envelopes:
             message = envelope.message
@@ -115,11 +115,11 @@ class EngineLink(StatelessService):
         return out
 
     def overtaken(self) -> None:
-        """Another link has subscribed; it waits until the actor says that its owner is here."""
+        """Wait until the actor reports that its owner is here: another link has subscribed."""
         self._live = self._may_ask = False
 
     def ended(self, why: str) -> None:
-        """The stream is over. Hosts hear of it, and the next one is asked for."""
+        """Report the end of the stream to hosts, and ask for the next one."""
         self._live = False
         down = [_of_engine(host, m.BackendDown(why)) for host in self._hosts]
         self.daemon.region.tell(down)
@@ -144,5 +144,5 @@ ASK = Envelope(MACHINES_ENGINE, AskSubscription(), sender=MACHINES_LINK)
 
 
 def _of_engine(host: Key, message: Message) -> Envelope:
-    """Hosts ignore what another backend than their own reports."""
+    """Return an envelope from the engine: hosts ignore the reports of others."""
     return machine_report(host, message, of=MACHINES_ENGINE)

@@ -1,10 +1,10 @@
-"""What agents of a cluster tell of their runs, update by update, and what they are told to do.
+"""The updates of a cluster's agents about single runs, and the orders to them, with their faults.
 
 Turns reports of machines into updates of single runs, each with a fate of its own, as a Mesos makes
-them: lost and told again until somebody has noted them, told again though they were noted, an end
-before its start, words of runs that are long over, lists that are older than what they meet. And it
-takes launches and kills out of orders on their way. It must not invent an end that did not happen:
-what it takes away for good is entered into the truth of the machines.
+them: lost and repeated until somebody has noted them, repeated though they were noted, an end
+before its start, updates of runs that are long over, lists older than later orders. And launches
+and kills are taken out of orders on their way. No end may be invented: a launch that is lost for
+good is entered into the truth of the machines.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CALM_UPDATES = UpdateFaults()
 
 
 class Updates:
-    """Of all machines of a cluster: what is under way between them and their hosts."""
+    """The messages under way between all machines of a cluster and their hosts."""
 
     def __init__(
         self, world: World, machines: Machines, *, deliver: Callable[[Envelope], None]
@@ -68,7 +68,7 @@ class Updates:
     # ---- from machines to hosts ----
 
     def pass_on(self, report: Envelope) -> None:
-        """A report of a machine, which arrives now, later, in another order, or more than once."""
+        """Pass a report of a machine on: now, later, in another order, or more than once."""
         if self.faults == CALM_UPDATES:
             self._tell(report)
         elif isinstance(report.message, m.RunsListed):
@@ -101,7 +101,7 @@ class Updates:
         past.append(update)
 
     def _tell(self, update: Envelope) -> None:
-        """It arrives; starts that waited for it come right behind it."""
+        """Deliver an update; starts that waited for it come right behind it."""
         self._deliver(update)
         if isinstance(update.message, m.RunsEnded) and self._held:
             for end in update.message.ends:
@@ -131,7 +131,7 @@ class Updates:
     # ---- from hosts to machines ----
 
     def obeyed(self, order: Message) -> tuple[Message, list[Envelope]]:
-        """What arrives of an order at a machine, and reports of what will not be carried out."""
+        """Return what arrives of an order at a machine, and reports about the rest."""
         if isinstance(order, m.StartRuns) and (self.faults.rescinded or self.faults.dropped):
             return self._launched(order)
         share = self.faults.unheard
@@ -162,7 +162,7 @@ class Updates:
 
 
 def _apart(report: Envelope) -> Iterator[Envelope]:
-    """The updates of single runs that a report is made of."""
+    """Yield the updates of single runs that make up a report."""
     message, to, sender = report.message, report.to, report.sender
     if isinstance(message, m.RunsStarted):
         for at, run in enumerate(message.runs):

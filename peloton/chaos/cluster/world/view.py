@@ -1,7 +1,6 @@
 """The read-only view that checks have of a cluster, and whether all its jobs are over.
 
-Turns cells, crowds and machines into a yes or no. A `ClusterView` is anything that has those
-three. It must not import any of them, so that all may import it.
+Turns cells, crowds and machines into a yes or no. A `ClusterView` is anything that has those three.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ class ClusterView(Protocol):
 
     @property
     def machines(self) -> Machines:
-        """The truth about what runs."""
+        """The truth about runs."""
 
     def cells(self, kind: str) -> dict[Key, Any]:
-        """Every state of one kind that is in memory, wherever."""
+        """Return every state of one kind that is in memory, wherever."""
 
     def crowds(self) -> dict[Key, Any]:
-        """Every crowd of tasks that is in memory."""
+        """Return every crowd of tasks that is in memory."""
 
 
 def over(view: ClusterView) -> bool:
-    """Every job in memory has ended or is gone, nothing runs, and nobody holds or wants room."""
+    """Return whether all jobs have ended, nothing runs, and nobody holds or wants room."""
     if view.machines.running:
         return False
     for job in view.cells("job").values():
