@@ -1,4 +1,5 @@
 """The operator's commands on a machine or a store: doctor, schema, journal, backup, features.
 
-They need no running daemon, and own no journal that they read. Commands of clients stand in `cli`.
+The commands need no running daemon, and read journals without owning them. Commands of clients are
+in `cli`.
 """

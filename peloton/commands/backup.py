@@ -1,8 +1,8 @@
 """`peloton backup` and `peloton restore`: a data folder and its keeper's records, kept elsewhere.
 
-Turns options into one run of `backups`, and its outcome into lines and an exit code: 0, or 1 where
-nothing was made (the reason is printed), 64 for a wrong option, 66 where there is no journal that
-this version reads, 69 for one that cannot be read now.
+Turns options into one run of `backups`, and its outcome into lines and an exit code: 0, or 1 if
+nothing was made (the reason is printed), 64 for a wrong option, 66 if there is no journal that this
+version reads, 69 for one that cannot be read now.
 """
 
 from __future__ import annotations
@@ -37,12 +37,10 @@ SERIAL consistency, rows with QUORUM, so a majority of older replicas would undo
 
 
 def command() -> click.Command:
-    """`peloton backup`."""
     return backup
 
 
 def restore_command() -> click.Command:
-    """`peloton restore`."""
     return restore
 
 
@@ -101,7 +99,7 @@ def _cluster_text(manifest: BackupManifest) -> str:
 
 
 def _folders(data: Path | None, config: Path | None) -> tuple[Path, Path | None]:
-    """The data folder, and the keeper's where a config names one."""
+    """Return the data folder, and the keeper's if a config names one."""
     if data is not None and config is not None:
         raise BadSetting("give one of --data-dir and --config")
     if config is None:
@@ -115,7 +113,7 @@ def _folders(data: Path | None, config: Path | None) -> tuple[Path, Path | None]
 
 @contextmanager
 def _failing(name: str) -> Iterator[None]:
-    """Ends the command with a line for each failure that is expected."""
+    """End the command with a line for each failure that is expected."""
     from peloton.backends.keeper_calling import KeeperUnavailable
     from peloton.commands.backups import BackupRefused
 

@@ -13,8 +13,8 @@ consistent:
 
 The journal's witness is not part of it: it is newer than the copy, whose frames the manifest names.
 A restored journal begins a new generation of the cluster, with a witness of its own. Restored runs
-are nobody's processes: those that had not ended are LOST. It must not change the folder that it
-reads, and a restore that is killed leaves no data folder.
+are nobody's processes: those that had not ended are LOST. The folder that is read is not changed,
+and a restore that is killed leaves no data folder.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class BackedUpFile(NamedTuple):
 
 
 class BackupManifest(NamedTuple):
-    """What a backup has, and of what; `positions` are the last frame of each shard."""
+    """The content and the origin of a backup; `positions` are the last frame of each shard."""
 
     format: int
     peloton: str
@@ -91,7 +91,7 @@ class BackupManifest(NamedTuple):
 
     @property
     def has_secrets(self) -> bool:
-        """Whether sealed values of secrets are among its files."""
+        """Whether sealed values of secrets are among the files."""
         return any(file.name == SECRETS_FILE for file in self.files)
 
 
@@ -99,7 +99,7 @@ class BackupManifest(NamedTuple):
 
 
 def make(data: Path, target: Path, *, keeper: Path | None = None) -> BackupManifest:
-    """Back up a data folder, and the keeper's folder where it is another.
+    """Back up a data folder, and the keeper's folder if it is another.
 
     Raises BackupRefused, JournalError, OSError. After an error the target is incomplete.
     """
@@ -129,7 +129,7 @@ def make(data: Path, target: Path, *, keeper: Path | None = None) -> BackupManif
 
 
 def _copy_secrets(data: Path, target: Path) -> list[str]:
-    """The sealed values, if there are any."""
+    """Copy the sealed values, if there are any; return the names of the files."""
     if not (data / SECRETS_FILE).is_file():
         return []
     with open(target / SECRETS_FILE, "xb", opener=private_folder.opener):
@@ -149,7 +149,7 @@ def _make_empty(target: Path) -> None:
 
 
 def _copy_keeper(keeper: Path, target: Path) -> list[str]:
-    """The records of a keeper that may be writing: up to the last line that is whole."""
+    """Copy a running keeper's records up to the last whole line; return the file names."""
     if not (keeper / IDENTITY_NAME).is_file():
         return []
     private_folder.make(target / KEEPER)
@@ -162,7 +162,7 @@ def _copy_keeper(keeper: Path, target: Path) -> list[str]:
 
 
 def _copied(source: Path, target: Path, *, names: list[str]) -> list[str]:
-    """Copy those that are there; returns their names."""
+    """Copy the files that exist; return their names."""
     found = [name for name in names if (source / name).is_file()]
     for name in found:
         private_folder.write(target / name, (source / name).read_bytes())
@@ -170,7 +170,7 @@ def _copied(source: Path, target: Path, *, names: list[str]) -> list[str]:
 
 
 def _measured(target: Path, name: str) -> BackedUpFile:
-    """With what is on disk: the file is synced, and read again."""
+    """Return the file with its size and digest on disk: it is synced, and read again."""
     with (target / name).open("rb") as file:
         os.fsync(file.fileno())
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -190,7 +190,7 @@ def _write_manifest(target: Path, manifest: BackupManifest) -> None:
 
 
 def read_manifest(backup: Path) -> BackupManifest:
-    """Raises BackupRefused for what is no complete backup that this version reads."""
+    """Read the manifest. Raises BackupRefused if the backup is incomplete or unknown."""
     file = backup / MANIFEST
     try:
         raw = json.loads(file.read_bytes())
@@ -216,8 +216,8 @@ def restore(
 
     Raises BackupRefused, KeeperUnavailable, JournalError, OSError.
 
-    All is made in a folder beside it, which gets the name at the end: of a restore that was killed
-    the next one removes what is left. `report` is told of shards that cannot be recovered.
+    All is made in a folder beside it, which gets the name at the end: the rest of a restore that
+    was killed is removed by the next one. `report` gets the shards that cannot be recovered.
     """
     manifest = read_manifest(backup)
     if data.is_symlink() or data.exists() and (not data.is_dir() or os.listdir(data)):
@@ -244,7 +244,7 @@ def restore(
 
 
 def _make(folder: Path, *, of: Path) -> None:
-    """Make a folder; where that fails, the one that was named is, and not a draft of it."""
+    """Make a folder; if that fails, name `of` in the error, and not a draft of it."""
     try:
         private_folder.make(folder)
     except OSError as error:
@@ -253,7 +253,7 @@ def _make(folder: Path, *, of: Path) -> None:
 
 @contextmanager
 def _beside(data: Path) -> Iterator[Path]:
-    """An empty folder beside the one to be made, which one process has at a time."""
+    """Yield an empty folder beside the one to be made, which one process has at a time."""
     draft = data.with_name(f".{data.name}.restoring")
     _make(draft, of=data)
     descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,8 +1,8 @@
-"""`peloton doctor`: are the store, and a Mesos cluster, as we need them?
+"""`peloton doctor`: checks the requirements on the store, and on a Mesos cluster.
 
-The store has to guarantee what the journal relies on, a Mesos cluster what its hosts rely on.
-Turns the findings of what it looks at into lines for a person and an exit code for a script: 0 when
-all guarantees hold, 1 when one does not. It must not change anything.
+The store has to guarantee what the journal relies on, a Mesos cluster what its hosts rely on. Turns
+findings into lines for a person and an exit code for a script: 0 when all guarantees hold, 1 when
+one does not. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 def command() -> click.Command:
-    """`peloton doctor`."""
     return doctor
 
 
@@ -112,7 +111,7 @@ def _look_at_one(wanted: MesosWanted, master: LeadingMaster) -> Sequence[Any]:
 
 
 def _clusters(file: Path) -> list[tuple[MesosWanted, LeadingMaster]]:
-    """What the file says of each of its clusters, and whom to ask there."""
+    """Return the settings of each cluster in the file, and its master."""
     from peloton.assembly.mesos_access import leading_master
     from peloton.backends.mesos.doctor import MesosWanted
     from peloton.settings.daemon import read_settings
@@ -136,7 +135,7 @@ def _clusters(file: Path) -> list[tuple[MesosWanted, LeadingMaster]]:
 
 
 def _tell(findings: Sequence[Any], well: str) -> None:
-    """One line for what is so, one for its remedy."""
+    """Print one line for each finding, and one for its remedy."""
     for finding in findings:
         click.echo(f"{'wrong' if finding.wrong else 'weak '}   {finding.text}")
         click.echo(f"        {finding.remedy}")

@@ -1,9 +1,10 @@
 """`peloton features`: the feature level of a cluster, raised by an operator after an upgrade.
 
 Writes a higher level to the cluster record at an operator's order, if every member of the fleet
-reports that it knows it. It must not raise the level above what a member that is up knows, nor
-the level of one cluster because of the members of another: config, journal and ZooKeeper have to
-name the same one. Daemons that are down cannot be checked: they may be of an older version.
+reports that it knows it. The level must not rise above what a member that is up knows, which would
+stop that member, nor in one cluster because of the members of another: config, journal and
+ZooKeeper have to name the same one. Daemons that are down cannot be checked: they may be of an
+older version.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ TIMEOUT_S = 10.0
 
 
 def command() -> click.Group:
-    """`peloton features`."""
     return features
 
 
@@ -64,7 +64,7 @@ def raise_(config_: Path, dry_run: bool) -> None:
 
 
 class FleetLevels(NamedTuple):
-    """The level of the cluster, what each member knows, and what this version knows."""
+    """The level of the cluster, the highest that each member knows, and that of this version."""
 
     journal: Journal
     level: int
@@ -73,14 +73,14 @@ class FleetLevels(NamedTuple):
 
 
 def raise_fleet(found: FleetLevels) -> int:
-    """The level that the cluster has then. Raises JournalRefused."""
+    """Raise the level; return the level that the cluster has then. Raises JournalRefused."""
     from peloton.runtime.shells.features import raise_level
 
     return raise_level(found.journal, found.members, known=found.known)
 
 
 def would_raise(found: FleetLevels) -> int:
-    """Say what would be done. Raises JournalRefused where that would be refused."""
+    """Print what would be done. Raises JournalRefused if that would be refused."""
     from peloton.runtime.shells.features import check_members
 
     check_members(found.members, known=found.known)
@@ -126,7 +126,7 @@ def _run(name: str, config: Path, *, then: Callable[[FleetLevels], int]) -> None
 def check_cluster(
     settings: DaemonSettings, record: ClusterRecord | None, *, nodes: ClusterNodes
 ) -> ClusterRecord:
-    """The record, if config, journal and ZooKeeper are of one cluster. Raises JournalRefused."""
+    """Return the record of config, journal and ZooKeeper alike. Raises JournalRefused."""
     from peloton.runtime.adapters.fenced_rows import NO_RECORD
     from peloton.runtime.adapters.zookeeper_nodes import ClusterMark, Paths, other_cluster
     from peloton.runtime.core.journal.register import same_cluster
@@ -148,7 +148,7 @@ def check_cluster(
 def read_cluster(
     settings: DaemonSettings, rows: Rows
 ) -> tuple[ClusterRecord, dict[str, MemberNode | None]]:
-    """Record and members of the cluster. Raises JournalRefused as above, Unreachable."""
+    """Return record and members of the cluster. Raises JournalRefused as above, Unreachable."""
     from peloton.runtime.adapters.fenced_rows import read_record
     from peloton.runtime.adapters.zookeeper_nodes import Paths, read_cluster_nodes
 

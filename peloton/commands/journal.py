@@ -1,9 +1,9 @@
 """`peloton journal`: reads a journal without owning it, while its cluster runs or is stopped.
 
 Turns a data folder, or the keyspace that a daemon's config names, into lines for a person or a
-script. It must not claim a shard, or create or change anything. Exit codes: 0, or 1 where something
-is damaged, 64 for a wrong option, 66 where there is no journal that this version reads, 69 for a
-store that cannot be reached.
+script. Nothing is claimed, created or changed: the journal may have owners. Exit codes: 0, or 1 if
+something is damaged, 64 for a wrong option, 66 if there is no journal that this version reads, 69
+for a store that cannot be reached.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ JournalCommand = TypeVar("JournalCommand", bound=Callable[..., Any])
 
 
 def command() -> click.Group:
-    """`peloton journal`."""
     return journal
 
 
@@ -40,7 +39,7 @@ def journal() -> None:
 
 
 def of_the_journal(command_: JournalCommand) -> JournalCommand:
-    """The options that select a journal and a part of it."""
+    """Add the options that select a journal and a part of it."""
     for option in reversed(
         [
             click.option(
@@ -128,7 +127,7 @@ def check(**where: Any) -> None:
 
 @contextmanager
 def _opened(name: str, where: dict[str, Any]) -> Iterator[JournalReader]:
-    """The journal that the options name; what cannot be read ends the command with one line."""
+    """Open the journal of the options; end the command with one line if it cannot be read."""
     # Heavy imports wait until there is something to read.
     from peloton.assembly.journal_reader import JournalReader, open_source
 
@@ -140,7 +139,7 @@ def _opened(name: str, where: dict[str, Any]) -> Iterator[JournalReader]:
 
 @contextmanager
 def failing(command_: str) -> Iterator[None]:
-    """End the command with one line and a code where settings or a journal cannot be read."""
+    """End the command with one line and a code if settings or a journal cannot be read."""
     from peloton.runtime.ports import JournalError, JournalRefused, Unreachable
 
     try:
@@ -156,7 +155,7 @@ def failing(command_: str) -> Iterator[None]:
 
 
 def figures_text(found: dict[str, Any]) -> str:
-    """Figures as a paragraph."""
+    """Return figures as a paragraph."""
     ended = f", ended {found['ended_rows']} rows" if "ended_rows" in found else ""
     lines = [
         f"{found['shard']}  epoch {found['epoch']}, position {found['last_position']}, "

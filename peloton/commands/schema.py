@@ -1,7 +1,6 @@
 """`peloton schema`: the journal's tables on Cassandra, made by a person and never by a daemon.
 
-Turns options into one run of the adapter's schema module. It must not change a table that is
-there, and it names what it did.
+Turns options into one run of the adapter's schema module. A table that exists is not changed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 def of_the_store(command: Decorated) -> Decorated:
-    """The options with the address of Cassandra."""
+    """Add the options with the address of Cassandra."""
     for option in reversed(
         [
             click.option(
@@ -51,7 +50,7 @@ def of_the_store(command: Decorated) -> Decorated:
 
 
 def store_settings(name: str, options: dict[str, Any]) -> CassandraSettings:
-    """The options of the command of this name as settings. Raises click.UsageError."""
+    """Return the options of the command of this name as settings. Raises click.UsageError."""
     # The driver takes a fifth of a second to load: not for a --help.
     try:
         from peloton.runtime.adapters.cassandra_session import CassandraSettings
@@ -79,13 +78,12 @@ def store_settings(name: str, options: dict[str, Any]) -> CassandraSettings:
 
 
 def fail(name: str, error: Exception | str, *, code: int) -> NoReturn:
-    """One line for a person, and an exit code for a script."""
+    """Print one line for a person, and exit with a code for a script."""
     click.echo(f"peloton {name}: {error}", err=True)
     sys.exit(code)
 
 
 def command() -> click.Group:
-    """`peloton schema`."""
     return schema
 
 
