@@ -2,9 +2,8 @@
 
 Turns a file into a running daemon. Wiring is the affair of `assembly`, signals are that of
 `foreground`; here is only what a person at a terminal, or a supervisor of processes, sees. On
-SIGTERM it hands its shards over and exits 0; on SIGHUP it reads its files anew; a daemon that fails
-exits 1 and prints the reason. It must never start another of itself: whoever watches the process
-does.
+SIGTERM the daemon hands its shards over and exits 0; on SIGHUP it reads its files anew; a daemon
+that fails exits 1 and prints the reason. It is restarted by its supervisor, never by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ USAGE, FAILED = 64, 1
 
 
 def command() -> click.Command:
-    """`peloton daemon`."""
     return daemon
 
 
@@ -87,7 +85,7 @@ def daemon(config_: Path, roles: str | None, *, check: bool, **orders: bool) -> 
 
 
 def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> int:
-    """Print everything that would prevent the start; the exit code."""
+    """Print everything that would prevent the start; return the exit code."""
     from peloton.assembly.task_limits import machine_text
     from peloton.processes.foreground import CANNOT_START
     from peloton.processes.preflight import of_daemon, running_daemon, soon_over
@@ -111,7 +109,7 @@ def _check(file: Path, settings: DaemonSettings, *, options: StartOptions) -> in
 def _run(
     settings: DaemonSettings, options: StartOptions, *, again: Callable[[], DaemonSettings]
 ) -> int:
-    """Start, print the addresses, wait for a signal, stop; the exit code. `again`: the file now."""
+    """Start, print the addresses, wait for a signal, stop; return the exit code."""
     # Heavy imports wait until the settings are known to be right.
     from peloton.assembly.daemon import Daemon
     from peloton.assembly.process_log import log_line

@@ -1,7 +1,7 @@
 """The demo: a cluster in a temporary folder, HelloWorld on it, and nothing left afterwards.
 
-Turns one command into what a newcomer wants to see: real processes, the task table, an output. It
-types the very commands that a person would; it must not use anything that they could not.
+Shows a newcomer real processes, the task table and an output. The demo runs the very commands that
+a person would.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OF_SIGNAL = 128
 
 
 class DemoFailed(Exception):
-    """What did not go as the demo promises."""
+    """A step that did not go as the demo promises."""
 
 
 class Interrupted(BaseException):
@@ -40,7 +40,7 @@ class Interrupted(BaseException):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 when all instances succeeded."""
+    """Run the demo; return 0 if all instances succeeded."""
     parser = argparse.ArgumentParser(
         prog="script/demo",
         description="Start a cluster in a temporary folder, run HelloWorld on it, stop it.",
@@ -64,7 +64,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 class Demo:
-    """One run of the demo. However it ends, the cluster is stopped."""
+    """A run of the demo. However it ends, the cluster is stopped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -92,7 +92,7 @@ class Demo:
         return 0
 
     def leave(self, number: int, frame: FrameType | None) -> None:
-        """A signal arrived. While the cluster starts nobody could stop it yet: that comes first."""
+        """Handle a signal; one during the start of the cluster waits until that is complete."""
         self._signalled = number
         if not self._starting:
             raise Interrupted(number)

@@ -1,7 +1,7 @@
 """Runs a process in the foreground: signals, messages at start and end, exit codes.
 
 Turns whatever can be started and stopped into one exit code: it runs until a signal arrives or it
-fails. It must not restart what has ended.
+fails.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SIGNAL_S_MAX = 1.0
 
 
 class Running(Protocol):
-    """Something that runs from its construction to `stop`."""
+    """A process that runs from its construction to `stop`."""
 
     def stop(self) -> bool:
-        """Whether nothing was left behind. Raises `ClusterFailed` if it had failed before."""
+        """Stop; return whether nothing was left behind. Raises `ClusterFailed`."""
 
 
 RunningProcess = TypeVar("RunningProcess", bound=Running)
@@ -49,16 +49,16 @@ class ProcessTexts(NamedTuple):
 
 
 class ProcessOrder(enum.Enum):
-    """What a process in the foreground is told to do."""
+    """An order to a process in the foreground."""
 
     LEAVE = "leave"
     RELOAD = "reload"
 
 
 class Orders:
-    """The orders that signals give and other threads.
+    """The orders of signals and other threads.
 
-    Not an Event: its `set` waits for a lock that the interrupted thread may hold, inside its own
+    It is no Event: its `set` waits for a lock that the interrupted thread may hold, inside its own
     `wait`, and a process whose signal comes then never ends. A `put` may interrupt a `get`.
     """
 
@@ -68,18 +68,18 @@ class Orders:
         """Whether to leave, though a signal that says so came before that could be seen."""
 
     def leave(self) -> None:
-        """A second one changes nothing."""
+        """Order the process to leave; a second order changes nothing."""
         self._orders.put(ProcessOrder.LEAVE)
 
     def reload(self) -> None:
-        """To be done before the next order."""
+        """Order a reload, to be done before the next order."""
         self._orders.put(ProcessOrder.RELOAD)
 
     def wait(self) -> ProcessOrder:
-        """The next one.
+        """Return the next order.
 
-        Where the kernel gives a signal to another thread, Python runs its handler only once this
-        one wakes: without a time it would never leave.
+        If the kernel gives a signal to another thread, Python runs its handler only once this one
+        wakes: without a time it would never leave.
         """
         while True:
             try:
@@ -90,7 +90,7 @@ class Orders:
 
 
 class ControllingTerminal:
-    """That of the process, which gets SIGHUP when it closes, and by `kill` to reload."""
+    """The terminal of the process, which gets SIGHUP when it closes, and by `kill` to reload."""
 
     def __init__(self) -> None:
         self._was_there = self._is_there()
@@ -99,12 +99,11 @@ class ControllingTerminal:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has closed."""
         return self._was_there and not self._is_there()
 
     @property
     def ends_us(self) -> bool:
-        """Whether it has closed, and that is our business."""
+        """Whether the terminal has closed, and that is to end the process."""
         return not self.ignored and self.is_gone
 
     @staticmethod
@@ -123,12 +122,12 @@ def run_process(
     texts: ProcessTexts,
     reload: Callable[[RunningProcess], object] = lambda running: None,
 ) -> int:
-    """Start, greet, wait for a signal or for the call that `start` was given, stop; the exit code.
+    """Start, greet, wait for a signal or the call given to `start`, stop; return the exit code.
 
     What `greet` prints on stdout is flushed at once. The process logs on stderr, and nothing that
-    it prints there can block it (`process_log`). Files that it makes are for its user alone.
-    SIGHUP opens the file of the log anew, and calls `reload`, which must not raise; that of a
-    terminal that closes ends the process, as SIGTERM does.
+    it prints there can block it (`process_log`). Files that it makes are for its user alone. SIGHUP
+    opens the file of the log anew, and calls `reload`, which must not raise; SIGHUP of a terminal
+    that closes ends the process, as SIGTERM does.
     """
     os.umask(0o077)
     DEAD_THREADS.watch()
@@ -147,7 +146,7 @@ def run_process(
 
 
 def _obey_signals(orders: Orders) -> None:
-    """From the beginning on: without a handler SIGHUP would end a process that still starts."""
+    """Handle signals from the beginning on: SIGHUP would end a process that still starts."""
     terminal = ControllingTerminal()
 
     def leave(number: int, frame: FrameType | None) -> None:

@@ -2,7 +2,7 @@
 
 Turns options into the settings of a daemon that is alone, and runs it in the foreground. On SIGTERM
 it stops taking turns, commits what is in flight and exits within ten seconds; tasks keep running,
-unless it was asked to end them. It must never listen on anything but loopback.
+unless it was asked to end them. It listens on loopback only: callers may be anybody on the machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ NAMES = SettingNames(
 
 
 def command() -> click.Command:
-    """`peloton minicluster`."""
     return minicluster
 
 
@@ -129,7 +128,8 @@ def minicluster(check: bool, **options: Any) -> None:
 
 
 def _settings(options: Mapping[str, Any]) -> DaemonSettings:
-    """The daemon that options and file ask for. Raises BadSetting with the problems."""
+    """Return the settings of the daemon in options and file. Raises BadSetting with the
+    problems."""
     file = options["cluster"]
     told = config.read_yaml(file, "--cluster") if file is not None else {}
     listen = _listen(options)
@@ -154,7 +154,7 @@ def _settings(options: Mapping[str, Any]) -> DaemonSettings:
 
 
 def _listen(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed of it."""
+    """Return the part of `listen` that was typed."""
     doors = {name: options[name] for name in ("grpc", "http") if options[name] is not None}
     for name, address in doors.items():
         config.loopback(address, f"--{name}")
@@ -162,7 +162,7 @@ def _listen(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _section(told: Any, name: str) -> dict[str, Any]:
-    """A mapping of a file; empty where there is none."""
+    """Return a mapping of a file; empty if there is none."""
     found = told.get(name) if isinstance(told, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -170,7 +170,7 @@ def _section(told: Any, name: str) -> dict[str, Any]:
 def _preset(
     options: Mapping[str, Any], told: dict[str, Any], *, kind: str, folder: Path
 ) -> dict[str, Any]:
-    """What a minicluster has where its file says nothing; `hosts` is taken out of the file."""
+    """Return the defaults of a minicluster; `hosts` is taken out of the file."""
     if "journal" in told:
         raise BadSetting("journal: a minicluster keeps it in --data-dir")
     typed = [name for name in HOST_OPTIONS if options[name] is not None]
@@ -192,14 +192,14 @@ def _preset(
 
 
 def _merged(base: Any, over: Any) -> Any:
-    """The second, and below its mappings what only the first has."""
+    """Return the second, with what only the first has in its mappings."""
     if not isinstance(base, dict) or not isinstance(over, dict):
         return over
     return base | {name: _merged(base.get(name), value) for name, value in over.items()}
 
 
 def _hosts(options: Mapping[str, Any], kind: str, *, folder: Path) -> Any:
-    """Those of the options, as a file would list them."""
+    """Return the hosts of the options, in the form of a file."""
     size, count = HostSetting(name="size"), options["hosts"] or TOY_HOSTS
     if options["hosts"] is None and kind == "process":
         size, count = this_machine(folder), 1
@@ -225,7 +225,7 @@ def _start_options(options: Mapping[str, Any]) -> StartOptions:
 
 
 def _check(settings: DaemonSettings, start: StartOptions) -> int:
-    """Print everything that would prevent the start; the exit code."""
+    """Print everything that would prevent the start; return the exit code."""
     from peloton.assembly.task_limits import machine_text
     from peloton.processes.foreground import CANNOT_START
     from peloton.processes.preflight import of_daemon, soon_over
@@ -244,7 +244,7 @@ def _check(settings: DaemonSettings, start: StartOptions) -> int:
 
 
 def _hosts_text(settings: DaemonSettings) -> str:
-    """How many hosts, and the size of the first."""
+    """Return how many hosts there are, and the size of the first."""
     hosts = settings.backend.hosts
     count = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts"
     one = hosts[0]
@@ -265,8 +265,7 @@ def _data_folder(settings: DaemonSettings) -> Path:
 def _run(
     settings: DaemonSettings, start: StartOptions, *, again: Callable[[], DaemonSettings]
 ) -> int:
-    """Start, print the addresses, wait for a signal, stop; the exit code. `again` looks at the
-    options and their files once more."""
+    """Start, print the addresses, wait for a signal, stop; return the exit code."""
     # Heavy imports wait until the options are known to be right.
     from peloton.assembly.daemon import Daemon
     from peloton.processes.foreground import ProcessTexts, run_process

@@ -1,8 +1,8 @@
 """Checks what would prevent the start of a daemon or a minicluster, without starting it.
 
 Turns valid settings into problems of the machine: ports, files, folders, packages, servers. Every
-problem names its setting. It must not write anything, nor keep open what it opens; a start checks
-all of it again, because the machine changes.
+problem names its setting. Nothing is written or kept open; a start checks all of it again, because
+the machine changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SERVERS_S_MAX = 3.0
 def of_daemon(
     settings: DaemonSettings, options: StartOptions = STANDARD_START, *, running: int = 0
 ) -> list[str]:
-    """All problems; empty if the daemon could start now. Busy classic ports are none.
+    """Return all problems; empty if the daemon could start now. Busy classic ports are none.
 
     What the process `running` holds is free once it has ended, and no problem.
     """
@@ -55,12 +55,12 @@ def of_daemon(
 
 
 def soon_over(settings: DaemonSettings) -> list[str]:
-    """Certificates that are good today, and not for long; no problem of a start."""
+    """Return warnings about certificates that end soon; no problem of a start."""
     return texts_now(dates_of(certificate_files(settings)), good=True)
 
 
 def running_daemon(settings: DaemonSettings) -> int:
-    """The pid of the daemon that runs on the data folder of these settings; 0 if none does."""
+    """Return the pid of the daemon on the data folder of these settings; 0 if there is none."""
     if settings.journal.sqlite is None:
         return 0
     try:
@@ -124,7 +124,7 @@ def _port(setting: str, address: Address, *, remedy: str) -> Iterator[str]:
 
 
 def _folder(setting: str, folder: Path) -> Iterator[str]:
-    """It, or else what it would be made in, must be a folder that we may write to."""
+    """Yield why the folder, or the one in which it would be made, cannot be written to."""
     found = folder.absolute()
     try:
         while not os.path.lexists(found) and found != found.parent:
@@ -140,7 +140,7 @@ def _folder(setting: str, folder: Path) -> Iterator[str]:
 
 
 def _is_kernels(folder: Path) -> bool:
-    """For root nothing seems to be forbidden, not even what no process can write to."""
+    """Return whether the folder is read-only or the kernel's, though root seems permitted."""
     read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     return read_only or folder.is_relative_to("/proc") or folder.is_relative_to("/sys")
 
@@ -158,7 +158,7 @@ def _data_folder(setting: str, folder: Path) -> Iterator[str]:
 
 
 def _holder(folder: Path) -> str:
-    """The pid of the process that holds the folder, or `unknown`; empty where none does."""
+    """Return the pid of the process that holds the folder, or `unknown`; empty if none does."""
     lock = folder / claimed_folder.LOCK
     if not lock.is_file():
         return ""
@@ -173,7 +173,7 @@ def _holder(folder: Path) -> str:
 
 
 def _origin(setting: str, folder: Path, *, options: StartOptions) -> Iterator[str]:
-    """A copy is not started as if it were the original."""
+    """Yield a problem if the folder is a copy, which is not started as if it were the original."""
     try:
         found = folder_origin.examine(folder)
     except OSError as error:
@@ -184,7 +184,7 @@ def _origin(setting: str, folder: Path, *, options: StartOptions) -> Iterator[st
 
 
 def _maker(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
-    """A data folder keeps the backend that it was created with."""
+    """Yield a problem if the data folder was created with another backend."""
     assert settings.journal.sqlite is not None
     folder, names = settings.journal.sqlite.folder, options.names
     try:
@@ -197,7 +197,7 @@ def _maker(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
 
 
 def _witness(settings: DaemonSettings, options: StartOptions) -> Iterator[str]:
-    """A journal that lacks what it had acknowledged."""
+    """Yield a problem if the journal lacks what it had acknowledged."""
     assert settings.journal.sqlite is not None
     path = settings.journal.sqlite.folder / claimed_folder.JOURNAL
     try:
@@ -235,7 +235,7 @@ def _cassandra(setting: Cassandra) -> Generator[str, None, JournalFound]:
 def _zookeeper(
     settings: DaemonSettings, setting: Zookeeper
 ) -> Generator[str, None, tuple[bytes | None, dict[str, MemberNode]]]:
-    """Returns the mark of the cluster that has claimed the root, and the members that are up."""
+    """Yield problems; return the root's mark, and the members that are up."""
     if not _has("kazoo"):
         yield f"zookeeper: {missing_package('kazoo')}"
         return None, {}

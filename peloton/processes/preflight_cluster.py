@@ -1,9 +1,9 @@
 """Checks whether the journal, the keeper folder and the ZooKeeper root are of one cluster.
 
-Turns settings into what a start would refuse because of what exists already: a journal of another
-cluster or of a later version, a keeper folder or a root that another journal has claimed. It must
-not write anything, nor claim what nobody has claimed. `preflight` connects to the servers, once
-each, and hands on what it has read there; nothing is compared with a journal that cannot be read.
+Finds what a start would refuse because of existing data: a journal of another cluster or of a later
+version, a keeper folder or a root that another journal has claimed. Nothing is written or claimed.
+`preflight` connects to the servers, once each, and hands on what it has read there; nothing is
+compared with a journal that cannot be read.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ UNREAD = JournalFound(False)
 
 
 class ServersRead(NamedTuple):
-    """What the servers have: the record in Cassandra, and the mark of the ZooKeeper root.
+    """The state of the servers: the record in Cassandra, and the mark of the ZooKeeper root.
 
-    The mark is None where nobody has claimed the root, or ZooKeeper does not answer.
+    The mark is None if nobody has claimed the root, or ZooKeeper does not answer.
     """
 
     journal: JournalFound = UNREAD
@@ -49,7 +49,7 @@ class ServersRead(NamedTuple):
 def problems(
     settings: DaemonSettings, options: StartOptions, *, servers: ServersRead
 ) -> Iterator[str]:
-    """What is of another cluster, or of a later version, and not given up by these options."""
+    """Yield data of another cluster, or of a later version, that these options do not give up."""
     if options.fresh:
         return
     if settings.journal.cassandra is not None:

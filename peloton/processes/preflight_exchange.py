@@ -1,8 +1,8 @@
-"""Checks whether the address that a daemon will advertise leads to it, and its way to peers.
+"""Checks whether a daemon's advertised address leads to it, and whether it reaches its peers.
 
-Turns settings and the members that are up into problems, by connecting as a daemon does: it listens
-where that one would, with its certificate, and dials its own address and each peer. It must not
-join, nor say anything that a peer takes for a daemon of the fleet.
+Turns settings and the members that are up into problems, by connecting as the daemon would: it
+listens at the same address, with the same certificate, and dials its own address and each peer. It
+must not join, nor send anything by which a peer takes it for a daemon of the fleet.
 """
 
 from __future__ import annotations
@@ -25,36 +25,33 @@ ANSWER_S_MAX = 5.0
 
 
 class _Events:
-    """What became of streams."""
+    """The events of streams."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.ended: dict[int, str] = {}
         self._changed = threading.Condition()
 
-    def accepted(self, stream: int) -> None:
-        """See `StreamListener`."""
+    def accepted(self, stream: int) -> None: ...
 
     def arrived(self, stream: int, data: bytes) -> None:
-        """See `StreamListener`."""
         with self._changed:
             self.frames.append(data)
             self._changed.notify_all()
 
     def closed(self, stream: int, text: str) -> None:
-        """See `StreamListener`."""
         with self._changed:
             self.ended[stream] = text
             self._changed.notify_all()
 
     def wait(self, so: Callable[[], bool], until_s: float) -> None:
-        """Until it is so, or that time (monotonic)."""
+        """Wait until the condition holds, or until that time (monotonic)."""
         with self._changed:
             self._changed.wait_for(so, max(until_s - time.monotonic(), 0.0))
 
 
 def problems(settings: DaemonSettings, members: Mapping[str, MemberNode]) -> Iterator[str]:
-    """What keeps this daemon and its peers apart. An address that is busy is no problem here."""
+    """Yield what keeps this daemon and its peers apart, except a busy address."""
     try:
         exchange = open_exchange(settings)
     except CannotStart:
@@ -89,7 +86,7 @@ def _own(exchange: GrpcExchange, events: _Events, *, address: str, field: str) -
 def _peers(
     exchange: GrpcExchange, events: _Events, *, peers: Mapping[str, MemberNode]
 ) -> Iterator[str]:
-    """Those that do not accept our certificate, nor we theirs; and all, where most are silent."""
+    """Yield peers with which certificates do not match; and all, if most are silent."""
     greeting = own_greeting(f"check-{secrets.token_hex(8)}")
     streams = {exchange.dial(node.address): name for name, node in sorted(peers.items())}
     for stream in streams:
