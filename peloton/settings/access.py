@@ -1,8 +1,8 @@
-"""The settings of who may call: passwords, tokens, certificates, and what is open.
+"""The settings of callers' authentication: passwords, tokens, certificates, and open access.
 
 Values and their checks; the files that they name are read by `access`, but for the permissions,
-which are part of the settings. Must not let through an address that everybody can reach while
-nobody has to prove who they are.
+which are part of the settings. An address beyond loopback is refused while callers need not prove
+anything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TlsFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class ClientTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """For clients, in PEM. With `client_ca` each has to show a certificate of that authority."""
+    """Certificates for clients, in PEM. With `client_ca` clients have to show one of that."""
 
     certificate: Path
     key: Path
@@ -52,14 +52,17 @@ class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class AccessSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Permissions per pool: a file, or none and everybody may do everything. And where what was
-    done is logged: beside a journal in SQLite, or for Cassandra in `audit` beside the config."""
+    """Permissions per pool, and the audit log.
+
+    `file` has the permissions; without one everybody may do everything. The audit log is beside a
+    journal in SQLite, or for Cassandra in `audit` beside the config.
+    """
 
     file: Path | None = None
     audit_folder: Path | None = None
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the rules: they are read here, as part of the settings."""
+        """Yield what is wrong with the rules: they are read here, as part of the settings."""
         if self.file is not None:
             try:
                 read_access(self.file)
@@ -68,7 +71,7 @@ class AccessSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """All that decides who may call."""
+    """The authentication of callers."""
 
     auth: AuthSettings = AuthSettings()
     tls: ClientTls | None = None
@@ -86,7 +89,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_token(self) -> bool:
-        """Whether the daemon has a token; where it is open as well, callers need not know it."""
+        """Whether the daemon has a token; if it is open as well, callers need not know it."""
         return not (self.has_passwords or self.has_certificates or self.auth.type == NOOP)
 
     @property
@@ -97,11 +100,11 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_by(self) -> str:
-        """The setting that makes it so."""
+        """The setting that opens the daemon."""
         return "listen.open_loopback" if self.open_loopback else "auth.type: NOOP"
 
     def problems(self) -> Iterator[str]:
-        """Settings that contradict each other."""
+        """Yield settings that contradict each other."""
         auth = self.auth
         if auth.type not in (None, NOOP, BASIC):
             yield f"auth.type: {auth.type!r} must be {NOOP} or {BASIC}"
@@ -118,7 +121,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
             yield f"listen.open_loopback: not with {what}"
 
     def problems_of(self, address: Address, field: str) -> Iterator[str]:
-        """Whether clients may be served there: beyond loopback everybody can try."""
+        """Yield why clients must not be served at this address, beyond loopback."""
         if is_loopback(address.host):
             return
         at = f"{field}: {address.host} is not a loopback address."

@@ -1,8 +1,9 @@
-"""Tokens of clusters, and where clients of the same user find them: small files of one user.
+"""Tokens of clusters, and the entries by which clients of the same user find them.
 
 A daemon makes its token at its first start. While it runs, an entry for each address where it
-listens says to the clients of its user which token file and which socket belong to that address.
-Daemons and clients share this module; it must not import any other part of Peloton.
+listens tells the clients of its user which token file and which socket belong to that address.
+Daemons and clients share this module, so it must not import any other part of Peloton: clients
+would load it.
 
 An entry counts only while its process lives, known by pid and time of birth, and is withdrawn
 before that process stops to listen: so no other user's program gets the token at that address.
@@ -45,7 +46,7 @@ class BadSecretFile(Exception):
 
 
 class ClusterEntry(NamedTuple):
-    """What a daemon tells its user's clients about one address.
+    """The data of a daemon for its user's clients, about one address.
 
     `space` is the pid namespace: a container may share the folder, and its pids are other ones.
     Times of birth are counted from the start of the machine, which `boot_id` names.
@@ -61,7 +62,7 @@ class ClusterEntry(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether its writer can be seen from here, if it lives."""
+        """Whether the writer of the entry can be seen from here, if it lives."""
         return self.space == pid_space()
 
     @property
@@ -73,7 +74,7 @@ class ClusterEntry(NamedTuple):
 
 
 def state_folder() -> Path:
-    """Where Peloton keeps such files for the user of this process."""
+    """Return the folder of such files for the user of this process."""
     base = os.environ.get("XDG_STATE_HOME", "")
     # A relative path there is to be ignored, by the specification.
     home = os.path.expanduser("~")
@@ -87,9 +88,10 @@ def state_folder() -> Path:
 
 
 def read_secret_file(path: Path, *, pipes: bool = False) -> str:
-    """The text of a file with secrets, which other users must not be able to read or change.
+    """Return the text of a file with secrets, which other users must not be able to read or change.
 
-    `pipes`: it may also be a pipe or a terminal, which a person has named. Raises BadSecretFile.
+    `pipes`: the path may also be a pipe or a terminal, which a person has named. Raises
+    BadSecretFile.
     """
     try:
         with _opened(path, pipes=pipes) as file:
@@ -106,13 +108,13 @@ def read_secret_file(path: Path, *, pipes: bool = False) -> str:
 
 
 def _opened(path: Path, *, pipes: bool = False) -> BinaryIO:
-    """To open what is no file does not block, but for a pipe whose writer may come later."""
+    """Open a file, without waiting for one that is no regular file, unless `pipes`."""
     more = 0 if pipes else os.O_NONBLOCK
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | more))
 
 
 def _refuse_open(path: Path, found: os.stat_result) -> None:
-    """Raise BadSecretFile for what is no file, or one that others may read or have written."""
+    """Raise BadSecretFile if the path is no file, or one that others may read or have written."""
     if not stat.S_ISREG(found.st_mode):
         raise BadSecretFile(f"{path}: not a regular file")
     if found.st_uid not in (os.geteuid(), ROOT_UID):
@@ -126,7 +128,7 @@ def _refuse_open(path: Path, found: os.stat_result) -> None:
 
 
 def exposed(path: Path) -> str:
-    """How other users can open a file with secrets; empty where they cannot. Raises OSError."""
+    """Return how other users can open a file with secrets; empty if they cannot. Raises OSError."""
     return _exposed(path, path.stat())
 
 
@@ -138,12 +140,12 @@ def _exposed(path: Path, found: os.stat_result) -> str:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file, that clients show: the first. Raises BadSecretFile."""
+    """Return the first token in a file, which clients show. Raises BadSecretFile."""
     return read_tokens(path)[0]
 
 
 def read_tokens(path: Path) -> tuple[str, ...]:
-    """Those of a file, one a line; two while the first takes the place of the other.
+    """Return the tokens in a file, one a line; two while the first takes the place of the other.
 
     Raises BadSecretFile.
     """
@@ -163,7 +165,7 @@ def _checked_token(path: Path, token: str) -> str:
 
 
 def made_token(path: Path) -> str:
-    """The token in a file, which is made with its folder if it is missing. Raises BadSecretFile."""
+    """Return the token in a file, made with its folder if missing. Raises BadSecretFile."""
     try:
         if path.parent == state_folder():
             _private_folder(path.parent)
@@ -178,7 +180,7 @@ def made_token(path: Path) -> str:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Whole or not at all; of several daemons that make it at once one wins."""
+    """Write a new file, whole or not at all; of several daemons that make it at once one wins."""
     draft = _draft(path, text)
     try:
         with contextlib.suppress(FileExistsError):
@@ -188,7 +190,7 @@ def _write_new(path: Path, text: str) -> None:
 
 
 def _draft(path: Path, text: str) -> str:
-    """A new file beside it that only its user can open."""
+    """Write a new file beside the path that only its user can open; return its name."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
@@ -198,7 +200,7 @@ def _draft(path: Path, text: str) -> str:
 
 
 def _make_folder(path: Path) -> None:
-    """With its missing parents, all for our user alone."""
+    """Make a folder with its missing parents, all for our user alone."""
     if not path.exists():
         _make_folder(path.parent)
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
@@ -240,7 +242,7 @@ def publish(entries: Sequence[ClusterEntry], folder: Path | None = None) -> None
 
 
 def withdraw(entries: Sequence[ClusterEntry], folder: Path | None = None) -> None:
-    """Remove these entries, where no other daemon has written its own over them."""
+    """Remove these entries, unless another daemon has written its own over them."""
     at = (folder or state_folder()) / ENTRIES
     for entry in entries:
         if _read(at / entry.address) == entry:
@@ -248,14 +250,14 @@ def withdraw(entries: Sequence[ClusterEntry], folder: Path | None = None) -> Non
 
 
 def entry_for(address: str, *, token_file: str, socket: str) -> ClusterEntry:
-    """The entry of this process."""
+    """Return the entry of this process."""
     pid = os.getpid()
     born, space = birth_of(pid), pid_space()
     return ClusterEntry(address, pid, born, token_file, socket, space, boot_id())
 
 
 def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
-    """The entry of the living daemon at this address, if it is one of our user."""
+    """Return the entry of the living daemon at this address, if it is one of our user."""
     at = (folder or state_folder()) / ENTRIES
     for name in _names(address):
         found = _read(at / name)
@@ -265,17 +267,17 @@ def entry_of(address: str, folder: Path | None = None) -> ClusterEntry | None:
 
 
 def is_published(entry: ClusterEntry, folder: Path | None = None) -> bool:
-    """Whether the daemon that wrote this still runs, and has not withdrawn it.
+    """Return whether the daemon that wrote this still runs, and has not withdrawn it.
 
-    Asked before each call, so the file is not read: another entry at this address is one of a
-    daemon of the same user, which refuses the token of this one.
+    It is called before each call, so the file is not read: another entry at this address is one of
+    a daemon of the same user, which refuses the token of this one.
     """
     at = os.path.join(folder or state_folder(), ENTRIES, entry.address)
     return os.path.exists(at) and entry.lives
 
 
 def is_local(address: str) -> bool:
-    """Whether what is sent there stays on this machine, as gRPC reads the address."""
+    """Return whether bytes sent to the address stay on this machine, as gRPC reads it."""
     if _is_socket(address):
         return True
     host, _ = _split(address)
@@ -286,12 +288,12 @@ def is_local(address: str) -> bool:
 
 
 def socket_target(path: str | Path) -> str:
-    """The address of a Unix socket, for gRPC, which decodes it like the path of a URL."""
+    """Return the address of a Unix socket, for gRPC, which decodes it like the path of a URL."""
     return UNIX + quote(os.fsencode(path))
 
 
 def birth_of(pid: int) -> str:
-    """What tells a process from a later one of the same pid; empty where there is none."""
+    """Return a process's time of birth, by which pids are unique; empty if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name of the program, in parentheses, may hold spaces.
@@ -303,7 +305,7 @@ def birth_of(pid: int) -> str:
 
 
 def pid_space() -> str:
-    """What tells the pids of this container or machine from those of another."""
+    """Return the pid namespace of this container or machine; empty if it is unknown."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -312,7 +314,7 @@ def pid_space() -> str:
 
 @lru_cache(maxsize=1)
 def boot_id() -> str:
-    """What tells this run of the machine's kernel from all others; empty where it is unknown."""
+    """Return the id of this boot of the machine; empty if it is unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -320,7 +322,7 @@ def boot_id() -> str:
 
 
 def _is_trusted(pid: int) -> bool:
-    """Whether it is a process of our user, or of root."""
+    """Return whether the process is one of our user, or of root."""
     try:
         return os.stat(f"/proc/{pid}").st_uid in (os.geteuid(), ROOT_UID)
     except OSError:
@@ -332,7 +334,7 @@ def _is_socket(address: str) -> bool:
 
 
 def _split(address: str) -> tuple[str, str]:
-    """Host and port, which may be empty; two empty texts for what gRPC reads in another way.
+    """Return host and port, which may be empty; two empty texts for what gRPC reads in another way.
 
     IPv6 with a port has brackets; without them all of it is the host.
     """
@@ -346,7 +348,7 @@ def _split(address: str) -> tuple[str, str]:
 
 
 def _names(address: str) -> list[str]:
-    """The addresses by which a daemon may have named this one."""
+    """Return the addresses by which a daemon may have named this one."""
     if _is_socket(address) or not is_local(address):
         return []
     host, port = _split(address)
@@ -357,7 +359,7 @@ def _names(address: str) -> list[str]:
 
 
 def _read(path: Path) -> ClusterEntry | None:
-    """An entry; None where there is none that can be read, or one that others may have written."""
+    """Read an entry; None if there is no readable one, or others may have written it."""
     try:
         with _opened(path) as file:
             found = os.fstat(file.fileno())
@@ -371,7 +373,7 @@ def _read(path: Path) -> ClusterEntry | None:
 
 
 def _parsed(raw: Any) -> ClusterEntry | None:
-    """Fields that this version does not know are left out; one of a wrong type spoils the entry."""
+    """Parse an entry without unknown fields; None if a field has a wrong type."""
     if not isinstance(raw, dict) or not {"address", "pid", "born"} <= raw.keys():
         return None
     given = {name: raw[name] for name in ClusterEntry._fields if name in raw}

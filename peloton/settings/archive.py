@@ -1,6 +1,6 @@
-"""How long ended jobs are kept: `archive` of a daemon's file.
+"""The retention of ended jobs: `archive` of a daemon's file.
 
-Turns texts with units into seconds and bytes. It must not know what is done with them.
+Turns texts with units into seconds and bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(B|kB|MB|GB)", re.ASCII)
 
 
 class ArchiveSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`after`: an ended job leaves memory at the latest; `forget_after`: it is deleted.
+    """When an ended job leaves memory at the latest (`after`), and is deleted (`forget_after`).
 
-    Texts such as `90s`, `12h` or `1d12h`, counted from the end; `forget_after` may be `never`.
-    `keep_bytes`: of ended jobs in the memory of all shards together, such as `64MB`; beyond it the
-    oldest leave sooner.
+    Values are texts such as `90s`, `12h` or `1d12h`, counted from the end; `forget_after` may be
+    `never`. `keep_bytes`: the size of ended jobs in the memory of all shards together, such as
+    `64MB`; beyond it the oldest leave sooner.
     """
 
     after: str = ARCHIVE_AFTER
@@ -36,17 +36,17 @@ class ArchiveSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     @property
     def after_s(self) -> float:
-        """Seconds; a job leaves memory before it is deleted."""
+        """When a job leaves memory, in s; not after it is deleted."""
         return min(seconds(self.after), self.forget_after_s)
 
     @property
     def forget_after_s(self) -> float:
-        """Seconds; infinite if jobs are never deleted."""
+        """When a job is deleted, in s; infinite if never."""
         return math.inf if self.forget_after == NEVER else seconds(self.forget_after)
 
 
 def byte_count(text: str) -> float:
-    """Of a number of bytes with a unit. Raises ValueError."""
+    """Parse a number of bytes with a unit. Raises ValueError."""
     found = AMOUNT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no number of bytes with a unit, such as 500kB, 64MB or 1GB")
@@ -57,7 +57,7 @@ def byte_count(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """Of a length of time with units. Raises ValueError."""
+    """Parse a length of time with units; return seconds. Raises ValueError."""
     pieces = PIECE.findall(text)
     if not pieces or "".join(number + unit for number, unit in pieces) != text:
         raise ValueError(f"{text!r} is no length of time with units, such as 90s, 12h or 30d")
@@ -68,7 +68,7 @@ def seconds(text: str) -> float:
 
 
 def archive_problems(found: ArchiveSetting) -> Iterator[str]:
-    """What is wrong."""
+    """Yield what is wrong."""
     forgets = found.forget_after != NEVER
     for name, text, read in (
         ("after", found.after, seconds),

@@ -1,6 +1,6 @@
-"""The settings of a backend: the hosts of a daemon, and what runs there.
+"""The settings of a backend: the hosts of a daemon, and the runs there.
 
-Values only; whether they fit the other settings is checked there. Must not open a file.
+Whether values fit the other settings is checked in `daemon.py`.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ SANDBOXES_KEPT_MB, SANDBOXES_KEPT_MB_MAX = 10_240, 1_000_000_000
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One mapping of the file."""
+    """A mapping of the file."""
 
 
 class ProcessBackendSettings(_Record, frozen=True):
     """Real processes on this machine. Daemons of one machine share the folder, and its keeper.
 
-    `keep_sandboxes`: of how many ended runs the files are kept, `keep_sandboxes_for` so long at
+    `keep_sandboxes`: the number of ended runs whose files are kept, `keep_sandboxes_for` so long at
     most (`7d`, or `never` for no limit), `keep_sandboxes_mb` in all at most (0 for no limit);
-    `keep_sandboxes_free_mb` of the disk stays free, but 5 % of it at most (0: no reserve), even
-    where the files of jobs have to go that somebody reads, which no other rule removes.
-    `task_user`: the account of tasks for which neither a user nor a caller is known.
-    `limits`: whether tasks must be held to their limits by control groups ("enforce": where one
-    cannot be, it is not started), are where the machine can ("try"), or are not ("off"). With
-    `cpu_quota` a task gets no more than its cpus, even of idle ones; `task_pids` is the most
-    processes and threads of a task, 0 for no limit. `images`: what becomes of a task with a
-    container image: it runs without ("ignore"), as a container of podman or docker ("run"), or it
-    fails ("refuse"). `measured_slack`: revocable jobs get the cpu that the tasks of a host hold
-    and do not use, instead of `revocable_cpus` of the host.
+    `keep_sandboxes_free_mb` of the disk stays free, but 5 % of it at most (0: no reserve), even if
+    files of jobs have to go that somebody reads, which no other rule removes. `task_user`: the
+    account of tasks for which neither a user nor a caller is known. `limits`: whether tasks must be
+    held to their limits by control groups ("enforce": a task whose limits cannot be enforced is not
+    started), are if the machine can ("try"), or are not ("off"). With `cpu_quota` a task gets no
+    more than its cpus, even of idle ones; `task_pids` is the most processes and threads of a task,
+    0 for no limit. `images`: what becomes of a task with a container image: it runs without
+    ("ignore"), as a container of podman or docker ("run"), or it fails ("refuse").
+    `measured_slack`: revocable jobs get the cpu that the tasks of a host hold and do not use,
+    instead of `revocable_cpus` of the host.
     """
 
     folder: Path
@@ -66,14 +66,14 @@ class ProcessBackendSettings(_Record, frozen=True):
 
     @property
     def keep_sandboxes_s(self) -> float:
-        """Seconds; 0 where there is no limit. Raises ValueError."""
+        """The time in s; 0 for no limit. Raises ValueError."""
         return 0.0 if self.keep_sandboxes_for == NEVER else seconds(self.keep_sandboxes_for)
 
 
 class SimulatedBackendSettings(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 ):
-    """Runs that only pretend."""
+    """Runs that are simulated."""
 
     hosts: list[HostSetting]
     duration_s: float = 1.0
@@ -81,8 +81,11 @@ class SimulatedBackendSettings(
 
 
 class MesosTls(_Record, frozen=True):
-    """TLS to masters and agents, in PEM: they must have certificates of the authority `ca`, with
-    their host names; with `certificate` and `key` we show one as well."""
+    """TLS to masters and agents, in PEM.
+
+    They must have certificates of the authority `ca`, with their host names; with `certificate` and
+    `key` we show one as well.
+    """
 
     ca: Path
     certificate: Path | None = None
@@ -122,13 +125,15 @@ class MesosBackendSettings(_Record, frozen=True):
 
     @property
     def batch_by(self) -> str:
-        """What runs batch tasks: by default one that agents of this cluster can be expected to
-        let in."""
+        """What runs batch tasks.
+
+        The default is one that agents of this cluster can be expected to let in.
+        """
         return self.batch_executor or ("command" if self.tls is not None else "keeper")
 
 
 class BackendSetting(_Record, frozen=True):
-    """One of them. `mesos` is one cluster, or a list of several."""
+    """A backend. `mesos` is one cluster, or a list of several."""
 
     process: ProcessBackendSettings | None = None
     simulated: SimulatedBackendSettings | None = None
@@ -136,17 +141,16 @@ class BackendSetting(_Record, frozen=True):
 
     @property
     def given(self) -> list[str]:
-        """Those that are there; there must be one."""
+        """The backends that are given; there must be one."""
         return [name for name in self.__struct_fields__ if getattr(self, name) is not None]
 
     @property
     def name(self) -> str:
-        """Which of them."""
         return next(iter(self.given), "simulated")
 
     @property
     def clusters(self) -> dict[str, MesosBackendSettings]:
-        """Those of Mesos, each by the field in which it stands."""
+        """The clusters of Mesos, each by its field."""
         found, field = self.mesos, "backend.mesos"
         if isinstance(found, list):
             return {f"{field}[{number}]": one for number, one in enumerate(found)}
@@ -154,13 +158,13 @@ class BackendSetting(_Record, frozen=True):
 
     @property
     def hosts(self) -> list[HostSetting]:
-        """The virtual hosts, whatever runs on them; those of Mesos come from the cluster."""
+        """The virtual hosts of the backend; those of Mesos come from the cluster."""
         found = self.process or self.simulated
         return found.hosts if found is not None else []
 
 
 def mesos_problems(clusters: Mapping[str, MesosBackendSettings]) -> Iterator[str]:
-    """What is wrong with clusters, each by its field."""
+    """Yield what is wrong with clusters, each by its field."""
     if not clusters:
         yield "backend.mesos: must not be empty"
     for field, found in clusters.items():
@@ -172,7 +176,7 @@ def mesos_problems(clusters: Mapping[str, MesosBackendSettings]) -> Iterator[str
 def _problems_of_two(
     clusters: Mapping[str, MesosBackendSettings], field: str, *, first: str
 ) -> Iterator[str]:
-    """No two clusters may have hosts of the same name, nor the same machines."""
+    """Yield why two clusters conflict: by names of hosts, or by machines."""
     found, other = clusters[field], clusters[first]
     ours, theirs = f"{found.name}.", f"{other.name}."
     if found.name == other.name:

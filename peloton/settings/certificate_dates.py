@@ -1,7 +1,7 @@
-"""When certificates end: a file and a date say more than "Socket closed".
+"""The end dates of certificates, for warnings that are clearer than "Socket closed".
 
-Turns files in PEM into dates, and dates and a moment into what is to be said. It must not judge
-anything else about a certificate, nor refuse a file that it cannot read: who uses that says why.
+Turns files in PEM into dates, and dates and a moment into warnings. A file that cannot be read is
+left out: its user reports why.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ FIELDS = ("certificate", *_AUTHORITIES)
 
 
 class CertificateDates(NamedTuple):
-    """From when to when the certificates of one file are good; of a file with several authorities,
-    the one that is good for longest."""
+    """The validity of the certificates of one file.
+
+    Of a file with several authorities it is that of the one that is good for longest.
+    """
 
     name: str
     file: Path
@@ -31,7 +33,7 @@ class CertificateDates(NamedTuple):
         return self.begins <= now <= self.ends
 
     def text(self, now: datetime) -> str:
-        """What is to be said now; empty if it is good for longer than `SOON_DAYS`."""
+        """Return the warning; empty if the certificate is good for more than `SOON_DAYS`."""
         if now < self.begins:
             return f"{self.name}: {self.file} is good only from {_shown(self.begins)} on"
         if now > self.ends:
@@ -43,12 +45,12 @@ class CertificateDates(NamedTuple):
 
 
 def dates_of(files: Mapping[str, Path]) -> tuple[CertificateDates, ...]:
-    """Of files by the names of their settings; of those that hold no certificate nothing."""
+    """Return the dates of files with certificates, by the names of their settings."""
     return tuple(found for name, file in files.items() for found in _dates(name, file))
 
 
 def texts_now(dates: tuple[CertificateDates, ...], *, good: bool | None = None) -> list[str]:
-    """What is to be said of these now: of all, or of those that are good or are not."""
+    """Return the present warnings: of all, or of those that are good, or are not."""
     now = datetime.now(UTC)
     some = [one for one in dates if good is None or one.is_good(now) == good]
     return [text for one in some if (text := one.text(now))]

@@ -1,8 +1,7 @@
-"""What has changed in the settings of a daemon that runs: by field, and what of it needs a restart.
+"""Changes in the settings of a running daemon: by field, and whether they need a restart.
 
 Turns settings into prints of all their fields, in which a file counts with its content, and two of
-them into the names of those that differ. It must not keep the content of a file, nor decide what is
-done about a change.
+them into the names of those that differ. The content of a file, which may be a secret, is not kept.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _NO_FILE = ""
 
 
 def prints_of(settings: DaemonSettings, files: Mapping[str, Path]) -> dict[str, str]:
-    """Each field by its dotted name; a file with a digest of its content.
+    """Return each field by its dotted name; a file with a digest of its content.
 
-    `files`: those that are meant where nothing is given.
+    `files`: the default files of fields that are not given.
     """
     found = dict(_leaves(settings, ""))
     given = files | {name: value for name, value in found.items() if value is not None}
@@ -49,12 +48,12 @@ def prints_of(settings: DaemonSettings, files: Mapping[str, Path]) -> dict[str, 
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The names of fields that are not the same, or in one of them only."""
+    """Return the names of fields that differ, or are in one of them only."""
     return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
 
 
 def with_files_of(running: DaemonSettings, read: DaemonSettings) -> DaemonSettings:
-    """The settings that run, with those files of the other ones that may be others."""
+    """Return the running settings, with those files of the other ones that may be others."""
     wanted = {name: value for name, value in _leaves(read, "") if name in MOVED and value}
     there = {name for name, value in _leaves(running, "") if value}
     found: Any = running
@@ -64,7 +63,7 @@ def with_files_of(running: DaemonSettings, read: DaemonSettings) -> DaemonSettin
 
 
 def certificate_files(settings: DaemonSettings) -> dict[str, Path]:
-    """The files of certificates and authorities, by the dotted names of their fields."""
+    """Return the files of certificates and authorities, by the dotted names of their fields."""
     return {
         name: value
         for name, value in _leaves(settings, "")
@@ -73,8 +72,11 @@ def certificate_files(settings: DaemonSettings) -> dict[str, Path]:
 
 
 def needs_restart(names: list[str], read: DaemonSettings, *, running: DaemonSettings) -> list[str]:
-    """Those of the names that were not read anew: all but files, and files that are others where
-    they must not be, or that are there only now, or not any more."""
+    """Return those of the names that were not read anew.
+
+    These are all but files; and files that must not be others and are, or that are there only now,
+    or not any more.
+    """
     before, after = dict(_leaves(running, "")), dict(_leaves(read, ""))
 
     def reloaded(name: str) -> bool:
@@ -86,7 +88,7 @@ def needs_restart(names: list[str], read: DaemonSettings, *, running: DaemonSett
 
 
 def _leaves(value: Any, at: str) -> Iterator[tuple[str, Any]]:
-    """The fields, with dotted names; those of a list with their places."""
+    """Yield the fields, with dotted names; those of a list with their places."""
     if isinstance(value, msgspec.Struct):
         inner = [(name, getattr(value, name)) for name in value.__struct_fields__]
         for name, found in inner:
@@ -99,7 +101,7 @@ def _leaves(value: Any, at: str) -> Iterator[tuple[str, Any]]:
 
 
 def _with(value: Any, names: list[str], *, leaf: Any) -> Any:
-    """A copy with another value of one field."""
+    """Return a copy with another value of one field."""
     first, *rest = names
     inner = _with(getattr(value, first), rest, leaf=leaf) if rest else leaf
     return msgspec.structs.replace(value, **{first: inner})

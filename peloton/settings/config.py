@@ -1,7 +1,7 @@
-"""Settings of processes: what a person may choose, with the defaults, checked.
+"""Settings of processes, with their defaults, checked.
 
-Turns options and cluster files into values. It must not open a socket or a store, and every error
-names the option or the path in the file that is wrong.
+Turns options and cluster files into values. Every error names the option or the path in the file
+that is wrong.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class BadSetting(Exception):
 
 
 class HostSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One virtual host: cpus, MB, MB, gpus; and the cpus that revocable jobs get besides."""
+    """A virtual host: cpus, MB, MB, gpus; and the cpus that revocable jobs get besides."""
 
     name: str
     cpus: float = 4.0
@@ -68,7 +68,7 @@ class HostSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where to listen."""
+    """An address to listen at."""
 
     host: str
     port: int
@@ -79,12 +79,12 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def default_data_dir() -> Path:
-    """The user's data folder for a minicluster."""
+    """Return the user's data folder for a minicluster."""
     return Path(platformdirs.user_data_dir("peloton")) / "minicluster"
 
 
 def ip_address(text: str, option: str) -> Address:
-    """HOST:PORT, where the host is localhost or an IP address."""
+    """Parse HOST:PORT, where the host is localhost or an IP address."""
     host, separator, port = text.rpartition(":")
     host = host.strip("[]")
     if not separator or not (port.isascii() and port.isdigit()):
@@ -100,7 +100,7 @@ def ip_address(text: str, option: str) -> Address:
 
 
 def is_any(host: str) -> bool:
-    """Whether it stands for all addresses of a machine."""
+    """Return whether the host stands for all addresses of a machine."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -108,7 +108,7 @@ def is_any(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Return whether only this machine reaches the host."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -116,7 +116,7 @@ def is_loopback(host: str) -> bool:
 
 
 def loopback(text: str, option: str) -> Address:
-    """HOST:PORT on loopback; anything else is refused."""
+    """Parse HOST:PORT on loopback; anything else is refused."""
     address = ip_address(text, option)
     if not is_loopback(address.host):
         raise BadSetting(
@@ -134,7 +134,7 @@ def hosts_alike(count: int, size: HostSetting, **typed: float) -> list[dict[str,
 
 
 def read_yaml(path: Path, option: str, *, secret: bool = False) -> Any:
-    """The parsed content of a YAML file. `option` names the file in errors.
+    """Return the parsed content of a YAML file. `option` names the file in errors.
 
     Errors repeat nothing of a `secret` file.
     """
@@ -148,7 +148,7 @@ def read_yaml(path: Path, option: str, *, secret: bool = False) -> Any:
 
 
 def with_places(path: Path, texts: Sequence[str]) -> list[str]:
-    """Errors about a file, those about a field of it behind its line."""
+    """Return errors about a file, those about a field of it behind its line."""
     try:
         written = yaml_limits.text_of(path)
         return [yaml_places.with_line(text, written, loader=SAFE) for text in texts]
@@ -157,7 +157,7 @@ def with_places(path: Path, texts: Sequence[str]) -> list[str]:
 
 
 def host_problems(hosts: Sequence[HostSetting]) -> Iterator[str]:
-    """Names must be unique and usable, amounts finite and not negative."""
+    """Yield what is wrong: names must be unique and usable, amounts finite and not negative."""
     seen: dict[str, None] = {}
     if not hosts:
         yield "hosts: a cluster needs at least one"
@@ -176,7 +176,7 @@ def host_problems(hosts: Sequence[HostSetting]) -> Iterator[str]:
 
 
 def same_port(one: Address, other: Address) -> bool:
-    """Whether only one of them can listen."""
+    """Return whether only one of them can listen."""
     if one.port != other.port or not one.port:
         return False
     hosts = {"127.0.0.1" if host == "localhost" else host for host in (one.host, other.host)}

@@ -1,8 +1,7 @@
 """The settings of a daemon: one YAML file, checked whole before anything is opened.
 
-Turns a file into values, and every mistake into a text that names the field. It must not open a
-socket or a store, nor guess: what is not known is refused, because a misspelt setting that is
-passed over in silence is found out at the worst time.
+Turns a file into values, and every mistake into a text that names the field. An unknown setting is
+refused, because a misspelt one that is ignored in silence is found out at the worst time.
 
 Paths in the file are relative to the folder it lies in.
 """
@@ -68,12 +67,15 @@ SERVER = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One mapping of the file."""
+    """A mapping of the file."""
 
 
 class Listen(_Record, frozen=True):
-    """Where others reach this daemon. `advertise` is what peers dial, where that differs. `tls`
-    and `open_loopback` are for clients (`access_settings`)."""
+    """The addresses of this daemon.
+
+    `advertise` is what peers dial, if that differs. `tls` and `open_loopback` are for clients
+    (`access_settings`).
+    """
 
     exchange: str = EXCHANGE_DEFAULT
     advertise: str = ""
@@ -110,14 +112,14 @@ class Cassandra(_Record, frozen=True):
 
 
 class JournalSetting(_Record, frozen=True):
-    """One of the two."""
+    """The journal: one of the two."""
 
     sqlite: Sqlite | None = None
     cassandra: Cassandra | None = None
 
 
 class DaemonSettings(_Record, frozen=True):
-    """All that a daemon is started with. Shard counts are written once and never change."""
+    """The settings of a daemon. Shard counts are written once and never change."""
 
     cluster: str
     journal: JournalSetting
@@ -143,43 +145,43 @@ class DaemonSettings(_Record, frozen=True):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Shards of each group."""
+        """The number of shards of each group."""
         return (ALONE_SHARDS if self.alone else FLEET_SHARDS) | self.shards
 
     @property
     def grpc(self) -> Address:
-        """Where clients call."""
+        """The address for clients' calls."""
         return ip_address(self.listen.grpc, "listen.grpc")
 
     @property
     def callers(self) -> Access:
-        """Who may call."""
+        """The authentication of callers."""
         listen = self.listen
         return Access(auth=self.auth, tls=listen.tls, open_loopback=listen.open_loopback)
 
     @property
     def http(self) -> Address:
-        """Where health, metrics and files are."""
+        """The address of health, metrics and files."""
         return loopback(self.listen.http, "listen.http")
 
     @property
     def doors(self) -> list[str]:
-        """What of `listen` this daemon listens at."""
+        """The fields of `listen` at which this daemon listens."""
         exchange = [] if self.alone else ["exchange"]
         return ["http", *(["grpc"] if "api" in self.roles else []), *exchange]
 
     def door(self, name: str) -> Address:
-        """The address of one of them."""
+        """Return the address of one of them."""
         return _address(getattr(self.listen, name), f"listen.{name}")
 
     def with_doors(self, grpc: str, http: str) -> DaemonSettings:
-        """The same, with other addresses for clients."""
+        """Return the same settings, with other addresses for clients."""
         listen = msgspec.structs.replace(self.listen, grpc=grpc, http=http)
         return msgspec.structs.replace(self, listen=listen)
 
 
 def read_settings(path: Path, roles: str | None = None) -> DaemonSettings:
-    """The settings of a file; `roles`, with commas between them, in place of those in it."""
+    """Read the settings of a file; `roles`, with commas between them, replaces those in it."""
     raw = read_yaml(path, "--config")
     if roles is not None and isinstance(raw, dict):
         raw = raw | {"roles": [role.strip() for role in roles.split(",") if role.strip()]}
@@ -190,7 +192,10 @@ def read_settings(path: Path, roles: str | None = None) -> DaemonSettings:
 
 
 def parse(raw: Any, folder: Path) -> DaemonSettings:
-    """The settings of a parsed file. Raises BadSetting with all problems, of its form the first."""
+    """Return the settings of a parsed file.
+
+    Raises BadSetting with all problems, or with the first of the file's form.
+    """
 
     def path(kind: type, value: Any) -> Any:
         if kind is Path and isinstance(value, str) and value:
@@ -330,7 +335,7 @@ def _backend(found: DaemonSettings) -> Iterator[str]:
 
 
 def _folders(found: DaemonSettings) -> Iterator[str]:
-    """Journal and keeper each lock and clear their folder as the only owner of it."""
+    """Yield folders that are used twice: journal and keeper each want one alone."""
     sqlite, process = found.journal.sqlite, found.backend.process
     if sqlite is None or process is None:
         return

@@ -1,6 +1,6 @@
-"""How much is too much: `limits` of a daemon's file.
+"""The limits of a daemon: `limits` of its file.
 
-Turns numbers and names into problems. It must not know what is done where a limit is reached.
+Turns numbers and names into problems.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ SCARCE_TYPES = ("GPU",)
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`quarantine_after`: 0, hosts are never quarantined. Hosts that have one of
-    `scarce_resource_types` are for tasks that ask for it. `watches`: streams of WatchService."""
+    """The limits. `quarantine_after`: 0, hosts are never quarantined.
+
+    Hosts that have one of `scarce_resource_types` are for tasks that ask for it. `watches`: streams
+    of WatchService.
+    """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
     checkpoint_bytes_min: int = CHECKPOINT_BYTES_MIN
@@ -29,7 +32,7 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 def limit_problems(found: LimitSettings) -> Iterator[str]:
-    """What is wrong."""
+    """Yield what is wrong."""
     ranges = {
         "receive_max_bytes": (1024, 2**31 - 1),
         "checkpoint_bytes_min": (1, 2**40),

@@ -1,7 +1,6 @@
-"""How settings name the masters of a Mesos cluster: one address, or their place in ZooKeeper.
+"""The masters of a Mesos cluster in the settings: one address, or their place in ZooKeeper.
 
-A place may begin with a credential, which is told to nobody. Must not look whether anything is
-there.
+A place may begin with a credential, which must not be printed.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ _ZOOKEEPER = "zk://"
 
 
 class ZooKeeperPlace(NamedTuple):
-    """Servers, and the folder in which masters stand for election."""
+    """ZooKeeper servers, and the folder in which masters stand for election."""
 
     servers: str
     folder: str
 
     @classmethod
     def of(cls, master: str) -> ZooKeeperPlace | None:
-        """From `zk://[CREDENTIAL@]HOST:PORT,…/PATH`; None if it is an address."""
+        """Parse `zk://[CREDENTIAL@]HOST:PORT,…/PATH`; return None for an address."""
         if not master.startswith(_ZOOKEEPER):
             return None
         servers, _, path = master.removeprefix(_ZOOKEEPER).partition("/")
@@ -27,7 +26,7 @@ class ZooKeeperPlace(NamedTuple):
 
 
 def printable(master: str) -> str:
-    """As people may see it, also if it is not as it should be: rather too little of it."""
+    """Return the setting without its credential; if it is malformed, rather too little of it."""
     if "@" not in master:
         return master
     scheme = _ZOOKEEPER if master.startswith(_ZOOKEEPER) else ""

@@ -1,7 +1,7 @@
-"""What is wrong with the form of a parsed file, by the path of its field.
+"""Errors in the form of a parsed file, by the path of its field.
 
 Turns plain data into records, or the decoder's error into BadSetting; an unknown key gets the
-nearest known one. It must not judge what has the right form.
+nearest known one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SettingKind = TypeVar("SettingKind")
 def converted(
     raw: Any, kind: type[SettingKind], *, dec_hook: Callable[[type, Any], Any] | None = None
 ) -> SettingKind:
-    """The value. Raises BadSetting with the first error."""
+    """Return the value. Raises BadSetting with the first error."""
     try:
         return msgspec.convert(raw, kind, dec_hook=dec_hook)
     except msgspec.ValidationError as error:
@@ -42,7 +42,7 @@ def converted(
 
 
 def _fields(kind: Any, where: str) -> list[str]:
-    """The fields of the record at a path."""
+    """Return the fields of the record at a path."""
     here = [msgspec.inspect.type_info(kind)]
     for part in _PART.findall(where):
         here = [below for one in _each(here) for below in _below(one, part)]
@@ -50,12 +50,12 @@ def _fields(kind: Any, where: str) -> list[str]:
 
 
 def _each(kinds: list[Any]) -> list[Any]:
-    """Of a union, all of it."""
+    """Return the types of a union."""
     return [one for kind in kinds for one in getattr(kind, "types", (kind,))]
 
 
 def _below(kind: Any, part: str) -> list[Any]:
-    """What may stand there at a key or an index."""
+    """Return the types that may stand at a key or an index."""
     if isinstance(kind, msgspec.inspect.ListType):
         return [kind.item_type]
     if isinstance(kind, msgspec.inspect.DictType):

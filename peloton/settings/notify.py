@@ -1,7 +1,8 @@
-"""Where ends of jobs may be told: `notify` of a daemon's file.
+"""The URLs that may be notified of jobs' ends: `notify` of a daemon's file.
 
 Turns prefixes into a test of URLs, and a URL into what a connection needs. A client names the URL
-and the daemon calls it, so whatever is not allowed by name is refused. It must not look names up.
+and the daemon calls it, so a URL that is not allowed by name is refused. Names are not looked up:
+an answer could change before the call.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HOST = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?|[0-9a-f:.]*:[0-9a-f:.]*"
 
 
 class NotifySetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Prefixes such as `https://example.com/hooks`, or `loopback`; none: nothing is told."""
+    """Allowed prefixes such as `https://example.com/hooks`, or `loopback`."""
 
     allow: list[str] = []
 
@@ -45,7 +46,7 @@ class UrlParts(NamedTuple):
 
 
 def url_parts(url: str) -> UrlParts:
-    """The parts of a URL that means one place only. Raises ValueError."""
+    """Return the parts of a URL that means one place only. Raises ValueError."""
     if len(url) > URL_LENGTH_MAX:
         raise ValueError(f"a URL of {len(url)} characters, the limit is {URL_LENGTH_MAX}")
     if not url.isascii() or not url.isprintable() or any(sign in url for sign in ' \\"<>^`{|}'):
@@ -80,7 +81,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _check_path(url: str, path: str) -> None:
-    """A path that leads elsewhere than it seems would get around the prefixes."""
+    """Refuse a path that leads elsewhere than it seems: it would get around the prefixes."""
     plain = path.lower().replace("%2e", ".").replace("%3b", ";")
     if "%2f" in plain or "%5c" in plain or "%25" in plain or "//" in plain:
         raise ValueError(f"{url!r}: its path could be read in two ways")
@@ -90,7 +91,7 @@ def _check_path(url: str, path: str) -> None:
 
 
 class AllowedUrls:
-    """The prefixes of an operator. They have passed `notify_problems`."""
+    """The prefixes of an operator, which have passed `notify_problems`."""
 
     def __init__(self, prefixes: Iterable[str]) -> None:
         allowed = [*prefixes]
@@ -98,7 +99,7 @@ class AllowedUrls:
         self._prefixes = [url_parts(prefix) for prefix in allowed if prefix != LOOPBACK]
 
     def why_not(self, url: str) -> str:
-        """Why the URL may not be called; empty where it may."""
+        """Return why the URL may not be called; empty if it may."""
         try:
             wanted = url_parts(url)
         except ValueError as error:
@@ -116,7 +117,7 @@ NO_URLS = AllowedUrls(())
 
 
 def _is_below(wanted: UrlParts, prefix: UrlParts) -> bool:
-    """Whole parts of the path are compared, so that /a does not allow /ab."""
+    """Return whether a URL is below a prefix, by whole parts: /a does not allow /ab."""
     if wanted[:3] != prefix[:3]:
         return False
     folder = prefix.path.rstrip("/")
@@ -124,7 +125,7 @@ def _is_below(wanted: UrlParts, prefix: UrlParts) -> bool:
 
 
 def notify_problems(found: NotifySetting) -> Iterator[str]:
-    """What is wrong."""
+    """Yield what is wrong."""
     for number, prefix in enumerate(found.allow):
         if prefix == LOOPBACK:
             continue

@@ -1,11 +1,10 @@
-"""The file of permissions: who may do what with which pools.
+"""The file of permissions: the rights of users on pools.
 
-Turns a YAML file into rules, and every mistake into a text with the file, the line and the key. It
-must not know a call, nor who calls.
+Turns a YAML file into rules, and every mistake into a text with the file, the line and the key.
 
-The rules are a file of the operator's own and no part of a pool's config: who may change a pool
-must not be able to let himself into it, the rules have to hold for pools that do not exist yet,
-and they have to be readable before the journal is.
+The rules are a file of the operator's own and no part of a pool's config: a user who may change a
+pool must not be able to let himself into it, the rules have to hold for pools that do not exist
+yet, and they have to be readable before the journal is.
 
     pools:
       /:         {administer: ["role:admin"], see: ["*"]}
@@ -43,7 +42,7 @@ TEXT_TAG, LINE_FIRST = "tag:yaml.org,2002:str", 1
 
 
 class Permission(enum.StrEnum):
-    """What a rule allows. `administer` includes the others, and `stop` includes `see`."""
+    """A permission. `administer` includes the others, and `stop` includes `see`."""
 
     SUBMIT = "submit"
     STOP = "stop"
@@ -58,12 +57,12 @@ PoolRules = Mapping[str, Mapping[Permission, frozenset[str]]]
 
 
 def read_access(path: Path) -> PoolRules:
-    """The rules of a file. Raises BadSetting with all that is wrong."""
+    """Return the rules of a file. Raises BadSetting with all that is wrong."""
     return parse_access(access_text(path), f"{FILE_OPTION}: {path}")
 
 
 def access_text(path: Path) -> str:
-    """The text of a file that nobody but its owner can change, which is us or root.
+    """Return the text of a file that nobody but its owner, which is us or root, can change.
 
     Raises BadSetting.
     """
@@ -87,7 +86,7 @@ def access_text(path: Path) -> str:
 
 
 def parse_access(text: str, where: str) -> PoolRules:
-    """The rules of a text. Raises BadSetting with all that is wrong, each behind `where`."""
+    """Return the rules of a text. Raises BadSetting with all that is wrong, each behind `where`."""
     try:
         yaml_limits.check(text, SAFE)
         top = yaml.compose(text, SAFE)
@@ -163,7 +162,7 @@ class _Reader:
         return frozenset(names)
 
     def _entries(self, node: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
-        """The keys of a mapping as texts, with their nodes and values."""
+        """Yield the keys of a mapping as texts, with their nodes and values."""
         if not isinstance(node, yaml.MappingNode):
             self._wrong(node, f"{where}: expected keys and values, found {_shown(node)}")
             return

@@ -1,7 +1,6 @@
-"""How tasks are placed: `placement` of a daemon's file.
+"""The placement of tasks: `placement` of a daemon's file.
 
-Turns texts with units into seconds. It must not know which strategies are installed: the assembly
-finds those out.
+Turns texts with units into seconds. The assembly finds the installed strategies.
 """
 
 from __future__ import annotations
@@ -31,25 +30,25 @@ class RetrySetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def timeout_s(self) -> float:
-        """Seconds."""
         return seconds(self.timeout)
 
     @property
     def backoff_s(self) -> float:
-        """Seconds."""
         return seconds(self.backoff)
 
 
 class PlacementSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`strategies`: by the type of a job, which strategy ranks hosts for it, where neither the job
-    nor its label says. All daemons are to say the same."""
+    """The placement. `strategies`: by the type of a job, the strategy that ranks hosts for it.
+
+    The job or its label may name another one. All daemons are to have the same.
+    """
 
     strategies: dict[str, str] = msgspec.field(default_factory=lambda: {**BY_TYPE})
     retry: RetrySetting = RetrySetting()
 
 
 def placement_problems(found: PlacementSetting) -> Iterator[str]:
-    """What is wrong."""
+    """Yield what is wrong."""
     for kind in sorted(found.strategies):
         if kind not in JOB_TYPES:
             yield f"placement.strategies.{kind}: there are {', '.join(JOB_TYPES)}"

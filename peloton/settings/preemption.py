@@ -1,6 +1,6 @@
-"""When pools take back what they lent: `preemption` of a daemon's file.
+"""Preemption, by which pools take back what they lent: `preemption` of a daemon's file.
 
-Turns texts with units into seconds. It must not know what is done with them.
+Turns texts with units into seconds.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ WITHIN = "always", "reserved", "never"
 
 
 class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Of every daemon that may own the pools; all are to say the same.
+    """The preemption of every daemon that may own the pools; all are to have the same.
 
     `enabled`: preemptible tasks are ended for a pool that is entitled to what they hold. `after`:
-    once it has waited for so long, a text such as `90s` or `5m`. `at_once`: tasks of one pool that
-    are being ended at a time. `most`: tasks of one pool that are ended within `within`.
+    how long that pool has to wait before, a text such as `90s` or `5m`. `at_once`: tasks of one
+    pool that are being ended at a time. `most`: tasks of one pool that are ended within `within`.
     `within_reservation`: whether tasks that may not be preempted are admitted only within the
     reservation of their pool: `always`, of the kinds that are `reserved`, or `never`; true and
-    false are the first and the last. A pool may say otherwise. `inside`: pools, by path, whose own
+    false are the first and the last. A pool may set otherwise. `inside`: pools, by path, whose own
     tasks of a lower priority are ended for the first that waits there, and for how long a run is
     left alone.
     """
@@ -50,17 +50,15 @@ class PreemptionSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     @property
     def after_s(self) -> float:
-        """Seconds."""
         return seconds(self.after)
 
     @property
     def within_s(self) -> float:
-        """Seconds."""
         return seconds(self.within)
 
 
 def preemption_problems(found: PreemptionSetting) -> Iterator[str]:
-    """What is wrong."""
+    """Yield what is wrong."""
     for field, text in (("after", found.after), ("within", found.within)):
         try:
             seconds(text)

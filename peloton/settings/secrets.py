@@ -1,6 +1,6 @@
 """Secrets of jobs: `secrets` of a daemon's file.
 
-Turns a file with keys into keys, and what is wrong with it into BadSetting. It must not quote it.
+Turns a file with keys into keys, or into BadSetting, whose text must not quote it: it is logged.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ class SecretsSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 def read_keys(path: Path) -> list[bytes]:
-    """The keys of a file, one a line, in base64: the first encrypts, all decrypt.
-
-    Raises BadSetting.
-    """
+    """Return the keys of a file, one a line, in base64: the first encrypts, all decrypt. Raises
+    BadSetting."""
     try:
         text = read_secret_file(path)
     except BadSecretFile as error:

@@ -1,6 +1,6 @@
-"""What a config file cannot say: how a start behaves, and how its errors name the settings.
+"""The options of a start that a config file cannot have, and the names of settings in its errors.
 
-Values only. `peloton daemon` starts with the defaults; `peloton minicluster` brings its own.
+`peloton daemon` starts with the defaults; `peloton minicluster` brings its own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from peloton.settings.config import Address
 
 
 class SettingNames(NamedTuple):
-    """How texts for people name the settings: by the fields of a file or the options of a command.
+    """The names of settings in texts for people: the fields of a file or the options of a command.
 
-    The last six are remedies: where a folder belongs to something else (`{known}` is the backend
-    that a data folder was created with) or is a copy, where a port is busy, and where the journal
-    is not the newest or is missing.
+    The last six are remedies: for a folder that belongs to something else (`{known}` is the backend
+    that a data folder was created with) or is a copy, for a busy port, and for a journal that is
+    not the newest or is missing.
     """
 
     process: str = "daemon"
@@ -42,12 +42,12 @@ class SettingNames(NamedTuple):
     no_journal: str = "Put the newest copy of it back, or name another journal.sqlite.folder"
 
     def listener(self, name: str) -> str:
-        """The setting of an address of `listen`."""
+        """Return the setting of an address of `listen`."""
         return {"grpc": self.grpc, "http": self.http}.get(name, f"listen.{name}")
 
 
 class StartOptions(NamedTuple):
-    """How one start behaves.
+    """The options of one start.
 
     `adopt_keeper`, `adopt_copy` and `fresh` are orders of an operator: to empty the keeper folder
     of another cluster, to make a copied data folder another cluster, and to empty the data folder.

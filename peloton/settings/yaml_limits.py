@@ -2,7 +2,7 @@
 
 Turns a file into text and a text into "may be loaded", event by event, before any loader builds a
 tree: the loader of libyaml recurses in C, and a file of 100 KB that nests 100,000 lists ends the
-process. It must not build a tree itself, nor interpret the text.
+process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALIASED_NODES_MAX = 1_000_000
 
 
 class BadYaml(Exception):
-    """The text cannot be used; `line` is counted from 1, 0 where there is none."""
+    """The text cannot be used; `line` is counted from 1, 0 if there is none."""
 
     def __init__(self, text: str, line: int = 0) -> None:
         super().__init__(f"line {line}: {text}" if line else text)
@@ -34,14 +34,14 @@ class BadYaml(Exception):
 
 
 class _Open(NamedTuple):
-    """A list or mapping that has begun; what is counted of it so far is in `counts`."""
+    """A list or mapping that has begun; `counts` has the counts so far."""
 
     anchor: str | None
     counts: list[int]  # nodes, height
 
 
 def text_of(path: Path) -> str:
-    """The text of a file. Raises BadYaml, OSError."""
+    """Return the text of a file. Raises BadYaml, OSError."""
     with path.open("rb") as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
@@ -54,7 +54,7 @@ def text_of(path: Path) -> str:
 
 
 def load(text: str, loader: Any) -> Any:
-    """What the loader makes of the text. Raises BadYaml."""
+    """Return what the loader makes of the text. Raises BadYaml."""
     try:
         check(text, loader)
         return yaml.load(text, loader)  # noqa: S506 - callers pass safe ones
@@ -75,10 +75,10 @@ def load(text: str, loader: Any) -> Any:
 
 
 def load_secret(text: str, loader: Any) -> Any:
-    """As `load`, of a text with secrets: BadYaml gives the line, and repeats nothing of it."""
+    """Load a text with secrets: BadYaml has the line, and repeats nothing of the text."""
 
     class Marked(loader):  # type: ignore[misc]
-        """Gives the place of a value that does not have the form of a number or a date."""
+        """A loader that has the place of a value without the form of a number or a date."""
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:
             try:
@@ -93,7 +93,7 @@ def load_secret(text: str, loader: Any) -> Any:
 
 
 def duplicate_key(node: Any) -> Any | None:
-    """The node of the first key of a mapping that is given a second time; None if there is none.
+    """Return the node of the first key that a mapping has twice; None if there is none.
 
     A loader would silently take the last value, while the writer may look at the first.
     """
@@ -108,7 +108,7 @@ def duplicate_key(node: Any) -> Any | None:
 
 
 def check(text: str, loader: Any) -> None:
-    """Refuse what nests too deep, or what aliases make too large. Raises BadYaml, YAMLError."""
+    """Refuse a text that nests too deep, or expands too far. Raises BadYaml, YAMLError."""
     anchors: dict[str, tuple[int, int]] = {}
     inside: list[_Open] = []
     aliased = 0
@@ -143,7 +143,7 @@ def check(text: str, loader: Any) -> None:
 
 
 def _add(inside: list[_Open], nodes: int, *, height: int) -> None:
-    """What has ended belongs to what is still open around it."""
+    """Add the counts of what has ended to the innermost node that is still open."""
     if inside:
         counts = inside[-1].counts
         counts[0] += nodes

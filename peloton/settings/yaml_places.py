@@ -1,8 +1,8 @@
-"""Where a value stands in a YAML file, for errors that name its path of keys.
+"""The line of a value in a YAML file, for errors that name its path of keys.
 
-Turns a path such as `hosts[1].cpus` into a line. Asked only once something is wrong, so the
-document is read anew rather than every value carrying its line. Must not be given a text that
-`yaml_limits` has not let pass.
+Turns a path such as `hosts[1].cpus` into a line. It is used only once something is wrong, so the
+document is read anew rather than every value carrying its line. The text must have passed
+`yaml_limits`: it is composed without limits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNKNOWN = re.compile(r"(?:(?P<path>\w[^\s:]*): )?unknown field `(?P<name>[^`]+)`
 
 
 def line_of(text: str, path: str, *, loader: Any) -> int | None:
-    """The line, counted from 1, of a path of keys and indexes, or of its longest prefix.
+    """Return the line, counted from 1, of a path of keys and indexes, or of its longest prefix.
 
     Case and underscores do not count, as in specs.
     """
@@ -27,7 +27,7 @@ def line_of(text: str, path: str, *, loader: Any) -> int | None:
 
 
 def lines_of(text: str, paths: Iterable[str], *, loader: Any) -> list[int | None]:
-    """The same of several paths: the document is read once."""
+    """Return the lines of several paths; the document is read once."""
     root = yaml.compose(text, loader)
     return [_line_below(root, path) for path in paths]
 
@@ -44,7 +44,7 @@ def _line_below(root: Any, path: str) -> int | None:
 
 
 def with_line(error: str, text: str, *, loader: Any) -> str:
-    """An error that begins with the path of a field, behind its line; as it is without one."""
+    """Return an error about a field behind its line; as it is without one."""
     unknown = UNKNOWN.match(error)
     named = FIELD.match(error)
     if unknown is not None:
@@ -58,7 +58,7 @@ def with_line(error: str, text: str, *, loader: Any) -> str:
 
 
 def _below(node: Any, part: str) -> tuple[Any, Any] | None:
-    """The node that marks the position, and the value there."""
+    """Return the node that marks the position, and the value there."""
     if isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
         item = node.value[int(part)]
         return item, item
