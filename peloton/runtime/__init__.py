@@ -1,1 +1,4 @@
-"""The actor runtime: shards of goal-driven actors, journaled. It must never import a kind."""
+"""The actor runtime: shards of goal-driven actors, journaled.
+
+It imports no kind: kinds register themselves in `peloton/assembly/kinds.py`.
+"""

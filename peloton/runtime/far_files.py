@@ -1,9 +1,8 @@
-"""The port to files of runs that lie on other machines, behind whatever runs tasks there.
+"""The port to files of runs on other machines.
 
-The gateway serves files by these words and knows no backend; a backend that keeps files elsewhere
-implements `FarFiles`, and the assembly hands it over. Everything here may wait for a machine that
-does not answer, for a bounded time, so it is called on threads that may. It must not read more of
-a file than it is asked for.
+The gateway serves files by this port and knows no backend; a backend that keeps files elsewhere
+implements `FarFiles`, and the assembly hands it over. Every call may wait for a machine that does
+not answer, for a bounded time, so it is made on threads that may wait.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import NamedTuple, Protocol
 
 
 class NoFile(Exception):
-    """There is no such file or folder, or none that may be seen."""
+    """No such file or folder exists, or none that may be seen."""
 
 
 class FilesRemoved(NoFile):
-    """They were there, and are no more: the text says by which rule."""
+    """Files that existed and were removed; the text says by which rule."""
 
 
 class FilesAway(Exception):
-    """The machine that has them does not give them: the text says why. They may come back."""
+    """Files that their machine does not give now; the text says why. They may come back."""
 
 
 class FarRun(NamedTuple):
@@ -33,7 +32,7 @@ class FarRun(NamedTuple):
 
 
 class FarEntry(NamedTuple):
-    """A file or folder in a listing. `mode` has its kind, as `stat` has it."""
+    """A file or folder in a listing. `mode` includes its kind, as `stat` has it."""
 
     name: str
     size: int
@@ -49,26 +48,26 @@ class FarFile(Protocol):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
 
     def read(self, start: int, length: int) -> bytes:
-        """So many bytes or fewer, none at its end; raises `NoFile` and `FilesAway`."""
+        """Read up to so many bytes, none at the end. Raises `NoFile` and `FilesAway`."""
 
 
 class FarFiles(Protocol):
     """The files of the runs of some hosts."""
 
     def has_host(self, host: str) -> bool:
-        """Whether the files of runs on this host are found here."""
+        """Return whether the files of runs on this host are found here."""
 
     def manager(self) -> tuple[str, str]:
-        """Address and port of what manages these hosts; empty where it is not known now."""
+        """Return address and port of the manager of these hosts; empty if it is not known now."""
 
     def listing(self, run: FarRun, parts: Sequence[str]) -> list[FarEntry]:
-        """What is in a folder of its sandbox, by name; raises `NoFile` and `FilesAway`.
+        """Return a folder's entries in the run's sandbox. Raises `NoFile` and `FilesAway`.
 
-        `FilesRemoved` where there is nothing of the run at all.
+        Raises `FilesRemoved` if there is nothing of the run at all.
         """
 
     def open(self, run: FarRun, parts: Sequence[str]) -> AbstractContextManager[FarFile]:
-        """A regular file of its sandbox; raises as `listing`."""
+        """Open a regular file in the run's sandbox; raises as `listing`."""

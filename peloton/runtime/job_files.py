@@ -1,7 +1,4 @@
-"""The port to files that come with jobs: what may come, and who keeps it where tasks find it.
-
-Must not know where that is.
-"""
+"""The port to files that come with jobs: what may come, and who keeps it where tasks find it."""
 
 from __future__ import annotations
 
@@ -20,30 +17,33 @@ NO_FILES_OF = "there are no files of job {job}, or no longer"
 
 
 class OtherFiles(Exception):
-    """There are files of this job already, and they are not the same."""
+    """A job has files already, and they differ."""
 
 
 class NoFilesOfOther(Exception):
-    """There are no files of the job whose files another job was to have."""
+    """The job whose files another job was to have has none."""
 
 
 class JobFileStore(Protocol):
-    """Where tasks find the files of their job."""
+    """A store from which tasks get the files of their job."""
 
     def put(self, job: str, files: Mapping[str, bytes]) -> bool:
-        """Keep the files of a job, by name; False where they were there. Raises OtherFiles,
-        OSError."""
+        """Keep the files of a job, by name; return False if they exist. Raises
+        OtherFiles, OSError."""
 
     def share(self, job: str, of: str) -> bool:
-        """Give a job the files of another one: the same bytes, which go with the last of the jobs
-        that have them. False where it had them. Raises OtherFiles, NoFilesOfOther, OSError."""
+        """Give a job another one's files; return False if it has them.
+
+        The bytes are shared, and go with the last of the jobs that have them. Raises OtherFiles,
+        NoFilesOfOther, OSError.
+        """
 
     def remove(self, job: str) -> None:
-        """Remove those of a job, if there are any. Raises OSError."""
+        """Remove the files of a job, if there are any. Raises OSError."""
 
 
 def problem_of(files: Mapping[str, bytes]) -> str:
-    """What is wrong with the files of a request; empty if nothing is."""
+    """Return what is wrong with the files of a request; empty if nothing is."""
     if len(files) > FILES_MAX:
         return f"{len(files)} files, the limit is {FILES_MAX}"
     for name, data in files.items():

@@ -1,7 +1,7 @@
-"""One kind of actor, as registered with the runtime: its tables, and what it may have besides.
+"""A kind of actor, as registered with the runtime: its tables, and its optional parts.
 
-Must not know any kind. What only some kinds need stands in a record of its own, so that a simple
-kind names what all have and nothing more.
+What only some kinds need stands in a record of its own, so that a simple kind names what all have
+and nothing more.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ Pursuing = Callable[[Any, At], "Decision | Rest"]
 
 
 def settled(state: Any, at: At) -> Rest:
-    """For kinds that take no step by themselves."""
+    """Rest: the `pursue` of kinds that take no step by themselves."""
     return SETTLED
 
 
 def no_deadline(state: Any) -> tuple[str, float] | None:
-    """For kinds without deadlines."""
+    """Return None: the `deadline` of kinds without deadlines."""
     return None
 
 
 def never_ends(state: Any, index: Any) -> bool:
-    """For kinds whose entities stay in memory for good."""
+    """Return False: the `ended` of kinds whose entities stay in memory for good."""
     return False
 
 
 def no_phase(state: Any, index: Any) -> Any:
-    """For kinds whose changes may all be gathered for an interval."""
+    """Return None: the `phase` of kinds whose changes may all be gathered for an interval."""
     return None
 
 
 def no_parent(name: Key, state: Any) -> Key | None:
-    """For kinds without a parent."""
+    """Return None: the `parent` of kinds without a parent."""
     return None
 
 
 class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind adds when its entities are the members of a crowd.
+    """The part of a kind whose entities are the members of a crowd.
 
     `columns` names the values that differ from member to member, with their types. `write` is what
     a fact writes to them: fact class → function of (fact, now) → {column: value}; `per_member`
@@ -64,10 +64,10 @@ class CrowdKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How many ended entities of a kind stay in memory before the oldest is evicted, how many bytes
-    of them as encoded, and how long; whichever bound is reached first.
+    """The bounds of the ended entities of a kind in memory: count, bytes as encoded, and seconds.
 
-    `ended_at` is when one ended, 0 if that is not known. `parting`: `core/ended/parting.py`.
+    Beyond the first bound that is reached the oldest is evicted. `ended_at` returns when an entity
+    ended, 0 if that is not known. `parting`: `core/ended/parting.py`.
     """
 
     count: int
@@ -78,8 +78,11 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reporting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a parent sends when its children changed: at most once in an interval, but at once when
-    its phase changed, which is how far the children are. A final phase says all a report would."""
+    """The report of a parent whose children changed: `make` returns it.
+
+    A report is sent at most once in an interval, but at once if the parent's phase changed, which
+    is how far the children are. A final phase says all a report would.
+    """
 
     make: Callable[[Any, At], tuple[Send, ...]]
     interval_s: float = 0.0
@@ -88,8 +91,11 @@ class Reporting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """How entities of a kind are listed. `texts`, in small letters, are what searches look in;
-    `ranked` names a field of the summary that never changes, by which they come, and its key."""
+    """The listing of entities of a kind.
+
+    `texts` returns the texts, in small letters, that searches look in; `ranked` names a field of
+    the summary that never changes, by which they are ordered, and its key.
+    """
 
     summary: Callable[[Key, Any], Any]
     texts: Callable[[Any], tuple[str, ...]] | None = None

@@ -1,14 +1,13 @@
 """Ports of the runtime: what a journal, a membership and an exchange must provide to its shells.
 
-This module defines the values that cross a port, and the protocols. It must not have behaviour,
-know a kind of entity, or import an adapter; keys and bodies are opaque.
+This module defines the values that cross a port, and the protocols. Keys and bodies are opaque.
 
 A **Journal** keeps what a claimed shard needs between two calls (epoch, op, chain, last position),
 so the shell passes positions and bodies only. Below it, a store with conditional writes has a
 smaller port of its own, **Rows** (`core/journal/statements.py`): the protocol over it is
 `core/journal/fencing.py`, and `adapters/fenced_rows.py` makes a Journal of any Rows.
 
-What is stored of a shard: a *frame* is journaled at a *position* (1, 2, 3, ..., never reused); a
+A shard is stored as follows: a *frame* is journaled at a *position* (1, 2, 3, ..., never reused); a
 *checkpoint* holds the state as of a position; the *floor* is the position of the checkpoint from
 which recovery starts; the *tail* are the frames after it; *ended* rows are final states, found by
 kind and key.
@@ -42,12 +41,12 @@ class ShardId(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        """As texts for people name it."""
+        """Return the name as texts for people have it."""
         return f"shard {self.group}/{self.number}"
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """What one round journals, atomically; its position is the last one plus one."""
+    """The facts that one round journals, atomically; the position is the last one plus one."""
 
     position: int
     body: bytes
@@ -67,7 +66,7 @@ class EndedRow(Struct, frozen=True, gc=False):
 
 
 class CheckpointPart(Struct, frozen=True, gc=False):
-    """One part of the checkpoint at `position`; numbers are 0, 1, 2, ..., and `last` marks the end.
+    """A part of the checkpoint at `position`; numbers are 0, 1, 2, ..., and `last` marks the end.
 
     Within one epoch every new checkpoint is at a higher position than the one begun before: the
     bytes under a key never change, so a checkpoint that was given up is never begun again.
@@ -80,13 +79,13 @@ class CheckpointPart(Struct, frozen=True, gc=False):
 
 
 class Floor(Struct, frozen=True, gc=False):
-    """Recovery shall start from the checkpoint at `position`, whose parts were all written."""
+    """An order that recovery starts from the checkpoint at `position`, which is complete."""
 
     position: int
 
 
 class Cut(Struct, frozen=True, gc=False):
-    """Delete some of what recovery no longer needs; the previous generation is kept.
+    """An order to delete some of what recovery no longer needs; the previous generation is kept.
 
     `abandoned` names checkpoints (position, epoch) that were begun according to the tail and that
     no register names; a store that can find them by itself ignores the list.
@@ -96,7 +95,7 @@ class Cut(Struct, frozen=True, gc=False):
 
 
 class Work(Struct, frozen=True, gc=False):
-    """What one shard writes in one round. Any field may be empty; they are done in this order."""
+    """The work of one shard in one round. Any field may be empty; they are done in this order."""
 
     shard: ShardId
     epoch: int
@@ -111,7 +110,7 @@ class Work(Struct, frozen=True, gc=False):
 
 
 class Claimed(Struct, frozen=True, gc=False):
-    """The shard is ours under `epoch`: read the checkpoint at the floor, then the tail.
+    """The shard is claimed under `epoch`: read the checkpoint at the floor, then the tail.
 
     `scattered` as in `Committed`.
     """
@@ -134,7 +133,7 @@ class Committed(Struct, frozen=True, gc=False):
 
 
 class Fenced(Struct, frozen=True, gc=False):
-    """We are not the owner (any more): drop the shard at once.
+    """The shard has another owner: drop it at once.
 
     `definite`: nothing of the work was written, and never will be. Otherwise the outcome of the
     frame is unknown here; the next owner knows it.
@@ -145,9 +144,9 @@ class Fenced(Struct, frozen=True, gc=False):
 
 
 class RoundRefused(Struct, frozen=True, gc=False):
-    """Another shard of the round was fenced: our frame was not committed, and never will be.
+    """Another shard of the round was fenced: this shard's frame will never be committed.
 
-    The claim in the store is still ours, but what the shard has in memory is ahead of its journal:
+    The claim in the store is still valid, but the shard's state in memory is ahead of its journal:
     drop it, and claim it again.
     """
 
@@ -155,13 +154,13 @@ class RoundRefused(Struct, frozen=True, gc=False):
 
 
 class Unclear(Struct, frozen=True, gc=False):
-    """It may have happened: release and commit nothing else, `settle`, or give up the shard."""
+    """The write may have happened: commit nothing else, `settle`, or give up the shard."""
 
     text: str
 
 
 class NoRoom(Unclear, frozen=True, gc=False):
-    """Unclear, because the store is full: the same work will do once somebody has made room."""
+    """Unclear, because the store is full: the same work will succeed once there is room."""
 
 
 Answer = Committed | Fenced | RoundRefused | Unclear
@@ -187,7 +186,7 @@ class Damaged(JournalError):
 
 
 class Overtaken(JournalError):
-    """A read found a newer epoch: the shard has another owner, and what we read is no damage."""
+    """A read found a newer epoch: the shard has another owner, and what was read is no damage."""
 
 
 class Unreachable(JournalError):
@@ -201,7 +200,7 @@ class JournalRefused(JournalError):
 class RolledBack(JournalError):
     """The journal lacks what it had acknowledged; nothing was written.
 
-    `acceptable`: whether the rollback may be accepted, which gives up what is missing.
+    `acceptable`: the rollback may be accepted, which gives up what is missing.
     """
 
     def __init__(self, text: str, *, acceptable: bool = True) -> None:
@@ -238,14 +237,17 @@ class Journal(Protocol):
         """
 
     def level(self) -> int:
-        """The feature level of the cluster; 0 until it was raised. Raises Unreachable."""
+        """Return the feature level of the cluster; 0 until it was raised. Raises Unreachable."""
 
     def raise_level(self, level: int) -> int:
-        """Raise the feature level, which never falls; returns the new one. Raises Unreachable."""
+        """Raise the feature level, which never falls; return the new one. Raises Unreachable."""
 
     def probe(self) -> None:
-        """A write that changes nothing, and that only a store which takes commits answers; it may
-        wait as long as those. Callable from any thread. Raises Unreachable."""
+        """Perform a write that changes nothing. Raises Unreachable.
+
+        Only a store that takes commits answers it, and it may wait as long as those. Callable from
+        any thread.
+        """
 
     def claim(self, shard: ShardId, owner: str, *, above: int = 0) -> Claimed | Fenced | Unclear:
         """Bump the epoch: from then on nothing an older owner sends can apply.
@@ -257,7 +259,7 @@ class Journal(Protocol):
         """
 
     def commit(self, works: Sequence[Work]) -> list[Answer]:
-        """Write one round of all shards that have work (each at most once); answers in order.
+        """Write a round of shards with work, each at most once; return the answers in order.
 
         Raises JournalRefused, and writes nothing, if more than ROUND_SHARDS_MAX have a frame. If a
         shard with a frame is fenced or not held, the others with one are answered `RoundRefused`.
@@ -265,9 +267,11 @@ class Journal(Protocol):
         """
 
     def settle(self, shards: Sequence[ShardId]) -> list[Answer]:
-        """Send the pending writes of these shards (each at most once) again, byte for byte, and do
-        the rest of their work; answers in order. A shared store settles them concurrently: one
-        after the other, the last would wait for as many timeouts as there are shards.
+        """Send the pending writes of these shards again, byte for byte, and do the rest.
+
+        Each shard is named at most once; the answers are in order. A shared store settles them
+        concurrently: one after the other, the last would wait for as many timeouts as there are
+        shards.
 
         Any shard of a round settles the frames of all, also of those that were dropped or claimed
         meanwhile; the outcome is kept for each of the others that is still held until it asks.
@@ -285,20 +289,20 @@ class Journal(Protocol):
         """Stop holding the shard, with its pending work; writes nothing. `epoch` as above."""
 
     def read_checkpoint(self, shard: ShardId) -> Iterator[bytes]:
-        """The parts of the checkpoint at the floor, in order, digests verified; none at floor 0.
+        """Yield the parts of the checkpoint at the floor, verified; none at floor 0.
 
         Raises Damaged, Overtaken or Unreachable, from the iterator or before there is one.
         """
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
-        """The committed frames after the floor, chain verified.
+        """Yield the committed frames after the floor, chain verified.
 
         Read the checkpoint first, because the chain continues from its value, and do not move the
         floor while reading. Raises as above.
         """
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
-        """The newest final state; None if there is none or the newest is a deletion."""
+        """Return the newest final state; None if there is none or the newest is a deletion."""
 
     def close(self) -> None:
         """Release everything; a journal that is opened again does not know our claims."""
@@ -308,7 +312,7 @@ class Journal(Protocol):
 
 
 class MemberNode(Struct, frozen=True, gc=False):
-    """What a daemon publishes about itself; it vanishes with the daemon's session."""
+    """The published data of a daemon; they vanish with the daemon's session."""
 
     address: str
     roles: tuple[str, ...]
@@ -323,8 +327,8 @@ class MemberNode(Struct, frozen=True, gc=False):
 class MembershipView(Struct, frozen=True, gc=False):
     """All members and owners as `member` last read them; changes in between may be missed.
 
-    Every change up to `version` is in it, perhaps later ones too. Versions are the same for all
-    members (the transaction id of the last change), so no member stays behind for ever.
+    The view includes every change up to `version`, perhaps later ones too. Versions are the same
+    for all members (the transaction id of the last change), so no member stays behind for ever.
     """
 
     member: str
@@ -334,7 +338,7 @@ class MembershipView(Struct, frozen=True, gc=False):
 
 
 class SessionState(enum.Enum):
-    """What a member knows of its session."""
+    """The state of a member's session, as it knows it."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"  # no answer; if it has expired, we learn that only when reconnected
@@ -359,7 +363,7 @@ class NodeOutcome(enum.Enum):
 
 
 class NodeAnswer(Struct, frozen=True, gc=False):
-    """The one answer to `create_owner` or `remove_owner`, as of `version` (0 when unknown)."""
+    """The answer to `create_owner` or `remove_owner`, as of `version` (0 when unknown)."""
 
     member: str
     shard: ShardId
@@ -372,7 +376,7 @@ MembershipNews = MembershipView | Session | NodeAnswer
 
 
 class Membership(Protocol):
-    """Who is a member and who should own what; never who may write: only the journal decides that.
+    """The members, and the shards each should own; the journal decides who may write.
 
     No call waits. Results go to the one listener and name the member of their session, so that
     news of an ended session can be distinguished from those of the next. Views arrive in the order
@@ -392,10 +396,10 @@ class Membership(Protocol):
         """
 
     def sure_for_s(self) -> float:
-        """For how many seconds from now the session is certainly alive; ≤ 0: it may have expired.
+        """Return for how many seconds the session is certainly alive; ≤ 0: it may have expired.
 
-        Counted from when the last answered request was sent, so that it holds even if this process
-        was paused since. Callable from any thread.
+        The time counts from when the last answered request was sent, so that it holds even if this
+        process was paused since. Callable from any thread.
         """
 
     def announce(self, node: MemberNode) -> None:
@@ -411,26 +415,26 @@ class Membership(Protocol):
         """
 
     def remove_owner(self, shard: ShardId) -> None:
-        """Remove it. GONE (also if it never was ours) or UNKNOWN; answered like a creation."""
+        """Remove the owner node. Answered once, by GONE (also if it never was ours) or UNKNOWN."""
 
     def leave(self) -> None:
-        """End the session and all its nodes; no more news of it."""
+        """End the session and all its nodes; no more news of it follows."""
 
 
 # ---- streams between daemons -----------------------------------------------------------------
 
 
 class StreamListener(Protocol):
-    """Receives the events of streams. Callable from any thread, and never waits."""
+    """The receiver of the events of streams. Callable from any thread; it never waits."""
 
     def accepted(self, stream: int) -> None:
-        """Another daemon dialled us."""
+        """Take a stream that another daemon dialled."""
 
     def arrived(self, stream: int, data: bytes) -> None:
-        """One whole frame was received."""
+        """Take one whole frame."""
 
     def closed(self, stream: int, text: str) -> None:
-        """The stream has ended, or could not be opened, and why; not called for our own `close`."""
+        """Take the end of a stream, or why it did not open; not called for our own `close`."""
 
 
 class Exchange(Protocol):
@@ -481,20 +485,21 @@ class SecretStore(Protocol):
         """Write rows of one job, in place of those with the same id and `made`."""
 
     def of_job(self, job: str) -> list[SealedSecret]:
-        """All rows of a job."""
+        """Return all rows of a job."""
 
     def delete(self, rows: Sequence[SealedSecret]) -> None:
-        """Delete rows of one job; those that are not there do not matter."""
+        """Delete rows of one job; rows that do not exist are ignored."""
 
-    def forget(self, job: str) -> None:
-        """Delete all rows of a job."""
+    def forget(self, job: str) -> None: ...
 
     def jobs(self, after: str, *, most: int) -> list[str]:
-        """The next jobs that have rows, in an order of the store's own; `after` is the last one of
-        the page before, empty for the first page."""
+        """Return the next jobs that have rows, in an order of the store's own.
+
+        `after` is the last one of the page before, empty for the first page.
+        """
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release the connection or file."""
 
 
 class Sealing(Protocol):
@@ -504,13 +509,13 @@ class Sealing(Protocol):
         """Encrypt with the newest key."""
 
     def unseal(self, row: SealedSecret) -> bytes:
-        """The value. Raises BadSeal."""
+        """Decrypt the value. Raises BadSeal."""
 
     def is_newest(self, row: SealedSecret) -> bool:
-        """Whether it was encrypted with the newest key."""
+        """Return whether the row was encrypted with the newest key."""
 
     def fingerprint(self, data: bytes) -> bytes:
-        """What two equal values have in common, and what tells nothing of the value."""
+        """Return a digest that equal values share, and that discloses nothing of the value."""
 
 
 class BadSeal(Exception):

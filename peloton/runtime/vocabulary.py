@@ -1,8 +1,8 @@
 """The vocabulary of the runtime: all that a kind of actor needs to import.
 
 A kind is a record of pure functions over values, of which `decide` is called when a message has
-arrived, `pursue` when there may be a next step towards the goal, and `evolve` for each fact. It
-must not import anything above it, read a clock, draw a random number or know any kind.
+arrived, `pursue` when there may be a next step towards the goal, and `evolve` for each fact. A kind
+must not read a clock or draw a random number: recovery and replays would find other states.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ KEYS_KEPT_MAX = 16_384  # of each cache by key: what has left memory is pushed o
 
 
 def key(kind: str, *parts: object) -> Key:
-    """The key of the entity of `kind` that `parts` name."""
+    """Return the key of the entity of `kind` that `parts` name."""
     return Key("/".join((kind, *map(str, parts))))
 
 
 @functools.lru_cache(maxsize=KEYS_KEPT_MAX)
 def kind_of(name: Key) -> str:
-    """The kind of a key. Cached, as it is called several times per turn."""
+    """Return the kind of a key. Cached, as it is called several times per turn."""
     return name.partition("/")[0]
 
 
 def counted(count: int, one: str, *, many: str) -> str:
-    """A count with its noun, for reasons that people read."""
+    """Return a count with its noun, for reasons that people read."""
     return f"{count} {one if count == 1 else many}"
 
 
 class Bits:
     """A set of members of a crowd, held as the bits of one integer; immutable, iterates ascending.
-    It is sent and journaled as little-endian bytes: MessagePack has no integer of so many bits."""
+
+    It is sent and journaled as little-endian bytes: MessagePack has no integer of so many bits.
+    """
 
     __slots__ = ("raw",)
 
@@ -46,12 +48,12 @@ class Bits:
 
     @classmethod
     def span(cls, start: int, stop: int) -> Bits:
-        """The members start, start + 1 … stop - 1."""
+        """Return the members start, start + 1 … stop - 1."""
         return cls((1 << stop) - (1 << start)) if stop > start else cls()
 
     @classmethod
     def of(cls, *members: int) -> Bits:
-        """The members named."""
+        """Return the set of these members."""
         return cls(sum(1 << member for member in dict.fromkeys(members)))
 
     @classmethod
@@ -60,11 +62,11 @@ class Bits:
         return cls(int.from_bytes(data, "little"))
 
     def pack(self) -> bytes:
-        """Little-endian bytes without trailing zeros."""
+        """Return little-endian bytes without trailing zeros."""
         return self.raw.to_bytes((self.raw.bit_length() + 7) // 8, "little")
 
     def lowest(self, count: int) -> Bits:
-        """The `count` lowest members, or all when there are fewer."""
+        """Return the `count` lowest members, or all when there are fewer."""
         if count >= self.raw.bit_count():
             return self
         if count <= 16:  # a set of a thousand is not listed for its first one
@@ -106,7 +108,7 @@ class Bits:
 
 
 def members_of(raw: int) -> list[int]:
-    """Positions of the bits set in `raw`, ascending; the fastest ways that Python has."""
+    """Return the positions of the bits set in `raw`, ascending."""
     if raw.bit_count() > 16:
         return [at for at, bit in enumerate(bin(raw)[:1:-1]) if bit == "1"]
     few = []
@@ -121,7 +123,7 @@ class Value(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Delivery(enum.Enum):
-    """What bookkeeping a message between shards has."""
+    """How a message between shards is delivered: which sends are repeated, and until when."""
 
     OWED = "owed"  # must arrive: resent until the sender's state changes
     LATEST = "latest"  # absolute and versioned: only the newest matters, resent until seen
@@ -129,18 +131,18 @@ class Delivery(enum.Enum):
 
 
 class Message(Value, frozen=True, gc=False, array_like=True):
-    """What is sent to an actor. Its class has a number per kind, by which it is encoded."""
+    """A message to an actor. Its class has a number per kind, by which it is encoded."""
 
     delivery: ClassVar[Delivery] = Delivery.DROPPABLE
     of_sender: ClassVar[bool] = False  # says something of it: of several, equal ones stay apart
 
     def replaced(self) -> Message | None:
-        """An older message that this one makes pointless, if both are in one frame."""
+        """Return an older message that this one makes pointless, if both are in one frame."""
         return None
 
 
 class Fact(Value, frozen=True, gc=False, array_like=True):
-    """What an actor journals; its class is named in the past tense."""
+    """A journaled fact of an actor; its class is named in the past tense."""
 
 
 class Query(Value, frozen=True, gc=False, array_like=True):
@@ -154,7 +156,7 @@ class Due(Message, frozen=True, gc=False, array_like=True):
 
 
 class Pursue(Message, frozen=True, gc=False, array_like=True):
-    """No message of an actor, but what it depends on has changed: pursue the goal again.
+    """A wake-up without a message: the goal is pursued again, as a dependency has changed.
 
     `step` is the next step, if the runtime has called `pursue` already.
     """
@@ -220,7 +222,7 @@ class At(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rest(enum.Enum):
-    """Why there is no next step."""
+    """The reason why there is no next step."""
 
     SETTLED = "settled"  # the goal is reached
     WAITING = "waiting"  # for a message of another actor
@@ -271,7 +273,9 @@ class Unavailable(Value, frozen=True, gc=False, array_like=True):
 
 class ShardDamaged(Unavailable, frozen=True, gc=False, array_like=True):
     """An answer: what is journaled cannot be read. A person has to act; do not try again.
-    Nothing was done, as with its base class: whoever only needs to know that looks no closer."""
+
+    Nothing was done, as with its base class: a caller that only needs to know that looks no closer.
+    """
 
 
 class Absent(Value, frozen=True, gc=False, array_like=True):

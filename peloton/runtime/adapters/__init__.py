@@ -1,1 +1,1 @@
-"""Adapters of the runtime, one outside thing per file; they must not know each other's insides."""
+"""Adapters of the runtime's ports, one external system per module."""

@@ -1,8 +1,8 @@
 """The journal's requirements on Cassandra, and which of them a given cluster violates.
 
 `read_cluster` reads every server and the schema; `findings_of` turns that into findings, each with
-its consequence and its remedy. The server itself accepts nearly all of these mistakes silently,
-and their cost shows much later. It must not change anything.
+its consequence and its remedy. The server itself accepts nearly all of these mistakes silently, and
+their cost shows much later. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TIMEOUTS = ("write_request_timeout", "cas_contention_timeout")
 
 
 class ServerReading(Struct, frozen=True):
-    """One server, as it describes itself; no settings: it could not be read."""
+    """A Cassandra server, as it describes itself; without settings if it could not be read."""
 
     address: str
     data_centre: str
@@ -52,7 +52,7 @@ class ServerReading(Struct, frozen=True):
 
 
 class ClusterReading(Struct, frozen=True):
-    """Everything that is judged."""
+    """The state of a Cassandra cluster that the doctor judges: servers, keyspace and tables."""
 
     servers: tuple[ServerReading, ...]
     keyspace: str
@@ -69,7 +69,7 @@ class ClusterReading(Struct, frozen=True):
 
 
 class ServerFinding(Struct, frozen=True):
-    """`wrong`: the journal's guarantees do not hold. Otherwise they hold, with less margin."""
+    """A deviation from the requirements. `wrong`: the guarantees fail, else the margin is small."""
 
     wrong: bool
     text: str
@@ -80,7 +80,7 @@ class ServerFinding(Struct, frozen=True):
 
 
 def findings_of(reading: ClusterReading) -> list[ServerFinding]:
-    """All findings, servers first."""
+    """Return all findings, those about servers first."""
     return [
         *(finding for server in reading.servers for finding in _server(server)),
         *_agreement(reading),
@@ -163,7 +163,7 @@ def _apply(reading: ClusterReading) -> str:
 
 
 def _copies(reading: ClusterReading) -> dict[str, int]:
-    """Copies by data centre. The simple strategy knows none: then it is one for all servers."""
+    """Return the number of copies by data centre; one for all servers under SimpleStrategy."""
     assert reading.replication is not None
     options = {name: text for name, text in reading.replication.items() if name != "class"}
     if "replication_factor" in options:
@@ -263,7 +263,7 @@ def _read(connected: Connected, keyspace: str) -> ClusterReading:
 
 
 def _read_format(session: Any, keyspace: str) -> tuple[int | None, str]:
-    """The format, or why it cannot be read; with too few servers the rest is told all the same."""
+    """Return the format, or the reason why it cannot be read; the rest is reported all the same."""
     try:
         return cassandra_schema.read_format(session, keyspace), ""
     except FAILURES as error:
@@ -271,7 +271,7 @@ def _read_format(session: Any, keyspace: str) -> tuple[int | None, str]:
 
 
 def _read_server(session: Any, host: Any) -> ServerReading:
-    """One server: its settings are in virtual tables that only it can read."""
+    """Read one server: its settings are in virtual tables that only it can read."""
     address, centre = str(host.endpoint), str(host.datacenter)
     version = str(host.release_version or "unknown")
     one = ConsistencyLevel.ONE

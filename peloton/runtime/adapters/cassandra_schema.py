@@ -1,8 +1,8 @@
 """The journal's tables on Cassandra: made under a lock, and compared with what they should be.
 
 Turns `schema.cql` into statements and sends each once, while this process holds the lock, and only
-for tables that are missing. It must not change or drop a table: differences are reported, and a
-person decides.
+for tables that are missing. A table that exists is never changed or dropped: differences are
+reported, and a person decides.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\)(.*)", re.DOTALL)
 
 
 class Table(Struct, frozen=True):
-    """One table as `schema.cql` has it."""
+    """A table as `schema.cql` defines it."""
 
     name: str
     text: str
@@ -65,8 +65,7 @@ class SchemaApplied(Struct, frozen=True):
 
 
 def apply(connected: Connected, keyspace: str, *, replication: dict[str, int]) -> SchemaApplied:
-    """Make what is missing. Raises JournalRefused (a wrong name, another format, the lock
-    is taken) or Unreachable.
+    """Make the keyspace and the tables that are missing. Raises JournalRefused, Unreachable.
 
     Why a lock, though each statement has IF NOT EXISTS:
      1. commands A and B, at two servers, both see no table `frames`
@@ -108,7 +107,7 @@ def _apply(session: Any, keyspace: str, *, replication: dict[str, int]) -> Schem
 
 
 def _check_names(keyspace: str, replication: dict[str, int]) -> None:
-    """Names cannot be bound, so nothing but names may get into a statement."""
+    """Refuse unusual names: names cannot be bound, so they are part of the statement."""
     if not KEYSPACE_NAME.fullmatch(keyspace):
         raise JournalRefused(
             f"{keyspace!r} is not a valid keyspace name: a-z, 0-9 and _, at most 48"
@@ -121,7 +120,7 @@ def _check_names(keyspace: str, replication: dict[str, int]) -> None:
 
 
 def _change(session: Any, text: str) -> None:
-    """Change the schema, and return when all servers have the same one."""
+    """Change the schema, and return once all servers agree on it."""
     try:
         result = session.execute(text, timeout=CHANGE_TIMEOUT_S)
     except AlreadyExists:
@@ -133,7 +132,7 @@ def _change(session: Any, text: str) -> None:
 
 
 class SchemaLock:
-    """The lock on one keyspace's schema, held from the start on. Raises JournalRefused if taken.
+    """The lock on a keyspace's schema, held from construction on. Raises JournalRefused if taken.
 
     Its own table has an id that follows from the keyspace's name: two commands that create it at
     the same time create the same.
@@ -159,7 +158,7 @@ class SchemaLock:
             )
 
     def free(self) -> None:
-        """Let others change the schema."""
+        """Release the lock."""
         delete = f"DELETE FROM {LOCK_TABLE} WHERE one = 0 IF holder = %s"
         self._session.execute(delete, [self._holder])
 

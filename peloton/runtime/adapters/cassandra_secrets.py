@@ -1,8 +1,8 @@
 """Port `SecretStore` on Cassandra: the table `secrets` of `schema.cql`, on a session of its own.
 
 Turns sealed rows into plain writes and reads at the journal's level of consistency. No write needs
-a condition: a new value is a new row. It must not see a value that is not sealed, nor share a
-session with the journal, which must not wait behind it.
+a condition: a new value is a new row. The session is not the journal's, so that no commit waits
+behind a large value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATEMENTS = (PUT, OF_JOB, DELETE, FORGET, FIRST_JOBS, NEXT_JOBS)
 
 
 class CassandraSecrets:
-    """The table. Safe to call from several threads."""
+    """A SecretStore in the table `secrets`. Safe to call from several threads."""
 
     def __init__(self, connected: Connected) -> None:
         self._connected = connected
@@ -41,7 +41,7 @@ class CassandraSecrets:
 
     @classmethod
     def open(cls, settings: CassandraSettings) -> CassandraSecrets:
-        """Raises Unreachable, or JournalRefused if the table is missing."""
+        """Connect to the store. Raises Unreachable, or JournalRefused if the table is missing."""
         try:
             connected = cassandra_session.connect(settings)
         except InvalidRequest as error:
@@ -58,11 +58,9 @@ class CassandraSecrets:
             self._done(PUT, row.job, row.id, row.made, row.key_id, row.data)
 
     def of_job(self, job: str) -> list[SealedSecret]:
-        """All rows of a job."""
         return [SealedSecret(*row) for row in self._done(OF_JOB, job)]
 
     def delete(self, rows: Sequence[SealedSecret]) -> None:
-        """Delete rows of one job."""
         for row in rows:
             self._done(DELETE, row.job, row.id, row.made)
 
@@ -71,12 +69,11 @@ class CassandraSecrets:
         self._done(FORGET, job)
 
     def jobs(self, after: str, *, most: int) -> list[str]:
-        """The next jobs, in the order of their tokens."""
+        """Return the next jobs after the given one, in the order of their tokens."""
         rows = self._done(NEXT_JOBS, after, most) if after else self._done(FIRST_JOBS, most)
         return [job for (job,) in rows]
 
     def close(self) -> None:
-        """End the session."""
         self._connected.close()
 
     def _done(self, statement: str, *values: Any) -> list[Any]:
@@ -85,7 +82,7 @@ class CassandraSecrets:
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
-        """Errors of the driver do not repeat the values that were bound."""
+        """Turn errors of the driver into Unreachable, without the values that were bound."""
         try:
             yield
         except cassandra_session.FAILURES as error:

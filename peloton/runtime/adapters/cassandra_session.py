@@ -1,8 +1,8 @@
 """A session with Cassandra, with the only driver settings under which the journal is safe.
 
 Turns a `CassandraSettings` into an open session. Each setting below prevents a fault that the
-driver's default causes; a session opened in another way has those faults. The module must not know
-a statement, and must not send anything a second time.
+driver's default causes; a session opened in another way has those faults. No request is ever sent a
+second time: an unclear write is settled by the protocol.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ FAILURES = (NoHostAvailable, DriverException, ErrorMessage, ConnectionException)
 
 
 class CassandraSettings(Struct, frozen=True, kw_only=True):
-    """Where the store is. Requests go to `data_centre`; None: there is only one."""
+    """The store's address and credentials. Requests go to `data_centre`; None: the only one."""
 
     contacts: tuple[str, ...] = ("127.0.0.1",)
     port: int = 9042
@@ -89,7 +89,7 @@ def connect(
     keyspace: bool = True,
     protocol_version: int = PROTOCOL_VERSION,
 ) -> Connected:
-    """Open a session; in the keyspace, unless `keyspace` is False.
+    """Open a session; without a keyspace if `keyspace` is False.
 
     Raises Unreachable, or the driver's InvalidRequest if there is no such keyspace.
     """
@@ -119,7 +119,7 @@ def connect(
 
 @contextlib.contextmanager
 def asking() -> Iterator[None]:
-    """Around a command's own requests, which may all be repeated: failures are Unreachable."""
+    """Raise Unreachable for failures of a command's own requests, which may all be repeated."""
     try:
         yield
     except FAILURES as error:

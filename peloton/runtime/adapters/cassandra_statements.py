@@ -1,8 +1,8 @@
 """The statements of port `Rows` as CQL: one text each, its values, and its answer.
 
 Turns a statement into what a prepared one is bound with, and the rows that come back into a
-`StatementReply`. No other text is ever sent to the tables. It must not send anything itself, and
-must not interpret a result of unexpected shape: such a statement is unclear.
+`StatementReply`. A result of unexpected shape makes its statement unclear. No other text is ever
+sent to the tables.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ BUCKET = f"FROM checkpoint WHERE {SHARD_CONDITION} AND position = ? AND epoch = 
 
 
 class AdvanceInto:
-    """Key of the text of an `Advance` with the first frame in a segment."""
+    """The key in `CQL` of an `Advance` that writes the first frame of a segment."""
 
 
 CQL: dict[type, str] = {
@@ -107,14 +107,14 @@ APPLIED = "[applied]"
 
 
 def text_of(statement: Statement) -> type:
-    """The key of its text in `CQL`."""
+    """Return the key of the statement's text in `CQL`."""
     if isinstance(statement, Advance) and statement.segments is not None:
         return AdvanceInto
     return type(statement.row) if isinstance(statement, InsertRow) else type(statement)
 
 
 def values(statement: Statement) -> Sequence[Any]:
-    """The values to bind to the text."""
+    """Return the values to bind to the statement's text."""
     if isinstance(statement, InsertRow):
         return _row(statement.shard, statement.row)
     if isinstance(statement, CreateCluster):
@@ -198,7 +198,7 @@ def _row(shard: ShardId, row: FrameRow | PartRow | EndedRow) -> Sequence[Any]:
 
 
 def partition_of(statement: Statement) -> Hashable:
-    """The partition of a row that may travel with others in one request; None: it travels alone."""
+    """Return the partition of a row that may share a request; None if it is sent alone."""
     row = statement.row if isinstance(statement, InsertRow) else None
     if isinstance(row, FrameRow):
         return row.segment
@@ -209,14 +209,14 @@ def partition_of(statement: Statement) -> Hashable:
 
 
 def size_bytes(statement: Statement) -> int:
-    """Approximate size on the wire, to bound what is in flight."""
+    """Return the approximate size on the wire, which bounds the bytes in flight."""
     if isinstance(statement, WriteTogether):
         return 256 * len(statement.writes)
     return 256 + (len(statement.row.body) if isinstance(statement, InsertRow) else 0)
 
 
 def verdict(statement: ConditionalWrite, rows: Sequence[dict[str, Any]]) -> StatementReply:
-    """The reply in a row with `[applied]`. It has the columns of the condition only."""
+    """Interpret a result row with `[applied]`, which has the columns of the condition only."""
     if isinstance(statement, WriteTogether):
         return _together(statement, rows)
     if len(rows) != 1 or not isinstance(rows[0].get(APPLIED), bool):
@@ -237,7 +237,7 @@ def verdict(statement: ConditionalWrite, rows: Sequence[dict[str, Any]]) -> Stat
 
 
 def _together(statement: WriteTogether, rows: Sequence[dict[str, Any]]) -> StatementReply:
-    """A refusal has a row for each register that exists, with its key."""
+    """Interpret the result of a batch: a refusal has a row for each register, with its key."""
     applied = {row.get(APPLIED) for row in rows}
     if applied == {True} and len(rows) == 1:
         return Applied()
@@ -252,7 +252,7 @@ def _together(statement: WriteTogether, rows: Sequence[dict[str, Any]]) -> State
 
 
 def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFound:
-    """Rows as values, in the order the store keeps them in."""
+    """Return rows as values, in the order of the store."""
     if isinstance(statement, ReadCluster):
         return RowsFound(
             tuple(ClusterRecord(row[0].bytes, row[1], json.loads(row[2])) for row in rows)
@@ -272,7 +272,7 @@ def found(statement: ReadStatement, rows: Sequence[tuple[Any, ...]]) -> RowsFoun
 
 
 def _register(row: tuple[Any, ...]) -> RegisterRow:
-    """One that is damaged is a value too: an exception here would end more than its shard."""
+    """Return a register; a damaged one as such: an exception would end more than its shard."""
     try:
         return RegisterRow(*(*row[:-1], segments.unpack(row[-1])))
     except segments.Undecodable as error:

@@ -2,8 +2,8 @@
 
 `run` has many requests in flight at a time and waits for all of them. Rows for one partition, such
 as frames of whatever shards for one segment, travel in one request, which is one write. If a
-request ends in any way but with rows, its statements are unclear: `StatementFailed`. It must not
-send anything again, read a body, or take an error as proof that nothing happened.
+request ends in any way but with rows, its statements are unclear: `StatementFailed`. Nothing is
+sent again: an error is no proof that nothing happened.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ APPLY = "peloton schema apply"
 
 
 class RowsRequest(Struct, gc=False):
-    """Statements that are sent as one, by their places in the round."""
+    """Statements that are sent as one request, with their places in the round."""
 
     statement: Statement
     """The first."""
@@ -72,7 +72,7 @@ class RowsRequest(Struct, gc=False):
 
 
 def requests(statements: Sequence[Statement]) -> list[RowsRequest]:
-    """The statements, with those rows in one request that lie in one partition."""
+    """Group the statements into requests: rows of one partition share a request."""
     made: list[RowsRequest] = []
     open_batches: dict[Hashable, RowsRequest] = {}
     for place, statement in enumerate(statements):
@@ -91,7 +91,7 @@ def requests(statements: Sequence[Statement]) -> list[RowsRequest]:
 
 
 class RequestInFlight:
-    """One request in flight: collects its pages, on the driver's thread, until it has ended."""
+    """A request in flight, which collects its result pages on the driver's thread."""
 
     def __init__(self, request: RowsRequest, future: Any) -> None:
         self.request = request
@@ -118,7 +118,7 @@ class RequestInFlight:
         self._ended.put(None)
 
     def reply(self) -> StatementReply:
-        """Wait for the end; returns the reply."""
+        """Wait until the request has ended, and return its reply."""
         rows_before = -1
         while not self._has_ended():
             # Each page has its own time limit; the driver has a timer for the first only.
@@ -144,7 +144,7 @@ class RequestInFlight:
 
 
 class CassandraRows:
-    """The tables of `schema.cql`. Safe to call from several threads."""
+    """The port `Rows` on the tables of `schema.cql`. Safe to call from several threads."""
 
     def __init__(self, connected: Connected) -> None:
         self._connected = connected
@@ -152,7 +152,7 @@ class CassandraRows:
 
     @classmethod
     def open(cls, settings: CassandraSettings) -> CassandraRows:
-        """Raises Unreachable, or JournalRefused if the tables are missing, or of another format."""
+        """Connect. Raises Unreachable, or JournalRefused if the tables are missing or differ."""
         try:
             connected = cassandra_session.connect(settings)
         except InvalidRequest as error:
@@ -181,7 +181,7 @@ class CassandraRows:
         return prepared
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
-        """All of them, as many at once as the limits allow; replies in order."""
+        """Send all statements, as many at once as the limits allow; return the replies in order."""
         replies: list[StatementReply | None] = [None] * len(statements)
         in_flight: deque[RequestInFlight] = deque()
         in_flight_bytes = 0
@@ -221,7 +221,7 @@ class CassandraRows:
         return batch
 
     def close(self) -> None:
-        """Close all connections; requests in flight end as failed."""
+        """Close all connections; requests in flight fail."""
         self._connected.close()
 
 

@@ -1,4 +1,4 @@
-"""The files of a data folder: claims it, empties it; must never delete a file that is not ours.
+"""Claims and empties the data folder; a file that is not Peloton's is never deleted.
 
 Turns a path that a person typed into a folder that may be used. A folder that holds files and no
 journal is used for something else: it is refused before anything is written. `--fresh` removes
@@ -41,11 +41,11 @@ FOREIGN_SHOWN_MAX = 3
 
 
 class ForeignFolder(Exception):
-    """The folder cannot be used; the text has the reason and the remedy."""
+    """A folder that cannot be used; the text has the reason and the remedy."""
 
 
 class OtherBackend(Exception):
-    """The folder was created with the backend `known`, which alone knows its runs."""
+    """A folder that was created with the backend `known`, which alone knows its runs."""
 
     def __init__(self, path: Path, *, known: str, wanted: str) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ class OtherBackend(Exception):
 
 
 def check_ours(path: Path) -> None:
-    """Refuse a folder that holds other files and no journal of ours.
+    """Refuse a folder that holds other files and no journal of Peloton.
 
     Raises ForeignFolder, OSError.
     """
@@ -76,12 +76,12 @@ def check_ours(path: Path) -> None:
 
 
 def own_names(path: Path) -> list[str]:
-    """Our own names that are there."""
+    """Return the names in the folder that Peloton makes."""
     return [child.name for child in _own(path)]
 
 
 def empty_folder(path: Path) -> None:
-    """Remove our own names, and nothing else. The folder's lock must be held."""
+    """Remove the names that Peloton makes, and nothing else. The caller holds the folder's lock."""
     for child in _own(path):
         # A link is removed, never followed: its target may not be ours.
         if child.is_dir() and not child.is_symlink():
@@ -93,7 +93,7 @@ def empty_folder(path: Path) -> None:
 def claim_folder(path: Path, maker: str) -> None:
     """Record the backend of this folder at its first use. Raises OtherBackend for another one.
 
-    The folder's lock must be held.
+    The caller holds the folder's lock.
     """
     known = maker_of(path)
     if known and known != maker:
@@ -103,7 +103,7 @@ def claim_folder(path: Path, maker: str) -> None:
 
 
 def maker_of(path: Path) -> str:
-    """The backend that the folder was created with; empty if that is unknown.
+    """Return the backend that the folder was created with; empty if that is unknown.
 
     Raises OSError, and UnicodeDecodeError for a mark that is not text.
     """

@@ -1,9 +1,8 @@
-"""The data folder of a process, held by a lock; it must not be relied on to fence writers.
+"""The data folder of a process, held by a lock that does not fence writers: the register does.
 
 The lock turns the commonest mistake, a second daemon on the same folder, into a clear error at
-once. The register of the journal fences. The lock ends with the process, however that ends; its
-descriptor is closed on exec, because a child process (the keeper outlives the daemon by design)
-would otherwise hold the folder for ever.
+once. The lock ends with the process, however that ends; its descriptor is closed on exec, because a
+child process (the keeper outlives the daemon by design) would otherwise hold the folder for ever.
 
 The folder is for one user alone. Where others could open the lock file before, one of them may hold
 it still: such a lock is not obeyed, the file is replaced.
@@ -24,7 +23,7 @@ _LOCKS = Path("/proc/locks")
 
 
 class FolderHeld(Exception):
-    """Another process has the folder; `pid` is 0 if it did not get to write its own."""
+    """Another process holds the folder; `pid` is 0 if that process has not written its own."""
 
     def __init__(self, path: Path, pid: int) -> None:
         super().__init__(f"{path} is held by pid {pid}" if pid else f"{path} is held")
@@ -33,7 +32,7 @@ class FolderHeld(Exception):
 
 
 class DataFolder:
-    """Create the folder if missing and hold it until `close`. Raises FolderHeld, OSError."""
+    """A data folder, created if missing and held until `close`. Raises FolderHeld, OSError."""
 
     def __init__(self, path: Path) -> None:
         private_folder.make(path)
@@ -49,7 +48,7 @@ class DataFolder:
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def secure(self) -> list[str]:
-        """Keep the folder and our files in it from other users."""
+        """Keep the folder and the files of Peloton in it from other users."""
         return private_folder.secure(self.path, [LOCK, *own_names(self.path)])
 
     @property
@@ -57,8 +56,10 @@ class DataFolder:
         return self.path / JOURNAL
 
     def close(self) -> None:
-        """Release the folder. The lock file stays: if it were removed, two processes could lock
-        two files of one name."""
+        """Release the folder.
+
+        The lock file stays: if it were removed, two processes could lock two files of one name.
+        """
         if self.lease is not None:
             self.lease.close()
             self.lease = None
@@ -79,7 +80,7 @@ class DataFolder:
 
 
 def _locked(path: Path) -> int:
-    """The descriptor of the locked file."""
+    """Lock the file and return its descriptor."""
     descriptor = _open(path / LOCK)
     try:
         found = os.fstat(descriptor).st_ino
@@ -96,7 +97,7 @@ def _locked(path: Path) -> int:
 
 
 def _replaced(path: Path, inode: int) -> int:
-    """A lock file of our own in place of the one that another user holds.
+    """Replace a lock file that another user holds by one of our own; return its descriptor.
 
     Of several processes one locks the draft; the others are refused, and may be started again.
     """
@@ -127,7 +128,8 @@ def _pid_in(descriptor: int) -> int:
 
 
 def held_by_others_only(inode: int) -> bool:
-    """Whether only processes of other users, not root, hold the lock. When in doubt, no."""
+    """Return whether only processes of other users, except root, hold the lock; if
+    unsure, False."""
     holders = [
         int(words[4])
         for words in map(str.split, _LOCKS.read_text(encoding="ascii").splitlines())

@@ -1,7 +1,6 @@
 """Measures the disks under folders, at most once a second.
 
-Turns folders into the room that their disks have. A folder that cannot be looked at is left out:
-what is wrong with it shows elsewhere. It must not write anything.
+A folder that cannot be measured is left out: other checks report what is wrong with it.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ MEASURE_EVERY_S = 1.0
 
 
 class DiskMeasure:
-    """The disks under some folders, by what each is for; for any thread."""
+    """The disks under some folders, by the folders' purposes. Safe to call from any thread."""
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._folders = dict(folders)
         self._last: tuple[float, tuple[DiskRoom, ...]] | None = None
 
     def __call__(self) -> tuple[DiskRoom, ...]:
-        """One for each disk, with all that lies on it."""
+        """Return one `DiskRoom` per disk, with the purposes of all folders on it."""
         now = time.monotonic()
         last = self._last
         if last is None or now - last[0] >= MEASURE_EVERY_S:

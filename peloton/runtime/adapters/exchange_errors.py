@@ -1,7 +1,7 @@
-"""Why a stream to a peer did not open, as people say it.
+"""The reason why a stream to a peer did not open, in words for people.
 
-Turns the text of a gRPC error into one short reason, and the same one each time, as it is told to
-all daemons. "It" is the peer. It must not hide what it does not know.
+Turns the text of a gRPC error into one short reason, in which "it" is the peer. Equal errors give
+equal texts, because the reason is told to all daemons. An unknown text is passed on as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REASONS = (
 
 
 def reason(code: str, details: str) -> str:
-    """Of an error with this gRPC code."""
+    """Return the reason for an error with this gRPC code."""
     if code != "UNAVAILABLE":
         return f"{code}: {details}"
     for pattern, text in _REASONS:
@@ -35,10 +35,10 @@ def reason(code: str, details: str) -> str:
 
 
 def was_open(text: str) -> bool:
-    """Whether a stream that ended with this text was open before."""
+    """Return whether the stream that ended with this text was open before."""
     return text.startswith(OPENED)
 
 
 def is_about_trust(text: str) -> bool:
-    """Whether it is for a person to mend: waiting does not help against a certificate."""
+    """Return whether the error concerns certificates: then waiting does not help."""
     return "certificate" in text or "TLS" in text

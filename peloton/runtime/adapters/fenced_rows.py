@@ -2,14 +2,13 @@
 
 All coroutines run concurrently: one for the frames of a round (`core/journal/rounds.py`), then one
 for each shard with what follows its frame. One whose reply is unclear becomes pending, and `settle`
-continues it; any shard of a round continues the frames of all, and the outcome stays with the
-round until the others ask. The module must not judge a reply, and must not send a statement that
-no coroutine asked for.
+continues it; any shard of a round continues the frames of all, and the outcome stays with the round
+until the others ask. The coroutines judge the replies.
 
-One thread commits and others claim, so a shard may be claimed again while the last coroutine of
-the earlier claim is still running. Its outcome belongs to that earlier claim: it must neither
-become pending under the younger owned, which would have to settle a write that is not its own, nor
-drop that owned.
+One thread commits and others claim, so a shard may be claimed again while the last coroutine of the
+earlier claim is still running. Its outcome belongs to that earlier claim: it must neither become
+pending under the younger `OwnedShard`, which would have to settle a foreign write, nor drop that
+one.
 """
 
 from __future__ import annotations
@@ -72,14 +71,14 @@ RunStatements = Callable[[Sequence[Statement]], Sequence[StatementReply]]
 
 
 class FrameRound:
-    """The frames of one round, on their way until `refusals` is known."""
+    """The frames of one round, in flight until `refusals` is known."""
 
     def __init__(self, members: Sequence[tuple[OwnedShard, RoundPlan]]) -> None:
         self.refusals: Refusals | None = None
         self._coroutine = rounds.commit_frames(members)
 
     def step(self, replies: tuple[StatementReply, ...] | None) -> StatementBatch:
-        """What to send next; nothing once the frames are decided."""
+        """Return the statements to send next; none once the frames are decided."""
         try:
             return next(self._coroutine) if replies is None else self._coroutine.send(replies)
         except StopIteration as end:
@@ -88,7 +87,7 @@ class FrameRound:
 
 
 class PendingWork(NamedTuple):
-    """The work of one shard, and the claim it runs for."""
+    """The work of one shard, and the claim under which it runs."""
 
     owned: OwnedShard
     frames: FrameRound | None
@@ -97,7 +96,7 @@ class PendingWork(NamedTuple):
     """What follows the frame."""
 
     def step(self, replies: tuple[StatementReply, ...] | None) -> StatementBatch | Answer:
-        """What to send next, or the end, once its frame is decided."""
+        """Return the statements to send next, or the answer once the frame is decided."""
         refusals = self.frames.refusals if self.frames is not None else None
         if refusals and self.owned.shard in refusals:
             return refusals[self.owned.shard]
@@ -114,7 +113,7 @@ NO_RECORD = "there is no cluster record: no daemon has ever used this journal"
 
 
 class FencedRows:
-    """A Journal; `process` is 16 bytes, drawn at process start and never used twice."""
+    """A Journal over a store of rows; `process` is 16 bytes, drawn at start and never reused."""
 
     def __init__(self, rows: Rows, *, process: bytes) -> None:
         self.rows = rows
@@ -255,7 +254,7 @@ class FencedRows:
         self._let_go(shard, epoch)
 
     def _let_go(self, shard: ShardId, epoch: int) -> tuple[OwnedShard | None, PendingWork | None]:
-        """What was held; nothing if it belongs to a younger claim than `epoch`."""
+        """Remove and return the shard's claim and pending work, unless the claim is younger."""
         with self._lock:
             owned = self._owned.get(shard)
             if owned is not None and owned.is_younger(epoch):
@@ -283,7 +282,7 @@ class FencedRows:
 
 
 def read_record(rows: Rows) -> ClusterRecord | None:
-    """The cluster record with its name and level; None if no daemon has ever used the journal.
+    """Return the cluster record with name and level; None if no daemon has used the journal.
 
     Writes nothing. Raises Unreachable, or JournalRefused if it has another format.
     """

@@ -1,8 +1,8 @@
-"""Where a folder was made: tells a folder from its copy, and a living one from its double.
+"""The origin of a data folder: tells a folder from its copy.
 
-Turns a folder and the file `origin` in it into a finding: new, the same as ever, moved, or a copy.
-A copy has the same run ids as its original; both would start the same runs, and the copy could
-signal the original's processes. What cannot be told apart counts as a copy, and a person decides.
+Compares a folder with the file `origin` in it: new, unchanged, moved, or a copy. A copy has the run
+ids of its original; both would start the same runs, and the copy could signal the original's
+processes. What cannot be told apart counts as a copy, and a person decides.
 
     device and inode as recorded        the same, or moved on its file system
     another inode, original there       a copy
@@ -11,7 +11,6 @@ signal the original's processes. What cannot be told apart counts as a copy, and
     another machine                     a copy, unless it was restored from a backup
 
 Devices are numbered anew by a restart of the machine, so after one an inode at its path is enough.
-It must not change the original.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Origin(NamedTuple):
-    """The identity of a folder, and where it was when that was written."""
+    """The identity of a folder, and its place at the time of writing."""
 
     folder_id: str
     path: str
@@ -48,7 +47,7 @@ class Origin(NamedTuple):
 
 
 class FolderKind(enum.Enum):
-    """What a folder is, compared with its origin."""
+    """The result of comparing a folder with its origin."""
 
     NEW = "new"
     SAME = "same"
@@ -57,7 +56,7 @@ class FolderKind(enum.Enum):
 
 
 class OriginFinding(NamedTuple):
-    """What was found; `text` is for people, empty if there is nothing to say."""
+    """The finding about a folder; `text` is for people, empty if there is nothing to report."""
 
     kind: FolderKind
     text: str = ""
@@ -65,7 +64,7 @@ class OriginFinding(NamedTuple):
 
 
 class BadOrigin(OSError):
-    """The file does not say where the folder was made."""
+    """The origin file cannot be interpreted."""
 
 
 def examine(path: Path) -> OriginFinding:
@@ -98,7 +97,7 @@ def _compared(known: Origin, here: Origin) -> tuple[FolderKind, str]:
 
 
 def _is_there(known: Origin) -> bool:
-    """Whether the original is where it was. One that cannot be read may be it."""
+    """Return whether the original is where it was; True if that place cannot be read."""
     try:
         found = read(Path(known.path))
     except OSError:
@@ -107,7 +106,7 @@ def _is_there(known: Origin) -> bool:
 
 
 def read(path: Path) -> Origin | None:
-    """The origin of a folder, if it has one. Raises OSError."""
+    """Return the origin of a folder, None if it has none. Raises OSError."""
     file = path / ORIGIN
     try:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -119,7 +118,7 @@ def read(path: Path) -> Origin | None:
 
 
 def record(path: Path, folder_id: str = "") -> str:
-    """Write down that the folder is here; returns its id, which is drawn unless it is given."""
+    """Record that the folder is here; return its id, which is drawn unless it is given."""
     folder_id = folder_id or os.urandom(_BYTES).hex()
     here = _here(path, folder_id)
     if read(path) != here:
@@ -141,7 +140,7 @@ def _here(path: Path, folder_id: str) -> Origin:
 
 
 def _line(file: Path) -> str:
-    """Its content; empty where there is none, as in many containers."""
+    """Return the content of a file; empty if there is none, as in many containers."""
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -149,7 +148,7 @@ def _line(file: Path) -> str:
 
 
 class LeaseHeld(Exception):
-    """A living process has a folder with this id."""
+    """A living process holds a folder with this id."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(f"the process with pid {pid} runs on a folder with the same id")
@@ -157,10 +156,10 @@ class LeaseHeld(Exception):
 
 
 class FolderLease:
-    """A folder's id, taken on this machine until `close` or the end of the process.
+    """A folder's id, taken on this machine until `close` or the process ends. Raises LeaseHeld.
 
-    It is a name of the kernel's, which no file system has and no crash leaves behind. Other users
-    can take a name as well; theirs is not obeyed. Raises LeaseHeld.
+    The lease is an abstract socket name, which no file system has and no crash leaves behind. A
+    name that another user has taken is not obeyed.
     """
 
     def __init__(self, folder_id: str) -> None:
@@ -176,12 +175,11 @@ class FolderLease:
                 raise LeaseHeld(pid) from None
 
     def close(self) -> None:
-        """Let go of the id."""
         self._socket.close()
 
 
 def _holder(name: str) -> tuple[int, int]:
-    """Process and user of a socket's owner; -1 where they cannot be told."""
+    """Return process and user of a socket's owner; -1 if they cannot be determined."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:

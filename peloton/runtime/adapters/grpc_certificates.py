@@ -1,8 +1,8 @@
-"""Certificates of a listener of gRPC that may be replaced while it listens.
+"""Certificates of a gRPC listener that may be replaced while it listens.
 
 Turns a function that returns the PEMs in force into credentials of one port, which ask it at each
-new connection; those that are there go on. It must not read a file, nor check what is in one: gRPC
-keeps the former certificate, without a word, where it cannot use a new one.
+new connection; existing connections go on. The PEMs have to be checked before: if gRPC cannot use a
+new certificate, it keeps the former one without a word.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import grpc
 
 
 class ListenerPems(NamedTuple):
-    """What a listener shows, and the authority of the certificates that it asks for, if any."""
+    """A listener's certificate, and the authority of client certificates, if it asks for any."""
 
     certificate: bytes
     key: bytes
@@ -25,7 +25,7 @@ class ListenerPems(NamedTuple):
 
 
 def port_credentials(in_force: Callable[[], ListenerPems]) -> grpc.ServerCredentials:
-    """For one port, and no second one. Whether peers have to show a certificate never changes."""
+    """Return credentials for one port. Whether peers have to show a certificate never changes."""
     given = [in_force()]
 
     def changed() -> grpc.ServerCertificateConfiguration | None:

@@ -1,8 +1,8 @@
 """Streams between daemons over gRPC, with optional mutual TLS: an `Exchange`.
 
 Turns a dial into one bidirectional call that lasts until one side ends it, and frames into the
-messages of that call. It must not read a frame, dial again by itself, or listen beyond loopback
-without TLS: whoever reaches this port controls the cluster.
+messages of that call. It must not listen beyond loopback without TLS: whoever reaches this port
+controls the cluster.
 
     exchange = GrpcExchange("10.0.0.7:5399", tls=Tls(ca, certificate, key))
     exchange.listen(listener)
@@ -45,7 +45,7 @@ _CALL = "Carry"
 
 
 class CannotListen(Exception):
-    """There can be no exchange at this address; the text has the reason, for people."""
+    """No exchange is possible at this address; the text has the reason, for people."""
 
 
 class Tls(NamedTuple):
@@ -62,7 +62,7 @@ class Tls(NamedTuple):
 
 
 class GrpcExchange:
-    """All streams of one daemon."""
+    """The Exchange of one daemon: all its streams."""
 
     def __init__(
         self,
@@ -72,7 +72,8 @@ class GrpcExchange:
         keepalive_s: float = KEEPALIVE_S,
         pong_s: float | None = None,
     ) -> None:
-        """`pong_s`: how long the answer to a ping may take; None: as long as between two pings."""
+        """Open an exchange. `pong_s`: the time limit of a pong; None: the time between
+        two pings."""
         if tls is None:
             _only_loopback(listen)
         self._tls = tls
@@ -98,12 +99,11 @@ class GrpcExchange:
     # ---- the port ----
 
     def listen(self, listener: StreamListener) -> None:
-        """See the port `Exchange`."""
         self._listener = listener
         self._server.start()
 
     def dial(self, address: str) -> int:
-        """See the port `Exchange`; what may block is done on a thread."""
+        """Start a dial; a thread does the part that may block."""
         stream = self._begin()
         thread = threading.Thread(
             target=self._dial, args=(stream, address), name=f"dial-{address}", daemon=True
@@ -113,25 +113,26 @@ class GrpcExchange:
         return stream.number
 
     def send(self, stream: int, data: bytes) -> None:
-        """See the port `Exchange`."""
         found = self._streams.get(stream)
         if found is not None:
             found.send(data)
 
     def close(self, stream: int) -> None:
-        """See the port `Exchange`."""
         found = self._streams.pop(stream, None)
         if found is not None:
             found.close()
 
     def replace(self, tls: Tls) -> None:
-        """Read other certificates, or the same files anew: new connections show and accept what is
-        in them, those that are there go on. Raises CannotListen; then nothing has changed."""
+        """Read other certificates, or the same files anew. Raises CannotListen, and changes
+        nothing.
+
+        New connections use them; existing connections go on.
+        """
         pems = _read(tls)
         self._tls, self._pems = tls, pems
 
     def stop(self) -> None:
-        """End all streams and stop listening; the listener gets no events of it."""
+        """End all streams and stop listening; the listener gets no events about that."""
         for number in [*self._streams]:
             self.close(number)
         self._server.stop(grace=None).wait(STOP_S_MAX)
@@ -141,7 +142,7 @@ class GrpcExchange:
     # ---- threads ----
 
     def _carry(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        """An accepted stream: this thread sends, another one receives."""
+        """Carry an accepted stream: this thread sends, another one receives."""
         stream = self._begin()
         stream.established(context.cancel)
         stream.accepted()
@@ -155,7 +156,7 @@ class GrpcExchange:
         yield from stream.messages(Frames)
 
     def _dial(self, stream: Stream, address: str) -> None:
-        """A dialled stream: this thread receives, a thread of gRPC sends."""
+        """Carry a dialled stream: this thread receives, a thread of gRPC sends."""
         channel = self._channel(address)
         try:
             carry = channel.stream_stream(
@@ -269,7 +270,7 @@ def _read(tls: Tls) -> ListenerPems:
 
 
 def _why(error: grpc.RpcError) -> str:
-    """The reason of the end; on the accepting side gRPC has none."""
+    """Return the reason of the end; on the accepting side gRPC has none."""
     if isinstance(error, grpc.Call):
         code = error.code()
         return reason(code.name if code is not None else "UNKNOWN", error.details() or "")

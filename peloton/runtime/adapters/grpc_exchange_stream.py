@@ -1,11 +1,10 @@
 """One end of a stream of frames: its send queue, and the listener of what arrives.
 
-Turns frames into messages for the thread that sends, and events on other threads into calls of
-the listener. It must not know the transport, nor block a caller: queued frames are bounded, and
-beyond the bound the stream ends.
+Turns frames into messages for the thread that sends, and events on other threads into calls of the
+listener. No caller is blocked: queued frames are bounded, and beyond the bound the stream ends.
 
-One lock covers all of it, also calls of the listener: otherwise a stream that was closed meanwhile
-could deliver one more event.
+One lock covers the queue and the calls of the listener: otherwise a stream that was closed
+meanwhile could deliver one more event.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ QUEUED_BYTES_MAX = 2 * LINK_BYTES_MAX
 
 
 class Stream:
-    """From its begin to its end; `number` identifies it to the listener."""
+    """One end of a stream; `number` identifies it to the listener."""
 
     def __init__(self, number: int, listener: StreamListener) -> None:
         self.number = number
@@ -42,7 +41,7 @@ class Stream:
         self._cancel: Callable[[], object] | None = None
 
     def established(self, cancel: Callable[[], object]) -> None:
-        """Set how the transport of the stream is ended."""
+        """Set the callback that ends the stream's transport."""
         with self._changed:
             self._cancel = cancel
             late = not self._open
@@ -52,7 +51,7 @@ class Stream:
     # ---- out ----
 
     def send(self, data: bytes) -> None:
-        """Queue a frame behind the others."""
+        """Queue a frame."""
         with self._changed:
             if not self._open:
                 return
@@ -64,7 +63,7 @@ class Stream:
         self.ended(f"too many bytes: a frame of {len(data)}, {self._queued_bytes} queued with it")
 
     def messages(self, message: Callable[..., Any]) -> Iterator[Any]:
-        """For the thread that sends: all frames, as they come, until the end."""
+        """Yield all frames, as they come, until the end; called by the thread that sends."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queued or not self._open)
@@ -88,7 +87,7 @@ class Stream:
     # ---- in ----
 
     def accepted(self) -> None:
-        """The first event of an accepted stream."""
+        """Tell the listener that the stream was accepted."""
         with self._changed:
             if self._open:
                 self._listener.accepted(self.number)
@@ -104,11 +103,11 @@ class Stream:
     # ---- the end ----
 
     def ended(self, text: str) -> None:
-        """It ended, and was not closed here: the listener is called, once."""
+        """End a stream that was not closed here: call the listener, once."""
         self._end(text)
 
     def close(self) -> None:
-        """End it; the listener is not called any more."""
+        """End the stream without calling the listener."""
         self._end("")
 
     def _end(self, text: str) -> None:

@@ -2,7 +2,7 @@
 
 Turns a folder into one that no other user can open: 0700, and 0600 for the files that are named.
 What is in it may hold secrets (environments of tasks), and who can read a lock file can hold it.
-It must not change what Peloton did not make, nor follow a link.
+Links are not followed, and entries of other users stay as they are.
 
 Root's folders may be passed by others (0711) where its keeper starts tasks as other accounts: they
 see no name in it, and reach only the sandboxes that are theirs.
@@ -35,7 +35,7 @@ class FolderOfAnother(PermissionError):
 
 
 def user_name(uid: int) -> str:
-    """For people: the name, or the number where there is none."""
+    """Return the user's name for people, or the number if there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -43,12 +43,12 @@ def user_name(uid: int) -> str:
 
 
 def opener(path: str, flags: int) -> int:
-    """For `open`: a file that is made is for us alone."""
+    """Open a file for `open`: a new one is accessible to this user alone."""
     return os.open(path, flags | os.O_NOFOLLOW, FILE_MODE)
 
 
 def make(path: Path) -> None:
-    """Create the folder for us alone if it is missing. Its parents are made as usual."""
+    """Create the folder for this user alone if it is missing. Its parents are made as usual."""
     path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
@@ -78,7 +78,7 @@ def sync(path: Path) -> None:
 
 
 def secure(path: Path, names: Iterable[str] | None = None) -> list[str]:
-    """Tighten the folder, and its entries of these names, or all; says what others could open.
+    """Tighten the folder and its entries of these names, or all; return what others could open.
 
     Raises FolderOfAnother, OSError. Links, and entries of other users, stay as they are.
     """
@@ -100,13 +100,13 @@ def secure(path: Path, names: Iterable[str] | None = None) -> list[str]:
 
 
 def let_pass(path: Path) -> None:
-    """Let other accounts pass through this folder of root's, and see nothing in it."""
+    """Let other accounts pass through this folder of root's without listing it."""
     if not path.stat().st_mode & stat.S_IXOTH:
         path.chmod(PASSED_MODE)
 
 
 def _is_open(found: os.stat_result) -> bool:
-    """Whether others may do more than pass through a folder of root's."""
+    """Return whether others may do more than pass through a folder of root's."""
     mode = stat.S_IMODE(found.st_mode)
     passed = mode == PASSED_MODE and stat.S_ISDIR(found.st_mode) and found.st_uid == 0
     return bool(mode & _OTHERS) and not passed

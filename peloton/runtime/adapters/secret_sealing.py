@@ -1,8 +1,8 @@
 """Sealing of secrets: AES-256 in Galois counter mode, under keys from a file.
 
-Turns a value into a row that is useless without the key, and back. Each value has a random nonce
-of its own, and job, id and time of the row are authenticated: a row that is put in another's place
-does not open. It must not write a key or a value anywhere, nor say one in an error.
+Turns a value into a row that is useless without the key, and back. Each value has a random nonce of
+its own, and job, id and time of the row are authenticated: a row that is put in another's place
+does not open. Errors must not name a key or a value, because they are logged.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _KEY_ID_LABEL, _FINGERPRINT_LABEL = b"peloton secrets key id", b"peloton secrets
 
 
 def key_id(key: bytes) -> str:
-    """The name of a key, which is stored with what it encrypted."""
+    """Return the name of a key, which is stored with what it encrypted."""
     return _derived(key, _KEY_ID_LABEL).hex()[:16]
 
 
 class AesSealing:
-    """Encrypts with the first key, decrypts with each of them."""
+    """A sealing that encrypts with the first key and decrypts with each of them."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._ciphers = {key_id(key): AESGCM(key) for key in keys}
@@ -43,7 +43,7 @@ class AesSealing:
         return SealedSecret(job, secret, made, self.newest, nonce + box)
 
     def unseal(self, row: SealedSecret) -> bytes:
-        """The value. Raises BadSeal."""
+        """Decrypt the value. Raises BadSeal."""
         cipher = self._ciphers.get(row.key_id)
         if cipher is None:
             raise BadSeal(f"secret {row.id}: its key {row.key_id} is not in the key file")
@@ -54,16 +54,16 @@ class AesSealing:
             raise BadSeal(f"secret {row.id}: what is stored was changed or damaged") from None
 
     def is_newest(self, row: SealedSecret) -> bool:
-        """Whether it was encrypted with the newest key."""
+        """Return whether the row was encrypted with the newest key."""
         return row.key_id == self.newest
 
     def fingerprint(self, data: bytes) -> bytes:
-        """A keyed digest: who has it cannot try values without the key."""
+        """Return a keyed digest: without the key nobody can test guesses against it."""
         return hmac.digest(self._print_key, data, hashlib.sha256)
 
 
 def _bound(job: str, secret: str, *, made: int) -> bytes:
-    """What a value is bound to; a separator that no id has keeps the parts apart."""
+    """Return the context of a value, with parts kept apart by a separator that no id has."""
     return "\0".join((job, secret, str(made))).encode()
 
 

@@ -1,6 +1,6 @@
-"""The first transaction on a SQLite journal: its cluster record, its registers, its witness.
+"""The first transaction on a SQLite journal: its cluster record, its registers and its witness.
 
-Turns the groups that a daemon has into rows that exist once for all. It must not claim a shard.
+Turns the groups of a daemon into rows that exist once for all. It claims no shard.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from peloton.runtime.ports import JOURNAL_FORMAT, ClusterRecord
 
 
 class NewCluster(NamedTuple):
-    """What `Journal.bootstrap` was given, and the names for the writes of this process."""
+    """The arguments of `Journal.bootstrap`, and the op names for the writes of this process."""
 
     ops: OpNames
     groups: Mapping[str, int]
@@ -32,7 +32,7 @@ class NewCluster(NamedTuple):
 def bootstrap(
     db: sqlite3.Connection, ours: NewCluster, *, witness: JournalWitness | None
 ) -> ClusterRecord:
-    """Do `Journal.bootstrap` in the transaction that has begun."""
+    """Perform `Journal.bootstrap` within the open transaction."""
     ops, groups, name = ours.ops, ours.groups, ours.name
     generation = witness.check(db, ops) if witness is not None else 0
     shards = [(group, n) for group, count in groups.items() for n in range(count)]
@@ -65,13 +65,13 @@ def bootstrap(
 
 
 def raise_level(db: sqlite3.Connection, to: int, *, ops: OpNames) -> int:
-    """The feature level, which never falls, in the transaction that has begun."""
+    """Raise the feature level, which never falls, within the open transaction; return the level."""
     db.execute(sql.CREATE_REGISTER, (*FEATURES, ops.next(), chain.GENESIS))
     db.execute(sql.RAISE_EPOCH, (to, ops.next(), *FEATURES))
     return level(db)
 
 
 def level(db: sqlite3.Connection) -> int:
-    """The feature level in the journal."""
+    """Return the feature level in the journal."""
     found = db.execute(sql.READ_REGISTER, FEATURES).fetchone()
     return int(found[0]) if found is not None else 0

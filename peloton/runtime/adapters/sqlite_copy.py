@@ -3,7 +3,7 @@
 What the original acknowledged after the copy is not in it, so what the original's owners sent must
 not apply, and runs get ids that the original never used. A copy that a person adopts becomes
 another cluster as well: what belongs to the first one (a keeper's folder) is refused to it by its
-id. It must not change what the shards have journaled.
+id.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SET_CLUSTER_ID = "UPDATE cluster SET cluster_id = ?"
 
 
 def begin_anew(path: Path, options: WitnessOptions, *, other_cluster: bool) -> None:
-    """Begin a generation of its own, and the witness of it; `options.anew` says why.
+    """Begin a generation of its own, with its witness; `options.anew` is the reason.
 
-    The files of the journal and of its witness are one copy, which may be of two moments: whatever
-    their differences are, they are accepted. It may be done again after a crash in the middle.
-    Of a journal that was never started nothing is changed. Raises JournalError.
+    Differences between the journal and its witness are accepted, because their files may have been
+    copied at two moments. The call may be repeated after a crash. A journal that was never started
+    is not changed. Raises JournalError.
     """
     assert options.anew, "the reason is needed"
     witness = JournalWitness(path, options)

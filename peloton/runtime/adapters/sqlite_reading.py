@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class JournalSummary(NamedTuple):
-    """Of whom a journal is, and the last position of each shard by its name."""
+    """The cluster of a journal, and the last position of each shard by its name."""
 
     cluster_id: bytes
     format: int
@@ -78,7 +78,7 @@ class JournalSummary(NamedTuple):
 
 
 def check_format(path: Path) -> None:
-    """Raise JournalRefused if a journal is there of another format than ours; changes nothing."""
+    """Raise JournalRefused if a journal of another format is there; change nothing."""
     if not path.is_file() or not path.stat().st_size:
         return
     with closing(SqliteRows(path.parent, path.name)) as rows:
@@ -103,11 +103,11 @@ class StoredRows:
     path: Path
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
-        """Replies of reads. Raises Damaged if the file is no SQLite database."""
+        """Return the replies of reads. Raises Damaged if the file is no SQLite database."""
         return [self._run(statement) for statement in statements]
 
     def query(self, table: str, query: str, *, values: Sequence[object] = ()) -> list[Any]:
-        """Rows of a table; none where the journal has never been started."""
+        """Return rows of a table; none if the journal has never been started."""
         there = self._read("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
         return self._read(query, values) if there else []
 

@@ -1,7 +1,7 @@
-"""What shards write within a round of the SQLite journal, inside its transaction.
+"""The writes of shards within a round of the SQLite journal, inside its transaction.
 
-The conditional update comes first: its result shows whether the rest may be written. The module
-must not begin, commit or roll back; the journal does.
+The conditional update comes first: its result shows whether the rest may be written. Begin, commit
+and rollback belong to the journal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RoundAnswers = Mapping[ShardId, Answer]
 
 
 class WritesTogether:
-    """What is written altogether or not at all: all works of a round with a frame, or another."""
+    """Works that are written all or none: those of a round with a frame, or a single other one."""
 
     def __init__(self, plans: dict[ShardId, tuple[OwnedShard, RoundPlan]]) -> None:
         self.plans = plans
@@ -44,11 +44,11 @@ class WritesTogether:
         """Once it is decided; kept until each shard has asked."""
 
     def committed(self, answers: RoundAnswers) -> list[tuple[OwnedShard, RoundPlan]]:
-        """What is in the file, according to these answers."""
+        """Return the plans that are in the file according to these answers."""
         return [it for shard, it in self.plans.items() if isinstance(answers[shard], Committed)]
 
     def decided(self, answers: RoundAnswers) -> int:
-        """Note the answers of what is committed or refused by now; the bytes that were written."""
+        """Record the answers to decided works; return the bytes that were written."""
         self.answers = answers
         done = self.committed(answers)
         for owned, plan in done:
@@ -57,7 +57,8 @@ class WritesTogether:
 
 
 def write_together(db: sqlite3.Connection, together: WritesTogether) -> RoundAnswers | None:
-    """Write all of it. None if a shard is fenced: then the transaction is to be rolled back."""
+    """Write all plans; return None if a shard is fenced, and the transaction is to be
+    rolled back."""
     try:
         return {
             shard: Committed(write(db, owned, plan=plan))
@@ -68,7 +69,7 @@ def write_together(db: sqlite3.Connection, together: WritesTogether) -> RoundAns
 
 
 def refusals(db: sqlite3.Connection, together: WritesTogether, *, repeated: bool) -> RoundAnswers:
-    """Who is fenced, and the others. `repeated`: whether an earlier commit of it is unclear."""
+    """Return the answers if a shard is fenced. `repeated`: an earlier commit is unclear."""
     epochs = {shard: _epoch(db, shard) for shard in together.plans}
     over = [one for one, (owned, _) in together.plans.items() if epochs[one] > owned.epoch]
     # A register that is still ours shows that no earlier commit was done.
@@ -86,7 +87,7 @@ def _epoch(db: sqlite3.Connection, shard: ShardId) -> int:
 
 
 def found_committed(db: sqlite3.Connection, together: WritesTogether) -> RoundAnswers | None:
-    """The answers if a commit of it is in the file, as the op of any of its registers shows."""
+    """Return the answers if the op of any register shows the works in the file; else None."""
     answers: dict[ShardId, Answer] = {}
     committed = False
     for shard, (owned, plan) in together.plans.items():
@@ -102,7 +103,7 @@ def found_committed(db: sqlite3.Connection, together: WritesTogether) -> RoundAn
 
 
 def write(db: sqlite3.Connection, owned: OwnedShard, *, plan: RoundPlan) -> bool:
-    """Write the whole plan; True if there is more to cut. Raises Superseded, JournalBroken."""
+    """Write the plan; return True if there is more to cut. Raises Superseded, JournalBroken."""
     work, shard = plan.work, owned.shard
     if work.frame is not None:
         key = (*shard, owned.epoch, plan.op_before)
@@ -132,7 +133,7 @@ def write(db: sqlite3.Connection, owned: OwnedShard, *, plan: RoundPlan) -> bool
 
 
 def record_committed(owned: OwnedShard, plan: RoundPlan) -> None:
-    """The plan's transaction is committed."""
+    """Record that the plan's transaction is committed."""
     register.frame_done(owned, plan)
     register.parts_done(owned, plan)
     register.floor_done(owned, plan)
@@ -166,7 +167,7 @@ def _refused(db: sqlite3.Connection, owned: OwnedShard) -> NoReturn:
 
 
 def _cut(db: sqlite3.Connection, owned: OwnedShard, *, plan: RoundPlan) -> bool:
-    """A piece: some frames up to the previous checkpoint, and then parts of one older than it.
+    """Cut a piece: some frames up to the previous checkpoint, and then parts of one older than it.
 
     Inside the transaction the floor of this very plan is already moved, so it counts.
     """
@@ -194,7 +195,7 @@ def _cut(db: sqlite3.Connection, owned: OwnedShard, *, plan: RoundPlan) -> bool:
 def _obsolete(
     db: sqlite3.Connection, shard: ShardId, *, kept: set[tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """The oldest checkpoint that is not needed."""
+    """Return the oldest checkpoint that is not needed."""
     at = (0, 0)
     while True:
         found: tuple[int, int] | None = db.execute(sql.NEXT_CHECKPOINT, (*shard, *at)).fetchone()
@@ -204,7 +205,7 @@ def _obsolete(
 
 
 def vacuum(db: sqlite3.Connection) -> None:
-    """Shrink the file a little if much of it is free; the rest is reused."""
+    """Shrink the file a little if much of it is free; the remaining free pages are reused."""
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     if free > max(FREE_PAGES_KEPT, pages // 4):

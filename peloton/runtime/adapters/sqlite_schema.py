@@ -1,4 +1,4 @@
-"""Schema and connections of the SQLite journal. It must not know what is written when.
+"""Schema and connections of the SQLite journal.
 
 `synchronous = FULL` is required: with `NORMAL` the last acknowledged commits may be lost in a
 power cut. The WAL is moved into the file by a connection of its own, so that no commit waits for
@@ -109,22 +109,22 @@ anew at each open, and nothing is lost with it."""
 
 
 def log_of(path: Path) -> Path:
-    """Where SQLite keeps what is committed and not yet in the file."""
+    """Return the path of SQLite's write-ahead log."""
     return path.with_name(f"{path.name}-wal")
 
 
 def error_code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code, or 0 if the error is Python's own."""
+    """Return SQLite's primary result code, or 0 if the error is Python's own."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """Whether the disk has no room: for pages, or for the index of the log."""
+    """Return whether the disk has no room for pages, or for the index of the log."""
     return error_code(error) == FULL or getattr(error, "sqlite_errorcode", 0) in NO_INDEX
 
 
 def open_writer(path: Path, *, page_count_max: int | None = None) -> sqlite3.Connection:
-    """The connection that commits. Creates the file and its tables if missing."""
+    """Open the connection that commits. Creates the file and its tables if missing."""
     connection = _open(path, "rwc")
     try:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -147,7 +147,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 
 def open_mover(path: Path) -> sqlite3.Connection:
-    """The connection that moves the WAL into the file."""
+    """Open the connection that moves the WAL into the file."""
     connection = _open(path, "rw")
     connection.execute("PRAGMA synchronous = FULL")
     # It waits for readers while commits wait for it, and a backup reads for long.

@@ -1,7 +1,7 @@
 """Port `SecretStore` on a SQLite file of its own, beside the journal of a daemon that is alone.
 
 Turns sealed rows into rows of one table. The file is for its owner alone from the first moment, and
-what is deleted is overwritten. It must not see a value that is not sealed.
+what is deleted is overwritten.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS secrets (
 
 
 class SqliteSecrets:
-    """One connection, used by one thread at a time. Raises Unreachable if it cannot be opened."""
+    """A SecretStore on one connection, for one thread at a time. Raises Unreachable."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -49,13 +49,12 @@ class SqliteSecrets:
             connection.executemany("INSERT OR REPLACE INTO secrets VALUES (?, ?, ?, ?, ?)", values)
 
     def of_job(self, job: str) -> list[SealedSecret]:
-        """All rows of a job."""
+        """Return all rows of a job."""
         query = "SELECT job, id, made, key_id, data FROM secrets WHERE job = ?"
         with self._asking() as connection:
             return [SealedSecret(*row) for row in connection.execute(query, (job,))]
 
     def delete(self, rows: Sequence[SealedSecret]) -> None:
-        """Delete rows of one job."""
         values = [(row.job, row.id, row.made) for row in rows]
         with self._changing() as connection:
             connection.executemany(
@@ -63,18 +62,16 @@ class SqliteSecrets:
             )
 
     def forget(self, job: str) -> None:
-        """Delete all rows of a job."""
         with self._changing() as connection:
             connection.execute("DELETE FROM secrets WHERE job = ?", (job,))
 
     def jobs(self, after: str, *, most: int) -> list[str]:
-        """The next jobs, by name."""
+        """Return the next jobs after the given one, by name."""
         query = "SELECT DISTINCT job FROM secrets WHERE job > ? ORDER BY job LIMIT ?"
         with self._asking() as connection:
             return [job for (job,) in connection.execute(query, (after, most))]
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._connection.close()
 
@@ -100,8 +97,7 @@ class SqliteSecrets:
 
 
 def copy(source: Path, target: Path) -> None:
-    """All rows as of one moment, into a file that is there; who writes goes on. Raises
-    Unreachable."""
+    """Copy all rows as of one moment into a file that exists; writers go on. Raises Unreachable."""
     try:
         with (
             contextlib.closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True,

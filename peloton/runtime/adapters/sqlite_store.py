@@ -1,8 +1,8 @@
 """Journal in one SQLite file: a round is one transaction over all shards that have work.
 
 The one fsync of a round's COMMIT serves every shard in it. Where a shard is fenced, everything is
-rolled back and written again without it, and without the other frames if it has one. It must not
-block between BEGIN and COMMIT, and must not use a connection again that failed:
+rolled back and written again without it, and without the other frames if it has one. Nothing may
+block between BEGIN and COMMIT. A connection that failed is not used again:
 
  1. COMMIT fails (disk full, I/O error); it is unknown whether the frame is in the file.
  2. The same connection is read; it answers from its page cache, which shows the frame.
@@ -50,7 +50,7 @@ from peloton.runtime.ports import (
 
 
 class SqliteJournal:
-    """A Journal; `process` is 16 bytes, drawn at process start and never used twice."""
+    """A Journal in a SQLite file; `process` is 16 bytes, drawn at start and never reused."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class SqliteJournal:
             ]
 
     def _settle(self, together: WritesTogether) -> Unclear | None:
-        """Open again and read op: ours = committed; our previous one = not, so write again."""
+        """Open the file again and compare ops: our previous one shows that nothing was written."""
         if together.answers is not None:
             return None
         try:
@@ -203,7 +203,7 @@ class SqliteJournal:
         return self._decided(together, found)
 
     def _transaction(self, several: list[WritesTogether], *, repeated: bool) -> Unclear | None:
-        """One transaction of what is undecided; if it fails, all of that is unclear."""
+        """Run one transaction of all that is undecided; if it fails, all of that is unclear."""
         several = [one for one in several if one.answers is None and one.plans]
         if not several:
             return None
@@ -221,7 +221,7 @@ class SqliteJournal:
         return next((doubt for doubt in doubts if doubt is not None), None)
 
     def _decided(self, together: WritesTogether, answers: RoundAnswers) -> Unclear | None:
-        """What is in the file is known: note it in the witness, before anybody is told."""
+        """Record in the witness what is in the file, before anybody is told."""
         doubt = self._note(together.committed(answers))
         if doubt is None:
             self._mover.wrote(together.decided(answers))
@@ -239,7 +239,7 @@ class SqliteJournal:
     def _written(
         self, several: list[WritesTogether], *, repeated: bool
     ) -> tuple[sqlite3.Connection, dict[WritesTogether, RoundAnswers]]:
-        """A transaction with all that is not fenced in it.
+        """Begin a transaction and write all that is not fenced.
 
         Without savepoints: with one for each shard, or a large one, SQLite keeps a copy of every
         page, which costs a tenth to a fifth of a commit's CPU. To be fenced is rare.
@@ -260,7 +260,7 @@ class SqliteJournal:
                 return db, found
 
     def _answer(self, shard: ShardId, together: WritesTogether, *, doubt: Unclear | None) -> Answer:
-        """What a shard that is owned is told; it is owned under the claim of its plan."""
+        """Return the answer for a shard that is owned; it is owned under the claim of its plan."""
         if together.answers is None:
             assert doubt is not None
             self._pending[shard] = together
@@ -302,7 +302,7 @@ class SqliteJournal:
         return NoRoom(text) if sql.is_full(error) else Unclear(text)
 
     def _failed(self, error: sqlite3.Error) -> str:
-        """Close the connection for good. Raises JournalBroken if the process must not go on."""
+        """Close the connection for good; return the text. Raises JournalBroken."""
         self._discard()
         code = sql.error_code(error)
         text = f"{self.path}: {error}"

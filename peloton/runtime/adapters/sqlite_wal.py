@@ -1,10 +1,10 @@
 """Moves the write-ahead log of the SQLite journal into its file, on a thread of its own.
 
-A commit should wait for its own fsync and for nothing else; so the move is made here. It must not
-fail a commit: an error here leaves a longer log, and the move is retried.
+A commit should wait for its own fsync and for nothing else, so the move is made here. An error here
+does not fail a commit: the log grows, and the move is retried.
 
-On a full disk it makes room: the log is cut off once it is moved. Otherwise nothing would, because
-the log is moved when enough was committed, and nothing is.
+On a full disk the move makes room: the log is cut off once it is moved. Otherwise nothing would,
+because a move is due after enough commits, and none succeeds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAKE_ROOM_EVERY_S = 5.0
 
 
 class WalMover:
-    """`writer_lock` is held by whoever commits; it is taken here only to start the log over."""
+    """Moves the WAL on a thread; takes `writer_lock` only to start the log over."""
 
     def __init__(self, path: Path, writer_lock: threading.Lock) -> None:
         self._path = path
@@ -38,14 +38,14 @@ class WalMover:
         self._thread.start()
 
     def wrote(self, size_bytes: int) -> None:
-        """Called under the writer's lock, after a commit."""
+        """Count the bytes of a commit. The caller holds the writer's lock."""
         self._wrote_bytes += size_bytes
         if self._wrote_bytes >= MOVE_BYTES:
             self._wrote_bytes = 0
             self._wake.set()
 
     def full(self) -> None:
-        """Called under the writer's lock, after a commit that found the disk full."""
+        """Request a move after a commit found the disk full. The caller holds the writer's lock."""
         if time.monotonic() >= self._make_room_at_s:
             self._make_room_at_s = time.monotonic() + MAKE_ROOM_EVERY_S
             self._make_room = True

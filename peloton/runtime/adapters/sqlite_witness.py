@@ -44,7 +44,7 @@ class WitnessOptions(NamedTuple):
 
 
 class JournalWitness:
-    """Made before the journal is opened for writing.
+    """The check of a witness, made before the journal is opened for writing.
 
     SQLite makes files that are missing, and begins a log anew that does not fit: a start that is
     refused must leave all of them as they are, for whoever repairs them.
@@ -86,7 +86,7 @@ class JournalWitness:
     # ---- before the journal is opened ----
 
     def _compare(self) -> list[str]:
-        """Why the journal cannot be the newest."""
+        """Return the reasons why the journal cannot be the newest."""
         log_missing = not self._log.exists()
         rows = SqliteRows(self._path.parent, self._path.name)
         try:
@@ -133,7 +133,7 @@ class JournalWitness:
     def _against_keeper(
         self, registers: Mapping[ShardId, RegisterRow], cluster_id: bytes
     ) -> list[str]:
-        """Not if the keeper serves another cluster, which is refused by itself."""
+        """Compare with the keeper's epochs, unless it serves another cluster."""
         registers = {**registers, **self._claimed}
         problems = []
         if cluster_id.hex() == self._options.keeper_of:
@@ -147,7 +147,7 @@ class JournalWitness:
         return problems
 
     def _without_log(self, rows: SqliteRows, behind: bool) -> list[str]:
-        """The journal was not closed, and its log is gone: perhaps with a part of its pages."""
+        """Return the reason if the journal was not closed and its log is gone."""
         text = f"{self._log.name} is missing"
         if behind:
             return [text]
@@ -162,7 +162,7 @@ class JournalWitness:
     # ---- at the start ----
 
     def check(self, db: sqlite3.Connection, ops: OpNames) -> int:
-        """The generation of the cluster, in the transaction of its bootstrap.
+        """Return the generation of the cluster, in the transaction of its bootstrap.
 
         If a rollback is accepted, the epochs of all shards are raised above every one that anybody
         knows: what an earlier owner sent can never apply.
@@ -185,7 +185,7 @@ class JournalWitness:
         return self._generation
 
     def begin(self, db: sqlite3.Connection, cluster: ClusterRecord) -> None:
-        """What the journal has now is what it must have from now on."""
+        """Begin the witness with the journal's present registers."""
         self._problems = []
         registers = _registers(db.execute(sql.READ_REGISTERS))
         known = {shard: records.known_of(row) for shard, row in registers.items()}
@@ -208,7 +208,7 @@ class JournalWitness:
     # ---- after each commit ----
 
     def note(self, done: Iterable[tuple[OwnedShard, RoundPlan | None]]) -> None:
-        """These are committed: a claim has no plan. Raises OSError, JournalBroken."""
+        """Record committed plans; a claim has none. Raises OSError, JournalBroken."""
         known = {}
         for owned, plan in done:
             if plan is None:
@@ -224,7 +224,8 @@ class JournalWitness:
                 raise JournalBroken(f"{self._witness_path}: {error.strerror}") from error
 
     def close(self, db: sqlite3.Connection | None) -> None:
-        """Move the log into the file; once all of it is there, the log is not needed."""
+        """Close the witness; if all of the log was moved into the file, note that it is
+        not needed."""
         if self._file is None:
             return
         moved = False

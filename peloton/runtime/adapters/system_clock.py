@@ -1,7 +1,7 @@
 """The clock of the machine: a time that never falls, and the one that people set.
 
 Turns the wall time read once, plus what has passed since, into seconds since the epoch: pauses and
-deadlines are counted in it. It must not follow the wall clock later: if an operator sets it back,
+deadlines are counted in it. It does not follow the wall clock later: if an operator sets that back,
 deadlines must not start over. What has passed includes the time for which the machine slept.
 """
 
@@ -13,15 +13,15 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
-    """Wall time as of its construction, plus what has passed since; and wall time read anew."""
+    """A monotonic clock that starts at the wall time, and the present wall time."""
 
     def __init__(self) -> None:
         self._offset_s = time.time() - time.clock_gettime(_CLOCK)
 
     def now(self) -> float:
-        """Seconds since the epoch; never less than before."""
+        """Return seconds since the epoch; never less than before."""
         return self._offset_s + time.clock_gettime(_CLOCK)
 
     def wall(self) -> float:
-        """Seconds since the epoch by the clock that people set, which may jump both ways."""
+        """Return seconds since the epoch by the wall clock, which may jump both ways."""
         return time.time()

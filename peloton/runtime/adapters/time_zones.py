@@ -1,7 +1,7 @@
 """The time zones that this machine knows, by their names.
 
-Turns a name into a zone, as its tables say now: whoever decides by one is given this function, and
-journals the moments, which other tables must not change. It must not know what they are for.
+A zone is read from the machine's present tables. A kind gets this function as an argument, and
+journals the moments, which later tables must not change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*")
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone of a name such as Europe/Berlin. Raises ValueError."""
+    """Return the time zone of a name such as Europe/Berlin. Raises ValueError."""
     if name in ("", "UTC"):
         return UTC
     try:

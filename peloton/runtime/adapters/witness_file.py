@@ -5,8 +5,8 @@ thread of its own; it costs a commit no second sync. So a record survives every 
 and all that is done to the journal's own files. After a power cut it may be up to SYNC_EVERY_S
 older than the journal, which has been synced: then it proves that much less, and never too much.
 
-It lies in a folder of its own: what replaces, restores or removes `journal.sqlite*` leaves it.
-It must not judge a journal.
+The file lies in a folder of its own: what replaces, restores or removes `journal.sqlite*` leaves
+it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SYNC_EVERY_S = 0.25
 
 
 def read_witness(folder: Path) -> Witness | None:
-    """The witness in a data folder, None if there is none. Raises WitnessDamaged, OSError."""
+    """Read the witness in a data folder, None if there is none. Raises WitnessDamaged, OSError."""
     try:
         data = (folder / FOLDER / NAME).read_bytes()
     except FileNotFoundError:
@@ -36,12 +36,12 @@ def read_witness(folder: Path) -> Witness | None:
 
 
 def remove(folder: Path) -> None:
-    """The journal in this data folder gets another witness. Raises OSError."""
+    """Remove the witness of this data folder. Raises OSError."""
     (folder / FOLDER / NAME).unlink(missing_ok=True)
 
 
 class WitnessFile:
-    """The witness of a running journal: made anew, as a whole, when the journal is opened."""
+    """The witness of a running journal, written anew as a whole when the journal is opened."""
 
     def __init__(self, folder: Path, witness: Witness) -> None:
         self._path = folder / FOLDER / NAME
@@ -66,7 +66,7 @@ class WitnessFile:
         return self._header.generation
 
     def note(self, known: Mapping[ShardId, Known]) -> None:
-        """These are committed. Raises OSError: then nothing of it may be acknowledged."""
+        """Record these commits. Raises OSError: then none of them may be acknowledged."""
         if self._failed is not None:
             raise self._failed
         count, image = len(self._numbers), self._image
@@ -116,7 +116,7 @@ class WitnessFile:
 
 
 def _replace(path: Path, data: bytes) -> int:
-    """Write the whole file, atomically also in a crash; its descriptor."""
+    """Write the whole file, atomically also in a crash; return its descriptor."""
     draft = path.with_name(f"{path.name}.new")
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     descriptor = os.open(draft, flags, private_folder.FILE_MODE)

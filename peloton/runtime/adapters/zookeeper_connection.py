@@ -1,8 +1,8 @@
 """A connection to ZooKeeper: one kazoo client for one session, its lease and its heartbeat.
 
-Turns kazoo's threads (connection, completions, watches, listeners) into calls that one thread
-makes in the order of events, each reply with the zxid it is as of. It must not block, and must not
-outlive its session: kazoo would silently begin another one and create nodes that nobody tracks.
+Turns kazoo's threads (connection, completions, watches, listeners) into calls that one thread makes
+in the order of events, each reply with the zxid it is as of. A connection must not outlive its
+session: kazoo would silently begin another one and create nodes that nobody tracks.
 
 The lease is a lower bound for how long the session lives: up to then no other member can learn
 that it ended. It is derived from the send times of committed writes. A reply to a ping proves
@@ -48,7 +48,7 @@ Then = Callable[["RequestOutcome"], None]
 
 
 class RequestOutcome(AsyncResult):  # type: ignore[misc]  # kazoo has no types
-    """Outcome of a request: a value or kazoo's exception, and the zxid it is as of."""
+    """The outcome of a request: a value or kazoo's exception, with its zxid."""
 
     def __init__(self, handler: QueueHandler) -> None:
         super().__init__(handler)
@@ -58,20 +58,20 @@ class RequestOutcome(AsyncResult):  # type: ignore[misc]  # kazoo has no types
         self._connection = handler.connection
 
     def set(self, value: Any = None) -> None:
-        """Called by kazoo, on its connection thread, which has set the zxid just before."""
+        """Set the value; called by kazoo on its connection thread, after it set the zxid."""
         self.zxid = self._connection.zxid
         super().set(value)
         self._connection.arrived(self)
 
     def set_exception(self, exception: Exception) -> None:
-        """Called likewise."""
+        """Set the exception; called by kazoo on its connection thread."""
         self.zxid = self._connection.zxid
         super().set_exception(exception)
         self._connection.arrived(self)
 
 
 class QueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Kazoo's threads, but each callback runs on the thread that received its event.
+    """Kazoo's thread handler, except that each callback runs on the thread that received its event.
 
     Otherwise a watch could overtake the reply before it, and a suspension the replies that it lost.
     """
@@ -89,7 +89,7 @@ class QueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         callback.func(*callback.args)
 
     def create_connection(self, *args: Any, **options: Any) -> socket.socket:
-        """Refuse after the session has ended: kazoo would begin a new one."""
+        """Refuse to connect after the session has ended: kazoo would begin a new one."""
         if self.lost:
             raise ConnectionRefusedError("the session is over")
         # Kazoo would try one server for the whole session timeout, and the others too late.
@@ -100,7 +100,7 @@ class QueueHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
 
 
 class TimedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """Kazoo's, which does not expose the session timeout that the server granted."""
+    """Kazoo's connection handler with the session timeout that the server granted."""
 
     session_s = 0.0
 
@@ -111,7 +111,7 @@ class TimedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
 
 
 class ZooKeeperConnection:
-    """Used only by the thread that runs what is `put`; `zxid` and `lost` by any thread.
+    """A connection for the thread that runs what is `put`; `zxid` and `lost` for any thread.
 
     `on_state` receives kazoo's states; the last one is LOST.
     """
@@ -151,7 +151,7 @@ class ZooKeeperConnection:
         self.client.add_listener(self._state)
 
     def start(self) -> None:
-        """Begin to connect; returns at once."""
+        """Start to connect; return at once."""
         self.client.start_async()
 
     def stop(self) -> None:
@@ -164,7 +164,7 @@ class ZooKeeperConnection:
             pass  # unreachable: the session ends by its timeout
 
     def cut(self) -> None:
-        """Close the socket: this server is silent, another may not be."""
+        """Close the socket to a silent server, so that kazoo tries another one."""
         if self.socket is not None:
             try:
                 self.socket.shutdown(socket.SHUT_RDWR)
@@ -200,7 +200,7 @@ class ZooKeeperConnection:
         reply.sent_s, reply.then = sent_s, then
 
     def arrived(self, reply: RequestOutcome) -> None:
-        """Called on any thread."""
+        """Deliver a reply; called on any thread."""
         self._put(lambda: self._deliver(reply))
 
     def _deliver(self, reply: RequestOutcome) -> None:
@@ -222,7 +222,7 @@ BEATS_PER_SESSION = 12
 
 
 def now_s() -> float:
-    """Seconds of a monotonic clock that also counts while the machine is suspended."""
+    """Return seconds of a monotonic clock that also counts while the machine is suspended."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -230,19 +230,20 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Lease:
-    """Of one session that lasts `session_s` from the last report of it to the leader."""
+    """The lease of a session that lasts `session_s` from the last report of it to the leader."""
 
     def __init__(self) -> None:
         self.until_s = 0.0
         self._sent_s: deque[float] = deque()
 
     def reopened(self, sent_s: float) -> None:
-        """The leader itself created or confirmed the session; the request was sent then."""
+        """Restart the lease: by a request of this time the leader created or confirmed
+        the session."""
         self._sent_s.clear()
         self._sent_s.append(sent_s)
 
     def committed(self, sent_s: float, session_s: float) -> None:
-        """A write that was sent then is committed."""
+        """Extend the lease by a committed write that was sent at `sent_s`."""
         sent = self._sent_s
         while len(sent) > 1 and sent[1] <= sent_s - session_s * REPORTED_SHARE:
             sent.popleft()
@@ -251,7 +252,7 @@ class Lease:
         sent.append(sent_s)
 
     def end(self) -> None:
-        """Nothing is guaranteed any more."""
+        """End the lease: nothing is guaranteed any more."""
         self._sent_s.clear()
         self.until_s = 0.0
 
@@ -264,10 +265,10 @@ to find another."""
 class Heartbeat:
     """Small writes that keep the lease up to date, and detect a silent server.
 
-    From `begin` until `stop`, which is final. `write` sends one write that changes nothing and
-    calls back with whether it was committed; `at` schedules a call. Never two writes at once.
-    Kazoo's pings are not enough: a server that lost its leader answers them, and kazoo postpones
-    them while other requests are in flight, even if nobody answers those.
+    They are sent from `begin` until `stop`, which is final. `write` sends one write that changes
+    nothing and calls back with whether it was committed; `at` schedules a call. Never two writes at
+    once. Kazoo's pings are not enough: a server that lost its leader answers them, and kazoo
+    postpones them while other requests are in flight, even if nobody answers those.
     """
 
     def __init__(
@@ -285,11 +286,11 @@ class Heartbeat:
         self._answered = 0
 
     def begin(self) -> None:
-        """The connection is established."""
+        """Start to write: the connection is established."""
         self._beat()
 
     def stop(self) -> None:
-        """The connection is broken."""
+        """Stop for good: the connection is broken."""
         self._stopped = True
 
     def _beat(self) -> None:

@@ -1,6 +1,6 @@
-"""Who stands for election in an outside engine, whose servers elect one by nodes in sequence.
+"""Reads the candidates of an outside engine's leader election.
 
-Turns a folder of ZooKeeper into the words of its nodes. It must not write, nor watch.
+Its servers elect one by sequential nodes in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from peloton.runtime.ports import Unreachable
 
 
 def candidates_of(hosts: str, folder: str, *, prefix: str, timeout_s: float) -> list[Any]:
-    """The JSON of the nodes with this prefix; the first leads. Raises Unreachable."""
+    """Return the JSON of the nodes with this prefix; the first leads. Raises Unreachable."""
     client = KazooClient(hosts, timeout=timeout_s, read_only=True)
     found = []
     try:

@@ -1,7 +1,7 @@
 """Membership on ZooKeeper, through kazoo: a session for each `join`; no call blocks but `close`.
 
-Passes the port's calls to the current session. It must not hold anything that outlives a session:
-what a lost one knew is void.
+Passes the port's calls to the current session. Nothing outlives a session: what a lost one knew is
+void.
 
     membership = ZooKeeperMembership(Config(hosts="zk1:2181,zk2:2181", cluster="west"))
 

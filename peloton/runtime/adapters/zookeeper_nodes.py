@@ -1,9 +1,9 @@
 """The nodes of a cluster in ZooKeeper: their paths, their data, and how to read all of them.
 
 Turns members, shards and owners into paths and bytes, and back; claims the root for one cluster;
-reads all nodes into a view. It must not trust what it reads: an operator can write anything there,
-and a node with invalid data is no member and no owner, but must not crash every daemon that reads
-it. It creates no member or owner node (`zookeeper_session`, `zookeeper_owners`).
+reads all nodes into a view. An operator can write anything there, so a node with invalid data is no
+member and no owner, and must not crash every daemon that reads it. Member and owner nodes are
+created in `zookeeper_session` and `zookeeper_owners`.
 
     /peloton/<cluster>/members/<member>          JSON of the member; ephemeral
     /peloton/<cluster>/owners/<group>-<number>   the owner's member id; ephemeral
@@ -31,7 +31,7 @@ DEFAULT_ROOT = "/peloton"
 
 
 class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grpc"}):
-    """Data of a leader node, for existing clients: they dial `ip` and `grpc_port`."""
+    """The data of a leader node, for existing clients: they dial `ip` and `grpc_port`."""
 
     hostname: str
     ip: str
@@ -41,7 +41,7 @@ class Leader(Struct, frozen=True, rename={"http_port": "http", "grpc_port": "grp
 
 
 class Paths:
-    """Node paths of one cluster."""
+    """The node paths of one cluster."""
 
     def __init__(self, cluster: str, *, root: str = DEFAULT_ROOT) -> None:
         self.root = root
@@ -63,7 +63,7 @@ class Paths:
 
 
 class ClusterMark(Struct, frozen=True):
-    """Which cluster a root belongs to: the id of its journal, and its name."""
+    """The cluster that a root belongs to: the id of its journal, and its name."""
 
     id: str
     name: str
@@ -74,7 +74,7 @@ def mark_bytes(mark: ClusterMark) -> bytes:
 
 
 def mark_of(data: bytes) -> ClusterMark | None:
-    """The cluster; None if the data are invalid."""
+    """Decode a mark; None if the data are invalid."""
     try:
         return msgspec.json.decode(data, type=ClusterMark)
     except msgspec.DecodeError:
@@ -82,7 +82,7 @@ def mark_of(data: bytes) -> ClusterMark | None:
 
 
 def shard_of(name: str) -> ShardId | None:
-    """The shard of an owner node's name; None if the name is invalid."""
+    """Return the shard of an owner node's name; None if the name is invalid."""
     group, dash, number = name.rpartition("-")
     if not dash or not group or not (number.isascii() and number.isdecimal()):
         return None
@@ -90,12 +90,12 @@ def shard_of(name: str) -> ShardId | None:
 
 
 def member_bytes(node: MemberNode) -> bytes:
-    """JSON, so that an operator can read it."""
+    """Encode a member as JSON, so that an operator can read it."""
     return msgspec.json.encode(node)
 
 
 def member_of(data: bytes) -> MemberNode | None:
-    """The member's data, without fields of a later version; None if they are invalid."""
+    """Decode a member's data, without fields of a later version; None if they are invalid."""
     try:
         return msgspec.json.decode(data, type=MemberNode)
     except msgspec.DecodeError:  # no JSON, no UTF-8, or a field is missing
@@ -107,7 +107,7 @@ def owner_bytes(member: str) -> bytes:
 
 
 def owner_of(data: bytes) -> str:
-    """The owner's member id; invalid data give an id that no member has."""
+    """Return the owner's member id; invalid data give an id that no member has."""
     return data.decode(errors="replace")
 
 
@@ -116,7 +116,7 @@ def leader_bytes(leader: Leader) -> bytes:
 
 
 class RootClaim(NamedTuple):
-    """`refused` is why the root is not ours, empty if it is. If `trouble` is set: unknown."""
+    """The outcome of a claim: why the root is not ours, or unknown if `trouble` is set."""
 
     refused: str = ""
     trouble: KazooException | None = None
@@ -129,7 +129,7 @@ def claim_root(
     ours: ClusterMark,
     done: Callable[[RootClaim], None],
 ) -> None:
-    """Claim the root for this cluster, unless another has it; before any other node is made there.
+    """Claim the root for this cluster, unless another has it, before any node below it is made.
 
     A mark that exists is never changed: two clusters below one root would write each other's
     leader nodes, and two journals under one name would share members and owners. Only a person
@@ -160,7 +160,7 @@ def claim_root(
 
 
 def other_cluster(data: bytes, *, paths: Paths, ours: ClusterMark) -> str:
-    """Why a root whose mark has these data must not be used; empty if it is ours."""
+    """Return why a root whose mark has these data must not be used; empty if it is ours."""
     known = mark_of(data)
     if known is not None and known.id == ours.id:
         return ""
@@ -214,7 +214,7 @@ class ViewReading:
         self._changed_zxid = 0  # of the last change of anything that was read
 
     def begin(self, member: str) -> None:
-        """Read, on behalf of this member."""
+        """Start to read on behalf of this member."""
         self._member = member
         # A server replies in order: all later replies are at least as new as this one.
         self._read(partial(_exists, path=self._paths.nowhere), self._positioned)
@@ -222,7 +222,7 @@ class ViewReading:
         self._read(partial(_list, path=self._paths.owners, watch=self._watch), self._got_owners)
 
     def _positioned(self, nothing: None) -> None:
-        """The one request that only determines the zxid."""
+        """Finish once the zxid is known, by a request that has no other purpose."""
 
     def _got_members(self, found: tuple[list[str], Any]) -> None:
         names, stat = found
@@ -294,7 +294,7 @@ def _get(client: Any, *, path: str, watch: Callable[[Any], None] | None = None) 
 
 
 class ClusterNodes(NamedTuple):
-    """What there is of a cluster: `members` by their ids, None for a node with invalid data.
+    """The nodes of a cluster: `members` by their ids, None for a node with invalid data.
 
     `mark` is the data of the root's mark; None if no cluster has claimed the root.
     """
@@ -304,9 +304,9 @@ class ClusterNodes(NamedTuple):
 
 
 def read_cluster_nodes(hosts: str, paths: Paths, *, timeout_s: float) -> ClusterNodes:
-    """Members and mark, read once, for commands.
+    """Read members and mark once, for commands.
 
-    Does not join, watch or change anything. Raises Unreachable.
+    Raises Unreachable.
     """
     # The exceptions report lost connections in one line.
     quiet = logging.getLogger("peloton.zookeeper_nodes")

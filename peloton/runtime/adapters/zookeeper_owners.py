@@ -1,9 +1,9 @@
 """The ephemeral nodes of one session: owner nodes, leader nodes, and the writes that make them.
 
 Turns the port's two calls (create and remove an owner) into requests, one after the other per
-shard, and their outcomes into exactly one answer each. It must not guess: a request made while
-the connection was broken, or whose reply was lost, may have been done, and is answered UNKNOWN.
-It must not decide who leads either: whoever owns the first shard of a group does.
+shard, and their outcomes into exactly one answer each. A request made while the connection was
+broken, or whose reply was lost, may have been done, and is answered UNKNOWN. The owner of the first
+shard of a group leads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Do = Callable[[ShardId], None]
 
 
 class OwnerNodeContext:
-    """What the owner nodes of a session need: the member, its paths and its writes."""
+    """The member, paths and writes that the owner nodes of a session need."""
 
     def __init__(
         self,
@@ -80,20 +80,18 @@ class Owners:
         )
 
     def open(self) -> None:
-        """The member node exists: accept requests."""
+        """Accept requests: the member node exists."""
         self._open = True
         self.leaders.write_all()
 
     def shut(self) -> None:
-        """The connection is broken: answer UNKNOWN."""
+        """Answer UNKNOWN from now on: the connection is broken."""
         self._open = False
 
     def create(self, shard: ShardId) -> None:
-        """See the port `Membership`."""
         self._in_turn(shard, self._create)
 
     def remove(self, shard: ShardId) -> None:
-        """See the port `Membership`."""
         self._in_turn(shard, self._remove)
 
     def _create(self, shard: ShardId) -> None:
@@ -144,7 +142,7 @@ class Owners:
             self._context.put(lambda: do(shard))
 
     def _in_turn(self, shard: ShardId, do: Do) -> None:
-        """Each call takes several requests, so two of one shard must not interleave."""
+        """Run the calls of one shard in sequence: each takes several requests."""
         waiting = self._queues.get(shard)
         if waiting is None:
             self._queues[shard] = deque()
@@ -154,10 +152,10 @@ class Owners:
 
 
 class Leaders:
-    """The nodes in which existing clients look for a leader: one per role.
+    """The nodes in which existing clients look for a leader, one per role.
 
-    Written while this member owns the first shard of the group. `roles`: what to write where,
-    group → (role, leader). A leader node of another session is replaced.
+    A node is written while this member owns the first shard of the group. `roles`: what to write
+    where, group → (role, leader). A leader node of another session is replaced.
     """
 
     def __init__(
@@ -175,25 +173,25 @@ class Leaders:
         self._since: dict[str, int] = {}  # group → the version as of which it is ours
 
     def ours(self, shard: ShardId, version: int) -> None:
-        """This member owns the shard as of `version`."""
+        """Write the leader node if the shard is the first of its group."""
         if not shard.number and shard.group in self._roles:
             self._since[shard.group] = version
             self._write(shard.group)
 
     def not_ours(self, shard: ShardId) -> None:
-        """It does not, or is about to give it up."""
+        """Remove the leader node: this member does not own the shard, or is about to give it up."""
         if not shard.number and self._since.pop(shard.group, None) is not None:
             self._writes.remove(self._path(shard.group), _ignore)
 
     def seen(self, view: MembershipView) -> None:
-        """An operator may have removed an owner node that was reported as ours."""
+        """Compare with a view: an operator may have removed an owner node of ours."""
         for group, since in list(self._since.items()):
             first = ShardId(group, 0)
             if view.version >= since and view.owners.get(first) != view.member:
                 self.not_ours(first)
 
     def write_all(self) -> None:
-        """After a reconnect: earlier requests may not have been done."""
+        """Write all leader nodes after a reconnect: earlier requests may not have been done."""
         for group in self._since:
             self._write(group)
 
@@ -216,7 +214,7 @@ class Leaders:
 
 
 def _ignore(found: NodeStatus) -> None:
-    """After a reconnect all are written again, and nodes of other sessions are replaced."""
+    """Ignore the outcome: after a reconnect all are written again."""
 
 
 WRITE_TRIES_MAX = 3
@@ -224,7 +222,7 @@ WRITE_TRIES_MAX = 3
 
 
 class NodeStatus(NamedTuple):
-    """State of a node as of `zxid`; unknown if `trouble` is set."""
+    """The state of a node as of `zxid`; unknown if `trouble` is set."""
 
     ours: bool = False
     data: bytes = b""  # of a node of another session; empty: there is none, or it is ours
@@ -258,7 +256,7 @@ class Writes:
         only_with: str = "",
         tries: int = WRITE_TRIES_MAX,
     ) -> None:
-        """Create our node, unless another's exists; and only while the node `only_with` exists.
+        """Create our node, unless another's exists, and only while the node `only_with` exists.
 
         Otherwise a request that outlives its session could be done under the next.
         """
@@ -299,7 +297,7 @@ class Writes:
         only_with: str = "",
         tries: int = WRITE_TRIES_MAX,
     ) -> None:
-        """Our node with these data, replacing whatever exists there."""
+        """Write our node with these data, replacing whatever exists there."""
 
         def created(found: NodeStatus) -> None:
             if found.ours:
@@ -324,7 +322,7 @@ class Writes:
         self.create(path, data, on_done=created, only_with=only_with)
 
     def remove(self, path: str, on_done: OnNodeStatus) -> None:
-        """Remove our node; another's stays."""
+        """Remove our node; a node of another session stays."""
 
         def checked(found: NodeStatus) -> None:
             if found.ours and found.trouble is None:
@@ -349,7 +347,7 @@ class Writes:
         self._connection.request(lambda c: c.set_async(path, data), done)
 
     def heartbeat(self, path: str, on_done: OnNodeStatus) -> None:
-        """A write that changes nothing: the path never exists."""
+        """Send a write that changes nothing, by a path that never exists."""
 
         def done(reply: RequestOutcome) -> None:
             self._prove(reply, reply.exception)
@@ -373,13 +371,13 @@ class Writes:
         self._connection.request(lambda c: c.get_async(path), done)
 
     def _prove(self, reply: RequestOutcome, error: Exception | None) -> None:
-        """A write that was refused because of the node's state was committed by the leader, too."""
+        """Report a write as committed, also a refused one: the leader has ordered it."""
         if error is None or isinstance(error, NodeExistsError | NoNodeError):
             self._committed(reply.sent_s)
 
 
 def _error_among(results: list[Any] | None) -> KazooException | None:
-    """Of a transaction: the step that failed, not those rolled back because of it."""
+    """Return the error of the failed step, not of those rolled back because of it."""
     errors = [one for one in results or () if isinstance(one, KazooException)]
     for error in errors:
         if not isinstance(error, RolledBackError | RuntimeInconsistency):

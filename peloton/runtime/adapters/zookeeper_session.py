@@ -1,8 +1,8 @@
 """One member's session with ZooKeeper: its node, its watches, its heartbeat, and its state.
 
 Turns the port's calls, and events of the connection, into news, all on one thread of its own. No
-caller blocks on it. It must not outlive its session: after a loss the member joins again, with a
-new object. What goes wrong otherwise:
+caller blocks on it. The object must not outlive its session: after a loss the member joins again,
+with a new one. Otherwise:
 
 1. The session of A ends while A is unreachable; B creates the owner node of a shard.
 2. A reconnects. Its client has a new session, and everything looks as before.
@@ -60,7 +60,7 @@ VIEW_EVERY_S = 0.05
 
 
 class ZooKeeperConfig(Struct, frozen=True):
-    """Which ZooKeeper, and where in it. `options` go to kazoo's client (TLS, credentials).
+    """The address of ZooKeeper, and the cluster's place in it. `options` go to kazoo's client.
 
     `leaders`: what to write for existing clients, and under which role, while this daemon owns
     the first shard of a group: group → (role, leader). `cluster_id` is that of the journal: a root
@@ -77,7 +77,7 @@ class ZooKeeperConfig(Struct, frozen=True):
 
 
 class MemberSession:
-    """Begun by `start`; all methods but `wait` return at once and may be called by any thread."""
+    """A session begun by `start`; methods other than `wait` return at once, on any thread."""
 
     def __init__(
         self,
@@ -115,11 +115,10 @@ class MemberSession:
     # ---- the port's calls ----
 
     def start(self) -> None:
-        """Begin to connect."""
         self._thread.start()
 
     def end(self) -> None:
-        """No news from now on; the session ends as soon as ZooKeeper can be reached."""
+        """Stop the news; the session ends as soon as ZooKeeper can be reached."""
         with self._news_lock:
             self._over = True
         self._put(lambda: None)
@@ -130,29 +129,24 @@ class MemberSession:
 
     @property
     def ending(self) -> bool:
-        """Whether it is still being closed."""
+        """Whether the session is still being closed."""
         return self._thread.is_alive()
 
     def sure_for_s(self) -> float:
-        """See the port `Membership`."""
         if self._over or self._connection.lost:
             return 0.0
         return self._lease.until_s - now_s()
 
     def announce(self, node: MemberNode) -> None:
-        """See the port `Membership`."""
         self._put(lambda: self._announce(node))
 
     def request_view(self) -> None:
-        """See the port `Membership`."""
         self._put(self._read_view)
 
     def create_owner(self, shard: ShardId) -> None:
-        """See the port `Membership`."""
         self._put(lambda: self._owners.create(shard))
 
     def remove_owner(self, shard: ShardId) -> None:
-        """See the port `Membership`."""
         self._put(lambda: self._owners.remove(shard))
 
     # ---- the thread ----
@@ -251,7 +245,7 @@ class MemberSession:
             self._report_state(SessionState.SUSPENDED)
 
     def _begin_again(self) -> None:
-        """The session ended before the member node existed: its begin was never reported."""
+        """Connect again: the session ended before the member node existed and was reported."""
         self._connection.stop()
         self._lease = Lease()
         self._connection = self._new_connection()
@@ -313,7 +307,7 @@ class MemberSession:
         self._claim_root(root_claimed)
 
     def _claim_root(self, then: Callable[[RootClaim], None]) -> None:
-        """Before any other node is created below it."""
+        """Claim the root before any other node is created below it."""
         config = self._config
         if config.cluster_id:
             ours = ClusterMark(config.cluster_id, config.cluster)
@@ -322,7 +316,7 @@ class MemberSession:
             then(RootClaim())
 
     def _refuse(self, why: str) -> None:
-        """This must not become a member: no more news, no more requests."""
+        """Stop news and requests, and report why this daemon must not become a member."""
         with self._news_lock:
             self._over = True
         self._refused(why)
@@ -347,7 +341,7 @@ class MemberSession:
     # ---- views ----
 
     def _changed(self, event: Any) -> None:  # noqa: ARG002
-        """A watch fired, on the connection's thread."""
+        """Read a view: a watch fired, on the connection's thread."""
         self._put(self._read_view)
 
     def _read_view(self) -> None:
@@ -385,7 +379,7 @@ class MemberSession:
             self._read_view()
 
     def _folders_again(self, trouble: Exception | None) -> None:
-        """The folders were deleted by others; until they exist, nothing is watched."""
+        """Read a view once the folders that others deleted exist again."""
         if trouble is None:
             self._read_view()
         else:

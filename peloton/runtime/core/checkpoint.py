@@ -4,8 +4,7 @@ When the tail has outgrown the last checkpoint, or the journal has scattered it 
 parts, then the floor, then cuts of older frames. The checkpoint is cut at the end of a frame:
 states are immutable values, so a shallow copy of the tables is enough, and a crowd is copied at its
 first change after. Writing begins when that frame is durable. It holds cells, crowds, remembered
-replies and dead letters; never mailboxes, timers, owed sends or indexes, which are derived. It must
-never pause the shard for all of it at once.
+replies and dead letters; never mailboxes, timers, owed sends or indexes, which are derived.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ENTITY, RECORD, MORE = 0, 1, 2
 
 
 class CheckpointItem(NamedTuple):
-    """One item of a checkpoint: an entity, or facts of the runtime about one.
+    """An item of a checkpoint: an entity, or facts of the runtime about one.
 
     A `MORE` is a first piece of an item that the next one continues.
     """
@@ -44,7 +43,7 @@ class CheckpointItem(NamedTuple):
 
 
 class Checkpointer:
-    """The checkpoints of one shard, one at a time."""
+    """Writes the checkpoints of one shard, one at a time."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Checkpointer:
         self.counts = dict.fromkeys(("parts", "pieces"), 0)  # beyond the first, for metrics
 
     def note(self, turns: Turns) -> bool:
-        """Whether a checkpoint is cut at the end of this frame; if so, adds the fact to it."""
+        """Return whether a checkpoint is cut at the end of this frame; if so, add the fact."""
         if self._pieces is not None or self._floor_due or self._cutting or not turns.rows:
             return False
         small = self.tail_bytes + turns.bytes <= max(self._bytes_min, self.last_bytes)
@@ -83,7 +82,7 @@ class Checkpointer:
         return True
 
     def framed(self, size: int) -> None:
-        """A frame of so many bytes is complete."""
+        """Count the bytes of a complete frame."""
         self.tail_bytes += size
 
     def cut(self, position: int, population: Population, *, records: list[Entry]) -> None:
@@ -112,7 +111,7 @@ class Checkpointer:
     def pieces(
         self, floor_may_move: bool = True
     ) -> tuple[tuple[CheckpointPart, ...], Floor | None, Cut | None]:
-        """What the next round writes: a part, or the floor, or a cut."""
+        """Return what the next round writes: a part, or the floor, or a cut."""
         if self._pieces is not None and self._safe:
             return (self._part(),), None, None
         if self._floor_due:
@@ -123,7 +122,7 @@ class Checkpointer:
         return (), None, None
 
     def committed(self, more_to_cut: bool, *, scattered: bool = False) -> None:
-        """The last round is durable."""
+        """Continue after the last round has become durable."""
         # A round that writes nothing tells nothing, and only a floor makes the tail shorter.
         floored = self._floor_due and self._floor_moves
         self.scattered = scattered or (self.scattered and not floored)
@@ -173,7 +172,7 @@ class Checkpointer:
 def fitting(
     pieces: Iterator[CheckpointItem], most: int = PIECE_BYTES_MAX
 ) -> Iterator[CheckpointItem]:
-    """The same items, with those that are too large split into pieces that fit a part."""
+    """Yield the items, with those that are too large split into pieces that fit a part."""
     for form, body in pieces:
         for start in range(0, len(body) - most, most):
             yield CheckpointItem(MORE, body[start : start + most])
@@ -182,7 +181,7 @@ def fitting(
 
 
 def read_parts(parts: Iterable[bytes]) -> Iterator[CheckpointItem]:
-    """The items of the parts of a checkpoint, with split ones joined."""
+    """Yield the items of the parts of a checkpoint, with split ones joined."""
     begun: list[bytes] = []
     for part in parts:
         for form, body in msgspec.msgpack.decode(part, type=list[CheckpointItem]):

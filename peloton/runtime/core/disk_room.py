@@ -1,7 +1,6 @@
-"""How much room the disks under a daemon's folders have: when that is too little, and its text.
+"""The room on the disks under a daemon's folders: when it is too little, and the text for that.
 
-Turns numbers that somebody has measured into what is wrong. It must not measure anything, nor
-decide what becomes of a daemon: `condition` does.
+Judges numbers that an adapter has measured; `condition` decides what becomes of the daemon.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ MEGABYTE = 1e6
 
 
 class DiskRoom(NamedTuple):
-    """The disk under the folders of one or more purposes; bytes that we may still write."""
+    """A disk under the folders of some purposes; `free_bytes` are those that we may write."""
 
     of: tuple[str, ...]
     free_bytes: int

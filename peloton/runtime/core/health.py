@@ -1,7 +1,7 @@
-"""What is wrong with a daemon right now, as values: for health answers, the log and error texts.
+"""The health of a daemon, as values: for health answers, the log and error texts.
 
-Turns a view of the cluster into the reason why a shard has no owner, and reasons into lines. It
-must not remember anything: who asks has the facts of the moment.
+Turns a view of the cluster into the reason why a shard has no owner, and reasons into lines.
+Nothing is remembered: the caller has the facts of the moment.
 
 Two questions are told apart, as supervisors and load balancers do:
 
@@ -27,7 +27,7 @@ JOURNAL, SANDBOXES = "the journal", "the sandboxes"
 
 
 class NotReadyReason(NamedTuple):
-    """One thing that is wrong. `shards` are those that it affects, where that is known."""
+    """A thing that is wrong. `shards` are those that it affects, where that is known."""
 
     component: str
     text: str
@@ -42,7 +42,7 @@ class NotReadyReason(NamedTuple):
 
 
 class DaemonHealth(NamedTuple):
-    """The answer to both questions, and what is wrong.
+    """The answers to both questions, and what is wrong.
 
     `remarks` are for people to act on, and no reason against being ready. `rooms` are the disks.
     """
@@ -55,19 +55,19 @@ class DaemonHealth(NamedTuple):
 
     @property
     def damaged(self) -> tuple[NotReadyReason, ...]:
-        """What waiting does not mend."""
+        """The reasons that waiting does not mend."""
         return tuple(reason for reason in self.reasons if reason.damaged)
 
 
 class Unowned(NamedTuple):
-    """Why a shard has no owner."""
+    """The reason why a shard has no owner."""
 
     text: str
     damaged: bool = False
 
 
 def ranges(shards: Iterable[ShardId]) -> str:
-    """`jobmgr/0-2,7 resmgr/0`."""
+    """Return shards as text, such as `jobmgr/0-2,7 resmgr/0`."""
     found = []
     for group, some in itertools.groupby(sorted(shards), key=lambda shard: shard.group):
         numbers = [shard.number for shard in some]
@@ -80,16 +80,16 @@ def ranges(shards: Iterable[ShardId]) -> str:
 
 
 def silent(server: str, since_s: float, now: float) -> str:
-    """`unreachable since 12 s`."""
+    """Return text such as `unreachable since 12 s`."""
     what = "not writable" if server == DISK else "unreachable"
     return f"{what} since {max(now - since_s, 0.0):.0f} s"
 
 
 def why_unowned(shard: ShardId, view: MembershipView) -> Unowned:
-    """Why nobody owns it, as far as the members say so themselves.
+    """Return why nobody owns the shard, as far as the members say so themselves.
 
-    It is damaged for good only when every member that could own it has tried: a later version may
-    be able to read what an earlier one cannot.
+    The shard is damaged for good only when every member that could own it has tried: a later
+    version may be able to read what an earlier one cannot.
     """
     group = shard.group
     able = {

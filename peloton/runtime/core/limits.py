@@ -2,8 +2,8 @@
 
 Gathers what bounds the queues, frames, checkpoints and caches of a shard, so that a simulation can
 make them tiny and reach every edge that a large number hides. The defaults come from the modules
-that apply them, which say what each is for. It must not hold what daemons have to agree on, such
-as the layout of stored rows: limits may differ from daemon to daemon and from start to start.
+that apply them, which say what each is for. What daemons have to agree on, such as the layout of
+stored rows, must not be a limit: limits may differ from daemon to daemon and from start to start.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     cold_per_check_max: int = COLD_PER_CHECK_MAX
 
     def checkpointer(self, codec: Codec) -> Checkpointer:
-        """A checkpointer with these limits."""
         return Checkpointer(
             codec,
             self.checkpoint_bytes_min,
@@ -70,17 +69,17 @@ class ShardLimits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )
 
     def endings(self) -> EndingBounds:
-        """The bounds of what leaves memory."""
+        """Return the bounds of what leaves memory."""
         return EndingBounds(self.ended_rows_per_round, self.ended_rows_gathered)
 
     def idleness(self) -> Idleness:
-        """A tracker of idle entities with these limits."""
+        """Return a tracker of idle entities with these limits."""
         return Idleness(
             self.cold_after_s, check_s=self.cold_check_s, per_check_max=self.cold_per_check_max
         )
 
     def budget(self) -> Budget:
-        """How much one frame takes."""
+        """Return how much one frame takes."""
         return Budget(
             turns=self.turns_per_frame_max,
             local=self.local_turns_max,

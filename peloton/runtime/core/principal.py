@@ -1,7 +1,7 @@
 """The principal of a call: who made it, how that is known, and the text that journals keep of it.
 
-Turns a principal into one line of text and back. It must not decide what anybody may do, and its
-text never changes its meaning, because journals hold it (as `who` of an entry and of some facts):
+Turns a principal into one line of text and back. The text never changes its meaning, because
+journals hold it (as `who` of an entry and of some facts):
 
     HOW:NAME@PEER/CALLER        unverified:ann@10.0.0.7/peloton-python, tls:ops.example.org@10.0.0.7
 
@@ -33,7 +33,7 @@ _ESCAPE = re.compile("[0-9A-F]{2}")
 
 
 class Principal(NamedTuple):
-    """Who made a call. `peer` is the address it came from, `caller` the program that it names.
+    """The caller of a call. `peer` is its address, `caller` the program that it names.
 
     `role` is that of a user with a password; it is not journaled.
     """
@@ -46,7 +46,7 @@ class Principal(NamedTuple):
 
     @property
     def authenticated(self) -> bool:
-        """Whether it was proved who calls."""
+        """Whether the caller's identity was proved."""
         return self.how in VERIFIED_BY
 
     @property
@@ -66,7 +66,7 @@ class Principal(NamedTuple):
 
 
 def parse(text: str) -> Principal:
-    """A principal from journaled text; an empty text gives one without a name."""
+    """Parse a principal from journaled text; an empty text gives one without a name."""
     how, colon, rest = text.partition(":")
     if not colon or how not in (*VERIFIED_BY, UNVERIFIED, NONE):
         return Principal(text, UNVERIFIED if text else NONE)
@@ -76,9 +76,9 @@ def parse(text: str) -> Principal:
 
 
 def creator_in(text: str) -> str:
-    """The name that a journaled principal proved; empty if it proved none.
+    """Return the name that a journaled principal proved; empty if it proved none.
 
-    One of `PART_LENGTH_MAX` characters may be only the beginning of a name.
+    A name of `PART_LENGTH_MAX` characters may be only the beginning of a name.
     """
     found = parse(text)
     return found.name if found.authenticated else ""
@@ -92,7 +92,7 @@ def _escaped(part: str) -> str:
 
 
 def _plain(part: str) -> str:
-    """The inverse of `_escaped`; a `%` that begins no escape stays as it is."""
+    """Reverse `_escaped`; a `%` that begins no escape stays as it is."""
     first, *rest = part.split("%")
     return first + "".join(
         chr(int(piece[:2], 16)) + piece[2:] if _ESCAPE.match(piece) else f"%{piece}"

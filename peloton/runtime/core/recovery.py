@@ -1,9 +1,9 @@
 """Recovery: rebuilds a shard from its checkpoint and tail.
 
-Turns checkpoint parts and frames into the committed state, derives the indexes, and lets every
-cell and crowd resend once what it owes. A fact that does not fold raises `Unrecoverable`, which
-names shard, position, key and fact; the shard stops rather than skip it. Recovery must not decide
-anything: all decisions are in the frames.
+Turns checkpoint parts and frames into the committed state, derives the indexes, and lets every cell
+and crowd resend once what it owes. A fact that does not fold raises `Unrecoverable`, which names
+shard, position, key and fact; the shard stops rather than skip it. Recovery decides nothing: all
+decisions are in the frames.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _RECORDS = frozenset(RECORDS.values())
 class Unrecoverable(Exception):
     """The content of a shard's journal does not fold; the text says where.
 
-    `stage` is one of the three below; `position` is that of a frame in the tail, else 0; `reason`
-    is the error without where it happened.
+    `stage` is one of the stages of `_Where`; `position` is that of a frame in the tail, else 0;
+    `reason` is the error without where it happened.
     """
 
     def __init__(self, where: _Where, error: Exception) -> None:
@@ -49,7 +49,7 @@ CHECKPOINT, TAIL, DERIVED = "checkpoint at position", "position", "recovered up 
 
 
 class _Where:
-    """How far a recovery has come, for its error text."""
+    """The progress of a recovery, for its error text."""
 
     __slots__ = ("fact", "key", "number", "piece", "shard", "stage")
 
@@ -72,14 +72,14 @@ class _Where:
             yield fact
 
     def text(self) -> str:
-        """Shard, position, key and fact, as far as they are known."""
+        """Return shard, position, key and fact, as far as they are known."""
         where = [f"{self.shard.group}-{self.shard.number}", f"{self.stage} {self.number}"]
         if self.piece is not None:
             where.append(f"piece {self.piece}")
         return ", ".join([*where, *filter(None, (self.key, self.fact and f"fact {self.fact}"))])
 
     def failed(self, error: Exception) -> Unrecoverable:
-        """The exception to raise in place of `error`."""
+        """Return the exception to raise in place of `error`."""
         return Unrecoverable(self, error)
 
 
@@ -143,7 +143,7 @@ def _fold_frame(shard: Shard, frame: Frame, *, where: _Where) -> None:
 
 
 def _facts_of_kind(entry: Entry) -> tuple[Fact, ...]:
-    """The facts of an entry without those of the runtime."""
+    """Return the facts of an entry without those of the runtime."""
     return tuple(fact for fact in entry.facts if type(fact) not in _RECORDS)
 
 
@@ -155,7 +155,7 @@ def _line(entry: Entry, now: float, *, size: int) -> StoryLine:
 
 
 def _restore_lines(shard: Shard, position: int, *, lines: tuple[StoryLine, ...]) -> None:
-    """Story and change feed survive a restart, as far back as the tail reaches."""
+    """Restore story and change feed, as far back as the tail reaches."""
     for line in lines:
         shard.turns.story.add(line)
     shard.changes.add(position, lines)
@@ -178,7 +178,6 @@ def _fold_entry(
 def _fold_members(
     shard: Shard, entry: Entry, *, facts: tuple[Fact, ...], now: float, where: _Where
 ) -> None:
-    """Fold facts of members of a crowd."""
     population = shard.population
     kind, crowd = population.kind(entry.key), population.crowd(entry.key)
     for state, raw in crowd.split(entry.members):

@@ -12,8 +12,8 @@ One round of a shard:
 
 At most one frame is in flight, and the turns of the next run meanwhile, unless rows or parts are
 written beside it (`is_full`). Messages to shards whose frames commit together with this one may be
-handed over before `close`; all others, and replies, wait until the frame is durable.
-A shard must not wait or read a clock, and only `committed` may tell it that a frame is durable.
+handed over before `close`; all others, and replies, wait until the frame is durable. A shard must
+not wait or read a clock, and only `committed` may tell it that a frame is durable.
 
 The parts of a shard, each in a module of its own:
 
@@ -94,7 +94,7 @@ NO_CROWD = "is no crowd, and the message names members of it"
 
 
 class NotYet(enum.Enum):
-    """When a query can be answered that cannot be answered now."""
+    """The time at which a query can be answered that cannot be answered now."""
 
     AFTER_FRAME = "after the frame in flight"
     IN_ROUND = "in a round"
@@ -104,14 +104,14 @@ AFTER_FRAME, IN_ROUND = NotYet.AFTER_FRAME, NotYet.IN_ROUND
 
 
 class Turned(NamedTuple):
-    """What came of turns whose frame is still open."""
+    """The result of turns whose frame is still open."""
 
     load: tuple[Key, ...]  # ended entities to read; only their own mail waits meanwhile
     mail: list[Envelope]  # to other shards and to services, in order
 
 
 class Ready(NamedTuple):
-    """What the shell has to do for a shard, in this order."""
+    """The tasks of the shell for a shard, in this order."""
 
     frame: bytes | None  # to journal at `position`, whole or not at all
     position: int
@@ -128,7 +128,7 @@ class Ready(NamedTuple):
         return bool(self.frame or self.ended or self.parts or self.floor or self.cut)
 
     def work(self, shard: ShardId, epoch: int) -> Work | None:
-        """That, for this shard under this claim."""
+        """Return the journal's work for this shard under this claim; None if there is none."""
         if not self.writes:
             return None
         frame = Frame(self.position, self.frame) if self.frame is not None else None
@@ -192,8 +192,8 @@ class Shard:
     def take(self, envelopes: Iterable[Envelope], stamp: Stamp | None = None) -> bool:
         """Queue messages for entities of this shard, in order.
 
-        False: refused, because a message of a younger owner of the sending shard was received
-        before.
+        Returns False if they are refused, because a message of a younger owner of the sending shard
+        was received before.
         """
         if not self.epoch_filter.accepts(stamp):
             return False
@@ -201,7 +201,7 @@ class Shard:
         return True
 
     def loaded(self, key: Key, row: EndedRow | None) -> str:
-        """The result of a `Turned.load`: the final state, or None when there is none.
+        """Take the result of a `Turned.load`: the final state, or None if there is none.
 
         Returns why the row cannot be decoded, else "". Such a row affects that one entity only.
         """
@@ -217,7 +217,7 @@ class Shard:
         return ""
 
     def unreadable(self, key: Key, text: str) -> None:
-        """The result of a `Turned.load` that failed: every call that waits for it gets an error."""
+        """Answer every call that waits for a `Turned.load` that failed with an error."""
         unreadable = ShardDamaged(f"{key} cannot be read: {text}")
         box = self.deferred.loading.pop(key, None)
         for envelope in box.drain() if box is not None else ():
@@ -227,8 +227,8 @@ class Shard:
     def run(self, now: float, wall: float | None = None) -> Turned:
         """Run turns on all mail; the frame stays open for more.
 
-        `now` and `wall` (else the same) are in seconds since the epoch, by the clocks of those
-        names, and count at the first call for a frame.
+        `now` and `wall` (the same if not given) are in seconds since the epoch, by the clocks of
+        those names, and count at the first call for a frame.
         """
         if not self.is_open:
             self.is_open = True
@@ -280,7 +280,7 @@ class Shard:
         )
 
     def committed(self, more_to_cut: bool = False, *, scattered: bool = False) -> list[Reply]:
-        """All that the last `Ready` had to write is durable; returns replies to change readers."""
+        """Record that the last `Ready` is durable; return replies to change readers."""
         self.views.commit()
         self.reads.commit()
         self._undurable.committed()
@@ -295,12 +295,12 @@ class Shard:
         return self.followers.framed(*safe) if safe is not None else []
 
     def answer(self, envelope: Envelope, now: float) -> Any:
-        """The answer to a query, between two rounds.
+        """Return the answer to a query, between two rounds.
 
-        It need not wait for the messages before it, as those are not acknowledged yet. It must wait
-        for the frame in flight (`AFTER_FRAME`) if that has changed what the answer would show, and
-        for a round (`IN_ROUND`) if the entity has to be loaded, turns could change the answer, or
-        what it would show is held back.
+        The query need not wait for the messages before it, as those are not acknowledged yet. It
+        must wait for the frame in flight (`AFTER_FRAME`) if that has changed what the answer would
+        show, and for a round (`IN_ROUND`) if the entity has to be loaded, turns could change the
+        answer, or what it would show is held back.
         """
         message: Any = envelope.message
         kind = self.kinds.get(kind_of(envelope.to))
@@ -358,7 +358,7 @@ class Shard:
         self._resend_due()
 
     def _may_wait(self) -> bool:
-        """Whether what this round has to write may wait for the next frame."""
+        """Return whether what this round has to write may wait for the next frame."""
         if not self.lazy.may_wait() or self.checkpointer.busy:
             return False
         if self._inbox or self._local or self.population.dirty:
@@ -366,7 +366,7 @@ class Shard:
         return self.endings.wait_for(self.turns.touched)
 
     def _close_frame(self) -> bytes | None:
-        """Encode the facts of this round's turns; None if there are none."""
+        """Encode the facts of this round's turns; return None if there are none."""
         turns = self.turns
         self.lazy.end()
         self.views.touch(turns)
@@ -387,7 +387,7 @@ class Shard:
         return frame
 
     def _records(self) -> list[Entry]:
-        """The runtime's own facts, as a checkpoint stores them."""
+        """Return the runtime's own facts, as a checkpoint stores them."""
         kept = self.request_log.by_cell
         return [
             Entry(SHARD_KEY, (CheckpointCut(0, self.turns.now), *self.epoch_filter.dump())),
@@ -396,7 +396,7 @@ class Shard:
         ]
 
     def _pack_idle(self) -> None:
-        """Pack entities that were idle for long. One that was read while cold counts as active."""
+        """Pack entities that were idle for long; one that was read while cold counts as active."""
         now = self.turns.now
         self.idleness.touch(self.population.woken(), now)
         self.idleness.touch(self.turns.touched, now)
@@ -407,7 +407,7 @@ class Shard:
     # ---- turns ----
 
     def is_mine(self, key: Key) -> bool:
-        """Whether entities of this key live here."""
+        """Return whether entities of this key live here."""
         return self._sharding.is_at(key, self.id)
 
     def deliver(self, envelope: Envelope) -> None:
@@ -495,17 +495,17 @@ class Shard:
     # ---- queries: `InspectedShard` ----
 
     def dead_letter_facts(self) -> Mapping[Key, Iterable[Fact]]:
-        """Dead letters and quarantines, as the facts that recorded them."""
+        """Return dead letters and quarantines, as the facts that recorded them."""
         return self.deferred.dump()
 
     def story_of(self, key: Key, member: int | None) -> list[StoryLine]:
-        """What an entity did lately, oldest first."""
+        """Return the story of an entity, oldest first."""
         return self.turns.story.of(key, member)
 
     # ---- redrives: `RedriveShard` ----
 
     def locate(self, key: Key) -> Location:
-        """Where the entity is; requests a load if it has to be loaded."""
+        """Return where the entity is; request a load if it has to be loaded."""
         if not attempt_test(self.is_mine, key):
             return Location.ELSEWHERE
         if key in self.deferred.loading or self._is_unread(key, self.kinds[kind_of(key)]):
@@ -515,15 +515,15 @@ class Shard:
         return Location.HERE
 
     def dead_letters_of(self, key: Key) -> int:
-        """The number of its dead letters."""
+        """Return the number of the entity's dead letters."""
         return len(self.deferred.dead_letters.get(key, ()))
 
     def frame_is_full(self) -> bool:
-        """Whether the frame has as many bytes as a redrive may fill."""
+        """Return whether the frame has as many bytes as a redrive may fill."""
         return self.turns.bytes >= self.limits.frame_bytes_soft
 
     def redrive_one(self, key: Key) -> str:
-        """Try its oldest dead letter again; the error if it cannot be decoded, else ""."""
+        """Try the oldest dead letter again; return the error if it cannot be decoded, else ""."""
         envelope = self.deferred.redrive(key)
         if isinstance(envelope, Failure):
             return envelope.error
@@ -531,7 +531,7 @@ class Shard:
         return ""
 
     def end_redrive(self, key: Key) -> None:
-        """All were tried: lift a quarantine that is left, and set the deadlines again.
+        """End a redrive: lift a quarantine that is left, and set the deadlines again.
 
         A deadline that came during the quarantine was refused like all mail.
         """
@@ -545,21 +545,21 @@ class Shard:
     # ---- resends ----
 
     def resend_everything_owed(self) -> None:
-        """After recovery: every cell and crowd resends what it owes, once."""
+        """Let every cell and crowd resend once what it owes, after recovery."""
         self.turns.resolver.resend_all()
 
     def rest(self, resting: bool) -> None:
-        """Goals rest from now on, or are pursued again: see `pursuits`."""
+        """Let goals rest from now on, or be pursued again: see `pursuits`."""
         if resting:
             self.turns.pursuits.resting = True
             return
         self._inbox.extend(left_out_mail(self.turns))
 
     def hurry(self) -> None:
-        """A receiver may be reachable again: resend at the next tick what may have been lost.
+        """Resend at the next tick what may have been lost: a receiver may be reachable again.
 
-        Without this, a send at the slow rate waits up to half a minute for a shard that has had
-        an owner all that time.
+        Without this, a send at the slow rate waits up to half a minute for a shard that has had an
+        owner all that time.
         """
         self.turns.resolver.owed_sends.hurry()
         self.reports.pending.hurry()
@@ -577,7 +577,7 @@ class Shard:
     # ---- loads, and when to wake ----
 
     def _must_load(self, kind: Kind, envelope: Envelope) -> bool:
-        """Whether this message has to wait until the `ended` row of its entity was read."""
+        """Return whether this message has to wait until the `ended` row of its entity was read."""
         if envelope.members or not self._is_unread(envelope.to, kind):
             return False
         message = envelope.message
@@ -586,7 +586,7 @@ class Shard:
         return type(message) in kind.lookup and not attempt_test(kind.fresh, message)
 
     def _is_unread(self, key: Key, kind: Kind) -> bool:
-        """Whether it is not in memory, and may have an `ended` row that was not read yet."""
+        """Return whether the entity is not in memory, and may have an unread `ended` row."""
         absent = bool(kind.lookup) and key not in self.population.cells
         return absent and not self.endings.knows(key)
 

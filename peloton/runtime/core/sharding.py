@@ -1,7 +1,6 @@
-"""Which shard an entity belongs to: crc32 of its partition modulo the size of the group.
+"""The shard of an entity: crc32 of its partition modulo the size of the group.
 
-Turns a key into (group, number). It must not know who owns a shard, and its result for a key can
-never change: the sizes of groups are written once, in the cluster record.
+The result for a key never changes: the sizes of groups are written once, in the cluster record.
 """
 
 from __future__ import annotations
@@ -39,5 +38,4 @@ class Sharding:
         return shards[number % len(shards)]
 
     def is_at(self, key: Key, shard: ShardId) -> bool:
-        """Whether the key is of an entity of that shard."""
         return kind_of(key) in self._kinds and self.shard_of(key) == shard

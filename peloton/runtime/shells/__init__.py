@@ -1,1 +1,1 @@
-"""Shells: pykka actors around the pure core. They wait, call the core and send; no more."""
+"""Shells: pykka actors around the pure core, which wait, call the core and send."""

@@ -2,7 +2,8 @@
 
 Passes the messages of both sides to `core/owning/handoff.py`, and carries out the actions that this
 returns: calls of the membership port and of the controller (the root), all on one thread, none of
-which waits. It must not decide. In a fleet nothing else may own or disown shards.
+which waits. In a fleet nothing else may own or disown shards: two orders could contradict each
+other.
 
 The controller promises: `own` is followed by `Opened` at most once; a shard that ends by itself is
 reported `ShardLost`, is removed, and is not started again before the next `own`; each `disown` and
@@ -62,16 +63,16 @@ class MembershipStatus(NamedTuple):
     """Groups whose shards it leaves to others for a while, as it could not serve them lately."""
 
     def owner_of(self, shard: ShardId) -> str | None:
-        """The member that owns the shard by our view; None: it has no owner."""
+        """Return the member that owns the shard in our view; None if it has no owner."""
         return self.view.owners.get(shard) if self.view is not None else None
 
     def addresses(self) -> dict[str, str]:
-        """The addresses of all members, including ours."""
+        """Return the addresses of all members, including ours."""
         members = self.view.members if self.view is not None else {}
         return {member: node.address for member, node in members.items()}
 
     def said(self) -> dict[str, str]:
-        """Why there is no contact with a member, in its own words: of itself, or of us."""
+        """Return the reason why there is no contact with a member, by it or about us."""
         found = {}
         for member, node in (self.view.members if self.view is not None else {}).items():
             why = node.unreached.get(member) or node.unreached.get(self.member)
@@ -93,11 +94,11 @@ class Controller(Protocol):
         """End these shards at once: others may own them already."""
 
     def status_changed(self, membership_status: MembershipStatus) -> object:
-        """Our membership changed: for the region, the links and health."""
+        """Tell region, links and health that our membership changed."""
 
 
 class ClaimShell(LastingShell):
-    """One per daemon; starts by itself."""
+    """The claim shell, one per daemon; starts by itself."""
 
     def __init__(
         self,

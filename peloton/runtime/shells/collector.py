@@ -2,8 +2,8 @@
 
 With its defaults the collector took three quarters of the time: it walks all states again and
 again, and nearly none of them can be part of a cycle. So: freeze what recovery made, collect
-rarely, and preferably while the daemon is idle. It must not be used by the library unless the
-caller wants that: the settings are those of the whole process. Nor may it thaw what others froze.
+rarely, and preferably while the daemon is idle. The settings are those of the whole process, so the
+library must use it only if the caller wants that, and must not thaw what others froze.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Collector:
         self._freezes = True
 
     def own(self) -> None:
-        """After recovery: freeze all objects, which are long-lived, and collect rarely.
+        """Freeze all objects after recovery, which are long-lived, and collect rarely.
 
-        Where others have frozen theirs, nothing is frozen: one cannot thaw only a part of it.
+        If the caller has frozen objects before, nothing is frozen: one cannot thaw only a part.
         """
         if self._before is None:
             self._before = gc.get_threshold()
@@ -37,7 +37,7 @@ class Collector:
         gc.set_threshold(YOUNG_OBJECTS, 50, 100)
 
     def idle(self) -> None:
-        """The daemon is idle: collect young objects, if there are many."""
+        """Collect young objects if there are many, because the daemon is idle."""
         if self._before is not None and gc.get_count()[0] > IDLE_YOUNG_OBJECTS:
             gc.collect(0)
 

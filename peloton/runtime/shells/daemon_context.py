@@ -1,6 +1,6 @@
-"""What all shells of one daemon share: the kinds, the region, and each other's refs.
+"""The context that all shells of one daemon share: the kinds, the region, and each other's refs.
 
-Filled once by `root.assemble`, then only read. It must hold no state that changes.
+It is filled once by `root.assemble`, then only read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BATCH_BYTES = 64 * 1024
 
 
 class DaemonLimits(ShardLimits, frozen=True, gc=False, kw_only=True):
-    """Limits of a daemon and of each of its shards; simulations make them tiny."""
+    """The limits of a daemon and of each of its shards; simulations make them tiny."""
 
     waiting_mail_max: int = WAITING_MAIL_MAX
     service_mail_max: int = SERVICE_MAIL_MAX
@@ -47,7 +47,6 @@ class DaemonLimits(ShardLimits, frozen=True, gc=False, kw_only=True):
     window_bytes: int = parcels.WINDOW_BYTES
 
     def of_links(self) -> parcels.LinkLimits:
-        """The limits of a link to another daemon."""
         return parcels.LinkLimits(
             link_bytes_max=self.link_bytes_max,
             window_parcels=self.window_parcels,
@@ -57,7 +56,7 @@ class DaemonLimits(ShardLimits, frozen=True, gc=False, kw_only=True):
 
 
 class DaemonContext(msgspec.Struct, frozen=True):
-    """One daemon, as its shells see it; immutable."""
+    """A daemon as its shells see it; immutable."""
 
     kinds: Mapping[str, Kind]
     codec: Codec
@@ -73,5 +72,5 @@ class DaemonContext(msgspec.Struct, frozen=True):
     limits: DaemonLimits = DaemonLimits()
 
     def reader_of(self, shard: ShardId) -> Ref:
-        """The reader of this shard: always the same one, so that its messages keep their order."""
+        """Return the reader of this shard: always the same one, which keeps the order."""
         return self.readers[shard.number % len(self.readers)]

@@ -1,7 +1,7 @@
 """A dispatcher: one thread that drives many shells, and wakes them.
 
-Grants turns to the shells that have mail, round robin, and sends `WAKE` at the times they set. It
-must not know what a shell does, and takes no lock to deliver a message: the lock is for sleeping.
+Grants turns to the shells that have mail, round robin, and sends `WAKE` at the times they set. A
+message is delivered without a lock: the lock is for sleeping.
 
 The turns of all shells that are ready are one pass. What they send to shells of a dispatcher that
 sleeps wakes it at the end of the pass: so it finds all of it together (the journal commits the
@@ -41,7 +41,7 @@ a slow disk must not hold up who has work."""
 
 
 class _Pass(threading.local):
-    """What is known of the pass that this thread is in."""
+    """The wake-ups of the pass that this thread is in."""
 
     wakes: dict[Dispatcher, None] | None = None
     """The dispatchers to wake at its end; None outside of a pass."""
@@ -83,7 +83,7 @@ class Dispatcher:
         self._thread.start()
 
     def lend(self) -> None:
-        """From now on other dispatchers may run its shells, which must set no wake-ups."""
+        """Let other dispatchers run its shells from now on, which must set no wake-ups."""
         self._lent = True
 
     def leave(self) -> None:
@@ -92,22 +92,21 @@ class Dispatcher:
         self._ring()
 
     def stop(self, timeout_s: float = DISPATCHER_STOP_S_MAX) -> None:
-        """End, and wait for that, at most `timeout_s`."""
+        """End after the grant in progress, and wait for that, at most `timeout_s`."""
         self.leave()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
     @property
     def busy(self) -> bool:
-        """See `Driver.busy`."""
         return bool(self._ready)
 
     def attach(self, shell: Shell) -> None:
-        """A shell is known here only while it is ready or has a wake-up."""
+        """Attach a shell; it is known here only while it is ready or has a wake-up."""
         shell.actor_inbox.on_next = _ring_if_late
 
     def mail_waiting(self, shell: Shell) -> None:
-        """A shell has mail. Two calls at once may queue it twice, which costs one empty grant."""
+        """Queue a shell that has mail. To queue it twice costs one empty grant."""
         if shell.queued:
             return
         shell.queued = True
@@ -121,7 +120,7 @@ class Dispatcher:
                 self._ring()
 
     def wake(self, shell: Shell, at_s: float) -> None:
-        """Only from the dispatcher's own thread."""
+        """Set the shell's wake-up. Only called from the dispatcher's own thread."""
         if shell.wake_at_s == at_s:
             return
         shell.wake_at_s = at_s
@@ -140,11 +139,10 @@ class Dispatcher:
             self.broken(f"{self._name}: {type(error).__name__}: {error}")
 
     def about_to_wait(self) -> None:
-        """See `Driver.about_to_wait`."""
         _ring_all()
 
     def broken(self, text: str) -> None:
-        """See `Driver.broken`; passed on to the owner of this dispatcher, who ends the daemon."""
+        """Pass the failure to the dispatcher's owner, who ends the daemon: see `Driver.broken`."""
         if self._on_broken is None:
             raise RuntimeError(text)
         self._on_broken(text)
@@ -159,7 +157,7 @@ class Dispatcher:
                 self._run_pass()
 
     def _run_pass(self) -> None:
-        """A turn for each shell that is ready."""
+        """Grant a turn to each shell that is ready."""
         wakes: dict[Dispatcher, None] = {}
         _PASS.wakes, _PASS.late_s = wakes, time.monotonic() + PASS_S_MAX
         try:
@@ -178,7 +176,7 @@ class Dispatcher:
                 other._ring()
 
     def _run_lent(self) -> bool:
-        """Run its shells on this thread; whether nothing is left for its own."""
+        """Run the dispatcher's shells on this thread; return whether none is left."""
         if not self._lent or self._stopping:
             return False
         if self._own_passes:
@@ -217,7 +215,7 @@ class Dispatcher:
 
 
 def _ring_if_late() -> None:
-    """Wake whoever the pass of this thread was to wake at its end, if it lasts too long."""
+    """Wake the dispatchers that this thread's pass was to wake at its end, if it lasts too long."""
     if _PASS.wakes and time.monotonic() > _PASS.late_s:
         _ring_all()
 
@@ -231,7 +229,7 @@ def _ring_all() -> None:
 
 
 def _tell_kernel(name: str) -> None:
-    """Name the calling thread for `top -H`, and for whoever counts CPU by thread from outside."""
+    """Name the calling thread for `top -H` and other tools that count CPU by thread."""
     # Only a name: where there is no such file, the threads are called as the process is.
     with contextlib.suppress(OSError):
         Path("/proc/thread-self/comm").write_text(name[:THREAD_NAME_MAX])
@@ -247,7 +245,7 @@ class Threads:
         self._made: dict[str, Dispatcher] = {}
 
     def driver(self, name: str) -> Dispatcher:
-        """The dispatcher of that name, started at the first call."""
+        """Return the dispatcher of that name, started at the first call."""
         found = self._made.get(name)
         if found is None:
             on_idle = self._on_idle if name == "shards" else None
@@ -258,7 +256,7 @@ class Threads:
         return found
 
     def lend(self, name: str) -> None:
-        """The dispatcher of that name may be run by others: see `Dispatcher.lend`."""
+        """Let others run the dispatcher of that name: see `Dispatcher.lend`."""
         self.driver(name).lend()
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
-"""The shell of an ephemeral service: a placer, a backend. Nothing of its state is journaled.
+"""The shell of an ephemeral service: a placer, a backend. Its state is not journaled.
 
 Passes mail to the service and sends what it returns. A service that raises is reset and goes on
-with empty state: its clients repeat their requests. The shell must not keep state for it.
+with empty state: its clients repeat their requests. The shell keeps no state for the service.
 """
 
 from __future__ import annotations
@@ -35,28 +35,33 @@ CHECK_AGAIN_S = 0.5
 class EphemeralService(Protocol):
     """An ephemeral service. All its keys begin with the prefix it is registered under.
 
-    `own_thread`: its work is heavy, or it waits for something outside the process. A service
-    without a thread of its own must never wait.
+    `own_thread`: the work is heavy, or waits for something outside the process. A service without a
+    thread of its own must never wait.
     """
 
     @property
     def own_thread(self) -> bool:
-        """Whether it gets a thread of its own."""
+        """Whether the service gets a thread of its own."""
 
     @property
     def wake_at(self) -> float | None:
         """When `receive` is due next even without mail, in seconds; None: not needed."""
 
     def receive(self, envelopes: list[Envelope], now: float) -> Iterable[Envelope | Reply]:
-        """Process envelopes in order (none at a wake-up); returns what to send."""
+        """Process envelopes in order (none at a wake-up); return what to send."""
 
     def reset(self) -> None:
-        """Drop all state: the service raised, and its state may be inconsistent; or shards have
-        told it what never happened."""
+        """Drop all state.
+
+        The service raised, and its state may be inconsistent; or shards have told it what never
+        happened.
+        """
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """In a fleet: from now on `<prefix>/<member>` is its key. It is number `number` (from 0) of
-        the `count` members that run this service."""
+        """Take `<prefix>/<member>` as the key from now on, in a fleet.
+
+        The service is number `number` (from 0) of the `count` members that run it.
+        """
 
 
 class StatelessService:
@@ -77,11 +82,11 @@ class RequestingService(Protocol):
     """An ephemeral service that makes requests of its own accord, and repeats lost ones in time."""
 
     def hurry(self) -> None:
-        """What was lost may arrive now: the next `receive` repeats it."""
+        """Repeat in the next `receive` what was lost: it may arrive now."""
 
 
 class EphemeralShell(LastingShell):
-    """One service of one daemon."""
+    """The shell of one service of one daemon."""
 
     def __init__(
         self, prefix: str, driver: Driver, *, service: EphemeralService, region: Region, root: Ref
@@ -133,7 +138,7 @@ class EphemeralShell(LastingShell):
             self.wake(self.service.wake_at)
 
     def _rename(self, named: Renamed) -> None:
-        """Sent at every change of the view, most of which change nothing here."""
+        """Rename the service; sent at every change of the view, also without effect here."""
         if named == self._named:
             return
         if self._named is None or named.member != self._named.member:

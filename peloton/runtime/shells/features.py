@@ -1,18 +1,18 @@
-"""The feature level of a daemon: read at its start, at joins and claims, and from time to time.
+"""The feature level of a daemon: read at its start, at joins and claims, and periodically.
 
-Sets the level of the cluster record on the codec, which then writes no newer classes. A daemon must
-not raise the level of a fleet: an operator does that (`raise_level`), if every member that is up
+Sets the level of the cluster record on the codec, which then writes no newer classes. A daemon does
+not raise the level of a fleet: an operator does (`raise_level`), if every member that is up
 supports it. A daemon that is alone is the whole cluster, and raises the level itself.
 
-A daemon reads the level also when its program knows no higher one. What goes wrong otherwise:
+A daemon reads the level also when its program knows no higher one. Otherwise:
 
 1. A daemon of an earlier version is cut off from ZooKeeper, and its session ends.
 2. All others are upgraded. The operator raises the level: every member knows it.
 3. The first daemon joins again. It announces a lower level, and is healthy.
 4. It is given shards whose facts it cannot read, and reports them as damaged.
 
-It is read with every claim because the shard's last owner may have read a raised level before us:
-its states hold newer facts, and turns on them would fail here until the next poll.
+The level is read with every claim because the shard's last owner may have read a raised level
+before us: its states hold newer facts, and turns on them would fail here until the next poll.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ each join alone is not enough."""
 
 
 class LevelReader:
-    """Reads the cluster's level into the codec. Its threads read at once."""
+    """Reads the cluster's level into the codec. Threads that use the codec see it at once."""
 
     def __init__(self, codec: Codec, journal: Journal) -> None:
         self.journal = journal
@@ -42,9 +42,9 @@ class LevelReader:
         self._setting = threading.Lock()
 
     def read(self) -> None:
-        """Read it now.
+        """Read the level now.
 
-        Raises `Unreachable`, and `JournalRefused` where it is higher than this program knows.
+        Raises `Unreachable`, and `JournalRefused` if the level is higher than this program knows.
         """
         level = self.journal.level()
         check_level(level, known=self._codec.known_level)
@@ -55,7 +55,7 @@ class LevelReader:
 def adopt(codec: Codec, journal: Journal, *, record: ClusterRecord, alone: bool) -> None:
     """Set the level that may be written.
 
-    Raises `JournalRefused` where the cluster's level is higher than this program knows.
+    Raises `JournalRefused` if the cluster's level is higher than this program knows.
     """
     level = record.level
     check_level(level, known=codec.known_level)
@@ -84,13 +84,13 @@ def check_members(members: Mapping[str, MemberNode | None], *, known: int) -> No
 
 
 def raise_level(journal: Journal, members: Mapping[str, MemberNode | None], *, known: int) -> int:
-    """Raise the level to what is known here. Raises JournalRefused if a member knows less."""
+    """Raise the level to the one known here; return it. Raises JournalRefused."""
     check_members(members, known=known)
     return journal.raise_level(known)
 
 
 def level_notes(codec: Codec) -> Iterator[NotReadyReason]:
-    """What health says of a fleet that lacks what its daemons can do."""
+    """Yield the health remarks of a fleet whose level is below what its daemons support."""
     level, known = codec.level, codec.known_level
     if level < known:
         text = f"the feature level is {level}, this version knows {known}: what came with the "
@@ -107,7 +107,7 @@ class FeatureShell(LastingShell):
         self.wake(self.now + LEVEL_POLL_S)
 
     def handle(self, message: Any) -> None:
-        """Every message means: read the level now."""
+        """Read the level now, at any message."""
         self.wake(self.now + LEVEL_POLL_S)
         try:
             self._level.read()

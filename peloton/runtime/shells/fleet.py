@@ -1,7 +1,7 @@
 """The shells that only a daemon of a fleet has: the claim shell and the peer shell.
 
-Makes them from a membership and an exchange, and connects them with the region and the root. It
-must not decide anything: the claim shell decides who owns a shard, the root starts and ends it.
+Makes them from a membership and an exchange, and connects them with the region and the root. The
+claim shell decides who owns a shard; the root starts and ends it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from peloton.runtime.shells.status import suspended
 
 
 class FleetPorts(NamedTuple):
-    """What a daemon needs to join a fleet. `process` is unique for each process ever started.
+    """The ports of a daemon in a fleet. `process` is unique for each process ever started.
 
     `services` are the messages to ephemeral services: prefix → number → class.
     """
@@ -75,19 +75,16 @@ class RootController:
         self._why_aside = ""
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
-        """See `Controller`."""
         send(self._root, Own(shards))
 
     def disown(self, shards: tuple[ShardId, ...]) -> None:
-        """See `Controller`."""
         send(self._root, Disown(shards, Future()))
 
     def drop(self, shards: tuple[ShardId, ...]) -> None:
-        """See `Controller`."""
         send(self._root, Drop(shards))
 
     def status_changed(self, membership_status: MembershipStatus) -> None:
-        """Pass on who we are and who the members are: to region, links and ephemeral services."""
+        """Tell region, links and ephemeral services who we are and who the members are."""
         routes = self._region.routes
         moved = _moved(routes.membership_status, membership_status)
         routes.membership_status = membership_status
@@ -128,7 +125,7 @@ class RootController:
 
 
 def _moved(before: MembershipStatus | None, now: MembershipStatus) -> bool:
-    """Whether a shard has a new owner; mail sent to it in between was lost."""
+    """Return whether a shard has a new owner; mail sent to it in between was lost."""
     old = before.view.owners if before is not None and before.view is not None else {}
     new = now.view.owners if now.view is not None else {}
     return any(old.get(shard) != owner for shard, owner in new.items())
@@ -137,7 +134,7 @@ def _moved(before: MembershipStatus | None, now: MembershipStatus) -> bool:
 def join(
     context: DaemonContext, fleet: FleetPorts, *, sizes: Mapping[str, int], features: Ref
 ) -> Ref:
-    """Start the shells of a daemon in a fleet; returns the claim shell."""
+    """Start the shells of a daemon in a fleet; return the claim shell."""
     region = context.region
     region.status.notes.append(lambda: level_notes(context.codec))
     peer = PeerShell(

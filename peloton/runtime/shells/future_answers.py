@@ -1,7 +1,7 @@
 """Answers that are still to come: many as one, and one converted.
 
-Turns futures of answers into other ones, on whatever thread the last answer comes. It must not
-wait, and no future of it ever has an exception: what goes wrong is `Unavailable`.
+Turns futures of answers into other ones, on whatever thread the last answer comes. No future has an
+exception: a failure is `Unavailable`, because an exception would be lost in a callback.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peloton.runtime.vocabulary import Unavailable
 
 
 def all_answers(answers: list[Future[Any]]) -> Future[Any]:
-    """A list of all answers, in order; or the first that is unavailable."""
+    """Return a future of all answers, in order; or of the first that is unavailable."""
     whole: Future[Any] = Future()
     done = itertools.count(1)  # `next` of it is atomic among threads
 
@@ -36,7 +36,7 @@ def all_answers(answers: list[Future[Any]]) -> Future[Any]:
 
 
 def then(answer: Future[Any], do: Callable[[Any], Any]) -> Future[Any]:
-    """The answer converted by a function; what is unavailable stays so.
+    """Return a future of the answer converted by a function; an unavailable answer stays so.
 
     If the function raises, the answer is `Unavailable` with the error: an exception in a callback
     would be lost, and the caller would wait forever.

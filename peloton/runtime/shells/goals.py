@@ -1,7 +1,7 @@
-"""Whether the shards of this daemon pursue goals, told to each that is here or opens.
+"""The switch that lets the shards of this daemon pursue goals or rest.
 
-May be called from any thread. It must not know why goals rest (`core/turning/pursuits.py` says what
-that means), and waits for nobody: a shard obeys before the mail that comes after.
+Its methods may be called from any thread, and wait for nobody: a shard obeys before the mail that
+comes after. `core/turning/pursuits.py` says what a rest means.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ class Goals:
         self._now = GoalsRest(False)
 
     def rest(self) -> None:
-        """From now on no goal is pursued here."""
+        """Stop pursuing goals here."""
         self._tell(GoalsRest(True))
 
     def go_on(self) -> None:
-        """Goals are pursued again."""
         self._tell(GoalsRest(False))
 
     def obeyed_by(self, core: Shard) -> None:
-        """A shard opens; its last owner may have left turns out."""
+        """Apply the switch to a shard that opens; its last owner may have left turns out."""
         core.rest(self._now.resting)
 
     def _tell(self, order: GoalsRest) -> None:

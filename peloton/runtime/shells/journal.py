@@ -1,9 +1,9 @@
 """The shells that wait for the store: one commits, a few claim and read.
 
-The journal shell commits the rounds of its daemon (`round.py`) in their order. Reads have shells
-of their own, because a slow read must not delay a commit; there are several, so that a takeover of
-many shards claims and reads in parallel. None of them may retry by itself (only the shard knows
-for how long that makes sense), except to read ended rows, nor decode a body.
+The journal shell commits the rounds of its daemon (`round.py`) in their order. Reads have shells of
+their own, because a slow read must not delay a commit; there are several, so that a takeover of
+many shards claims and reads in parallel. None of them may retry by itself, except to read ended
+rows: only the shard knows for how long that makes sense.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ once, so a takeover of many shards would take longer with fewer."""
 
 
 class JournalShell(LastingShell):
-    """All writes but claims, on one thread."""
+    """Makes all writes but claims, on one thread."""
 
     def __init__(self, driver: Driver, *, journal: Journal, root: Ref) -> None:
         super().__init__("journal", driver, root=root)
@@ -101,9 +101,12 @@ class ReaderShell(LastingShell):
                 self._load(load)
 
     def _seen(self, seen: EpochObeyed) -> None:
-        """A claim below an epoch that was obeyed is not obeyed. Either another daemon has claimed
-        the shard since, and the next claim goes by the rules of ownership; or the journal was
-        restored from a backup, and all claims would be refused until one is above that epoch."""
+        """Refuse a claim below an epoch that was obeyed.
+
+        Either another daemon has claimed the shard since, and the next claim goes by the rules of
+        ownership; or the journal was restored from a backup, and all claims would be refused until
+        one is above that epoch.
+        """
         shard = seen.shard
         sender, epoch = self._claims.get(shard, (None, seen.epoch))
         self._above[shard] = max(seen.epoch, self._above.get(shard, 0))
@@ -157,7 +160,7 @@ class ReaderShell(LastingShell):
 def begin_readers(
     driver: Callable[[str], Driver], level: LevelReader, *, root: Ref
 ) -> tuple[Ref, ...]:
-    """Readers with a thread each."""
+    """Start the readers, each with a thread of its own."""
     names = [f"reader-{number}" for number in range(READERS)]
     return tuple(
         begin_shell(ReaderShell(name, driver(name), level=level, root=root)) for name in names

@@ -1,8 +1,8 @@
-"""Whether our own advertised address leads to us: one stream to ourselves, when there is doubt.
+"""The check of a daemon's own advertised address: one stream to itself, when there is doubt.
 
-Turns a dial of our own address into why it does not reach us, or nothing. A certificate that has
-expired and a wrong address are found so by the daemon that has them, before others tell it. It must
-not decide what follows, nor keep a stream: once our greeting has arrived here both ends are closed.
+Turns a dial of the own address into the reason why it does not lead here, or nothing. A daemon
+finds its own expired certificate or wrong address so before others report it. Once the greeting has
+arrived here both ends are closed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_ANSWER = "nothing of what was sent there arrived here"
 
 
 def own_greeting(me: str) -> bytes:
-    """What only this daemon sends, to itself."""
+    """Return the greeting that this daemon sends to itself."""
     return encode(Hello(STREAM_FORMAT, me, me, 0, 0, 0, 0, 0, 0, 0))
 
 
@@ -33,7 +33,7 @@ class OwnAddress:
         self._next_s: float | None = None
 
     def is_ours(self, me: str, address: str, now: float) -> None:
-        """From now on this is who and where we are; empty while that is unknown."""
+        """Set the member id and address to check; empty while they are unknown."""
         if (me, address) != (self._me, self._address):
             self.stop()
             self._me, self._address = me, address
@@ -41,12 +41,12 @@ class OwnAddress:
             self._next_s = now if address else None
 
     def doubt(self, now: float) -> None:
-        """Some peer is out of touch: check again, if that was not done just now."""
+        """Check again, if that was not done just now: some peer is out of touch."""
         if self._next_s is None and self._address:
             self._next_s = now + AGAIN_S
 
     def look(self, now: float) -> None:
-        """Do what is due."""
+        """Dial or give up, whichever is due."""
         if self._next_s is None or self._next_s > now:
             return
         if self._stream is not None:
@@ -57,11 +57,11 @@ class OwnAddress:
         self._next_s = now + ANSWER_S_MAX
 
     def due_s(self) -> float | None:
-        """When `look` has something to do."""
+        """Return when `look` has something to do."""
         return self._next_s
 
     def greets(self, hello: Hello | None) -> bool:
-        """Whether this is our own greeting, which arrived."""
+        """Return whether this is our own greeting, which arrived."""
         if hello is None or not self._me or (hello.member, hello.to) != (self._me, self._me):
             return False
         self.trouble = ""
@@ -69,7 +69,7 @@ class OwnAddress:
         return True
 
     def closed(self, stream: int, text: str, now: float) -> bool:
-        """Whether this was the stream to ourselves."""
+        """Return whether this was the stream to ourselves."""
         if stream != self._stream:
             return False
         self._stream = None
@@ -77,7 +77,7 @@ class OwnAddress:
         return True
 
     def stop(self) -> None:
-        """No stream is left, and nothing is due."""
+        """End the check: no stream is left, and nothing is due."""
         if self._stream is not None:
             self._exchange.close(self._stream)
         self._stream = self._next_s = None

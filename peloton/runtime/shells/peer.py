@@ -1,9 +1,9 @@
 """The peer shell: sends mail to other daemons and receives theirs; one per daemon.
 
 Packs envelopes for remote routes into batches on links, unpacks the frames of streams into
-envelopes for local routes, and turns calls into numbers that come back with an answer. It must
-never block, decide where a route is, or leave a call without an answer: if a peer vanishes, refuses
-or does not answer, the call is answered `Unavailable`.
+envelopes for local routes, and turns calls into numbers that come back with an answer. It never
+blocks, and leaves no call without an answer: if a peer vanishes, refuses or does not answer, the
+call is answered `Unavailable`.
 
     send(ref, Peers(view, {member: address}))          the members, from the membership
     send(ref, Outbound(peer, view, route, envelopes))  mail for a remote route
@@ -65,7 +65,7 @@ HANDSHAKE_S_MAX = 5.0
 
 
 class PeerShell(Shell):
-    """All links of one daemon. `me` is its member id, unique per life."""
+    """The shell of all links of one daemon. `me` is its member id, unique per life."""
 
     def __init__(
         self, me: str, driver: Driver, *, exchange: Exchange, packing: Packing, router: Router
@@ -108,7 +108,7 @@ class PeerShell(Shell):
             self._service_links()
 
     def failed(self, error: BaseException) -> None:
-        """The state of the links may be wrong: reset all; peers notice by the new birth number."""
+        """Reset all links, whose state may be wrong; peers notice by the new birth number."""
         text = f"{type(error).__name__}: {error}"
         for stream in (*self._streams, *self._unidentified):
             self._exchange.close(stream)
@@ -208,7 +208,7 @@ class PeerShell(Shell):
             self._identify(stream, data)
 
     def _identify(self, stream: int, data: bytes) -> None:
-        """The first frame of an accepted stream: a greeting, which names the peer."""
+        """Read the first frame of an accepted stream: a greeting, which names the peer."""
         hello = read_hello(data)
         if self.contacts.own.greets(hello):
             self._exchange.close(stream)
@@ -302,7 +302,7 @@ class PeerShell(Shell):
         self.contacts.update(peers, addresses, me=self.me, now=self.now)
 
     def _rename(self, me: str) -> None:
-        """A new session: to all others the former member has left and we are a new one."""
+        """Begin a new session: to all others the former member has left and this is a new one."""
         for peer in [*self.links]:
             self._close(self.links.pop(peer), "a new session begins")
         self.contacts.restart(self.now)

@@ -1,7 +1,7 @@
-"""What the peer shell knows of being in touch: with each peer, and with itself by its own address.
+"""The contacts of the peer shell: with each peer, and with itself by its own address.
 
-Turns the ups and downs of links into answers for callers, lines of health, and reports of who is
-out of touch. It must not dial a peer, nor decide who owns what.
+Turns the ups and downs of links into answers for callers, lines of health, and reports of peers out
+of touch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DOWN_S_MAX = 5.0
 
 
 class PeerContacts:
-    """Of one daemon. `on_report` and `on_down` are called when something has changed."""
+    """The contacts of one daemon. `on_report` and `on_down` are called at changes."""
 
     def __init__(self, exchange: Exchange, session_s: float = SESSION_S) -> None:
         self.addresses: dict[str, str] = {}
@@ -38,31 +38,31 @@ class PeerContacts:
         self._me = self._own_trouble = ""
 
     def named(self, peer: str) -> str:
-        """As texts for people name it."""
+        """Return a peer's name for people."""
         return named(peer, self.addresses.get(peer, "an unknown address"))
 
     def update(self, peers: Peers, addresses: dict[str, str], *, me: str, now: float) -> None:
-        """The members of a newer view."""
+        """Take the members of a newer view."""
         self._me, self._said, self.addresses = me, peers.said, addresses
         self.own.is_ours(me, peers.members.get(me, ""), now)
         self._contacts.keep(addresses, now)
 
     def restart(self, now: float) -> None:
-        """All links are new: nobody was met yet."""
+        """Start over: all links are new, and no peer was met yet."""
         for peer in [*self.down]:
             self.clear(peer)
         self._contacts.keep({}, now)
         self.addresses, self._reported = {}, ContactReport()
 
     def closed(self, link: Link, why: str, now: float) -> None:
-        """The stream of a link has ended; `why`, where this side can know."""
+        """Record the end of a link's stream; `why`, where this side can know."""
         contact = self._contacts.of.get(link.peer)
         if contact is not None:
             silent_s = STALL_S_MAX if why == SILENT else 0.0
             contact.went_down(now, why, silent_s=silent_s)
 
     def look(self, link: Link, now: float) -> str:
-        """Look at a link: why all calls on their way to the peer fail now; mostly empty."""
+        """Look at a link; return why all calls on their way to the peer fail now, mostly empty."""
         contact, since_s = self._contacts.of[link.peer], link.down_since_s
         if link.greeted and not contact.up:
             contact.went_up(now)
@@ -78,14 +78,14 @@ class PeerContacts:
         return text
 
     def clear(self, peer: str) -> bool:
-        """Calls to the peer do not fail any more; whether they did."""
+        """Clear the failure of calls to the peer; return whether there was one."""
         if self.down.pop(peer, None) is None:
             return False
         self.on_down(peer, "")
         return True
 
     def report(self, now: float) -> None:
-        """Say who is out of touch, if that has changed."""
+        """Report the peers out of touch, if they have changed."""
         report = self._contacts.report(now)
         if report.unreached:
             self.own.doubt(now)
@@ -101,7 +101,7 @@ class PeerContacts:
             self.on_down(self._me, trouble)
 
     def due_s(self, links: Mapping[str, Link]) -> Iterator[float | None]:
-        """When something is to be looked at again."""
+        """Yield when something is to be looked at again."""
         for link in links.values():
             if link.down_since_s is not None and link.peer not in self.down:
                 yield link.down_since_s + DOWN_S_MAX

@@ -1,7 +1,7 @@
 """The messages and ports of the peer shell, and its table of pending calls to other daemons.
 
 A call to another daemon travels as a number; the answer that comes back under this number resolves
-the future of the caller. No call may be lost: each one is answered, given up or times out.
+the future of the caller. No call is lost: each one is answered, given up or times out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Peers(NamedTuple):
     """To the peer shell: the members of the view of this version, with their addresses.
 
     `me` is our own member id; when it changes, all links start from scratch. `said`: why there is
-    no contact with a member, as that says.
+    no contact with a member, in its own words.
     """
 
     view: int
@@ -36,7 +36,7 @@ class Peers(NamedTuple):
 class Outbound(NamedTuple):
     """To the peer shell: envelopes for a route that is at `peer` by the view of this version.
 
-    `sender` is the sending shard, under `epoch`; None where the sender is no shard.
+    `sender` is the sending shard, under `epoch`; None if the sender is no shard.
     """
 
     peer: str
@@ -62,22 +62,22 @@ class Inbound(NamedTuple):
 
 
 class Router(Protocol):
-    """What the peer shell needs of its daemon; called on its thread, must not wait."""
+    """The peer shell's calls of its daemon, on its thread; they must not wait."""
 
     def deliver(self, arrived: Inbound) -> bool:
-        """Accept a batch; False where its route is not local, and the whole batch is refused."""
+        """Accept a batch; return False if its route is not local, and all of it is refused."""
 
     def misdirected(self, peer: str, route: Route, *, view: int) -> None:
-        """The peer refused a batch: at that version of its view the route is not there."""
+        """Handle a batch that the peer refused: in its view the route is not there."""
 
     def peer_reachable(self) -> None:
-        """A peer that was out of reach is reachable again."""
+        """Repeat what may have been lost: a peer that was out of reach is reachable again."""
 
     def report_problem(self, name: str, text: str) -> None:
         """Report what is wrong under this name; an empty text clears it."""
 
     def links_reset(self, text: str) -> None:
-        """The shell raised, and all links were reset."""
+        """Report that the shell raised, and all links were reset."""
 
 
 # ---- events of streams ----
@@ -135,7 +135,7 @@ class RemoteReplyAddress:
         self._answered = False
 
     def set_result(self, value: Any) -> None:
-        """Answer, from any thread. If two threads answer at once, the caller takes the first."""
+        """Send the answer, from any thread. Of two answers the caller takes the first."""
         if not self._answered:
             self._answered = True
             send(self._ref, RemoteAnswer(self._peer, self._number, self._asked, value))
@@ -161,7 +161,7 @@ class PendingAsks:
         return len(self._pending)
 
     def open(self, future: Any, asked: Key, *, peer: str, now: float) -> int:
-        """Add a call that is about to be sent; returns its number."""
+        """Add a call that is about to be sent; return its number."""
         number = next(self._numbers)
         self._pending[number] = PendingAsk(future, asked, peer, now + REMOTE_ASK_S_MAX)
         return number
@@ -181,13 +181,13 @@ class PendingAsks:
                 resolve(pending.future, Unavailable(text))
 
     def give_up_all(self, text: str, peer: str | None = None) -> None:
-        """Answer all calls to `peer` `Unavailable`; None: to any peer."""
+        """Answer all calls to `peer`, or to any peer if None, with `Unavailable`."""
         for number, pending in [*self._pending.items()]:
             if peer in (None, pending.peer):
                 self.give_up((number,), peer=pending.peer, text=text)
 
     def give_up_late(self, now: float) -> None:
-        """Answer the calls whose time is over `Unavailable`."""
+        """Answer the calls whose time is over with `Unavailable`."""
         while self._pending:
             number, pending = next(iter(self._pending.items()))
             if pending.until_s > now:
@@ -196,5 +196,5 @@ class PendingAsks:
             self.give_up((number,), peer=pending.peer, text=text)
 
     def due_s(self) -> float | None:
-        """When the first call times out; None if none is pending."""
+        """Return when the first call times out; None if none is pending."""
         return next((pending.until_s for pending in self._pending.values()), None)

@@ -1,9 +1,9 @@
 """The region: how the gateway, backends and shards reach every entity of the cluster.
 
 Delivers envelopes to the inboxes of local shards and ephemeral services, and passes the others to
-the peer shell as batches. Everything may be called from any thread; nothing here waits or locks. It
-must not decide where a shard lives (`routing.py`). What it cannot deliver it drops, as every sender
-repeats what matters; calls are answered `Unavailable`.
+the peer shell as batches. Everything may be called from any thread; nothing here waits or locks.
+Mail that cannot be delivered is dropped, as every sender repeats what matters; calls are answered
+`Unavailable`. `routing.py` knows where a shard lives.
 
     future = region.ask(key, message)     an answer, or Unavailable; never an exception
     region.tell([Envelope(key, message)])
@@ -113,10 +113,10 @@ class Region:
         company: Container[Ref],
         held: dict[Hashable, None],
     ) -> tuple[list[Envelope], Iterable[Ref]]:
-        """Send what goes to one of `company`; returns all other envelopes, and who got the first.
+        """Send what goes to one of `company`; return all other envelopes, and the refs with mail.
 
-        `held`: for what a message waits already, as later ones must not overtake it; that of the
-        other envelopes is added.
+        `held`: the keys for which a message waits already, as later ones must not overtake it;
+        those of the other envelopes are added.
         """
         others: list[Envelope] = []
         batches: dict[Ref, list[Envelope]] = {}
@@ -171,7 +171,7 @@ class Region:
         return future
 
     def read(self, key: Key, query: Query) -> Any:
-        """The answer to a query that needs no shard's turn; None where it has to be asked.
+        """Return the answer to a query that needs no turn; None if the shard has to be asked.
 
         Local shards publish states once they are durable, before they acknowledge anything of them.
         """
@@ -180,17 +180,17 @@ class Region:
     # ---- inspecting ----
 
     def shards_of(self, kind: str) -> list[Key]:
-        """The shards that have the entities of a kind; each answers `ListViews`."""
+        """Return the shards that have the entities of a kind; each answers `ListViews`."""
         group = self._kinds[kind].group
         return [shard_key(ShardId(group, number)) for number in range(self._sizes[group])]
 
     def views(self, kind: str) -> Future[Any]:
-        """All summaries of a kind, for kinds with few entities; never a part of them."""
+        """Return all summaries of a kind, for kinds with few entities; never a part of them."""
         answers = [self._pages(shard, ListViews(kind)) for shard in self.shards_of(kind)]
         return then(all_answers(answers), lambda lists: [item for some in lists for item in some])
 
     def quarantine(self) -> Future[Any]:
-        """All dead letters and quarantined actors of the cluster: a list of (key, fact)."""
+        """Return all dead letters and quarantined actors of the cluster: a list of (key, fact)."""
 
         def facts(rows: list[Any]) -> list[Any]:
             return [pair for each in rows for pair in facts_of(self._codec, each)]
@@ -200,7 +200,7 @@ class Region:
         return then(whole, facts)
 
     def message_name(self, key: Key, number: int) -> str:
-        """What the message of a dead letter is called; this version may not know its number."""
+        """Return the name of a dead letter's message, whose number this version may not know."""
         known = self._codec.messages_of(key).get(number)
         return known.__name__ if known is not None else f"{kind_of(key)} message {number}"
 
@@ -209,7 +209,7 @@ class Region:
         return self.ask(shard_key(self._sharding.shard_of(key)), Redrive(key))
 
     def story(self, key: Key, member: int | None = None) -> Future[Any]:
-        """What an entity (or a member of a crowd) did lately and why: a list of `Line`."""
+        """Return what an entity (or a member of a crowd) did lately and why, as `StoryLine`s."""
         query = ReadStory(key, -1 if member is None else member)
         answer = self.ask(shard_key(self._sharding.shard_of(key)), query)
         return then(answer, lambda rows: story_lines(self._codec, rows))
@@ -217,31 +217,32 @@ class Region:
     def changes(
         self, shard: ShardId, after: tuple[int, int] | None, *, limit: int = PAGE_MAX
     ) -> Future[Any]:
-        """The changes of a shard after a mark, as a `ChangesPage`; None: only the present mark.
+        """Return a shard's changes after a mark, as a `ChangesPage`; None: the present mark.
 
         Marks stay valid across restarts and owners; changes too old to be kept are a gap.
         """
         return self.ask(shard_key(shard), ReadChanges(after, limit))
 
     def shard_of(self, key: Key) -> Key:
-        """The key of the shard of an entity, for `follow`."""
+        """Return the key of the shard of an entity, for `follow`."""
         return shard_key(self._sharding.shard_of(key))
 
     def follow(self, shard: Key, query: FollowChanges) -> Future[Any]:
-        """The changes of a shard after a mark, as a `ChangesPage`, as soon as there are any.
+        """Return the changes of a shard after a mark, as a `ChangesPage`, as soon as there are any.
 
-        `Unavailable` where the shard moves or restarts: call again with the same mark.
+        The answer is `Unavailable` if the shard moves or restarts: call again with the same mark.
         """
         return self.ask(shard, query)
 
     def changes_in(self, read: ChangesPage) -> list[Change]:
-        """The changes of a page, decoded on the thread of the caller."""
+        """Decode the changes of a page, on the thread of the caller."""
         return changes_of(self._codec, read)
 
     def inspect(self, shard: ShardId, function: Callable[[Shard], Any]) -> Future[Any]:
         """Call a function with the core of a local shard, between two turns.
 
-        It must copy what it returns, and must not change anything.
+        The function must copy what it returns, and must not change anything: it runs on the shard's
+        states.
         """
         future: Future[Any] = Future()
         ref = self.routes.shards.get(shard)
@@ -250,21 +251,21 @@ class Region:
         return future
 
     def health(self) -> tuple[bool, list[str]]:
-        """Whether this daemon is ready, and the reasons if it is not."""
+        """Return whether this daemon is ready, and the reasons if it is not."""
         health = self.daemon_health()
         return health.ready, [str(reason) for reason in health.reasons]
 
     def daemon_health(self) -> DaemonHealth:
-        """Whether this daemon is live and ready, and all that is wrong."""
+        """Return whether this daemon is live and ready, and all that is wrong."""
         return self.status.daemon_health()
 
     def ended_held(self, kind: str) -> list[HeldEnded]:
-        """What each local shard has in memory of ended entities of a kind."""
+        """Return what each local shard has in memory of ended entities of a kind."""
         found = (reads.ended.get(kind) for reads in [*self.routes.reads.values()])
         return [held for held in found if held is not None]
 
     def owned(self) -> list[ShardId]:
-        """The local shards, including those that recover."""
+        """Return the local shards, including those that recover."""
         return sorted(self.routes.shards)
 
     # ---- for the root, the claim shell and the peers ----
@@ -272,7 +273,7 @@ class Region:
     def register_service(
         self, prefix: str, service: Any, *, role: str | None = None, outward: bool = False
     ) -> None:
-        """From now on this ephemeral service gets the mail for all keys with the prefix.
+        """Route the mail for all keys with the prefix to this ephemeral service.
 
         A prefix that is a whole key means this key alone. With a `role` every member of that role
         runs one instance; without, each daemon has its own. An `outward` service acts on the world,
@@ -290,11 +291,11 @@ class Region:
             send(ref, self.routes.named(prefix))
 
     def set_shard(self, shard: ShardId, ref: Ref | None) -> None:
-        """From now on this actor gets the mail of the shard; None: it is not local any more."""
+        """Route the mail of the shard to this actor; None: the shard is not local any more."""
         self.routes.set_shard(shard, ref)
 
     def deliver(self, arrived: Inbound) -> bool:
-        """Accept a batch from a peer; False where its route is not local."""
+        """Accept a batch from a peer; return False if its route is not local."""
         if self.routes.is_late(arrived.route, arrived.view):
             return False
         ref = self.routes.local(arrived.route)
@@ -303,7 +304,7 @@ class Region:
         return ref is not None and send(ref, Mail(arrived.envelopes, stamp))
 
     def misdirected(self, peer: str, route: Route, *, view: int) -> None:
-        """The peer refused a batch, as the route is not there: one of us has an old view.
+        """Handle a batch that the peer refused: one of the two views is old.
 
         Shards repeat what is owed now, because the newer view may have come before the refusal.
         """
@@ -311,12 +312,13 @@ class Region:
             self.peer_reachable()
 
     def peer_reachable(self) -> None:
-        """A shard has a new owner or a peer is reachable again: repeat what is owed and asked."""
+        """Let shards and services repeat what is owed and asked. A shard has a new owner, or a peer
+        is reachable again."""
         for ref in [*self.routes.shards.values(), *self.routes.requesting]:
             send(ref, PeerReachable())
 
     def links_reset(self, text: str) -> None:
-        """All links were reset: what was under way may be lost."""
+        """Report that all links were reset, and repeat what may have been lost."""
         self.report_problem("peer", text)
         self.peer_reachable()
 
@@ -348,7 +350,7 @@ class Region:
             resolve(reply_to, answer)
 
     def _pages(self, shard: Key, query: ListViews) -> Future[Any]:
-        """The whole listing of a shard, read page by page."""
+        """Return the whole listing of a shard, read page by page."""
         whole: Future[Any] = Future()
         found: list[Any] = []
 
@@ -370,6 +372,6 @@ class Region:
         return whole
 
     def _ask_all(self, group: str, query: Query) -> Future[Any]:
-        """The answers of all shards of a group; unavailable if one of them is."""
+        """Return the answers of all shards of a group; unavailable if one of them is."""
         shards = [ShardId(group, number) for number in range(self._sizes[group])]
         return all_answers([self.ask(shard_key(shard), query) for shard in shards])

@@ -1,8 +1,8 @@
-"""When shards that ended by themselves are started again.
+"""The times at which shards that ended by themselves are started again.
 
 Turns ends into times: after a short delay at first, which doubles. A shard that only waits for the
 store asks it again soon, and at once when another shard has an answer: no work should wait for a
-timer once the store is back. The module must not start anything.
+timer once the store is back. The root starts the shards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Restarts:
         self._fails: dict[ShardId, int] = {}
 
     def lost(self, lost: ShardLost, now: float) -> None:
-        """The shard has ended, and is to be started again."""
+        """Schedule the start of a shard that has ended."""
         shard = lost.shard
         if lost.by_another:
             self._at_s[shard] = now
@@ -39,7 +39,7 @@ class Restarts:
         self._at_s[shard] = now + Pauses(RESTART_FIRST_S, most).after(fails)
 
     def opened(self, shard: ShardId, now: float) -> None:
-        """The shard was recovered, so the store answers: the others need not wait for it."""
+        """Clear a recovered shard's failures: the store answers, so shards that wait are due."""
         self._fails.pop(shard, None)
         away, self._away = self._away, {}
         for waiting in away:
@@ -47,12 +47,12 @@ class Restarts:
                 self._at_s[waiting] = now
 
     def forget(self, shard: ShardId) -> None:
-        """It is started, or is not to be."""
+        """Remove a shard that is started, or is not to be."""
         self._at_s.pop(shard, None)
         self._away.pop(shard, None)
 
     def due(self, now: float) -> list[ShardId]:
-        """Those whose time has come."""
+        """Return the shards whose time has come."""
         return [shard for shard, at_s in self._at_s.items() if at_s <= now]
 
     @property

@@ -2,8 +2,8 @@
 
 Starts one shell per owned shard, and restarts a shell that failed after a pause that grows. If
 shells raise too often, or the journal raises once, the daemon ends (`Root.exited`), and the
-supervisor of the process starts another. It must not retry what a person has to mend: a damaged
-shard stays closed, and health reports it.
+supervisor of the process starts another. What a person has to mend is not retried: a damaged shard
+stays closed, and health reports it.
 
 Alone (`start`) a daemon owns every shard. In a fleet (`assemble` with `FleetPorts`) the claim shell
 chooses the shards. There the root restarts no shard that ended by itself, but reports it: another
@@ -68,17 +68,17 @@ ROOT_STOP_S_MAX = 5.0
 
 
 class Drivers(Protocol):
-    """Where shells get their drivers: threads, or one stepper for all."""
+    """Makes the drivers of shells: threads, or one stepper for all."""
 
     @property
     def clock(self) -> Clock:
         """The clock of the shells."""
 
     def driver(self, name: str) -> Driver:
-        """The driver of that name."""
+        """Return the driver of that name."""
 
     def stop(self) -> None:
-        """No shell runs afterwards."""
+        """Stop: no shell runs afterwards."""
 
 
 class _DisownOrder:
@@ -89,7 +89,7 @@ class _DisownOrder:
         self._answer = message.answer
 
     def answer_if_done(self) -> None:
-        """Answer once no shard remains."""
+        """Answer the order once no shard remains."""
         if not self.remaining:
             resolve(self._answer, None)
 
@@ -112,7 +112,7 @@ class RootShell(Shell):
         self._ending: dict[ShardId, list[_DisownOrder]] = {}
 
     def handle(self, message: Any) -> None:
-        """An order to own or give up shards, or the report of a shell on its state."""
+        """Process an order to own or give up shards, or a shell's report of its state."""
         if isinstance(message, Own):
             for shard in message.shards:
                 self._owned.setdefault(shard, None)
@@ -261,7 +261,7 @@ class Root:
         self.goals = Goals(region.routes)
 
     def epoch_obeyed(self, of: Key, epoch: int) -> None:
-        """What obeys the owners of this key has obeyed one of this epoch; from any thread."""
+        """Record that this key's backend has obeyed an owner of this epoch; from any thread."""
         send(self._shell, EpochObeyed(self.region.routes.sharding.shard_of(of), epoch))
 
     def own(self, shards: tuple[ShardId, ...]) -> None:
@@ -307,7 +307,7 @@ class Root:
         resolve(self.exited, reason)
 
     def health(self) -> tuple[bool, list[str]]:
-        """Whether the daemon is ready, and the reasons if it is not."""
+        """Return whether the daemon is ready, and the reasons if it is not."""
         return self.region.health()
 
 
@@ -319,7 +319,7 @@ def assemble(
     drivers: Drivers,
     setup: DaemonSetup = ALONE,
 ) -> Root:
-    """All shells of a daemon, without any shard or ephemeral service yet."""
+    """Make all shells of a daemon, without any shard or ephemeral service yet."""
     record = setup.record or journal.bootstrap(sizes)
     # Groups that only a later version knows are left to daemons of that version.
     sizes, codec = {group: record.shards[group] for group in sizes}, Codec(kinds)

@@ -94,29 +94,30 @@ class RoundShell(LastingShell):
     # ---- what shards call ----
 
     def enter(self, shard: RoundShard) -> None:
-        """The shard is open from now on."""
+        """Add a shard that is open from now on."""
         if len(self._shards) < ROUND_SHARDS_MAX:
             self._shards[shard.ref] = self._company[shard.ref] = shard
         else:
             self._strangers[shard.ref] = shard
 
     def enter_service(self, ref: Ref) -> None:
-        """A service that does nothing outside of the daemon may get messages of open frames."""
+        """Add a service that may get messages of open frames: it acts only within the daemon."""
         self._company[ref] = None
 
     def leave(self, shard: RoundShard) -> None:
-        """The shard takes no more turns; a frame of it that is open is still committed."""
+        """Remove a shard that takes no more turns; an open frame of it is still committed."""
         self._company.pop(shard.ref, None)
 
     def has(self, shard: RoundShard) -> bool:
-        """Whether the shard is in a round whose outcome it does not know."""
+        """Return whether the shard is in a round whose outcome it does not know."""
         ref = shard.ref
         return ref in self._open or any(ref in flight.shards for flight in self._flights)
 
     def takes_turns(self, shard: RoundShard, *, begins: bool) -> bool:
-        """Whether the shard may take turns now; else it is woken when it may.
+        """Return whether the shard may take turns now; if not, it is woken when it may.
 
-        `begins`: they would be the first of its frame, so that their time is that of the frame.
+        `begins`: the turns would be the first of its frame, so that their time is that of the
+        frame.
         """
         if not self._open or self.now < self._opened_s + ROUND_S_MAX:
             return True
@@ -128,7 +129,7 @@ class RoundShell(LastingShell):
         return False
 
     def join(self, shard: RoundShard, *, is_full: bool = False) -> None:
-        """The shard has taken turns."""
+        """Add a shard that has taken turns to the open round."""
         if not self._open:
             self._opened_s, self._passes = self.now, 0
             self.wake_soon()
@@ -144,9 +145,9 @@ class RoundShell(LastingShell):
         stamp: Stamp,
         held: dict[Hashable, None],
     ) -> list[Envelope]:
-        """Send what may be sent before the round is durable; returns the rest, in order.
+        """Send what may be sent before the round is durable; return the rest, in order.
 
-        `held`: for what the shard has held back mail since its frame was opened.
+        `held`: the keys for which the shard has held back mail since its frame was opened.
         """
         # While our session is in doubt another owner may have newer state, and only a commit
         # proves that there is none.
@@ -165,7 +166,7 @@ class RoundShell(LastingShell):
         return left
 
     def ended(self, shard: RoundShard, text: str) -> None:
-        """The shard has ended, and with it what it did in the open round."""
+        """Give up the open round of a shard that has ended, with its other shards."""
         ref = shard.ref
         for known in (self._shards, self._strangers, self._company, self._later, self._unclear):
             known.pop(ref, None)
@@ -188,7 +189,7 @@ class RoundShell(LastingShell):
     # ---- messages ----
 
     def handle(self, message: Any) -> None:
-        """Take the journal's answers, or look whether the round is to be closed."""
+        """Take the journal's answers, or check whether the round is to be closed."""
         if isinstance(message, WorkDone):
             self._answered(message.answers)
         for flight in self._flights:
@@ -259,7 +260,6 @@ class RoundShell(LastingShell):
         told: Iterable[Ref] = (),
         untouched: Container[Ref] = (),
     ) -> None:
-        """One round."""
         own = {ref: works[ref] for ref in refs if ref in works}
         if refs:
             members = {ref: shards[ref] for ref in refs}
@@ -268,7 +268,7 @@ class RoundShell(LastingShell):
             send(self._journal, Commit(own, self.ref))
 
     def _closed(self) -> dict[Ref, RoundShard]:
-        """No round is open any more; who was in it."""
+        """Close the open round; return its shards."""
         shards, self._open, self._giving = self._open, {}, {}
         self._untouched, self._is_full, self._last_pass = {}, False, False
         self._telling, self._told = {}, {}

@@ -2,7 +2,7 @@
 
 Turns the journal's answers, which may come one by one and unclear at first, into one outcome for
 each shard: that of its work, or, where it has written no frame, that of the frames of the others.
-It must not tell a shard anything before the frames are decided.
+No shard is told anything before the frames are decided.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from peloton.runtime.shells.shell_messages import Ref, RoundLost, send
 
 
 class RoundShard(Protocol):
-    """What a round needs of the shell of a shard."""
+    """The operations that a round needs of the shell of a shard."""
 
     shard: ShardId
 
     @property
     def ref(self) -> Ref:
-        """Its address, under which the journal's answers find it and no successor."""
+        """The shell's address, under which the journal's answers find it and no successor."""
 
     def close_frame(self) -> Work | None:
-        """Take no more turns; what the journal has to write, if anything."""
+        """Take no more turns; return what the journal has to write, if anything."""
 
     def done(self, answer: Answer, *, had_turns: bool) -> None:
-        """The outcome of its work, or, without work, of the round; it is not Unclear.
+        """Take the outcome of the shard's work, or, without work, of the round; it is not Unclear.
 
-        Without a turn it had got messages of the round, and may be in the one before, too.
+        Without a turn the shard had got messages of the round, and may be in the one before, too.
         """
 
     def wake_soon(self) -> None:
         """Take turns at the next grant."""
 
     def failed(self, error: BaseException) -> None:
-        """Closing its frame raised, or what follows its outcome."""
+        """Handle an exception in closing the frame, or in what follows its outcome."""
 
     def unclear(self, text: str, *, full: bool = False) -> None:
-        """The outcome is not known yet; it will be settled. `full`: once the store has room."""
+        """Note an unknown outcome, which will be settled. `full`: once the store has room."""
 
     def give_up(self, text: str, *, unclear: bool = False) -> None:
-        """End: what is in memory is not, or not surely, what is in the journal."""
+        """End the shard: its memory is ahead of the journal, or may be."""
 
 
 def lose(services: Iterable[Ref]) -> None:
-    """They were told what may never have happened."""
+    """Tell services that the messages they got may never have happened."""
     for ref in services:
         send(ref, RoundLost())
 
@@ -75,7 +75,7 @@ class RoundAtStore:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known that its frames are committed, or that they never will be."""
+        """Whether it is known that the round's frames are committed, or that they never will be."""
         return self._outcome is not None
 
     def answered(self, answers: Mapping[Ref, Answer]) -> None:
@@ -104,17 +104,17 @@ class RoundAtStore:
         self.doomed = []
 
     def forget(self) -> None:
-        """What it has told services may never have happened."""
+        """Tell the round's services that their messages may never have happened."""
         told, self._told = self._told, ()
         lose(told)
 
     def is_hopeless(self, asked: Container[Ref]) -> bool:
-        """Whether nobody is left whose frame could be settled."""
+        """Return whether nobody is left whose frame could be settled."""
         left = (ref in self.shards or ref in asked for ref in self._frames)
         return self._outcome is None and self._is_unclear and not any(left)
 
     def _answer_to(self, ref: Ref, outcome: Answer) -> Answer | None:
-        """The outcome of one. Without a frame its memory may follow from the frames of others."""
+        """Return the outcome of one shard; without a frame that of the others' frames."""
         if ref not in self._frames and not isinstance(outcome, Committed):
             return RoundRefused(outcome.text)
         return self._final.get(ref) if ref in self.works else outcome

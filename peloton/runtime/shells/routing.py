@@ -1,7 +1,7 @@
 """The routing table: local shards and ephemeral services, and the peers that have the others.
 
-Maps a key to the actor or the peer that gets its mail. It must not decide where a shard lives: the
-root enters the shards of this daemon, the membership names the owners of all others.
+Maps a key to the actor or the peer that gets its mail. The root enters the shards of this daemon;
+the membership names the owners of all others.
 
     host/h1         the shard of the key, here or at its owner
     placer/any      one instance of the service: ours, else that of a member with its role
@@ -30,14 +30,14 @@ ANY, ALL = "any", "all"
 
 
 class RemoteRoute(NamedTuple):
-    """A route at another daemon. `peer` is empty where no owner is known."""
+    """A route at another daemon. `peer` is empty if no owner is known."""
 
     peer: str
     route: Route
 
 
 class RoutingTable:
-    """The routes that one daemon knows. Read from any thread, written by the root's only."""
+    """The routes that one daemon knows. Read from any thread, written only by the root's."""
 
     def __init__(self, kinds: Mapping[str, Kind], sharding: Sharding) -> None:
         self.shards: dict[ShardId, Ref] = {}
@@ -54,7 +54,7 @@ class RoutingTable:
         self._turn = 0
 
     def of(self, key: Key) -> tuple[Ref | RemoteRoute, ...]:
-        """Where mail for this key goes: several routes for `all`, none for an unknown key."""
+        """Return the routes of a key: several for `all`, none for an unknown key."""
         local = self.services.get(key)
         if local is not None:
             return (local,)
@@ -66,9 +66,9 @@ class RoutingTable:
         return tuple(self._of_service(kind, key[len(kind) + 1 :]))
 
     def here(self, key: Key) -> tuple[Hashable, Ref | None]:
-        """What the key is a part of, and the one local actor that gets its mail, if there is one.
+        """Return the route of a key, and the one local actor that gets its mail, if there is one.
 
-        It advances nothing, as `of` does that takes other members by turns.
+        Unlike `of`, which takes other members by turns, a call advances nothing.
         """
         local = self.services.get(key)
         if local is not None:
@@ -85,7 +85,7 @@ class RoutingTable:
         return kind, local
 
     def read(self, key: Key, query: Query) -> Any:
-        """The answer that a local shard has published; None where it has to be asked."""
+        """Return the answer that a local shard has published; None if the shard has to be asked."""
         kind = kind_of(key)
         if kind not in self._kinds and kind != SHARD_KIND:
             return None
@@ -95,11 +95,11 @@ class RoutingTable:
         return answer if self.current else None
 
     def local(self, route: Route) -> Ref | None:
-        """The local actor of a route; None where a peer sent us mail that belongs elsewhere."""
+        """Return the local actor of a route; None if a peer sent us mail that belongs elsewhere."""
         return self.shards.get(route) if isinstance(route, ShardId) else self.services.get(route)
 
     def set_shard(self, shard: ShardId, ref: Ref | None) -> None:
-        """From now on this actor gets the mail of the shard; None: it is not local any more."""
+        """Route the mail of the shard to this actor; None: the shard is not local any more."""
         if ref is None:
             self.shards.pop(shard, None)
         else:
@@ -107,7 +107,7 @@ class RoutingTable:
             self.since[shard] = self.view
 
     def named(self, prefix: str) -> Renamed:
-        """Name and number of our instance of a service."""
+        """Return name and number of our instance of a service."""
         role = self.roles.get(prefix)
         members = self._members(role) if role is not None else []
         if self.me not in members:
@@ -115,16 +115,16 @@ class RoutingTable:
         return Renamed(self.me, members.index(self.me), len(members))
 
     def is_late(self, route: Route, view: int) -> bool:
-        """Whether a batch was packed before the shard left this daemon and came back.
+        """Return whether a batch was packed before the shard left this daemon and came back.
 
-        Its owner in between may have received later mail of the same sender, so accepting this
+        The owner in between may have received later mail of the same sender, so accepting this
         batch would break the order.
         """
         return isinstance(route, ShardId) and view < self.since.get(route, 0)
 
     @property
     def me(self) -> str:
-        """Our member id; empty where the daemon is alone."""
+        """Our member id; empty if the daemon is alone."""
         return self.membership_status.member if self.membership_status is not None else ""
 
     @property

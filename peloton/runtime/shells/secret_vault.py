@@ -1,7 +1,7 @@
-"""Secrets of jobs as the gateway and a backend see them: values by id, over a store of sealed ones.
+"""The vault of jobs' secrets, for gateway and backends: values by id, over a store of sealed ones.
 
 Turns values into rows that nobody can read, and rows into values, for as long as it takes to hand
-them over. It must not keep a value, log one, or say one in an error. Every call may wait.
+them over. A value must not be kept, logged or named in an error. Every call may wait.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _MICROSECONDS = 1_000_000
 
 
 class SecretsUnavailable(Exception):
-    """The secrets cannot be read or written for now, and why."""
+    """The secrets cannot be read or written for now; the text says why."""
 
 
 class SecretUnreadable(SecretsUnavailable):
-    """A value is there and cannot be opened; those of other jobs can."""
+    """A value cannot be opened; those of other jobs can."""
 
 
 class SecretVault:
-    """Of one cluster; its calls may come from any thread."""
+    """The vault of one cluster; its calls may come from any thread."""
 
     def __init__(
         self, store: SecretStore, sealing: Sealing, *, clock: Callable[[], float] = time.time
@@ -40,8 +40,8 @@ class SecretVault:
     ) -> None:
         """Store these values by the ids of their secrets, in place of earlier ones.
 
-        `named`: ids that the job's config names, whose values stay whatever their number; None if
-        that is not known, as there may be such a job, of anybody: then no others go.
+        `named`: ids that the job's config names, whose values stay whatever their number. None if
+        that is not known, as a job of this id may exist already: then no other value is deleted.
         """
         made = int(self._clock() * _MICROSECONDS)
         try:
@@ -65,7 +65,7 @@ class SecretVault:
             raise SecretsUnavailable(str(error)) from error
 
     def read(self, job: str, wanted: Collection[str]) -> dict[str, bytes]:
-        """The values of these ids; those that are not there are missing in the answer."""
+        """Return the values of these ids; ids without a value are missing in the answer."""
         try:
             rows = newest(self.store.of_job(job))
             return {one: self.sealing.unseal(rows[one]) for one in wanted if one in rows}
@@ -75,26 +75,24 @@ class SecretVault:
             raise SecretsUnavailable(str(error)) from error
 
     def remove(self, job: str, ids: Collection[str]) -> None:
-        """Delete the values of these ids."""
         try:
             self.store.delete([row for row in self.store.of_job(job) if row.id in ids])
         except Unreachable as error:
             raise SecretsUnavailable(str(error)) from error
 
     def forget(self, job: str) -> None:
-        """Delete all values of a job."""
         try:
             self.store.forget(job)
         except Unreachable as error:
             raise SecretsUnavailable(str(error)) from error
 
     def fingerprint(self, data: bytes) -> bytes:
-        """What two equal values have in common, and what tells nothing of the value."""
+        """Return a digest that equal values share, and that discloses nothing of the value."""
         return self.sealing.fingerprint(data)
 
 
 def newest(rows: Collection[SealedSecret]) -> dict[str, SealedSecret]:
-    """Of each id the row that counts."""
+    """Return the newest row of each id, which counts."""
     found: dict[str, SealedSecret] = {}
     for row in sorted(rows, key=lambda row: row.made):
         found[row.id] = row

@@ -2,7 +2,7 @@
 
 Passes mail to the core, and the core's frame to the round of the daemon (`round.py`). Messages to
 shards of the same round are handed over at once; all others, and replies, leave only when the frame
-is committed. It must not decide, and never sends anything of a frame whose commit is unclear.
+is committed. Nothing is sent of a frame whose commit is unclear.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ IN_DOUBT = "this daemon's session is in doubt, another may own the shard: try ag
 
 
 class ShardPhase(enum.Enum):
-    """The life of a shard on this daemon, from its claim to its end."""
+    """A phase in the life of a shard on this daemon, from its claim to its end."""
 
     CLAIMING = "recovering"
     OPEN = "open"
@@ -56,7 +56,7 @@ class ShardPhase(enum.Enum):
 
 
 class ShardShell(Shell):
-    """One shard, from claim to end; a shard that ended gets a new shell."""
+    """The shell of one shard, from claim to end; a shard that ended gets a new shell."""
 
     def __init__(self, shard: ShardId, context: DaemonContext) -> None:
         super().__init__(shard_shell_name(shard), context.driver)
@@ -94,11 +94,11 @@ class ShardShell(Shell):
             self._pump()
 
     def failed(self, error: BaseException) -> None:
-        """The core raised, so its state may be wrong: the next shell starts from the journal."""
+        """End the shard: its state may be wrong, and the next shell starts from the journal."""
         self._lose(f"{type(error).__name__}: {error}", broken=True)
 
     def late(self, message: Any) -> None:
-        """The shard has ended: refuse the calls in the message."""
+        """Refuse the calls in the message: the shard has ended."""
         if isinstance(message, Mail):
             self._refuse(message.envelopes, "is moving")
         elif isinstance(message, Inspect):
@@ -150,7 +150,8 @@ class ShardShell(Shell):
                 self._reply_addresses[envelope.reply_to] = None
 
     def _answered(self, envelope: Envelope) -> bool:
-        """Whether it is a query that needs no round: answered now, or after the frame in flight."""
+        """Return whether a query needs no round: it is answered now or after the frame
+        under way."""
         message: Any = envelope.message
         if not isinstance(message, Query) or envelope.reply_to is None:
             return False
@@ -247,7 +248,7 @@ class ShardShell(Shell):
         self._close()
 
     def _lose(self, text: str, *, damaged: bool = False, **how: bool) -> None:
-        """The shard ends by itself; `how` are fields of `ShardLost`."""
+        """End the shard by itself; `how` are fields of `ShardLost`."""
         if self._phase is ShardPhase.OVER:
             return
         draining = self._phase is ShardPhase.DRAINING
@@ -276,7 +277,7 @@ class ShardShell(Shell):
         self.stop()
 
     def _unpublish(self) -> None:
-        """From now on no other thread reads our states: the next owner may change them."""
+        """Stop other threads from reading our states: the next owner may change them."""
         self._context.round.leave(self)
         reads = self._context.region.routes.reads
         if self.core is not None and reads.get(self.shard) is self.core.reads:
@@ -317,7 +318,6 @@ class ShardShell(Shell):
             self._held += context.round.hand_over(self, turned.mail, stamp=stamp, held=held)
 
     def close_frame(self) -> Work | None:
-        """See `RoundShard`."""
         assert self.core is not None
         ready = self.core.close(may_hold=self._context.region.routes.current)
         self._wake_core_s = ready.wake_at
@@ -328,7 +328,6 @@ class ShardShell(Shell):
         return ready.work(self.shard, self.core.epoch)
 
     def done(self, answer: Answer, *, had_turns: bool) -> None:
-        """See `RoundShard`."""
         if self.core is None:
             return
         if not isinstance(answer, Committed):
@@ -382,7 +381,6 @@ class ShardShell(Shell):
             self._after_frame = []
 
     def unclear(self, text: str, *, full: bool = False) -> None:
-        """See `RoundShard`."""
         if self._unclear_before or full:
             # Reported from the second lost answer in a row: one alone is too common to log.
             self._status.away(self._context.store, text, shard=self.shard, full=full)
@@ -390,10 +388,9 @@ class ShardShell(Shell):
         self._report_trouble(f"the journal's answer is unclear: {text}")
 
     def give_up(self, text: str, *, unclear: bool = False) -> None:
-        """See `RoundShard`."""
         self._lose(text, gave_up=unclear, by_another=not unclear)
 
 
 def shard_shell_name(shard: ShardId) -> str:
-    """The name under which its shell reports troubles and the root clears them."""
+    """Return the name under which the shard's shell reports troubles and the root clears them."""
     return f"{shard.group}-{shard.number}"

@@ -19,17 +19,17 @@ from peloton.runtime.shells.shell_messages import WAKE, Ref, ShellFailed, send
 
 
 class Clock(Protocol):
-    """Where a daemon reads the time."""
+    """The clock of a daemon."""
 
     def now(self) -> float:
-        """Seconds since the epoch; never less than before."""
+        """Return seconds since the epoch; never less than before."""
 
     def wall(self) -> float:
-        """Seconds since the epoch by the clock that people set, which may jump both ways."""
+        """Return seconds since the epoch by the clock that people set, which may jump both ways."""
 
 
 class Driver(Protocol):
-    """What runs shells: a dispatcher with a thread, or a stepper of a simulation."""
+    """Runs shells: a dispatcher with a thread, or a stepper of a simulation."""
 
     @property
     def clock(self) -> Clock:
@@ -40,19 +40,19 @@ class Driver(Protocol):
         """Whether any of its shells has mail, besides the one that runs."""
 
     def attach(self, shell: Shell) -> None:
-        """The shell starts."""
+        """Attach a shell that starts."""
 
     def mail_waiting(self, shell: Shell) -> None:
-        """A message was put into the shell's inbox; called from any thread."""
+        """Note that a message was put into the shell's inbox; called from any thread."""
 
     def wake(self, shell: Shell, at_s: float) -> None:
         """Send `WAKE` to the shell at that time, in seconds; replaces the time set before."""
 
     def about_to_wait(self) -> None:
-        """A shell is about to block for long: whoever it has sent mail should not wait with it."""
+        """Wake the receivers of a shell's mail now: the shell is about to block for long."""
 
     def broken(self, text: str) -> None:
-        """A shell cannot go on and could not report it: the process has to end."""
+        """End the process: a shell cannot go on and could not report it."""
 
 
 class NotGranted(Exception):
@@ -80,7 +80,7 @@ class Inbox:
             self.on_mail()
 
     def clear(self) -> None:
-        """Pass what waits to `left`; from any thread, each message once."""
+        """Pass waiting messages to `left`; from any thread, each message once."""
         while self._waiting and self.left is not None:
             try:
                 envelope = self._waiting.popleft()
@@ -89,7 +89,7 @@ class Inbox:
             self.left(envelope)
 
     def get(self) -> Any:
-        """The next message of the grant; raises `NotGranted` instead of waiting."""
+        """Return the next message of the grant; raises `NotGranted` instead of waiting."""
         if self.granted <= 0 or not self._waiting:
             raise NotGranted
         if self.on_next is not None:
@@ -98,20 +98,19 @@ class Inbox:
         return self._waiting.popleft()
 
     def empty(self) -> bool:
-        """Whether nothing waits."""
         return not self._waiting
 
     def qsize(self) -> int:
-        """How many messages wait."""
+        """Return how many messages wait."""
         return len(self._waiting)
 
     def at_end(self) -> bool:
-        """Whether this grant yields nothing more: the time to process what was gathered."""
+        """Return whether this grant yields nothing more: the time to process what was gathered."""
         return self.granted <= 0 or not self._waiting
 
 
 class Shell(pykka.Actor):
-    """Base of all shells: subclasses define `handle`, and what a failure leads to (`failed`)."""
+    """Base of all shells: subclasses define `handle`, and `failed` for its exceptions."""
 
     actor_inbox: Inbox
 
@@ -128,15 +127,15 @@ class Shell(pykka.Actor):
         raise NotImplementedError
 
     def failed(self, error: BaseException) -> None:
-        """`handle` raised; this method must not raise."""
+        """Handle an exception of `handle`; must not raise."""
         raise NotImplementedError
 
     def late(self, message: Any) -> None:
-        """A message came after the end: refuse its calls. Runs on the thread of its sender."""
+        """Refuse the calls of a message after the end. Runs on the sender's thread."""
 
     @property
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return self.driver.clock.now()
 
     @property
@@ -149,7 +148,7 @@ class Shell(pykka.Actor):
         self.driver.wake(self, at_s)
 
     def wake_soon(self) -> None:
-        """Receive `WAKE` at the next grant, after other shells had theirs; this one ends."""
+        """Receive `WAKE` at the next grant, after other shells had theirs, and end this grant."""
         self.actor_inbox.granted = 0
         send(self.ref, WAKE)
 
@@ -172,7 +171,7 @@ class Shell(pykka.Actor):
             self.late(envelope.message)
 
     def on_receive(self, message: Any) -> None:
-        """Pykka's call for each message."""
+        """Receive a message; pykka calls this for each."""
         try:
             self.handle(message)
         except BaseException as error:
@@ -199,8 +198,11 @@ class Shell(pykka.Actor):
 
 
 class LastingShell(Shell):
-    """Base of those that last as long as their daemon, which ends where one of them fails: what it
-    knew of writes, rounds or claims may be wrong, and only a new process has none of it."""
+    """Base of shells that last as long as their daemon, which ends if one of them fails.
+
+    Its knowledge of writes, rounds or claims may be wrong then, and only a new process starts
+    clean.
+    """
 
     def __init__(self, name: str, driver: Driver, *, root: Ref) -> None:
         super().__init__(name, driver)

@@ -1,7 +1,7 @@
 """The messages between shells; each is one item of an inbox and may carry a batch of mail.
 
-Must hold no behaviour. An actor is addressed by its pykka ref, so an answer to a shell that was
-replaced in the meantime is dropped and does not reach its successor.
+An actor is addressed by its pykka ref, so an answer to a shell that was replaced in the meantime is
+dropped and does not reach its successor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ref = pykka.ActorRef[Any]
 class Mail(NamedTuple):
     """Envelopes for one shard or one ephemeral service, in order.
 
-    `stamp` names the sending shard and its epoch; None where the sender is no shard.
+    `stamp` names the sending shard and its epoch; None if the sender is no shard.
     """
 
     envelopes: list[Envelope]
@@ -39,8 +39,11 @@ WAKE = Wake()
 
 
 class Commit(NamedTuple):
-    """To the journal: commit these works as one round. Whose they are only names the answers: an
-    answer to a shell that has ended must not reach its successor."""
+    """To the journal: commit these works as one round.
+
+    The sender of each work only addresses the answers: an answer to a shell that has ended must not
+    reach its successor.
+    """
 
     works: dict[Ref, Work]
     sender: Ref
@@ -73,7 +76,7 @@ class Released(NamedTuple):
 
 
 class WorkDone(NamedTuple):
-    """From the journal: the outcome of works, or of repeated writes, by whose they are."""
+    """From the journal: the outcome of works, or of repeated writes, by their senders."""
 
     answers: dict[Ref, Answer]
 
@@ -86,7 +89,7 @@ class Claim(NamedTuple):
 
 
 class EpochObeyed(NamedTuple):
-    """To the reader: what obeys the owners of the shard has obeyed one of this epoch."""
+    """To the reader: the shard's backend has obeyed an owner of this epoch."""
 
     shard: ShardId
     epoch: int
@@ -121,7 +124,7 @@ class Load(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """From the reader: the rows, None where there is none.
+    """From the reader: the rows by key, None for a key without one.
 
     `problems` are keys whose rows cannot be read, with the reason; a person has to act.
     """
@@ -216,15 +219,17 @@ class GoalsRest(NamedTuple):
 
 
 class PeerReachable(NamedTuple):
-    """To each shard, and each service that asks for it: a peer is reachable or a shard has an owner
-    again; repeat what is owed, or was requested in vain."""
+    """To shards, and services that ask for it: repeat what is owed, or was requested.
+
+    A peer is reachable again or a shard has an owner again.
+    """
 
 
 # ---- to an ephemeral service ----
 
 
 class RoundLost(NamedTuple):
-    """What shards have told it since the last round may never have happened: begin anew."""
+    """To a service: messages of shards since the last round may never have happened; start over."""
 
 
 class Renamed(NamedTuple):
@@ -242,7 +247,7 @@ class Renamed(NamedTuple):
 
 
 class ReadLevel(NamedTuple):
-    """We joined the cluster, whose level may have been raised before."""
+    """To the feature shell: we joined the cluster, whose level may have been raised before."""
 
 
 # ---- to the claim shell ----
@@ -255,7 +260,7 @@ class DrainAll(NamedTuple):
 
 
 def send(ref: Ref, message: Any) -> bool:
-    """Put a message into the inbox of an actor; False where the actor has ended."""
+    """Put a message into the inbox of an actor; return False if the actor has ended."""
     try:
         ref.tell(message)
     except pykka.ActorDeadError:
@@ -272,5 +277,5 @@ def resolve(future: Any, value: Any) -> None:
 
 
 def reply_addresses(envelopes: Iterable[Envelope]) -> list[Any]:
-    """The reply addresses of the envelopes whose senders wait for an answer."""
+    """Return the reply addresses of the envelopes whose senders wait for an answer."""
     return [envelope.reply_to for envelope in envelopes if envelope.reply_to is not None]

@@ -1,8 +1,8 @@
 """The status of one daemon: which servers it cannot reach, and what is wrong with its shells.
 
 Turns the reports of shells into a `DaemonHealth`, and into the answer to a call that cannot be
-delivered. Written on the thread of the shards only, read from any; nothing here waits or locks. It
-must not decide anything. It logs an outage of a server twice: when it begins and when it ends.
+delivered. Written on the thread of the shards only, read from any; nothing here waits or locks. An
+outage of a server is logged twice: when it begins and when it ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Outage:
 
 
 class Status:
-    """What one daemon knows of its own troubles."""
+    """The troubles that one daemon knows of."""
 
     def __init__(self, routes: RoutingTable, sizes: Mapping[str, int]) -> None:
         self.problems: dict[str, str] = {}
@@ -76,9 +76,9 @@ class Status:
     def away(
         self, server: str, text: str, *, shard: ShardId | None = None, full: bool = False
     ) -> None:
-        """The server did not answer this shard, or the daemon as a whole (None).
+        """Record that the server did not answer this shard, or the daemon as a whole (None).
 
-        `full`: because it has no room, so that nothing can be written before the outage ends.
+        `full`: the server has no room, so that nothing can be written before the outage ends.
         """
         now = self.now()
         outage = self._outages.setdefault(server, _Outage(text, now))
@@ -92,7 +92,7 @@ class Status:
             self.report(f"{server} is {silent(server, outage.since_s, now)}: {text}")
 
     def answered(self, server: str, shard: ShardId | None = None) -> None:
-        """The server answered this shard, or the daemon as a whole (None).
+        """Record that the server answered this shard, or the daemon as a whole (None).
 
         The outage ends when no local shard is affected any more.
         """
@@ -109,7 +109,7 @@ class Status:
             self.report(f"{server} answers again, after {self.now() - outage.since_s:.0f} s")
 
     def peer_down(self, peer: str, text: str) -> None:
-        """Why calls to a peer, or to our own address, fail; an empty text: they do not any more."""
+        """Record why calls to a peer, or to our own address, fail; an empty text clears it."""
         now, known = self.now(), peer in self.peers
         if text:
             self.peers[peer] = text
@@ -128,16 +128,16 @@ class Status:
         return f"the own address {at} does not lead to this daemon: {text}"
 
     def left(self, shard: ShardId) -> None:
-        """The shard is not local any more: its report of an outage counts until the next answer.
+        """Record that a shard is not local; its report of an outage counts until the next answer.
 
-        Where it was given up because of the outage, that stays the reason why it has no owner.
+        If the shard was given up because of the outage, that stays the reason why it has no owner.
         """
         for outage in self._outages.values():
             if shard in outage.shards:
                 outage.shards[shard] = False
 
     def moved(self) -> None:
-        """Owners have changed: our outages no longer affect shards that others own now."""
+        """Drop shards that others own now from our outages: owners have changed."""
         membership_status = self._routes.membership_status
         for server, outage in [*self._outages.items()]:
             gone = [
@@ -154,16 +154,16 @@ class Status:
     # ---- the write that asks for nothing (from a thread of its own) ----
 
     def wrote_lately(self, server: str, *, within_s: float) -> bool:
-        """Whether a write was answered within that time, and none failed since."""
+        """Return whether a write was answered within that time, and none failed since."""
         last_s = self._wrote_s.get(server)
         return server not in self._probes and last_s is not None and last_s > self.now() - within_s
 
     def probing(self, server: str) -> None:
-        """A write begins, which shows what one of a client would meet."""
+        """Begin a probing write, which shows what a client's write would meet."""
         self._probes.setdefault(server, (self.now(), ""))
 
     def probed(self, server: str, trouble: str) -> None:
-        """It was answered, or why not."""
+        """Record the outcome of the probing write: an empty `trouble` if it was answered."""
         since_s, _ = self._probes.get(server, (self.now(), ""))
         if trouble:
             self._probes[server] = since_s, trouble
@@ -175,13 +175,13 @@ class Status:
 
     @property
     def here(self) -> str:
-        """For texts that reach callers of other daemons: ` at ADDRESS`; empty if there are none."""
+        """Return ` at ADDRESS` for texts that reach other daemons' callers; empty without peers."""
         status = self._routes.membership_status
         address = status.addresses().get(status.member) if status is not None else ""
         return f" at {address}" if address else ""
 
     def daemon_health(self) -> DaemonHealth:
-        """Whether this daemon is live and ready, and everything that is wrong."""
+        """Return whether this daemon is live and ready, and everything that is wrong."""
         rooms = self.rooms()
         full = [room for room in rooms if room.is_full and JOURNAL in room.of]
         reasons = (*self._reasons(), *(NotReadyReason(DISK, str(room)) for room in full))
@@ -193,7 +193,7 @@ class Status:
         return DaemonHealth(live, live and not reasons, reasons, remarks, rooms)
 
     def no_room(self) -> Unavailable | None:
-        """The answer to a command while the disk under the journal is full; None if it is not."""
+        """Return the answer to a command while the journal's disk is full; else None."""
         outage = self._outages.get(DISK)
         if outage is None or not outage.full:
             return None
@@ -201,14 +201,14 @@ class Status:
         return Unavailable(f"{DISK} under {JOURNAL} is {text}; no change is accepted meanwhile")
 
     def refusal(self, shard: ShardId) -> Unavailable:
-        """The answer to a call for a shard without an owner."""
+        """Return the answer to a call for a shard without an owner."""
         why = self.unowned(shard)
         if why.damaged:
             return ShardDamaged(f"{shard} is damaged: {why.text}")
         return Unavailable(f"{shard} has no owner: {why.text}")
 
     def unowned(self, shard: ShardId) -> Unowned:
-        """Why the shard has no owner, as far as this daemon knows."""
+        """Return why the shard has no owner, as far as this daemon knows."""
         membership_status = self._routes.membership_status
         if membership_status is None and shard in self.damaged:
             return Unowned(self.damaged[shard], True)
@@ -226,7 +226,7 @@ class Status:
         return Unowned(trouble or MOVING)
 
     def doubt(self) -> str:
-        """Why no query is answered here as current."""
+        """Return why no query is answered here as current."""
         outage = self._outages.get(ZOOKEEPER)
         if outage is None:
             return "this daemon's session is in doubt: try again"
@@ -273,7 +273,7 @@ class Status:
             yield NotReadyReason(f"shards of {group}", text)
 
     def _peers(self) -> Iterator[NotReadyReason]:
-        """Those out of reach, with the shards that they own: calls of these fail here."""
+        """Yield the peers out of reach, with the shards that they own: calls of these fail here."""
         membership_status, peers = self._routes.membership_status, self.peers.copy()
         if membership_status is None:
             return
@@ -286,7 +286,7 @@ class Status:
                 yield NotReadyReason("peer", text, theirs)
 
     def _owners(self, troubles: Mapping[str, str]) -> Iterator[NotReadyReason]:
-        """Damaged shards one by one; the others without an owner grouped by reason."""
+        """Yield damaged shards one by one; the others without an owner grouped by reason."""
         membership_status, here = self._routes.membership_status, self._routes.shards
         by_text: dict[str, list[ShardId]] = {}
         for name, shard in self._names.items():
@@ -316,5 +316,5 @@ class Status:
 
 
 def suspended(state: SessionState) -> str:
-    """How texts describe a session that is not connected."""
+    """Describe a session that is not connected, for texts."""
     return f"the session is {state.value}"

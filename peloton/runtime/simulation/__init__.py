@@ -1,1 +1,4 @@
-"""The unchanged shells in virtual time. It must know no kind, and nothing here may sleep."""
+"""The unchanged shells in virtual time: simulated ports, with faults drawn from a seed.
+
+Nothing here sleeps, or knows a kind.
+"""

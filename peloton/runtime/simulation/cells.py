@@ -3,8 +3,8 @@
 Turns inserts and deletes with the times of their senders into the rows that a read finds, in
 whatever order they arrive. A delete is a tombstone on a whole partition, or on a part of it: an
 older row stays deleted although it arrives later; a row that a fast clock dated later is visible
-again. It must not know the registers, which take conditional writes only, nor decide when anything
-arrives (`store`).
+again. Registers, which take conditional writes only, are in `store`, which also decides when a
+write arrives.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVERYTHING = 2**63
 
 
 class Partition(NamedTuple):
-    """The unit that a delete removes and a read searches: of frames, one shard's in one segment."""
+    """The unit of deletes and reads; for frames: those of one shard in one segment."""
 
     table: str
     shard: ShardId
@@ -54,7 +54,7 @@ class Cells:
         """Per tombstone the position up to which it reaches, and its time."""
 
     def write(self, statement: PlainWrite, stamp_us: int) -> None:
-        """A plain statement of this time arrives, possibly again."""
+        """Apply a plain statement of this time, which may arrive repeatedly."""
         where = partition(statement)
         if isinstance(statement, InsertRow):
             self._insert(where, Cell(stamp_us, statement.row))
@@ -82,11 +82,10 @@ class Cells:
             self.rows.setdefault(where, {})[key] = cell
 
     def at(self, where: Partition) -> dict[RowKey, Cell]:
-        """The cells of a partition."""
         return self.rows.get(where, {})
 
     def read(self, statement: ReadSegment | ReadBucket | ReadEnded) -> Iterator[PlainRow]:
-        """Rows in the order of their keys; of ended rows only the last."""
+        """Yield rows in the order of their keys; of ended rows only the last."""
         cells = self.at(partition(statement))
         keys = sorted(cells)
         if isinstance(statement, ReadSegment):
@@ -95,7 +94,7 @@ class Cells:
             yield cells[key].row
 
     def copy(self) -> Cells:
-        """A copy that later writes do not change."""
+        """Return a copy that later writes do not change."""
         twin = Cells()
         twin.rows = {where: dict(cells) for where, cells in self.rows.items()}
         twin.deleted = {where: dict(marks) for where, marks in self.deleted.items()}
@@ -103,7 +102,7 @@ class Cells:
 
 
 def partition(statement: PlainWrite | ReadSegment | ReadBucket | ReadEnded) -> Partition:
-    """The partition of a statement."""
+    """Return the partition of a statement."""
     if isinstance(statement, (ReadSegment, DeleteSegment)):
         return Partition("journal", statement.shard, (statement.segment,))
     if isinstance(statement, (ReadBucket, DeleteBucket)):
@@ -122,8 +121,11 @@ def partition(statement: PlainWrite | ReadSegment | ReadBucket | ReadEnded) -> P
 
 
 def row_key(row: PlainRow) -> RowKey:
-    """The clustering key. That of a frame has the epoch: otherwise a late row of an old owner
-    would replace a committed one."""
+    """Return the clustering key.
+
+    That of a frame has the epoch: otherwise a late row of an old owner would replace a committed
+    one.
+    """
     if isinstance(row, FrameRow):
         return (row.position, -row.epoch, row.part)
     if isinstance(row, PartRow):

@@ -2,8 +2,8 @@
 
 Turns a world into a `Contradiction` that names the rule, or nothing. After each step they check
 only what has changed since the last one: a check that costs more than the step would halve the
-number of histories that can be searched. They must not change the world, nor believe a daemon what
-the store can answer.
+number of histories that can be searched. They must not change the world, or a history would depend
+on its checks, and take the store's word, not a daemon's.
 
     checkers = Checkers(world)            before the first step
     checkers.on_frame.append(...)         called with every frame, once, when it is committed
@@ -65,7 +65,7 @@ class Bounds(NamedTuple):
 
 
 class Life:
-    """What is watched of one process of a daemon."""
+    """The watched state of one process of a daemon."""
 
     def __init__(self, root: Root, *, shell: RootShell, claim: ClaimShell) -> None:
         self.root = root
@@ -75,7 +75,7 @@ class Life:
 
 
 def as_it_is(index: Any) -> Any:
-    """The contents of an index whose instances can be compared directly."""
+    """Return the index itself, whose instances can be compared directly."""
     return index
 
 
@@ -122,8 +122,10 @@ class Checkers:
                 self._core(shard, core)
 
     def _after_step(self) -> None:
-        """The same after a step of the world, for what it can have changed: a core changes in a
-        step of its own shell only, and a register only by a use of the store."""
+        """Check what a step of the world can have changed.
+
+        A core changes in a step of its own shell only, and a register only by a use of the store.
+        """
         world = self._world
         if (self._steps + 1) % CLOSER_STEPS == 0:
             self.step()
@@ -145,7 +147,7 @@ class Checkers:
                     self._core(shard, cores[shard])
 
     def _poll(self) -> list[ShardId]:
-        """Check what was committed; returns the shards whose registers have changed."""
+        """Check what was committed; return the shards whose registers have changed."""
         self._store_uses = self._world.store.uses
         for shard, committed in self.scan.poll():
             self._committed(shard, committed)
@@ -162,7 +164,7 @@ class Checkers:
                 call(frame)
 
     def _daemon(self, daemon: SimulatedDaemon) -> None:
-        """No shell breaks and no shard is damaged: no fault of the world may cause either."""
+        """Check that no shell breaks and no shard is damaged, which no fault may cause."""
         name, root = daemon.name, daemon.root
         life = self._lives.get(name)
         if root is not (life.root if life is not None else None):
@@ -183,7 +185,7 @@ class Checkers:
             self._inboxes_are_bounded(daemon)
 
     def _is_really_damaged(self, shard: ShardId, named: str, *, text: str) -> None:
-        """R4: only a row that rotted halts its shard, and its position is named."""
+        """Return whether the damage is real. R4: only a rotten row halts a shard, and is named."""
         rotten = self._world.store.reads.ever.get(shard)
         if rotten is None:
             raise Contradiction(f"R4 {named}")
@@ -194,7 +196,7 @@ class Checkers:
         self.checked["damage"] += 1
 
     def _begun(self, daemon: SimulatedDaemon) -> Life | None:
-        """A process has begun, if there is one."""
+        """Return the watched state of the daemon's present process; None if it has none."""
         if daemon.root is None or daemon.process is None:
             return None
         shells = daemon.process.shells
@@ -232,7 +234,7 @@ class Checkers:
             self.closer(shard, core)
 
     def no_turn_failed(self, shard: ShardId, core: Shard) -> None:
-        """R18: no turn raises."""
+        """Check R18: no turn raises."""
         held, lines = core.deferred, core.turns.story._lines
         failed = [line for line in lines if "failed:" in line.because]
         stopped = [*held.retrying, *held.dead_letters, *held.quarantined]
@@ -241,7 +243,7 @@ class Checkers:
             raise Contradiction(f"R18 {shard}: a turn failed: {texts or stopped[:3]}")
 
     def closer(self, shard: ShardId, core: Shard) -> None:
-        """The checks that are too expensive after every step."""
+        """Make the checks that are too expensive after every step."""
         self._inspected[shard] = core.position
         self.checked["closer"] += 1
         self.cells_and_crowds_are_apart(shard, core)
@@ -252,8 +254,10 @@ class Checkers:
             call(shard, core)
 
     def cells_and_crowds_are_apart(self, shard: ShardId, core: Shard) -> None:
-        """R5: no cell under the key of a crowd, no crowd without its parent; otherwise a recovery
-        would find a key without the state it expects."""
+        """Check R5: no cell under the key of a crowd, no crowd without its parent.
+
+        Otherwise a recovery would find a key without the state it expects.
+        """
         live = core.population
         for key in live.cells:
             if live.kind(key).crowd is not None:
@@ -264,14 +268,14 @@ class Checkers:
                 raise Contradiction(f"R5 {shard}: {key} is a crowd without its parent")
 
     def indexes_equal_their_rebuild(self, shard: ShardId, core: Shard) -> None:
-        """An index is what a rebuild from the children would be."""
+        """Check that each index is what a rebuild from the children would be."""
         live = core.population
         for key, was, wanted in rebuilt(live, core.codec):
             if self._contents(was) != self._contents(wanted):
                 raise Contradiction(f"R5 {shard}: the index of {key} is not its rebuild")
 
     def queues_are_bounded(self, shard: ShardId, core: Shard) -> None:
-        """R17: mailboxes, kept answers, the change feed, the story, and owed sends are bounded."""
+        """Check R17: mailboxes, kept answers, change feed, story and owed sends are bounded."""
         boxes = [*core.deferred.loading.values(), *core.deferred.retrying.values()]
         mail = len(core._inbox) + sum(len(box._queue) for box in boxes)
         answers = max((len(kept) for kept in core.request_log.by_cell.values()), default=0)
@@ -286,9 +290,10 @@ class Checkers:
                 raise Contradiction(f"R17 {shard}: {count} {name}, at most {most}")
 
     def rests(self, shard: ShardId, core: Shard) -> bool:
-        """Whether this owner has all that was committed, and nothing to do or to write.
+        """Return whether this owner has all that was committed, and nothing to do or to write.
 
-        A claim whose daemon has lost the shard again may have overtaken it: see `World.whole`.
+        A claim whose daemon has lost the shard again may have overtaken the owner: see
+        `World.whole`.
         """
         waits = core.busy or core.is_open or core.lazy
         return core.position == self._register(shard).last_position and not waits
@@ -297,7 +302,7 @@ class Checkers:
         return self._world.store.registers.registers[shard]
 
     def _replays(self, shard: ShardId, core: Shard) -> None:
-        """R5: the state in memory is what a recovery from checkpoint and tail would be."""
+        """Check R5: the state in memory is what a recovery from checkpoint and tail would be."""
         self.checked["recovery"] += 1
         if not alike(self._maker.recovered(shard), core):
             text = f"at {core.position} its owner differs from a recovery"
@@ -306,7 +311,7 @@ class Checkers:
     # ---- when quiet ----
 
     def quiet(self, within_s: float = REST_S_MAX) -> None:
-        """While no fault strikes: wait until all shards are at rest, then make all checks."""
+        """Wait until all shards are at rest, while no fault strikes; then make all checks."""
         self._world.run_until(self.at_rest, within_s=within_s)
         self.step()
         for shard, core in self._world.shards().items():
@@ -323,14 +328,14 @@ class Checkers:
         self._one_owner_each()
 
     def at_rest(self) -> bool:
-        """Every shard is open, and has nothing to do."""
+        """Return whether every shard is open, and has nothing to do."""
         world = self._world
         return world.whole() and all(
             self.rests(shard, core) for shard, core in world.shards().items()
         )
 
     def _one_owner_each(self) -> None:
-        """R3: an overtaken owner has closed its shard by now."""
+        """Check R3: an overtaken owner has closed its shard by now."""
         found: dict[ShardId, str] = {}
         for daemon in self._world.daemons.values():
             for shard in daemon.shards():
@@ -340,7 +345,7 @@ class Checkers:
 
 
 def rebuilt(live: Population, codec: Codec) -> list[tuple[str, Any, Any]]:
-    """Each index of a population and its rebuild: (parent, is, should be)."""
+    """Return each index of a population and its rebuild: (parent, is, should be)."""
     twin = Population(live._kinds, codec)
     twin.cells = live.cells
     twin.rebuild()
@@ -354,7 +359,7 @@ def rebuilt(live: Population, codec: Codec) -> list[tuple[str, Any, Any]]:
 
 
 def differing(core: Shard, maker: Maker) -> list[str]:
-    """The entities whose states differ between an owner and a recovery, for the message."""
+    """Return the entities whose states differ between an owner and a recovery, for the message."""
     other = maker.recovered(core.id)
     here, there = core.population, other.population
     found = [
@@ -371,6 +376,6 @@ def differing(core: Shard, maker: Maker) -> list[str]:
 
 
 def _has_no_pieces(core: Shard) -> bool:
-    """Whether no request waits for more pieces: a recovery would drop it."""
+    """Return whether no request waits for more pieces: a recovery would drop it."""
     cells = core.population.cells.items()
     return not any(core.population.kind(key).unfinished(state) for key, state in cells)

@@ -2,8 +2,7 @@
 
 Turns every call of a port into a moment at which the process may die, before the call or after it.
 A death does not stop a pykka actor at once: the call raises, all later calls of that process raise
-too, and what the step still does in memory is lost with the memory. It must not know any kind, nor
-repair anything.
+too, and what the step still does in memory is lost with the memory.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ from peloton.runtime.simulation.store import MemberRows, SimulatedStore
 
 
 class Moment(enum.Enum):
-    """Which side of a port call it is."""
+    """A side of a port call."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
 class PortCall(NamedTuple):
-    """One call of a port by one daemon, at which its process may die."""
+    """A call of a port by one daemon, at which its process may die."""
 
     daemon: str
     port: str
@@ -67,7 +66,7 @@ class Died(Exception):
 
 
 class HostingWorld(Protocol):
-    """What a daemon needs of the world it lives in."""
+    """The part of the world that a daemon needs."""
 
     stepper: Stepper
     ensemble: Ensemble
@@ -79,10 +78,10 @@ class HostingWorld(Protocol):
     on_replies: list[Any]
 
     def strikes(self, call: PortCall) -> bool:
-        """Whether the process is to die at this call."""
+        """Return whether the process is to die at this call."""
 
     def draw_process(self) -> bytes:
-        """The id of a new process."""
+        """Return the id of a new process."""
 
 
 class SimulatedDaemon:
@@ -106,7 +105,7 @@ class SimulatedDaemon:
 
     @property
     def address(self) -> str:
-        """Where its peers dial."""
+        """The address that its peers dial."""
         return f"{self.name}:1"
 
     @property
@@ -121,7 +120,7 @@ class SimulatedDaemon:
         return self.root.region
 
     def begin(self, kinds: Mapping[str, Kind], skew_s: float = 0.0) -> None:
-        """A process starts."""
+        """Start a process."""
         assert self.process is None
         world = self.world
         self.lives += 1
@@ -145,7 +144,7 @@ class SimulatedDaemon:
         self._intercept(self.root.region)
 
     def die(self) -> None:
-        """The process ends at once; nobody is notified."""
+        """End the process at once; nobody is notified."""
         if self.process is None:
             return
         assert self.client is not None
@@ -175,14 +174,14 @@ class SimulatedDaemon:
             self.client.heal()
 
     def shards(self) -> dict[ShardId, Shard]:
-        """The cores of the shards that are open here now."""
+        """Return the cores of the shards that are open here now."""
         return {shell.shard: shell.core for shell in self._shard_shells() if shell.core is not None}
 
     def drop(self, shard: ShardId) -> bool:
-        """End one shard at once; False if it is not open here. It is recovered as after any loss.
+        """End one shard at once; return False if it is not open here.
 
-        All other shards continue. What is not in the journal is lost, and so is what was committed
-        and is not sent yet.
+        The shard is recovered as after any loss, and all other shards continue. What is not in the
+        journal is lost, and so is what was committed and is not sent yet.
         """
         for shell in self._shard_shells():
             if shell.shard == shard and shell.core is not None:
@@ -225,14 +224,14 @@ class SimulatedDaemon:
         region.deliver_to = within  # type: ignore[method-assign]
 
     def call(self, port: str, name: str, *, do: Callable[[], Any]) -> Any:
-        """One call of a port, unless the process dies at it."""
+        """Perform one call of a port, unless the process dies at it."""
         self.moment(port, name, at=Moment.BEFORE)
         answer = do()
         self.moment(port, name, at=Moment.AFTER)
         return answer
 
     def moment(self, port: str, name: str, *, at: Moment) -> None:
-        """One side of a call; raises `Died` if the process dies here."""
+        """Pass one side of a call. Raises `Died` if the process dies here."""
         call = PortCall(self.name, port, name, at)
         if self.dying or self.world.strikes(call):
             self.dying = True
@@ -247,7 +246,6 @@ class _Rows:
         self._rows = rows
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
-        """As the port says; statements sent before the death are carried out."""
         for at, statement in enumerate(statements):
             try:
                 self._daemon.moment("store", _name(statement), at=Moment.BEFORE)
@@ -266,13 +264,13 @@ class _Rows:
 
 
 def _name(statement: Statement) -> str:
-    """The class of a statement; inserts also by the class of their row."""
+    """Return the class of a statement; for inserts also the class of their row."""
     name = type(statement).__name__
     return f"{name} {type(statement.row).__name__}" if isinstance(statement, InsertRow) else name
 
 
 class _Membership:
-    """The membership port of a process, likewise."""
+    """The membership port of a process, which may die at any call."""
 
     def __init__(self, daemon: SimulatedDaemon, client: Membership) -> None:
         self._daemon = daemon
@@ -286,7 +284,7 @@ class _Membership:
 
 
 class _Exchange:
-    """The exchange port of a process, likewise."""
+    """The exchange port of a process, which may die at any call."""
 
     def __init__(self, daemon: SimulatedDaemon, exchange: Exchange) -> None:
         self._daemon = daemon

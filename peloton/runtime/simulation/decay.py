@@ -1,8 +1,7 @@
 """Faults of rows, clocks and answers: rows that flicker or rot, clocks that drift, late answers.
 
-Turns a fault's name into what is done to a world, like `shocks.py`. Drawn separately from all other
-faults, so that older seeds keep their storms. It must not know a kind, nor strike anything of its
-own accord.
+Turns a fault's name into its effect on a world, like `shocks.py`. Drawn separately from all other
+faults, so that older seeds keep their storms.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ FLICKER, ROT, DRIFT, ANSWERS = "rows flicker", "bit rot", "clocks drift", "answe
 
 
 def flicker(storm: Storm, strength: float) -> None:
-    """Rows that are on their way show in some reads; there are more of them, too."""
+    """Let rows that are on their way show in some reads; there are more of them, too."""
     late = max(storm.world.store.faults.reorder_plain, 0.1 * strength)
     weaken(storm, "store", flicker=0.5, reorder_plain=late)
 
 
 def rot(storm: Storm, action: StormAction) -> None:
-    """A row is not what was written. Its shard's owner dies, and nobody can recover the shard."""
+    """Let a row rot. Its shard's owner dies, and nobody can recover the shard."""
     world = storm.world
     registers = world.store.registers.registers
     text = world.store.reads.rot(world.store.cells, registers, chance=storm.chance)
@@ -59,8 +58,10 @@ def rot(storm: Storm, action: StormAction) -> None:
 
 
 def drift(storm: Storm, strength: float) -> None:
-    """The clock of each process runs too fast or too slow by up to a tenth. Now and then all are
-    set right, which takes those back that were too fast."""
+    """Let the clock of each process run too fast or too slow by up to a tenth.
+
+    Now and then all are set right, which takes those back that were too fast.
+    """
     world = storm.world
     world.drift = DRIFT_MAX * strength
     for daemon in world.daemons.values():
@@ -87,7 +88,7 @@ class _LateRef:
         self._after_s = after_s
 
     def tell(self, message: Any) -> None:
-        """As of an address."""
+        """Send the message later."""
         world = self._storm.world
         world.later.at(world.now + self._after_s, partial(self._deliver, message))
 
@@ -97,7 +98,7 @@ class _LateRef:
 
 
 def late_answers(storm: Storm, strength: float) -> None:
-    """The store has done what it was asked, and the daemon learns of it seconds later."""
+    """Delay the store's answers by seconds."""
 
     def answers_late(daemon: SimulatedDaemon, shell: JournalShell) -> None:
         handle = shell.handle
@@ -140,7 +141,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def drawn(seed: int, *, storm_s: float) -> tuple[dict[str, float], list[StormAction]]:
-    """The faults of a seed, from a generator of their own."""
+    """Return the faults of a seed, from a generator of their own."""
     chance = random.Random(f"{seed} decay")
     # Lazily: whether a storm has a fault is drawn right before how it has it.
     some = (fault for fault in FAULTS if chance.random() < SHARE)

@@ -1,10 +1,10 @@
 """A simulated membership service: sessions, ephemeral nodes, and watchers notified late.
 
-Turns the port's calls of several daemons on one stepper into what a real ensemble makes of them,
-with its faults: an answer that is lost after the effect, a view that comes late and skips changes,
-a client that learns of its session's end only after it has reconnected. It must not know what
-daemons do with their nodes, nor be kinder than the real service. Nor worse: as there, an operation
-is never answered twice, and no answer overtakes an earlier one of its session.
+Simulates what a real ensemble makes of the calls of several daemons on one stepper, with its
+faults: an answer that is lost after the effect, a view that comes late and skips changes, a client
+that learns of its session's end only after it has reconnected. It must be neither kinder than the
+real service, which would hide faults of daemons, nor worse: an operation is never answered twice,
+and no answer overtakes an earlier one of its session.
 
 The client of one daemon turns the port's calls into requests that take a while, and changes of the
 service into news that arrive late. It holds no truth: the ensemble does.
@@ -100,7 +100,7 @@ class Ensemble(ScheduledShell):
             client.heal()
 
     def pause(self) -> None:
-        """Until `resume` no request is answered, and no session ends."""
+        """Pause: until `resume` no request is answered, and no session ends."""
         if not self.paused:
             self.paused = True
             self.struck["pause"] += 1
@@ -108,7 +108,7 @@ class Ensemble(ScheduledShell):
                 client.broken()
 
     def resume(self) -> None:
-        """A new leader gives every session its whole timeout again."""
+        """Resume: a new leader gives every session its whole timeout again."""
         if self.paused:
             self.paused = False
             for line in self.lines:
@@ -135,28 +135,27 @@ class Ensemble(ScheduledShell):
 
     @property
     def position(self) -> int:
-        """Of the service's history: it rises by itself, too, for sessions beat by writing what
-        nobody watches."""
+        """The position in the service's history, which also rises by the heartbeats of sessions."""
         return self._writes + int(self.now)
 
     def elsewhere(self) -> None:
-        """A write that nobody here watches, such as another cluster's."""
+        """Write what nobody here watches, as another cluster does."""
         self._writes += 1
 
     def changed(self) -> None:
-        """One more change; every watcher is notified after a time of its own."""
+        """Record one more change; every watcher is notified after a time of its own."""
         self._writes += 1
         self.changed_at = self.position
         for client in self.clients:
             client.request_view()
 
     def begin(self, line: SimulatedSession) -> None:
-        """A new session."""
+        """Begin a session."""
         line.joined = line.alive = True
         self.lines.append(line)
 
     def end(self, line: SimulatedSession) -> None:
-        """A session is over: all its nodes are deleted in one change."""
+        """End a session: all its nodes are deleted in one change."""
         if line.alive:
             line.alive = False
             self.lines.remove(line)
@@ -165,8 +164,10 @@ class Ensemble(ScheduledShell):
             self.changed()
 
     def await_heartbeat(self, line: SimulatedSession) -> None:
-        """The session ends after its timeout, unless its client is back; the last heartbeat is up
-        to a third of the timeout old already."""
+        """End the session after its timeout, unless its client is back.
+
+        The last heartbeat is up to a third of the timeout old already.
+        """
         line.waits += 1
         waits = line.waits
 
@@ -196,7 +197,7 @@ class Ensemble(ScheduledShell):
 
 
 class SimulatedSession:
-    """One session, both ends of it."""
+    """A session, both ends of it."""
 
     def __init__(self, member: str, node: MemberNode) -> None:
         self.member = member
@@ -242,7 +243,7 @@ class SimulatedMembership:
         self._later(line, self._connect)
 
     def sure_for_s(self) -> float:
-        """As the port says: a heartbeat is up to a third of the session timeout old."""
+        """Return the port's `sure_for_s`: a heartbeat is up to a third of the timeout old."""
         line, service = self._line, self._service
         if line is None or not line.joined or line.over:
             return 0.0
@@ -272,7 +273,7 @@ class SimulatedMembership:
         self._request(shard, self._service.remove)
 
     def leave(self) -> None:
-        """As the port says; a session out of reach ends by its timeout."""
+        """Leave as the port says; a session out of reach ends by its timeout."""
         line, self._line = self._line, None
         if line is not None:
             line.over = True
@@ -283,20 +284,20 @@ class SimulatedMembership:
     # ---- what strikes ----
 
     def cut(self) -> None:
-        """Nothing passes between this daemon and the service."""
+        """Cut the connection: nothing passes between this daemon and the service."""
         if not self._cut and not self.dead:
             self._cut = True
             self._service.struck["cut"] += 1
             self.broken()
 
     def heal(self) -> None:
-        """The connection works again; the client finds out what became of its session."""
+        """Restore the connection; the client finds out what became of its session."""
         if self._cut and not self.dead:
             self._cut = False
             self.come_back()
 
     def expire(self) -> None:
-        """The session ends at the service."""
+        """End the session at the service."""
         if self._line is not None and self._line.alive and not self._service.paused:
             self._service.struck["expired"] += 1
             self._service.end(self._line)
@@ -304,14 +305,14 @@ class SimulatedMembership:
             self.come_back()
 
     def die(self) -> None:
-        """The process is gone; its session stays until its timeout."""
+        """End the process; its session stays until its timeout."""
         self.broken()
         self.dead = True
         if self._line is not None:
             self._line.over = True
 
     def broken(self) -> None:
-        """The connection breaks; the client notices after a while, unless it is restored before."""
+        """Break the connection; the client notices after a while, unless it is restored before."""
         line = self._line
         if line is None or not line.through:
             return

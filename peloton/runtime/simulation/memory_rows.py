@@ -1,7 +1,7 @@
 """Rows in memory, without faults: the simplest store that the fencing protocol can run on.
 
-It must not be more lenient than a real one where that would hide a bug: a refusal carries the
-columns of its condition only, a plain insert overwrites, a read finds losers' rows too.
+It must be as strict as a real store, or bugs would be hidden: a refusal carries the columns of its
+condition only, a plain insert overwrites, a read finds losers' rows too.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class MemoryRows:
             yield from [ended[max(ended)]] if ended else []
 
     def close(self) -> None:
-        """Nothing to release; the tables stay, as a server's would."""
+        """Release nothing: the tables stay, as a server's would."""
 
 
 def _moved(row: RegisterRow, statement: Bump | OwnerWrite) -> RegisterRow:

@@ -2,7 +2,7 @@
 
 Turns frames that one daemon sends into frames that another receives: late, twice, out of order or
 never. It partitions pairs of daemons, refuses dials, kills streams and leaves dead streams half
-open. That is worse than any real stream; links have to tolerate it. It must not read a frame.
+open. That is worse than any real stream; links have to tolerate it.
 
     network = Network(stepper, random.Random(seed))
     exchange = network.endpoint("a:1")        what one daemon gets, in place of sockets
@@ -30,7 +30,7 @@ OVERTAKEN_S = 0.5
 
 
 class NetworkFaults(msgspec.Struct, frozen=True, gc=False):
-    """Which faults are on, and how strong: shares of frames, dials or ends. All off is a calm."""
+    """The faults that are on, and how strong: shares of frames, dials or ends. All off: a calm."""
 
     delay_s: float = 0.0  # of everything, at most
     drop: float = 0.0  # frames that vanish
@@ -45,7 +45,7 @@ CALM_NETWORK = NetworkFaults()
 
 
 class _End:
-    """One end of a stream, as its daemon names it; `other` once the dial has arrived."""
+    """An end of a stream, as its daemon names it; `other` once the dial has arrived."""
 
     __slots__ = ("early", "exchange", "last_s", "number", "other")
 
@@ -67,27 +67,23 @@ class Endpoint:
         self._network = network
 
     def listen(self, listener: StreamListener) -> None:
-        """As the port says."""
         self.listener = listener
 
     def dial(self, address: str) -> int:
-        """As the port says."""
         return self._network.dial(self, address)
 
     def send(self, stream: int, data: bytes) -> None:
-        """As the port says."""
         end = self.ends.get(stream)
         if end is not None:
             self._network.send(end, data)
 
     def close(self, stream: int) -> None:
-        """As the port says."""
         end = self.ends.pop(stream, None)
         if end is not None:
             self._network.hang_up(end, "closed by the other side")
 
     def hung(self, end: _End, text: str) -> None:
-        """The stream of this end is dead; a dead daemon is not notified."""
+        """Tell the listener that the stream of this end is dead; a dead daemon is not notified."""
         if self.listener is not None:
             self.listener.closed(end.number, text)
 
@@ -111,13 +107,13 @@ class Network:
     # ---- what a world calls ----
 
     def endpoint(self, address: str) -> Endpoint:
-        """An endpoint for a new process; an earlier one at this address is dead."""
+        """Return an endpoint for a new process; an earlier one at this address is dead."""
         self.die(address)
         found = self._endpoints[address] = Endpoint(self, address)
         return found
 
     def die(self, address: str) -> None:
-        """The daemon at this address is dead; its peers may or may not be notified."""
+        """Kill the daemon at this address; its peers may or may not be notified."""
         endpoint = self._endpoints.pop(address, None)
         if endpoint is not None:
             ends, endpoint.ends, endpoint.listener = endpoint.ends, {}, None
@@ -142,7 +138,7 @@ class Network:
     # ---- what endpoints call ----
 
     def dial(self, endpoint: Endpoint, address: str) -> int:
-        """A stream begins, from the view of the dialler."""
+        """Begin a stream, from the view of the dialler."""
         end = _End(next(self._numbers), endpoint)
         endpoint.ends[end.number] = end
         if self._draws.strikes("refuse", self.faults.refuse):
@@ -165,7 +161,7 @@ class Network:
             self._later(end, lambda: self._frame(end, data))
 
     def hang_up(self, end: _End, text: str) -> None:
-        """The other end is notified that the stream is dead, unless `silent` strikes."""
+        """Notify the other end that the stream is dead, unless `silent` strikes."""
         other = end.other
         if other is not None and not self._draws.strikes("silent", self.faults.silent):
             self._later(end, lambda: self._closed(other, text))
@@ -173,7 +169,7 @@ class Network:
     # ---- what arrives ----
 
     def arrive(self) -> None:
-        """All that is due by now."""
+        """Deliver all that is due by now."""
         now = self._stepper.clock.now_s
         while self._under_way and self._under_way[0][0] <= now:
             heapq.heappop(self._under_way)[2]()
@@ -221,7 +217,7 @@ class Network:
     # ---- chance and time ----
 
     def _later(self, end: _End, what: Callable[[], None]) -> None:
-        """After all that the end has sent before, unless it is held back."""
+        """Do it after all that the end has sent before, unless it is held back."""
         faults, now = self.faults, self._stepper.clock.now_s
         at_s = now + self._draws.up_to(faults.delay_s)
         if self._draws.strikes("overtake", faults.overtake):
@@ -244,7 +240,6 @@ class _Courier(Shell):
         self._network = network
 
     def handle(self, message: Any) -> None:
-        """Deliver what is due."""
         self._network.arrive()
 
     def failed(self, error: BaseException) -> None:

@@ -1,8 +1,7 @@
 """Faults of a whole store (slow, late, or off), beside those of a single statement.
 
-Turns a fault's name into what is done to a world, like `shocks.py`. These faults are drawn
-separately from all others, so that older seeds keep their storms. It must not know a kind, nor
-strike anything of its own accord.
+Turns a fault's name into its effect on a world, like `shocks.py`. These faults are drawn separately
+from all others, so that older seeds keep their storms.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ COMMIT_S_MAX = 3.0
 
 
 def slow_store(storm: Storm, action: StormAction) -> None:
-    """A daemon's reads or writes take long; its shards, links and session are unaffected."""
+    """Slow a daemon's reads or writes; its shards, links and session are unaffected."""
     daemon = storm.daemon(action.which)
     if daemon is None or daemon.process is None:
         return
@@ -32,8 +31,10 @@ def slow_store(storm: Storm, action: StormAction) -> None:
 
 
 def late_turnover(storm: Storm, strength: float) -> None:
-    """Claims and releases are applied late, and half of the late claimants lose their session:
-    another daemon then claims, and the late write arrives in the middle of its claim."""
+    """Apply claims and releases late, and let half of the late claimants lose their session.
+
+    Another daemon then claims, and the late write arrives in the middle of its claim.
+    """
     weaken(storm, "store", hold_turnover=0.6 * strength)
 
     def replied(daemon: SimulatedDaemon, sent: list[tuple[Statement, StatementReply]]) -> None:
@@ -48,7 +49,7 @@ def late_turnover(storm: Storm, strength: float) -> None:
 
 
 def power_off(storm: Storm, action: StormAction) -> None:
-    """A power cut of the whole site: all daemons die, the store keeps what it acknowledged.
+    """Cut the power of the whole site: all daemons die, the store keeps what it acknowledged.
 
     For a while before it the store is slow, so that many statements are not acknowledged yet.
     """
@@ -68,7 +69,7 @@ def power_off(storm: Storm, action: StormAction) -> None:
 
 
 def slow_commits(storm: Storm, strength: float) -> None:
-    """Each commit of a daemon takes a moment, so that turns of the next are taken meanwhile."""
+    """Slow each commit of a daemon, so that turns of the next are taken meanwhile."""
 
     def delayed(process: SimulatedProcess, shell: Shell) -> bool:
         if not storm.raging or not isinstance(shell, JournalShell):

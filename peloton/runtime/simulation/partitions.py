@@ -1,7 +1,7 @@
 """Faults that keep a daemon of a fleet from most others, for longer than a session.
 
-Turns a fault's name into partitions of a world's network, and ends them. What two daemons do not
-reach of each other is in `shocks.py`. It must not strike anything of its own accord.
+Turns a fault's name into partitions of a world's network, and ends them. Partitions of two daemons
+are in `shocks.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _mend(storm: Storm, pairs: Iterable[Pair]) -> None:
 
 
 def _alone(storm: Storm, action: StormAction) -> list[Pair]:
-    """One daemon with each of the others."""
+    """Return one daemon paired with each of the others."""
     chosen = storm.daemon(action.which)
     if chosen is None:
         return []
@@ -38,7 +38,7 @@ def _alone(storm: Storm, action: StormAction) -> list[Pair]:
 
 
 def isolate(storm: Storm, action: StormAction) -> None:
-    """A daemon reaches no other, in both directions or in one, but reaches all else."""
+    """Cut a daemon off from all others, in both directions or in one; it reaches all else."""
     pairs = _alone(storm, action)
     if not pairs:
         return
@@ -51,7 +51,7 @@ def isolate(storm: Storm, action: StormAction) -> None:
 
 
 def split(storm: Storm, action: StormAction) -> None:
-    """The fleet falls into two parts that do not reach each other."""
+    """Split the fleet into two parts that do not reach each other."""
     addresses = [each.address for each in storm.world.daemons.values()]
     if len(addresses) < 2:
         return
@@ -63,7 +63,7 @@ def split(storm: Storm, action: StormAction) -> None:
 
 
 def flap_links(storm: Storm, action: StormAction) -> None:
-    """The links of a daemon come and go, each for seconds."""
+    """Let the links of a daemon come and go, each for seconds."""
     pairs = _alone(storm, action)
     if not pairs:
         return
@@ -83,7 +83,7 @@ FAULTS = (
 
 
 def drawn(seed: int, *, storm_s: float) -> list[StormAction]:
-    """Of a storm; from a generator of its own, so that older seeds keep what they had."""
+    """Return the actions of a storm, from a generator of their own."""
     chance = random.Random(f"{seed} partitions")
     some = [fault for fault in FAULTS if chance.random() < SHARE]
     return [action for fault in some for action in drawn_moments(chance, fault, storm_s=storm_s)]

@@ -1,9 +1,8 @@
 """The plan of one storm as data: the size of the fleet, its faults, and the actions with times.
 
 Turns a plan into JSON and back, so that a failing storm is a file that can be replayed alone. All
-that a storm draws while it runs comes from the plan's seed. It must not act itself, nor identify a
-target other than by a number: the number is taken modulo the targets there are at that moment, so
-that a plan stays meaningful after parts of it were removed.
+that a storm draws while it runs comes from the plan's seed. A target is a number, taken modulo the
+targets there are at that moment, so that a plan stays meaningful after parts of it were removed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 class StormAction(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """One thing that a client, an operator or the machine room does, `at_s` after the begin."""
+    """An action of a client, an operator or the machine room, `at_s` after the begin."""
 
     at_s: float
     name: str
@@ -31,9 +30,9 @@ class StormAction(
 
 
 class StormPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One storm. `faults` are the lasting ones, by name, with a strength from 0 to 1.
+    """A storm. `faults` are the lasting ones, by name, with a strength from 0 to 1.
 
-    `limits` are the tiny ones, by name; all others are as in production. Ephemeral services are
+    `limits` are those made tiny, by name; all others are as in production. Ephemeral services are
     registered up to `furnish_s_max` after their daemon has begun: its session may come first.
     """
 
@@ -52,12 +51,12 @@ P = TypeVar("P", bound=StormPlan)
 
 
 def changed(plan: P, **fields: Any) -> P:
-    """The same plan with these fields replaced."""
+    """Return the same plan with these fields replaced."""
     return replace(plan, **fields)
 
 
 def save(plan: StormPlan, path: Path) -> None:
-    """As JSON that a person can read."""
+    """Save as JSON that a person can read."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(plan, order="deterministic")) + b"\n")
 
 
@@ -74,7 +73,7 @@ def load_plan(cls: type[P], path: Path) -> P:
 
 
 def some_of(chance: random.Random, names: Sequence[str]) -> Iterator[str]:
-    """A swarm: a third of all storms has one or two of these, one in ten has all, others some.
+    """Yield some of these names: a third of all storms has one or two, one in ten has all.
 
     All faults in every storm would hide bugs that show only while a single fault acts.
     """

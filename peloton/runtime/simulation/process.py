@@ -1,7 +1,7 @@
 """A simulated process: the shells of one life of one daemon, with a clock of its own.
 
-Turns "this daemon is frozen" and "this daemon is dead" into shells that are not stepped. It is the
-driver of its shells, which cannot distinguish it from a thread. It must not know what they do.
+Turns "this daemon is frozen" and "this daemon is dead" into shells that are not stepped. The
+process is the driver of its shells, which cannot distinguish it from a thread.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class SkewedClock:
         self._since_s = 0.0
 
     def now(self) -> float:
-        """Seconds since the epoch, by the clock of this process."""
+        """Return seconds since the epoch, by the clock of this process."""
         now_s = self._stepper.clock.now_s
         if self._rate:
             now_s += self._rate * (now_s - self._since_s)
         return now_s + self.skew_s
 
     def wall(self) -> float:
-        """Seconds since the epoch by the clock that people set."""
+        """Return seconds since the epoch by the clock that people set."""
         return self.now() + self.set_by_s
 
     def drift(self, rate: float) -> None:
-        """From now on it gains so many seconds a second; what it has gained stays."""
+        """Let the clock gain so many seconds a second from now on; what it has gained stays."""
         now_s = self._stepper.clock.now_s
         self.skew_s += self._rate * (now_s - self._since_s)
         self._rate, self._since_s = rate, now_s
 
     def true_s(self, at_s: float) -> float:
-        """The true time at which this clock will show a time."""
+        """Return the true time at which this clock will show a time."""
         at_s -= self.skew_s
         if not self._rate:
             return at_s
@@ -69,22 +69,20 @@ class SimulatedProcess:
     # ---- what shells and `assemble` call ----
 
     def driver(self, name: str) -> SimulatedProcess:  # noqa: ARG002
-        """The same driver for all shells."""
         return self
 
     @property
     def busy(self) -> bool:
-        """As a dispatcher says."""
         return any(shell.queued for shell in self.shells)
 
     def attach(self, shell: Shell) -> None:
-        """The shell begins."""
+        """Attach a shell that begins."""
         self.shells.append(shell)
         self.by_class.setdefault(type(shell), []).append(shell)
         self._stepper.attach(shell)
 
     def mail_waiting(self, shell: Shell) -> None:
-        """The shell has mail; while the process is frozen it is not stepped."""
+        """Note that the shell has mail; while the process is frozen it is not stepped."""
         if self.delays is not None and not shell.queued and self.delays(shell):
             self._waiting[shell] = None
         if not self.frozen and shell not in self._waiting:
@@ -94,17 +92,17 @@ class SimulatedProcess:
             self._mail_waiting.append(shell)
 
     def wake(self, shell: Shell, at_s: float) -> None:
-        """As a dispatcher does, in the time of this process's clock."""
+        """Set the shell's wake-up, in the time of this process's clock."""
         self._stepper.wake(shell, self.clock.true_s(at_s))
 
     def stop(self) -> None:
-        """Nothing to stop: shells run only when stepped."""
+        """Do nothing: shells run only when stepped."""
 
     def about_to_wait(self) -> None:
-        """Nobody waits here: a call takes no time."""
+        """Do nothing: in virtual time a call takes no time."""
 
     def broken(self, text: str) -> None:
-        """As a dispatcher does; expected of a process that is dying, so only noted."""
+        """Note a failure in the trace, which is expected of a process that is dying."""
         self._stepper.note(text)
 
     # ---- what a world calls ----
@@ -122,19 +120,19 @@ class SimulatedProcess:
             self._ring()
 
     def wait(self, kind: type[Shell]) -> None:
-        """Shells of this class wait for an answer from outside; all others continue."""
+        """Hold shells of this class: they wait for an answer from outside; all others continue."""
         shells = [shell for shell in self.shells if isinstance(shell, kind)]
         self._waiting.update(dict.fromkeys(shells))
         self._mail_waiting += self._stepper.hold(shells)
 
     def go_on(self) -> None:
-        """All waiting shells get their answers."""
+        """Give all waiting shells their answers."""
         self._waiting = {}
         if not self.frozen:
             self._ring()
 
     def release(self, shell: Shell) -> None:
-        """The shell gets the mail that it was delayed for."""
+        """Give the shell the mail that it was delayed for."""
         self._waiting.pop(shell, None)
         if shell in self._mail_waiting and not self.frozen:
             self._mail_waiting.remove(shell)
@@ -148,7 +146,7 @@ class SimulatedProcess:
             self.mail_waiting(shell)
 
     def end(self) -> None:
-        """The process is gone, with all its memory."""
+        """End the process, with all its memory."""
         self._stepper.drop(self.shells)
         self.shells, self._mail_waiting, self._waiting = [], [], {}
         self.by_class = {}

@@ -1,9 +1,9 @@
-"""What a read of plain rows shows: not always all that is stored, nor what was written.
+"""Faults of reads of plain rows: a read misses a row, or finds one that was not written so.
 
 Turns the rows of a store into those that one read finds. Two faults of real servers are here: a
 write without an answer is at one replica only, so that its row flickers from read to read; and a
-row rots, until somebody repairs it from a replica. The rows themselves are left alone: checks read
-them as they were written. The module must not choose when a row rots.
+row rots, until somebody repairs it from a replica. The stored rows stay as they were written, for
+the checks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAYS = ("a flipped bit", "cut short", "gone")
 
 
 class QuorumReads:
-    """The rows that reads find. `rotten` has those that are not what was written."""
+    """Applies the faults of reads. `rotten` has the rows that reads find changed."""
 
     def __init__(self) -> None:
         self.rotten: dict[tuple[Partition, RowKey], PlainRow | None] = {}
@@ -41,7 +41,7 @@ class QuorumReads:
         self.met = 0  # how often a read met such a row
 
     def rows(self, cells: Cells, statement: PlainRead) -> Iterable[PlainRow]:
-        """What a read of these cells finds."""
+        """Return what a read of these cells finds."""
         found = cells.read(statement)
         return self._decayed(partition(statement), found) if self.rotten else found
 
@@ -56,7 +56,7 @@ class QuorumReads:
     def rot(
         self, cells: Cells, registers: dict[ShardId, RegisterRow], *, chance: random.Random
     ) -> str:
-        """One row that the next owner of its shard needs is not what it was; which, for people."""
+        """Let a row rot that the next owner of its shard needs; return which, for people."""
         needed = [
             (where, key, cell.row)
             for where, some in cells.rows.items()
@@ -72,17 +72,17 @@ class QuorumReads:
         return f"{where.shard}: {where.table} {key} is {way}"
 
     def repair(self) -> None:
-        """Every row is read from a replica that has it as it was written."""
+        """Repair every row from a replica that has it as it was written."""
         self.rotten.clear()
 
 
 def _position(where: Partition, key: RowKey) -> int:
-    """Of the frame or the checkpoint that the row is a part of."""
+    """Return the position of the frame or the checkpoint that the row is a part of."""
     return key[0] if where.table == "journal" else int(where.key[0])
 
 
 def is_needed(row: PlainRow, register: RegisterRow | None) -> bool:
-    """Whether a recovery reads it: a frame behind the floor, or a part of the named checkpoint."""
+    """Return whether a recovery reads the row: a frame behind the floor, or a needed part."""
     if register is None or not row.body:
         return False
     if isinstance(row, FrameRow):
@@ -103,8 +103,10 @@ def _spoiled(row: PlainRow, way: str, *, at: int) -> PlainRow | None:
 
 
 class Late(NamedTuple):
-    """A statement on its way, whatever its sender was answered: applied at its time, or once the
-    store has received so many statements in all."""
+    """A statement on its way, whatever its sender was answered.
+
+    It is applied at its time, or once the store has received so many statements in all.
+    """
 
     at_s: float
     received: int
@@ -113,7 +115,7 @@ class Late(NamedTuple):
 
 
 def with_some(cells: Cells, late: Iterable[Late], *, where: Partition) -> Cells:
-    """A partition as it is where these writes have arrived already."""
+    """Return a partition as it is once these writes have arrived."""
     shown = Cells()
     shown.rows = {where: dict(cells.at(where))}
     shown.deleted = {where: dict(cells.deleted.get(where, {}))}

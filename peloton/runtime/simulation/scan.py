@@ -2,7 +2,7 @@
 
 Turns changes of the registers into committed frames, each checked once when it appears (R3: one
 committer; R4: no gap, an unbroken chain), and the rows of a store into a shard as its next owner
-would recover it. It must not write: a scan must leave no trace in the history.
+would recover it. A scan writes nothing: it must leave no trace in the history.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Scan:
     # ---- at every step ----
 
     def poll(self) -> list[tuple[ShardId, CommittedFrame]]:
-        """The frames committed since the last poll, in order per shard. Raises `Contradiction`."""
+        """Return the frames committed since the last poll, by shard. Raises `Contradiction`."""
         found: list[tuple[ShardId, CommittedFrame]] = []
         known = self._rows
         self.moved = []
@@ -112,7 +112,7 @@ class Scan:
             raise Contradiction(f"R3 {shard}: {text}")
 
     def _read(self, walk: chain.Walk, row: RegisterRow) -> Iterator[CommittedFrame]:
-        """The frames after the last that is known, as a reader of the rows finds them."""
+        """Yield the frames after the last that is known, as a reader of the rows finds them."""
         tail = range(walk.position + 1, row.last_position + 1)
         if not tail:
             return
@@ -130,7 +130,7 @@ class Scan:
     # ---- at quiet points ----
 
     def reread(self, shard: ShardId) -> int:
-        """Check that the committed rows still there are unchanged; returns how many frames."""
+        """Check that the committed rows still there are unchanged; return the number of frames."""
         row, frames = self._store.registers.registers[shard], self.frames.get(shard, [])
         found: dict[int, list[FrameRow]] = {}
         for part in segments.parts(row.segments, range(1, row.last_position + 1)):
@@ -151,7 +151,7 @@ class Scan:
 
 
 class Maker:
-    """Shards as recovery makes them: from a checkpoint and its tail, or from the first frame."""
+    """Makes shards as recovery does: from a checkpoint and its tail, or from the first frame."""
 
     def __init__(
         self, store: SimulatedStore, kinds: Mapping[str, Kind], *, sharding: Sharding
@@ -162,7 +162,7 @@ class Maker:
         self._codec = Codec(kinds)
 
     def recovered(self, shard: ShardId) -> Shard:
-        """The shard as its next owner would recover it now."""
+        """Return the shard as its next owner would recover it now."""
         row = self._store.registers.registers[shard]
         owned = OwnedShard(shard, row)
         try:
@@ -175,7 +175,7 @@ class Maker:
         return core
 
     def replayed(self, shard: ShardId, frames: list[CommittedFrame]) -> Shard:
-        """The shard made from all its frames since the first."""
+        """Return the shard made from all its frames since the first."""
         core = self._empty(shard, frames[-1].epoch if frames else 0)
         tail = (Frame(frame.position, frame.body) for frame in frames)
         restore(core, (), frames=tail, floor=0)

@@ -1,7 +1,6 @@
 """A shell with a timetable, for the simulated environment of daemons.
 
-Turns "do this at that time" into steps of the stepper. It must not replace a shell of the program:
-those are driven unchanged.
+Turns "do this at that time" into steps of the stepper.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ T = TypeVar("T", bound=Shell)
 
 
 def begun(shell: T) -> T:
-    """Like `begin_shell`, but returns the shell itself."""
+    """Begin a shell and return the shell itself, not its ref."""
     begin_shell(shell)
     return shell
 
@@ -50,5 +49,5 @@ class ScheduledShell(Shell):
         self.error = self.error or error
 
     def upto(self, seconds: float) -> float:
-        """A time drawn evenly from 0 to so many seconds."""
+        """Return a time drawn evenly from 0 to so many seconds."""
         return self.stepper.chance.random() * seconds

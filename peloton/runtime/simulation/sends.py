@@ -3,8 +3,7 @@
 Turns the envelopes that leave a shard or a service into fewer, more or later ones. `Network` has
 the faults of whole frames between daemons; what goes from one shard to another of the same daemon
 passes no network. Two promises of the runtime are kept: messages of one sender to one receiver do
-not overtake each other, and those under way end with the process of their sender. It must not read
-a message.
+not overtake each other, and those under way end with the process of their sender.
 
     world.sends.faults = SendFaults(drop=0.2, repeat=0.2, delay_s=0.5)
 """
@@ -24,7 +23,7 @@ from peloton.runtime.vocabulary import Key, kind_of
 
 
 class SendFaults(msgspec.Struct, frozen=True, gc=False):
-    """Which faults are on, and how strong. All off is a calm."""
+    """The faults that are on, and how strong. All off is a calm."""
 
     drop: float = 0.0  # share of messages that are lost
     repeat: float = 0.0  # share of messages that come twice
@@ -37,7 +36,7 @@ HANDED_OVER = 0.5
 
 
 class FaultySends:
-    """What all daemons of a world send. `struck` counts how often each fault struck."""
+    """The sends of all daemons of a world. `struck` counts how often each fault struck."""
 
     def __init__(
         self, later: ScheduledShell, chance: random.Random, *, route_of: Callable[[Key], Hashable]
@@ -54,14 +53,13 @@ class FaultySends:
         self._delivering = False
 
     def attach(self, daemon: SimulatedDaemon) -> None:
-        """From now on all that this daemon sends passes here, in all its lives."""
+        """Let everything that this daemon sends pass here, in all its lives."""
         daemon.outlet = lambda envelopes, stamp: self._passed(daemon, envelopes, stamp=stamp)
         daemon.hands_over = self._hands_over
 
     def _passed(
         self, daemon: SimulatedDaemon, envelopes: list[Envelope], *, stamp: Stamp | None
     ) -> list[Envelope]:
-        """What is sent now."""
         faults = self.faults
         if self._delivering or (faults == CALM_SENDS and not self._under_way):
             return envelopes
@@ -78,8 +76,11 @@ class FaultySends:
         return sent
 
     def _hands_over(self) -> bool:
-        """A message of an open frame that came late could outlive its round. With any fault on
-        some wait for the commit, so that messages are struck on both ways."""
+        """Return whether messages of an open frame are handed over before the commit.
+
+        A message of an open frame that came late could outlive its round. With any fault on some
+        wait for the commit, so that messages are struck on both ways.
+        """
         if self.faults.delay_s or self._under_way:
             return False
         return self.faults == CALM_SENDS or self._chance.random() < HANDED_OVER
@@ -92,7 +93,7 @@ class FaultySends:
         return any(kind_of(end) in self.spared for end in ends)
 
     def _is_late(self, daemon: SimulatedDaemon, envelope: Envelope, *, stamp: Stamp | None) -> bool:
-        """Whether it is sent later: it is delayed itself, or must not overtake one that is."""
+        """Return whether the envelope is sent later: delayed itself, or behind a delayed one."""
         assert daemon.process is not None
         source = stamp if stamp is not None else envelope.sender
         route = (daemon.process.name, source, self._route_of(envelope.to))

@@ -1,7 +1,6 @@
 """The faults of any simulated fleet, by name: of processes, clocks, membership, network and store.
 
-Turns a fault's name into what is done to a world. The numbers are those of the fault model. It must
-not know a kind, nor strike anything of its own accord.
+Turns a fault's name into its effect on a world. The numbers are those of the fault model.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def _deaths(name: str, fits: Fits, *, share: float) -> Callable[[Storm, float], 
 
 
 def kill(storm: Storm, action: StormAction) -> None:
-    """`kill -9`, whatever the process does."""
+    """Kill a daemon as by `kill -9`, whatever the process does."""
     daemon = storm.daemon(action.which)
     if daemon is not None:
         storm.strike(action.name, daemon.name)
@@ -61,14 +60,14 @@ def kill(storm: Storm, action: StormAction) -> None:
 
 
 def kill_all(storm: Storm, action: StormAction) -> None:
-    """A power cut of all daemons: none is left to hand over to."""
+    """Cut the power of all daemons: none is left to hand over to."""
     storm.strike(action.name)
     for daemon in [*storm.world.daemons.values()]:
         storm.world.kill(daemon)
 
 
 def freeze(storm: Storm, action: StormAction) -> None:
-    """A process is frozen, and continues later with its old state."""
+    """Freeze a process, which continues later with its old state."""
     daemon = storm.daemon(action.which)
     if daemon is not None:
         storm.strike(action.name, f"{daemon.name} for {action.for_s:.1f} s")
@@ -80,7 +79,7 @@ def freeze(storm: Storm, action: StormAction) -> None:
 
 
 def _hand_over(storm: Storm, daemon: SimulatedDaemon) -> None:
-    """It hands over and ends; then its next process begins."""
+    """Let the daemon hand over and end; then its next process begins."""
     daemon.thaw()
     daemon.leave()
     mine = daemon.leaving
@@ -98,7 +97,7 @@ def _hand_over(storm: Storm, daemon: SimulatedDaemon) -> None:
 
 
 def hand_over(storm: Storm, action: StormAction) -> None:
-    """One daemon is restarted with a hand-over."""
+    """Restart one daemon with a hand-over."""
     daemon = storm.daemon(action.which)
     if daemon is not None:
         storm.strike(action.name, daemon.name)
@@ -106,14 +105,14 @@ def hand_over(storm: Storm, action: StormAction) -> None:
 
 
 def rolling(storm: Storm, action: StormAction) -> None:
-    """All daemons are restarted with a hand-over, one after the other."""
+    """Restart all daemons with a hand-over, one after the other."""
     storm.strike(action.name)
     for at, daemon in enumerate([*storm.world.daemons.values()]):
         storm.later(at * action.for_s, partial(_hand_over, storm, daemon))
 
 
 def add(storm: Storm, action: StormAction) -> None:
-    """A daemon is added."""
+    """Add a daemon."""
     roles = next(iter(storm.world.daemons.values())).roles
     storm.added += 1
     storm.strike(action.name)
@@ -121,7 +120,7 @@ def add(storm: Storm, action: StormAction) -> None:
 
 
 def remove(storm: Storm, action: StormAction) -> None:
-    """A daemon leaves for good."""
+    """Remove a daemon for good."""
     daemon = storm.daemon(action.which)
     if daemon is not None and len(storm.world.daemons) > 1:
         storm.strike(action.name, daemon.name)
@@ -130,7 +129,7 @@ def remove(storm: Storm, action: StormAction) -> None:
 
 
 def change_roles(storm: Storm, action: StormAction) -> None:
-    """A daemon is restarted with one role less, if another daemon still has that role."""
+    """Restart a daemon with one role less, if another daemon still has that role."""
     daemon = storm.daemon(action.which)
     if daemon is None or len(daemon.roles) < 2:
         return
@@ -159,7 +158,7 @@ def _clients(storm: Storm) -> list[SimulatedMembership]:
 
 
 def expire(storm: Storm, action: StormAction) -> None:
-    """A session expires without a cause."""
+    """Expire a session without a cause."""
     clients = _clients(storm)
     if clients:
         client = clients[action.which % len(clients)]
@@ -168,21 +167,21 @@ def expire(storm: Storm, action: StormAction) -> None:
 
 
 def empty(storm: Storm, action: StormAction) -> None:
-    """All sessions expire at once."""
+    """Expire all sessions at once."""
     storm.strike(action.name)
     for client in _clients(storm):
         client.expire()
 
 
 def flap(storm: Storm, action: StormAction) -> None:
-    """Sessions expire one after the other, faster than shards find stable owners."""
+    """Expire sessions one after the other, faster than shards find stable owners."""
     for at in range(10 * action.count):
         again = replace(action, which=action.which + at)
         storm.later(at * 0.7, partial(expire, storm, again))
 
 
 def cut_member(storm: Storm, action: StormAction) -> None:
-    """A daemon does not reach the membership service, but all else."""
+    """Cut a daemon off from the membership service; it reaches all else."""
     clients = _clients(storm)
     if clients:
         client = clients[action.which % len(clients)]
@@ -192,7 +191,7 @@ def cut_member(storm: Storm, action: StormAction) -> None:
 
 
 def pause_members(storm: Storm, action: StormAction) -> None:
-    """The service elects a leader, and answers no request meanwhile."""
+    """Let the service elect a leader, and answer no request meanwhile."""
     storm.strike(action.name, f"for {action.for_s:.1f} s")
     storm.world.ensemble.pause()
     storm.later(action.for_s, storm.world.ensemble.resume)
@@ -202,7 +201,7 @@ def pause_members(storm: Storm, action: StormAction) -> None:
 
 
 def cut_store(storm: Storm, action: StormAction) -> None:
-    """One daemon does not reach the store, but all else."""
+    """Cut one daemon off from the store; it reaches all else."""
     daemon = storm.daemon(action.which)
     if daemon is not None:
         storm.strike(action.name, f"{daemon.name} for {action.for_s:.1f} s")
@@ -211,7 +210,7 @@ def cut_store(storm: Storm, action: StormAction) -> None:
 
 
 def outage(storm: Storm, action: StormAction) -> None:
-    """No daemon reaches the store."""
+    """Cut all daemons off from the store."""
     storm.strike(action.name, f"for {action.for_s:.1f} s")
     for name in [*storm.world.daemons]:
         storm.world.store.cut(name)
@@ -222,7 +221,7 @@ def outage(storm: Storm, action: StormAction) -> None:
 
 
 def part(storm: Storm, action: StormAction) -> None:
-    """Two daemons do not reach each other, or one does not reach the other; others reach both."""
+    """Cut two daemons off from each other, or one from the other; others reach both."""
     pair = storm.pair(action)
     if pair is not None:
         one, other = pair[0].address, pair[1].address
@@ -232,7 +231,7 @@ def part(storm: Storm, action: StormAction) -> None:
 
 
 def swizzle(storm: Storm, action: StormAction) -> None:
-    """All pairs are partitioned one by one, and restored in another order."""
+    """Partition all pairs one by one, and restore them in another order."""
     addresses = [each.address for each in storm.world.daemons.values()]
     pairs = [(a, b) for at, a in enumerate(addresses) for b in addresses[at + 1 :]]
     if not pairs:
@@ -249,12 +248,12 @@ def swizzle(storm: Storm, action: StormAction) -> None:
 
 
 def skew(storm: Storm, strength: float) -> None:
-    """The clocks of all processes differ from their beginning."""
+    """Set the clocks of all processes off from their beginning."""
     storm.world.skew_s = CLOCK_S_MAX * strength
 
 
 def step_clock(storm: Storm, action: StormAction) -> None:
-    """The clock of a running process is set."""
+    """Set the clock of a running process."""
     daemon = storm.daemon(action.which)
     if daemon is not None and daemon.process is not None:
         by_s = min(action.for_s, CLOCK_S_MAX) * (1 if action.other % 2 else -1)
@@ -272,13 +271,13 @@ def weaken(storm: Storm, port: str, **faults: float) -> None:
 
 
 def _unsettle(storm: Storm, **faults: float) -> None:
-    """Likewise for the membership service, which draws its faults itself."""
+    """Turn on faults of the membership service, which draws them itself."""
     ensemble = storm.world.ensemble
     ensemble.storm(replace(ensemble.faults, **faults))
 
 
 def _weakness(port: str, row: tuple[str, str, str, str, float]) -> LastingFault:
-    """The fault of a row of `STORE` or `NETWORK`."""
+    """Return the fault of a row of `STORE` or `NETWORK`."""
     number, name, what, fault, share = row
 
     def begin(storm: Storm, strength: float) -> None:
@@ -368,7 +367,7 @@ OTHERS = (
 
 
 def rows() -> dict[str, Fault]:
-    """All of them, by name."""
+    """Return all faults, by name."""
     found: list[Fault] = [
         LastingFault(number, name, what, _deaths(name, fits, share=share), lambda storm: 0)
         for number, name, what, fits, share in DEADLY  # counted as they strike

@@ -1,7 +1,7 @@
 """Shrinks a failing plan: fewer faults, actions, limits, daemons; still the same failure.
 
 Turns a plan and "does it fail in the same way?" into the smallest plan found within a number of
-tries. It must not know what a failure is, nor play anything itself.
+tries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def shrunk(
     more: Callable[[P], Iterator[P]] = lambda plan: iter(()),
     tries: int = TRIES_MAX,
 ) -> P:
-    """The smallest plan found that `fails`; `more` are further ways to make one smaller.
+    """Return the smallest plan found that `fails`; `more` are further ways to make one smaller.
 
     After each step that still fails everything is tried again: what was needed before may be
     needless now.
@@ -44,7 +44,7 @@ def shrunk(
 
 
 def _smaller(plan: P, more: Callable[[P], Iterator[P]]) -> Iterator[P]:
-    """Large steps first: each of them that succeeds saves many small ones."""
+    """Yield smaller plans, large steps first: each of them that succeeds saves many small ones."""
     for faults in _fewer(tuple(plan.faults)):
         yield replace(plan, faults={name: plan.faults[name] for name in faults})
     for actions in _fewer(plan.actions):
@@ -68,7 +68,7 @@ def _smaller(plan: P, more: Callable[[P], Iterator[P]]) -> Iterator[P]:
 
 
 def _fewer(some: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
-    """Without a half, without a quarter, ..., at last without each single one."""
+    """Yield the items without a half, without a quarter, ..., at last without each single one."""
     if len(some) > 1:
         yield ()
     size = len(some) // 2

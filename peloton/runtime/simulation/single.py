@@ -1,9 +1,9 @@
 """Faults of single messages and single shards, beside those of whole frames and processes.
 
-Turns a fault's name into what is done to a world, like `shocks.py`. A frame between daemons has the
+Turns a fault's name into its effect on a world, like `shocks.py`. A frame between daemons has the
 mail of many shards, and a process many shards; here each message and each shard has a fate of its
 own, as in a fleet of one shard for each process. Drawn separately from all other faults, so that
-older seeds keep their storms. It must not know a kind, nor strike anything of its own accord.
+older seeds keep their storms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _sends(field: str, most: float) -> Callable[[Storm, float], None]:
 
 
 def drop_shards(storm: Storm, strength: float) -> None:
-    """Shards end right behind a frame: it is committed, and nothing of it was sent."""
+    """End shards right behind a frame: it is committed, and nothing of it was sent."""
 
     def replied(daemon: SimulatedDaemon, sent: list[tuple[Statement, StatementReply]]) -> None:
         for statement in (each for together, _ in sent for each in single_writes(together)):
@@ -71,6 +71,6 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def drawn(seed: int) -> dict[str, float]:
-    """The strengths of those faults that a seed has, from a generator of their own."""
+    """Return the strengths of those faults that a seed has, from a generator of their own."""
     chance = random.Random(f"{seed} single")
     return {fault.name: chance.choice(STRENGTHS) for fault in FAULTS if chance.random() < SHARE}

@@ -1,8 +1,8 @@
 """A stepper: drives the unchanged shells on the caller's thread, in virtual time, from one seed.
 
 Turns "these shells have mail" into one step of one of them, drawn from the seed; when none has
-mail, time jumps to the next wake-up. It must not sleep, read a clock, or let anything but the seed
-decide: a seed gives the same history every time, in any process.
+mail, time jumps to the next wake-up. Nothing but the seed may decide, and no clock is read: a seed
+gives the same history every time, in any process.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Stuck(Exception):
 
 
 class VirtualClock:
-    """Time that moves only when it is set."""
+    """A clock that moves only when it is set."""
 
     def __init__(self, now_s: float = BEGIN_S) -> None:
         self.now_s = now_s
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return self.now_s
 
     def wall(self) -> float:
-        """The same: nobody sets it."""
+        """Return the same as `now`: nobody sets the wall clock."""
         return self.now_s
 
 
@@ -58,44 +58,41 @@ class Stepper:
     # ---- what shells and `assemble` call ----
 
     def driver(self, name: str) -> Stepper:  # noqa: ARG002
-        """The same driver for all shells."""
         return self
 
     @property
     def busy(self) -> bool:
-        """As a dispatcher says."""
         return bool(self._ready)
 
     def attach(self, shell: Shell) -> None:
-        """The shell begins."""
         self.shells.append(shell)
 
     def mail_waiting(self, shell: Shell) -> None:
-        """The shell has mail and will be stepped."""
+        """Queue a shell that has mail, so that it will be stepped."""
         if not shell.queued:
             shell.queued = True
             self._ready.append(shell)
 
     def wake(self, shell: Shell, at_s: float) -> None:
-        """As a dispatcher does."""
+        """Set the shell's wake-up, in virtual seconds."""
         if shell.wake_at_s != at_s:
             shell.wake_at_s = at_s
             heapq.heappush(self._wakes, (at_s, next(self._numbers), shell))
 
     def stop(self) -> None:
-        """Nothing to stop: shells run only in `step`."""
+        """Do nothing: shells run only in `step`."""
 
     def about_to_wait(self) -> None:
-        """Nobody waits here: a call takes no time."""
+        """Do nothing: in virtual time a call takes no time."""
 
     def broken(self, text: str) -> None:
-        """A shell whose error handler failed; expected while a process dies, so only noted."""
+        """Note a shell whose error handler failed, which is expected while a process dies."""
         self.note(text)
 
     # ---- what a world calls ----
 
     def step(self) -> bool:
-        """One step of one shell, or one jump of time; False when nothing will ever happen."""
+        """Take one step of one shell, or one jump of time; return False at the end."""
         while not self._ready:
             if not self._jump():
                 return False
@@ -115,7 +112,7 @@ class Stepper:
         return not self._ready
 
     def run(self, until: Callable[[], bool], *, steps_max: int = 100_000) -> None:
-        """Step until the condition holds; raises `Stuck` if it never does."""
+        """Step until the condition holds. Raises `Stuck` if it never does."""
         for _ in range(steps_max):
             if until():
                 return
@@ -126,7 +123,7 @@ class Stepper:
             raise Stuck(f"after {self.steps} steps, at {self.clock.now_s - BEGIN_S:.1f} s")
 
     def drop(self, shells: list[Shell]) -> None:
-        """The process of these shells is gone: they are never stepped again."""
+        """Stop stepping these shells for good: their process is gone."""
         gone = {id(shell): None for shell in shells}
         for shell in shells:
             pykka.ActorRegistry.unregister(shell.actor_ref)
@@ -137,7 +134,7 @@ class Stepper:
         heapq.heapify(self._wakes)
 
     def hold(self, shells: list[Shell]) -> list[Shell]:
-        """Stop stepping these shells; returns those that were about to be stepped."""
+        """Stop stepping these shells; return those that were about to be stepped."""
         held = {id(shell): None for shell in shells}
         waiting = [shell for shell in self._ready if id(shell) in held]
         self._ready = [shell for shell in self._ready if id(shell) not in held]
@@ -148,7 +145,7 @@ class Stepper:
         self._trace.update(text.encode() + b"\n")
 
     def trace(self) -> str:
-        """A hash of all that happened."""
+        """Return a hash of all that happened."""
         return self._trace.hexdigest()
 
     def _jump(self) -> bool:

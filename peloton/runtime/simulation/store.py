@@ -1,11 +1,11 @@
-"""One store for all simulated daemons, and what a real store with conditional writes does wrong.
+"""The store of all simulated daemons, with the faults of a real store with conditional writes.
 
 Turns the statements of `core/journal/statements.py` into replies, as a fleet's store would on a bad
 day: eleven behaviours, each drawn from one `random.Random` and counted in `struck`. A call takes no
 time; a late effect happens at its time, before any later call. `FencedRows` makes a Journal of each
-daemon's `rows(member)`. It must not retry, repair or judge anything: that is the task of the
-protocol under test. Nor may it be worse than a real store: what it has acknowledged stays, unless
-`flush_s` makes it flush its commit log too late.
+daemon's `rows(member)`. Retries and repairs are the task of the protocol under test. The store must
+not be worse than a real one: what it has acknowledged stays, unless `flush_s` makes it flush its
+commit log too late.
 
 The eleven, and where each comes from:
  1. `lose_reply`         the statement is carried out, its answer does not arrive
@@ -80,7 +80,7 @@ REGISTERS_KEPT_MAX = 3
 
 
 class Level(enum.Enum):
-    """At which level a daemon reads registers; the protocol asks for SERIAL."""
+    """The consistency level at which a daemon reads registers; the protocol asks for SERIAL."""
 
     SERIAL = "serial"
     QUORUM = "quorum"
@@ -88,7 +88,7 @@ class Level(enum.Enum):
 
 
 class StoreFaults(Struct, frozen=True, kw_only=True):
-    """How strong each fault is: probabilities per statement unless a unit says otherwise."""
+    """The strength of each fault: probabilities per statement unless a unit says otherwise."""
 
     lose_reply: float = 0.0
     hold: float = 0.0
@@ -126,7 +126,7 @@ class Flushed(NamedTuple):
 
 
 class SimulatedStore:
-    """The tables, what is on its way to them, and who is cut off. `faults` may change any time."""
+    """The tables, the statements on their way to them, and the daemons cut off."""
 
     def __init__(
         self, chance: random.Random, clock: Clock, *, faults: StoreFaults = CALM_STORE
@@ -150,15 +150,15 @@ class SimulatedStore:
     # ---- what a world calls ----
 
     def rows(self, member: str, *, level: Level = Level.SERIAL) -> MemberRows:
-        """The store as one daemon reaches it."""
+        """Return the store as one daemon reaches it."""
         return MemberRows(self, member, level=level)
 
     def cut(self, member: str) -> None:
-        """The daemon does not reach the store any more; what it sent before is still on its way."""
+        """Cut the daemon off from the store; what it sent before is still on its way."""
         self._cut[member] = None
 
     def mend(self, member: str) -> None:
-        """The daemon reaches the store again."""
+        """Let the daemon reach the store again."""
         self._cut.pop(member, None)
 
     @property
@@ -184,7 +184,7 @@ class SimulatedStore:
             )
 
     def power_cut(self) -> None:
-        """All servers lose their memory at once, and restart."""
+        """Cut the power: all servers lose their memory at once, and restart."""
         self.uses += 1
         self.struck["power_cut"] += 1
         self._late.clear()
@@ -200,7 +200,7 @@ class SimulatedStore:
     # ---- statements ----
 
     def run(self, sender: MemberRows, statements: Sequence[Statement]) -> list[StatementReply]:
-        """As the port says, for one daemon."""
+        """Run statements as the port says, for one daemon."""
         self.uses += 1
         if sender.member in self._cut:
             self.struck["cut"] += len(statements)
@@ -250,7 +250,7 @@ class SimulatedStore:
         return reply
 
     def _met(self, statement: ConditionalWrite) -> Late | None:
-        """A retry meets its original, which is applied now, or returned to be applied after it."""
+        """Let a retry meet its original, which is applied now, or returned to be applied later."""
         held = [late for late in self._late if late.statement == statement]
         if not held or not self._draws.strikes("either_order", self.faults.either_order):
             return None
@@ -261,7 +261,7 @@ class SimulatedStore:
         return None
 
     def _decide(self, statement: ConditionalWrite, *, may_rest: bool) -> StatementReply:
-        """One round of agreement. A write whose condition holds may stay half accepted."""
+        """Run one round of agreement. A write whose condition holds may stay half accepted."""
         if isinstance(statement, CLUSTER_WRITES):
             return self.registers.run([statement])[0]
         shards = [each.shard for each in single_writes(statement)]
@@ -285,14 +285,14 @@ class SimulatedStore:
         return reply
 
     def _complete(self, shard: ShardId, *, reading: bool = False) -> None:
-        """The half accepted write of a row is completed or dropped before anything else."""
+        """Complete or drop the half accepted write of a row before anything else."""
         statement = self._take_accepted(shard)
         if statement is not None and self.chance.random() < COMPLETED:
             self._decide(statement, may_rest=False)
             self.struck["complete_by_read"] += reading
 
     def _take_accepted(self, shard: ShardId) -> RegisterWrite | WriteTogether | None:
-        """The half accepted write of a row, which is that of all rows it moves."""
+        """Remove and return the half accepted write of a row, which may move other rows as well."""
         statement = self._accepted.get(shard)
         for each in single_writes(statement) if statement is not None else ():
             self._accepted.pop(each.shard, None)
@@ -321,14 +321,14 @@ class SimulatedStore:
         return self.registers.run([statement])[0]
 
     def _shown(self, statement: PlainRead) -> Cells:
-        """The cells as this read meets them."""
+        """Return the cells as this read finds them."""
         share = self.faults.flicker
         late = [each for each in self._late if isinstance(each.statement, PlainWrite)]
         some = [each for each in late if self._draws.strikes("flicker", share)]
         return with_some(self.cells, some, where=partition(statement)) if some else self.cells
 
     def _old(self, shard: ShardId, level: Level) -> list[RegisterRow]:
-        """The rows that a read below SERIAL may return instead of the newest."""
+        """Return the rows that a read below SERIAL may return instead of the newest."""
         now = self.registers.registers.get(shard)
         if level is Level.ONE:
             return self._before.get(shard, [])
@@ -338,8 +338,9 @@ class SimulatedStore:
     # ---- later ----
 
     def _keep(self, statement: ConditionalWrite | PlainWrite, stamp_us: int) -> None:
-        """A third of late statements is applied before the next statement, a third after a few
-        more (calls take no time, so a delay alone would let nothing overtake), the rest by time.
+        """Keep a late statement: it is applied before the next, after a few more, or by time.
+
+        Calls take no time, so a delay alone would let nothing overtake.
         """
         delay_s = self.chance.random() * self.faults.late_s
         some = self.chance.randint(1, OVERTAKEN_MAX)
@@ -353,8 +354,10 @@ class SimulatedStore:
             self.cells.write(late.statement, late.stamp_us)
 
     def _stamp_us(self, sender: MemberRows) -> int:
-        """The time of a write by its daemon's clock. Virtual time does not move during many
-        statements, so they are counted too: else a delete would miss what was written just before.
+        """Return the time of a write by its daemon's clock.
+
+        Virtual time does not move during many statements, so they are counted too: else a delete
+        would miss what was written just before.
         """
         now_s = self.clock.now() + sender.off * self.faults.skew_s
         return int(now_s * 1_000_000) + self._received
@@ -370,8 +373,7 @@ class MemberRows:
         self.off = store.chance.uniform(-1.0, 1.0)
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
-        """As the port says."""
         return self.store.run(self, statements)
 
     def close(self) -> None:
-        """Nothing to close; what was sent is still on its way."""
+        """Close nothing: what was sent is still on its way."""

@@ -3,7 +3,7 @@
 Turns a plan into calls of the world, and counts what struck. There are two forms of faults: a
 *lasting* one is on from the beginning to the calm, with a strength; a *momentary* one happens at
 the times in the plan. `shocks.py` has the faults of any world; other modules add rows of the same
-form. The module must not draw again what the plan contains, so that parts of a plan can be removed.
+form. What the plan contains is not drawn again, so that parts of a plan can be removed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STRENGTHS = (0.2, 0.5, 1.0)
 
 
 class Deadly(NamedTuple):
-    """Calls of ports at which a process may die."""
+    """The calls of ports at which a process may die."""
 
     name: str
     fits: Callable[[PortCall], bool]
@@ -113,12 +113,12 @@ class Storm:
         self.world.later.at(self.world.now + after_s, then)
 
     def daemon(self, number: int) -> SimulatedDaemon | None:
-        """A live daemon; None if there is none."""
+        """Return a live daemon; None if there is none."""
         living = [each for each in self.world.daemons.values() if each.alive]
         return living[number % len(living)] if living else None
 
     def pair(self, action: StormAction) -> tuple[SimulatedDaemon, SimulatedDaemon] | None:
-        """Two live daemons; None if there are fewer."""
+        """Return two live daemons; None if there are fewer."""
         living = [each for each in self.world.daemons.values() if each.alive]
         if len(living) < 2:
             return None
@@ -151,7 +151,7 @@ def drawn_faults(
 def drawn_moments(
     chance: random.Random, fault: MomentaryFault, *, storm_s: float
 ) -> list[StormAction]:
-    """Some times for a momentary fault."""
+    """Return some times for a momentary fault."""
     return [
         StormAction(
             at_s=round(chance.uniform(0.0, storm_s), 3),

@@ -2,8 +2,8 @@
 
 Turns the tables of kinds into tables that decide each message as before, and then once more, in the
 state to which its turn has led: nothing may change then. The second turn is only computed; nothing
-of it is kept or sent. Repeated messages of the simulated network meet few of all states, this meets
-every one. It must not change what a kind decides.
+of it is kept or sent. Repeated messages of the simulated network meet few of all states, this check
+meets every one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OWN = (Due, Pursue)
 class TwiceCheck:
     """The kinds of one cluster, and what changed at a second delivery.
 
-    `spared` says of which commands only the request key tells a repeat from a new one.
+    `spared` names the commands of which only the request key tells a repeat from a new one.
     """
 
     def __init__(self, spared: Callable[[Any], bool] = lambda message: False) -> None:
@@ -36,11 +36,11 @@ class TwiceCheck:
         self.found: list[str] = []
 
     def watched(self, kinds: Mapping[str, Kind]) -> dict[str, Kind]:
-        """The same kinds, each message decided a second time."""
+        """Return the same kinds, each message decided a second time."""
         return {name: self._watched(kind) for name, kind in kinds.items()}
 
     def step(self) -> None:
-        """Raises `Contradiction`."""
+        """Raise `Contradiction` if a second delivery changed something."""
         if self.found:
             raise Contradiction(f"R14 {self.found[0]}")
 

@@ -1,8 +1,8 @@
 """A fleet from one seed: daemons, their store, their membership service and their network.
 
 Turns a seed into a history: the unchanged shells of several daemons on one stepper, over simulated
-ports that do what the real ones do on a bad day. Virtual time jumps to the next event. It must not
-know any kind, nor judge what happens: checks are added from outside.
+ports that do what the real ones do on a bad day. Virtual time jumps to the next event. Kinds and
+checks are added from outside.
 
     world = World(kinds, seed=7, sizes={"a": 2})
     world.furnish = lambda daemon: ...      ephemeral services of a daemon, at each of its lives
@@ -103,7 +103,7 @@ class World:
         return daemon
 
     def restart(self, daemon: SimulatedDaemon) -> None:
-        """Start its next process, if it has none."""
+        """Start the daemon's next process, if it has none."""
         if daemon.process is not None or daemon.name not in self.daemons:
             return
         skew_s = self.chance.uniform(-self.skew_s, self.skew_s) if self.skew_s else 0.0
@@ -117,7 +117,7 @@ class World:
             self.on_death(daemon)
 
     def let_drift(self, daemon: SimulatedDaemon) -> None:
-        """The clock of its process is too fast or too slow from now on, if clocks drift."""
+        """Let the clock of the daemon's process drift from now on, if clocks drift."""
         if daemon.process is not None and self.drift:
             daemon.process.clock.drift(self.chance.uniform(-self.drift, self.drift))
 
@@ -134,19 +134,19 @@ class World:
         self.later.at(self.now + self.chance.random() * self.furnish_s_max, then)
 
     def restart_soon(self, daemon: SimulatedDaemon) -> None:
-        """As a supervisor of processes does: after up to `DAEMON_RESTART_S_MAX`."""
+        """Restart the daemon after up to `DAEMON_RESTART_S_MAX`, as a supervisor does."""
         after_s = self.chance.random() * DAEMON_RESTART_S_MAX
         self.later.at(self.now + after_s, lambda: self.restart(daemon))
 
     def kill(self, daemon: SimulatedDaemon) -> None:
-        """`kill -9`."""
+        """Kill the daemon as by `kill -9`."""
         if daemon.process is not None:
             self.deaths += 1
             daemon.die()
             self.on_death(daemon)
 
     def remove(self, daemon: SimulatedDaemon) -> None:
-        """It hands over, leaves, and does not come back."""
+        """Let the daemon hand over, leave, and not come back."""
         self.daemons.pop(daemon.name, None)
         self.parting.append(daemon)
         daemon.thaw()
@@ -173,7 +173,7 @@ class World:
             self.restart(daemon)
 
     def _repair(self) -> None:
-        """An operator repairs the rows that rotted, and restarts who may have read them."""
+        """Repair the rows that rotted, as an operator does, and restart who may have read them."""
         if self.store.reads.rotten:
             self.store.reads.repair()
             for daemon in [*self.daemons.values()]:
@@ -192,11 +192,11 @@ class World:
 
     @property
     def elapsed_s(self) -> float:
-        """Since the beginning of the world."""
+        """The seconds since the beginning of the world."""
         return self.now - BEGIN_S
 
     def run_until(self, reached: Callable[[], bool], *, within_s: float = 600.0) -> float:
-        """Step until the condition holds; returns the virtual seconds that took."""
+        """Step until the condition holds; return the virtual seconds that took."""
         begun_s = self.now
         self.later.at(begun_s + within_s, lambda: None)
         for _ in range(WORLD_STEPS_MAX):
@@ -216,7 +216,7 @@ class World:
             pass
 
     def step(self) -> bool:
-        """One step of one shell of any daemon; then all checks."""
+        """Take one step of one shell of any daemon; then make all checks."""
         moved = self.stepper.step()
         process = self.stepper.stepped.driver if self.stepper.stepped is not None else None
         for daemon in self.daemons.values():
@@ -240,7 +240,7 @@ class World:
         return next((each for each in self.living() if shard in each.shards()), None)
 
     def living(self) -> list[SimulatedDaemon]:
-        """Daemons with a process that is not frozen."""
+        """Return the daemons with a process that is not frozen."""
         return [
             daemon
             for daemon in self.daemons.values()
@@ -248,7 +248,7 @@ class World:
         ]
 
     def shards(self) -> dict[ShardId, Shard]:
-        """The open core with the highest epoch, of each shard."""
+        """Return the open core with the highest epoch, of each shard."""
         found: dict[ShardId, Shard] = {}
         for daemon in self.daemons.values():
             for shard, core in daemon.shards().items():
@@ -258,15 +258,15 @@ class World:
         return found
 
     def all_shards(self) -> list[ShardId]:
-        """Every shard there is, open or not."""
+        """Return every shard there is, open or not."""
         return [ShardId(group, at) for group, count in self.sizes.items() for at in range(count)]
 
     def whole(self) -> bool:
-        """Whether every shard is open under the newest epoch of its register.
+        """Return whether every shard is open under the newest epoch of its register.
 
-        Or at rest under an older one: a late claim, of a daemon that had lost the shard by then,
-        may have overtaken the owner. The owner learns that with its next write, and until then it
-        has all that was ever committed.
+        A shard may also be at rest under an older one: a late claim, of a daemon that had lost the
+        shard by then, may have overtaken the owner. The owner learns that with its next write, and
+        until then it has all that was ever committed.
         """
         found = self.shards()
         wanted = sum(self.sizes.values())
@@ -278,7 +278,7 @@ class World:
         )
 
     def daemon_of(self, shell: Shell | None) -> SimulatedDaemon | None:
-        """The daemon of whose present life this shell is."""
+        """Return the daemon to whose present life this shell belongs."""
         process = shell.driver if shell is not None else None
         for daemon in self.daemons.values():
             if daemon.process is process and process is not None:
@@ -286,7 +286,7 @@ class World:
         return None
 
     def cells(self, kind: str) -> dict[Key, Any]:
-        """Every state of one kind that is in memory at an owner."""
+        """Return every state of one kind that is in memory at an owner."""
         found: dict[Key, Any] = {}
         for core in self.shards().values():
             cells = core.population.cells
@@ -297,7 +297,7 @@ class World:
         return found
 
     def crowds(self) -> dict[Key, Any]:
-        """Every crowd that is in memory at an owner."""
+        """Return every crowd that is in memory at an owner."""
         found: dict[Key, Any] = {}
         for core in self.shards().values():
             crowds = core.population.crowds
@@ -306,7 +306,7 @@ class World:
         return found
 
     def _peek(self, cache: EntityCache, key: Key) -> Any:
-        """An entity, which is unpacked once in all the steps in which it stays cold."""
+        """Return an entity, which is unpacked once in all the steps in which it stays cold."""
         packed = cache.cold.get(key)
         if packed is None:
             return cache.peek(key)
@@ -318,13 +318,13 @@ class World:
     # ---- for daemons ----
 
     def strikes(self, call: PortCall) -> bool:
-        """Whether the process dies at this moment."""
+        """Return whether the process dies at this moment."""
         self.calls += 1
         self.stepper.note(f"{call.daemon} {call.port} {call.name} {call.moment.value}")
         return self.on_call(call)
 
     def draw_process(self) -> bytes:
-        """Sixteen bytes that no process before had."""
+        """Return sixteen bytes that no process before had."""
         self._processes += 1
         return self._processes.to_bytes(16, "big")
 

@@ -3,7 +3,7 @@
 `DeadLetters` keeps those of one entity in order, and finds at once whether a message is among them,
 however many members of a crowd failed on it. The bytes of a message that many members failed on are
 kept once, in memory, journal and checkpoint alike: else a message of a megabyte to a thousand
-members would take a gigabyte. It must not decide what becomes of a failure.
+members would take a gigabyte.
 
 `Redrives` carries out the orders of operators. Each dead letter is taken and decided in the very
 frame that journals so, and becomes a dead letter again in that frame if it fails, so that no crash
@@ -36,12 +36,12 @@ DeadLetterName = tuple[int, bytes, str]
 
 
 def dead_letter_name(number: int, body: bytes, *, sender: str) -> DeadLetterName:
-    """The name by which a repeat is found. An equal message of another sender is another one."""
+    """Return the name by which a repeat is found. Equal messages of two senders have two names."""
     return number, hashlib.blake2b(body, digest_size=DIGEST_BYTES).digest(), sender
 
 
 class DeadLetter:
-    """One message of one sender, and the members that failed on it."""
+    """A message of one sender, and the members that failed on it."""
 
     __slots__ = ("body", "count", "error", "members", "origin")
 
@@ -65,19 +65,19 @@ class DeadLetters:
         return len(self._facts)
 
     def find(self, name: DeadLetterName) -> DeadLetter | None:
-        """The dead letter of that name, of any member."""
+        """Return the dead letter of that name, of any member."""
         return self._letters.get(name)
 
     def count_of(self, member: int) -> int:
-        """The number of dead letters of this very member (0: the cell)."""
+        """Return the number of dead letters of this member (0: the cell)."""
         return self._counts.get(member, 0)
 
     def without_known_body(self, fact: MessageDeadLettered) -> MessageDeadLettered:
-        """The fact as it is journaled: without the bytes, if an older one has them."""
+        """Return the fact as it is journaled: without the bytes, if an older one has them."""
         return replace(fact, body=NOT_KEPT) if _name(fact) in self._letters else fact
 
     def add(self, fact: MessageDeadLettered) -> None:
-        """Add the newest."""
+        """Add the newest dead letter."""
         letter = self._letters.setdefault(_name(fact), DeadLetter(fact.body))
         letter.members |= raw_of(fact.members)
         letter.origin |= raw_of(fact.origin)
@@ -103,7 +103,7 @@ class DeadLetters:
         return replace(fact, body=letter.body)
 
     def facts(self) -> list[MessageDeadLettered]:
-        """All as journaled, so that `add` restores them: the first of each letter has its bytes."""
+        """Return all dead letters as journaled: the first fact of each letter has its bytes."""
         known: dict[DeadLetterName, None] = {}
         facts = []
         for fact in self._facts:
@@ -120,7 +120,7 @@ def _name(fact: MessageDeadLettered) -> DeadLetterName:
 
 
 def raw_of(members: bytes) -> int:
-    """The bits of members (or of senders) as a fact has them."""
+    """Return the bits of members (or of senders) that a fact holds as bytes."""
     return int.from_bytes(members, "little")
 
 
@@ -136,31 +136,31 @@ class Location(enum.Enum):
 
 
 class RedriveShard(Protocol):
-    """What redrives need of their shard."""
+    """The operations that redrives need of their shard."""
 
     id: ShardId
 
     def locate(self, key: Key) -> Location:
-        """Where the entity is; requests a load if it has to be loaded."""
+        """Return where the entity is; request a load if it has to be loaded."""
 
     def dead_letters_of(self, key: Key) -> int:
-        """The number of its dead letters."""
+        """Return the number of dead letters of the entity."""
 
     def frame_is_full(self) -> bool:
-        """Whether the frame has as many bytes as a redrive may fill."""
+        """Return whether the frame has as many bytes as a redrive may fill."""
 
     def redrive_one(self, key: Key) -> str:
-        """Try its oldest dead letter again; the error if it cannot be decoded, else ""."""
+        """Try the oldest dead letter again; return the error if it cannot be decoded, else ""."""
 
     def end_redrive(self, key: Key) -> None:
-        """All were tried: lift a quarantine that is left, and set the deadlines again."""
+        """End a redrive: lift a quarantine that is left, and set the deadlines again."""
 
     def reply_to(self, addresses: Iterable[Any], value: Any) -> None:
         """Send a reply to these addresses, with the frame."""
 
 
 class _Order:
-    """One order, and the callers that wait for it."""
+    """An order to redrive one key, and the callers that wait for it."""
 
     __slots__ = ("error", "left", "reply_to")
 
@@ -171,7 +171,7 @@ class _Order:
 
 
 class Redrives:
-    """The orders of one shard."""
+    """The redrive orders of one shard."""
 
     def __init__(self, per_frame_max: int = REDRIVEN_PER_FRAME_MAX) -> None:
         self._per_frame_max = per_frame_max
@@ -181,11 +181,11 @@ class Redrives:
         self._loading: dict[Key, _Order] = {}
 
     def begin_frame(self) -> None:
-        """A new frame, which takes as many tries as any other."""
+        """Reset the number of tries for a new frame."""
         self._tries_left = self._per_frame_max
 
     def order(self, key: Key, reply_to: Any = None) -> None:
-        """Try the dead letters of this key again; `reply_to` is the reply address, if any."""
+        """Order another try of this key's dead letters; `reply_to` is the reply address, if any."""
         waiting = self._loading.get(key)
         order = self._ordered.setdefault(key, _Order()) if waiting is None else waiting
         order.left = None
@@ -193,18 +193,18 @@ class Redrives:
             order.reply_to.append(reply_to)
 
     def loaded(self, key: Key) -> None:
-        """The `ended` row of the entity was read, or there is none."""
+        """Continue with an entity whose `ended` row was read, or which has none."""
         order = self._loading.pop(key, None)
         if order is not None:
             self._ordered[key] = order
 
     def unreadable(self, key: Key) -> list[Any]:
-        """The `ended` row cannot be read, so nothing was tried; returns the reply addresses."""
+        """Drop the order of an entity whose row cannot be read; return the reply addresses."""
         order = self._loading.pop(key, None)
         return order.reply_to if order is not None else []
 
     def run(self, shard: RedriveShard) -> None:
-        """Try what this frame takes; the rest of an order waits for the next frame."""
+        """Try as many dead letters as this frame takes; the next frame goes on."""
         if not self._tries_left:
             return  # the next frame continues
         for key in [*self._ordered]:

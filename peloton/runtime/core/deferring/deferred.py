@@ -1,8 +1,8 @@
 """Deferred mail: of actors that are being loaded, retried after a failure, or quarantined.
 
 Decides whether an envelope passes now or waits, and carries out what the supervisor orders after a
-failure: retry, dead letter, quarantine. Its facts go into the frame of the running turns. It must
-never lose a message: each is delivered, kept as a dead letter, or refused with a reply.
+failure: retry, dead letter, quarantine. Its facts go into the frame of the running turns. No
+message is lost: each is delivered, kept as a dead letter, or refused with a reply.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DeferredMail:
         return not (self.retrying or self.quarantined or self.dead_letters)
 
     def pass_or_defer(self, envelope: Envelope) -> Envelope | None:
-        """The part of an envelope to deliver now, or None; the rest waits or was answered."""
+        """Return the part of an envelope to deliver now, or None; the rest waits or is answered."""
         key = envelope.to
         if key in self.quarantined:
             passing = envelope.members & ~self.quarantined[key] if envelope.members else 0
@@ -90,7 +90,7 @@ class DeferredMail:
         return None
 
     def load(self, key: Key) -> bool:
-        """Mail for this key waits from now on; True when the caller has to request the load.
+        """Hold mail for this key from now on; return True if the caller has to request the load.
 
         Only one load may be under way: a row that arrives after the entity was revived would
         overwrite its newer state.
@@ -101,7 +101,7 @@ class DeferredMail:
         return True
 
     def wait_for_load(self, envelope: Envelope) -> bool:
-        """Queue behind a load; True when the caller has to request the load."""
+        """Queue an envelope behind a load; return True if the caller has to request the load."""
         first = self.load(envelope.to)
         if not self.loading[envelope.to].put(envelope):
             self.full += 1
@@ -109,7 +109,7 @@ class DeferredMail:
         return first
 
     def failed(self, envelope: Envelope, members: int, *, failure: Failure) -> None:
-        """A turn raised: defer the actor's mail and retry later, or make it a dead letter."""
+        """Handle a turn that raised: retry the actor's mail later, or make it a dead letter."""
         if isinstance(envelope.message, Pursue):
             # The step was found in a state and index that may have changed by the retry.
             envelope = replace(envelope, message=Pursue())
@@ -128,7 +128,7 @@ class DeferredMail:
         self.due[envelope.to] = min(self.due.get(envelope.to, retry_s), retry_s)
 
     def due_retries(self, now: float) -> list[Envelope]:
-        """Mail to deliver again now, in order."""
+        """Return the mail to deliver again now, in order."""
         if not self.due:
             return []
         mail: list[Envelope] = []
@@ -145,8 +145,9 @@ class DeferredMail:
     def redrive(self, key: Key) -> Envelope | Failure:
         """Take the oldest dead letter for another try, and lift the quarantine of its members.
 
-        It must be decided in this very frame, which journals that it is no dead letter any more: a
-        crash would lose it otherwise. One that cannot be decoded becomes the newest dead letter.
+        The message must be decided in this very frame, which journals that it is no dead letter any
+        more: a crash would lose it otherwise. One that cannot be decoded becomes the newest dead
+        letter.
         """
         fact = self.dead_letters[key].take()
         self._release(key, fact.members)
@@ -181,7 +182,7 @@ class DeferredMail:
             self.quarantined.pop(key, None)
 
     def dump(self) -> Mapping[Key, list[Any]]:
-        """The facts that a checkpoint stores, by key; `fold` restores them."""
+        """Return the facts that a checkpoint stores, by key; `fold` restores them."""
         facts: dict[Key, list[Any]] = {key: [*of.facts()] for key, of in self.dead_letters.items()}
         for key, raw in self.quarantined.items():
             facts.setdefault(key, []).append(Quarantined(Bits(raw).pack()))
@@ -193,7 +194,7 @@ class DeferredMail:
         return min(self.due.values(), default=None)
 
     def _release(self, key: Key, members: bytes) -> None:
-        """A dead letter of these members was taken: lift their quarantine."""
+        """Lift the quarantine of members whose dead letter was taken."""
         if not self.dead_letters[key]:
             del self.dead_letters[key]
         left = self.quarantined.pop(key, 0) & ~(raw_of(members) or 1)
@@ -237,7 +238,7 @@ class DeferredMail:
         self._answer(envelope, DeadLettered(failure.error))
 
     def _encode(self, envelope: Envelope, values: tuple[Any, ...] = ()) -> tuple[int, bytes, int]:
-        """Number and bytes of a message, and the size of it with its values."""
+        """Return number and bytes of a message, and the size of the message with its values."""
         number, body = self._codec.encode_message(envelope.to, envelope.message)
         return number, body, len(body) + len(encode(values))
 
@@ -254,7 +255,7 @@ class DeferredMail:
             self.fold(key, each)
 
     def _not_dead_lettered(self, envelope: Envelope) -> Envelope | None:
-        """The part of an envelope that is no repeat of a dead letter; None if all of it is.
+        """Return the part of an envelope that is no repeat of a dead letter; None if all of it is.
 
         A repeat is answered with the error of the dead letter. An equal message of another sender
         is another message. A repeat may come with other members than at first, so it is compared
@@ -301,7 +302,7 @@ class DeferredMail:
 def _rest_of_many(
     envelope: Envelope, letters: DeadLetters, *, name: DeadLetterName
 ) -> Envelope | None:
-    """The same for a message of several senders: what is no repeat of each of them."""
+    """Do the same for a message of several senders: return what is no repeat of each of them."""
     number, digest, _ = name
     found = [
         (raw, sender, letters.find((number, digest, sender))) for raw, sender in envelope.origins

@@ -1,10 +1,9 @@
 """A mailbox: mail that waits for an ended entity to be loaded, or behind a message that failed.
 
-It has a slot for the newest goal, a queue for all other messages in order, and a flag for `Pursue`,
-which is delivered once however often it came. It is bounded: a resend that waits already is not
-queued twice, so internal mail is bounded by what its senders owe; client commands are refused at
-`COMMANDS_MAX`. An actor that can act has no mailbox: its mail is delivered at once. It must not
-decide what a message means.
+A mailbox has a slot for the newest goal, a queue for all other messages in order, and a flag for
+`Pursue`, which is delivered once however often it came. It is bounded: a resend that waits already
+is not queued twice, so internal mail is bounded by what its senders owe; client commands are
+refused at `COMMANDS_MAX`. An actor that can act has no mailbox: its mail is delivered at once.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Mailbox:
         self._pursue = False
 
     def put(self, envelope: Envelope) -> bool:
-        """Add an envelope; False when it is a client command and the queue is full."""
+        """Add an envelope; return False if it is a client command and the queue is full."""
         message = envelope.message
         if isinstance(message, Pursue):
             self._pursue = True

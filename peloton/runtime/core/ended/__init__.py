@@ -1,6 +1,5 @@
 """Entities that have ended: how they wait, leave memory, are stored as rows, and come back.
 
-`endings.py` is who asks the others. Each ended entity has to be found again by its key, with
-the replies that it remembers: what is stored of it (`ended_rows.py`) is read for ever. Nothing
-here may know what a kind is, and nothing here answers listings (`reading`).
+`endings.py` is who asks the others. Each ended entity has to be found again by its key, with the
+replies that it remembers: what is stored of it (`ended_rows.py`) is read for ever.
 """

@@ -1,7 +1,7 @@
 """The stored form of an ended entity: its state, its crowd, and the replies it remembers.
 
-No store checks what it returns, so each row has a digest of its own: nine of ten flipped bits
-would decode to another state. Must not know when a row is written (`endings`).
+No store checks what it returns, so each row has a digest of its own: nine of ten flipped bits would
+decode to another state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DIGEST_BYTES = 16
 
 
 class RowDamaged(Exception):
-    """A row is not what was written."""
+    """A row differs from what was written."""
 
 
 _Row = tuple[bytes, bytes, list[RequestAnswered]]
@@ -28,14 +28,14 @@ EndedEntity = tuple[Any, Crowd | None, list[RequestAnswered]]
 
 
 def seal(body: bytes) -> bytes:
-    """The row, with its digest."""
+    """Return the row with its digest."""
     return encode((body, _digest(body)))
 
 
 def open_row(codec: Codec, body: bytes, *, key: Key | None = None) -> EndedEntity:
-    """State, crowd and remembered replies of an `ended` row that is not deleted.
+    """Return state, crowd and remembered replies of an `ended` row that is not deleted.
 
-    Raises RowDamaged if it is not what was written, or not of this key.
+    Raises RowDamaged if the row is not what was written, or not of this key.
     """
     cell, crowd, answers = parts_of(body)
     found, (state, _) = codec.decode_entity(cell)
@@ -49,7 +49,7 @@ def _digest(body: bytes) -> bytes:
 
 
 def parts_of(body: bytes) -> _Row:
-    """Cell, crowd and replies of a row, as bytes. Raises RowDamaged."""
+    """Return cell, crowd and replies of a row, as bytes. Raises RowDamaged."""
     inside, digest = msgspec.msgpack.decode(body, type=tuple[bytes, bytes])
     if digest != _digest(inside):
         raise RowDamaged("its digest differs")

@@ -34,7 +34,7 @@ ENDED_ROWS_PER_ROUND = 512
 
 
 class EndingBounds(NamedTuple):
-    """How many rows one round may write, and how many entities wait for each other before."""
+    """The rows that one round may write, and the entities that are gathered before."""
 
     rows_per_round: int = ENDED_ROWS_PER_ROUND
     gathered: int = 1
@@ -74,7 +74,7 @@ class Endings:
     # ---- leaving ----
 
     def touched(self, kind: Kind, key: Key) -> None:
-        """The entity was touched. Whether it has ended is asked once, when the frame is closed.
+        """Note a touched entity. Whether it has ended is asked once, when the frame is closed.
 
         A deletion is noted at once: a message in the same frame must not load its older row.
         """
@@ -106,7 +106,7 @@ class Endings:
             self._forget_kept(kind, key)
 
     def rows(self, position: int, reports: Reports) -> tuple[EndedRow, ...]:
-        """Rows for what had ended as of `position`, the last frame that is durable.
+        """Return rows for what had ended as of `position`, the last frame that is durable.
 
         An entity whose last report is not seen yet stays; it is checked again when that is seen.
         A round looks at no more entities than it may write rows: the others wait where they are.
@@ -131,14 +131,11 @@ class Endings:
         return tuple(rows)
 
     def cut(self) -> None:
-        """A checkpoint was cut: no frame after it holds the deletions up to here."""
+        """Note that a checkpoint was cut: no frame after it holds the deletions up to here."""
         self._before_cut = dict(self._deleted)
 
     def committed(self) -> list[Key]:
-        """The rows of the last round are durable: evict the entities that did not change since.
-
-        Returns their keys.
-        """
+        """Evict the unchanged entities whose rows are durable now; return their keys."""
         population = self._turns.population
         evicted = []
         for key, (state, classes) in self._writing.items():
@@ -150,7 +147,7 @@ class Endings:
         return evicted
 
     def evict(self, key: Key) -> None:
-        """Remove the entity from memory, with all that is kept about it."""
+        """Remove the entity from memory, with all that the shard keeps about it."""
         population = self._turns.population
         kind = population.kind(key)
         for name in (key, *((kind.follows(key),) if kind.follows is not None else ())):
@@ -167,19 +164,19 @@ class Endings:
         self._request_log.forget(key)
 
     def evicted_entry(self) -> Entry | None:
-        """The first entry of the next frame: who was evicted since the last one."""
+        """Return the first entry of the next frame: the entities evicted since the last one."""
         if not self._evicted:
             return None
         keys, self._evicted = tuple(self._evicted), []
         return Entry(SHARD_KEY, (EntitiesEvicted(keys),))
 
     def note_deleted(self, key: Key) -> None:
-        """Recovery: the entity was deleted, and its row "deleted" may be missing."""
+        """Note in recovery that the entity was deleted, and its row "deleted" may be missing."""
         if self._turns.population.kind(key).ended is not never_ends:
             self._deleted[key] = None
 
     def note_not_deleted(self, key: Key) -> None:
-        """Recovery: the entity exists again, or was evicted with a row: write no deletion."""
+        """Note in recovery that the entity exists again, or was evicted: no deletion is written."""
         self._deleted.pop(key, None)
 
     @property
@@ -188,7 +185,7 @@ class Endings:
         return bool(self._deleted) or self.waiting.is_due(self._turns.now)
 
     def wait_for(self, touched: dict[Key, None]) -> bool:
-        """Whether no row can be written before a frame with these entities."""
+        """Return whether no row can be written before a frame with these entities."""
         return not self.waiting.is_due(self._turns.now) or self.waiting.only(touched)
 
     @property
@@ -198,35 +195,35 @@ class Endings:
         return min((at for at in found if at is not None), default=None)
 
     def held(self) -> dict[str, HeldEnded]:
-        """What is kept in memory although it has ended, by kind."""
+        """Return what is kept in memory although it has ended, by kind."""
         return {name: kept.figures for name, kept in self._kept.items()}
 
     def note_evicted(self, key: Key) -> None:
-        """Recovery dropped an entity: the next frame journals it as evicted."""
+        """Note that recovery dropped an entity: the next frame journals it as evicted."""
         self._evicted.append(key)
 
     # ---- coming back ----
 
     def keep_loaded(self, key: Key, body: bytes) -> None:
-        """A row was loaded; raises when it cannot be decoded."""
+        """Keep a row that was loaded. Raises if the row cannot be decoded."""
         self._loaded[key] = body, open_row(self._codec, body, key=key)
 
     def knows(self, key: Key) -> bool:
-        """Whether the result of a load of this key is known already.
+        """Return whether the result of a load of this key is known already.
 
-        It is for a deleted entity whose row "deleted" is not durable yet: a load would find an
+        That is so for a deleted entity whose row "deleted" is not durable yet: a load would find an
         older row, and the entity would exist again.
         """
         known = key in self._loaded or key in self.known_absent
         return known or key in self._deleted or key in self._deleting
 
     def peek(self, key: Key) -> tuple[Any, Crowd | None] | None:
-        """State and crowd of a loaded row, for a query; the row is dropped."""
+        """Return state and crowd of a loaded row, for a query; the row is dropped."""
         loaded = self._loaded.pop(key, None)
         return None if loaded is None else loaded[1][:2]
 
     def revive(self, key: Key) -> None:
-        """A message has to be decided: put the entity of a loaded row back into memory."""
+        """Put the entity of a loaded row back into memory, because a message has to be decided."""
         loaded = self._loaded.pop(key, None) if self._loaded else None
         if loaded is None:
             return
@@ -243,7 +240,7 @@ class Endings:
         self.check(key)
 
     def fold(self, body: bytes) -> None:
-        """Recovery: the entity was revived by this frame."""
+        """Revive the entity in recovery, as this frame did."""
         state, crowd, answers = self._open(body)
         if crowd is not None:
             self._turns.population.crowds[crowd.key] = crowd
@@ -257,7 +254,7 @@ class Endings:
     # ---- inside ----
 
     def _deletions(self, position: int) -> list[EndedRow]:
-        """Rows "deleted", at most half of a round, so that ended entities get the other half.
+        """Return rows "deleted", at most half of a round: ended entities get the other half.
 
         A checkpoint does not hold what was deleted before its cut. Once the floor has passed
         those frames, and before these rows are written, a crash would leave only an older row of
@@ -309,7 +306,7 @@ class Endings:
             self.waiting.add(key, now=self._turns.now, size=size)
 
     def _bytes_of(self, key: Key) -> int:
-        """How large the row of an ended entity would be."""
+        """Return the size of the row that an ended entity would have."""
         population = self._turns.population
         kind = population.kind(key)
         if key not in population.cells:
@@ -319,7 +316,7 @@ class Endings:
         return size + (len(self._codec.encode_crowd(crowd)) if crowd is not None else 0)
 
     def _let_go(self) -> None:
-        """Entities beyond the bounds of their kinds are to leave."""
+        """Evict the entities beyond the bounds of their kinds."""
         for kept in self._kept.values():
             for key in kept.leaving(self._turns.now, self._rows_per_round):
                 self._leave(key)

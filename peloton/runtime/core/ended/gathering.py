@@ -4,8 +4,7 @@ A store that finds final states by key, in partitions, takes one write for all t
 partition (*bucket*), and a row alone costs nearly as much as sixteen. So an entity that has ended
 stays in memory a little longer, and of all that wait the fullest bucket is written first. Nothing
 depends on when that happens: until then the entity is in the frames and checkpoints of its shard.
-How long it may take is bounded by number, bytes and seconds. The module must not look at an entity,
-nor decide whether it may leave (`endings`).
+How long it may take is bounded by number, bytes and seconds.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ ROW_BYTES = 256
 
 
 def bucket_of(key: Key | str) -> int:
-    """The bucket of a final state.
+    """Return the bucket of a final state.
 
-    Of the upper half of the checksum: the lower one has chosen the shard (`sharding`), so that of
-    the keys of one shard it is nearly the same.
+    It is drawn from the upper half of the checksum: the lower half has chosen the shard
+    (`sharding`), so it is nearly the same for all keys of one shard.
     """
     return (zlib.crc32(key.encode()) >> 16) % ENDED_BUCKETS
 
@@ -67,7 +66,7 @@ class Gathering:
         return bucket is not None and key in bucket.sizes
 
     def add(self, key: Key, *, now: float, size: int = 0) -> None:
-        """It has ended, and does not wait yet."""
+        """Add an entity that has ended and does not wait yet."""
         number = self._number(key)
         bucket = self._buckets.get(number)
         if bucket is None:
@@ -79,7 +78,7 @@ class Gathering:
         self._weight += weight
 
     def is_due(self, now: float) -> bool:
-        """Whether some are to be written now."""
+        """Return whether some rows are to be written now."""
         next_s = self.next_s
         return self._is_full or (next_s is not None and next_s <= now)
 
@@ -91,11 +90,11 @@ class Gathering:
         return next((one.since_s + GATHERED_S_MAX for one in self._buckets.values()), None)
 
     def only(self, keys: dict[Key, None]) -> bool:
-        """Whether none but these wait."""
+        """Return whether no other entities than these wait."""
         return all(key in keys for bucket in self._buckets.values() for key in bucket.sizes)
 
     def take(self, at_most: int, *, now: float) -> list[Key]:
-        """Those to be written now, bucket by bucket; they do not wait any more."""
+        """Remove and return the entities to be written now, bucket by bucket."""
         taken: list[Key] = []
         while len(taken) < at_most and self.is_due(now):
             number = next(iter(self._buckets))

@@ -1,9 +1,8 @@
-"""What ended entities have to do before they leave memory (`Retention.parting`), each asked once.
+"""The last messages of ended entities before they leave memory (`Retention.parting`).
 
 Turns an entity that is to leave into the message that it decides first; once the kind returns None
-for it, it leaves. Must not remove anything: `endings` does, once the kind has nothing more to ask.
-Who was asked is forgotten with the process; after a recovery the entity is in memory, and is asked
-again when it is to leave.
+for it, `endings` removes it. Who was asked is forgotten with the process; after a recovery the
+entity is in memory, and is asked again when it is to leave.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Partings:
         self._mail: list[Envelope] = []
 
     def may_leave(self, kind: Kind, key: Key) -> bool:
-        """Whether it may leave as it is; else it is asked, unless it was."""
+        """Return whether the entity may leave as it is; ask it once if not."""
         message = self._message(kind, key)
         if message is None:
             self._asked.pop(key, None)
@@ -35,16 +34,16 @@ class Partings:
         return False
 
     def is_over(self, kind: Kind, key: Key) -> bool:
-        """Whether it has done what was asked of it, and so does not stay any longer."""
+        """Return whether the entity has done what was asked of it."""
         asks = kind.retention is not None and kind.retention.parting is not None
         return asks and self._message(kind, key) is None
 
     def forget(self, key: Key) -> None:
-        """It is gone, or has not ended any more."""
+        """Forget an entity that is gone, or has not ended any more."""
         self._asked.pop(key, None)
 
     def take(self) -> list[Envelope]:
-        """The messages to deliver."""
+        """Remove and return the messages to deliver."""
         mail, self._mail = self._mail, []
         return mail
 

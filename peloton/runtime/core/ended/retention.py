@@ -1,9 +1,9 @@
 """Ended entities of one kind that stay in memory for a while (`Kind.retention`), oldest first.
 
 Turns the bounds of a kind (count, bytes as encoded, seconds) into the entities that have to leave,
-and counts what is held until it has left. It must not remove anything itself: `endings` writes the
-row first. An entity is as old as its kind says (`Retention.ended_at`), or else begins anew with the
-process.
+and counts what is held until it has left. An entity is as old as its kind says
+(`Retention.ended_at`), or else begins anew with the process. `endings` writes the row before it
+removes an entity.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HeldEnded(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """One entity; `number` tells its entry in the order from older ones of the same key."""
+    """An ended entity; `number` tells its entry in the order from older ones of the same key."""
 
     since: float
     size: int
@@ -63,7 +63,7 @@ class Retained:
         return key in self._of
 
     def add(self, key: Key, *, now: float, size: int, ended_at: float = 0.0) -> None:
-        """The entity has ended: at that moment, as far as its kind knows it."""
+        """Add an entity that ended at `ended_at`, as far as its kind knows that."""
         self.discard(key)
         self._added += 1
         held = _Held(min(ended_at or now, now), size, self._added, now)
@@ -72,14 +72,14 @@ class Retained:
         heapq.heappush(self._order, (held.since, held.number, key))
 
     def discard(self, key: Key) -> None:
-        """The entity is gone, or has not ended any more."""
+        """Remove an entity that is gone, or has not ended any more."""
         self._take(key)
         going = self._going.pop(key, None)
         if going is not None:
             self._going_bytes -= going[1]
 
     def let_go(self, key: Key, *, now: float) -> None:
-        """The entity is to leave; until then it counts as held, but for no bound."""
+        """Mark the entity as leaving; until then it counts as held, but for no bound."""
         held = self._take(key)
         if held is not None:
             # Not since before we knew of it: nothing was late while no process ran.
@@ -88,7 +88,7 @@ class Retained:
             self._going_bytes += held.size
 
     def leaving(self, now: float, at_most: int) -> list[Key]:
-        """The oldest ones that are beyond a bound; from now on they are to leave."""
+        """Return the oldest entities that are beyond a bound; from now on they are leaving."""
         found: list[Key] = []
         while len(found) < at_most and (key := self._oldest()) is not None:
             bound = self._beyond(self._of[key].since, now)
@@ -131,7 +131,7 @@ class Retained:
         return held
 
     def _oldest(self) -> Key | None:
-        """Entries of those that are gone are dropped here."""
+        """Return the entity that ended first; entries of those that are gone are dropped here."""
         while self._order:
             _, number, key = self._order[0]
             held = self._of.get(key)
@@ -141,7 +141,7 @@ class Retained:
         return None
 
     def _beyond(self, since: float, now: float) -> str:
-        """The bound that the oldest one is beyond; empty if none."""
+        """Return the bound that the oldest one is beyond; empty if none."""
         bounds = self._bounds
         if since + bounds.seconds <= now:
             return BY_AGE

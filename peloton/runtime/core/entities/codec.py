@@ -40,17 +40,17 @@ class UnknownFact(Exception):
 
 
 class AboveLevel(Exception):
-    """What belongs to a later feature level than the cluster's must not be written."""
+    """A class of a later feature level than the cluster's, which must not be written."""
 
 
 def known_level(kinds: Mapping[str, Kind]) -> int:
-    """The highest feature level that these kinds know."""
+    """Return the highest feature level that these kinds know."""
     classes = (level for kind in kinds.values() for level in kind.since.values())
     return max([*classes, *(kind.level for kind in kinds.values())], default=0)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """The facts of one turn: of a cell, or of members of a crowd."""
+    """The facts of one turn, of a cell or of members of a crowd."""
 
     key: Key
     facts: tuple[Fact, ...]
@@ -76,7 +76,7 @@ _RawFrame = tuple[int, float, list[RawEntry]]
 
 
 class Codec:
-    """The encoding of all registered kinds."""
+    """Encodes and decodes the messages, facts, states and answers of all registered kinds."""
 
     def __init__(self, kinds: Mapping[str, Kind]) -> None:
         self._kinds = kinds
@@ -103,7 +103,7 @@ class Codec:
 
     @property
     def level(self) -> int:
-        """The feature level in force: a daemon of a cluster sets this to the cluster's."""
+        """The feature level in force; a daemon sets it to the cluster's."""
         return self._level
 
     @level.setter
@@ -114,7 +114,7 @@ class Codec:
         }
 
     def encode_entry(self, entry: Entry) -> bytes:
-        """One row of a frame."""
+        """Encode one entry, which is a row of a frame."""
         key, facts, members, values, cause, because, who = msgspec.structs.astuple(entry)
         plain, rows = self._plain, []
         for fact in facts:
@@ -133,11 +133,11 @@ class Codec:
             raise AboveLevel(f"{cls.__name__} {text}")
 
     def encode_frame(self, now: float, rows: list[bytes]) -> bytes:
-        """The body of a frame, of rows that `encode_entry` made."""
+        """Encode the body of a frame, of rows that `encode_entry` made."""
         return encode((FRAME_FORMAT, now, [msgspec.Raw(row) for row in rows]))
 
     def decode_frame(self, body: bytes) -> tuple[float, list[Entry]]:
-        """When a frame was made, and its entries."""
+        """Return when a frame was made, and its entries."""
         _, now, rows = self._frames.decode(body)
         return now, [self.entry(row) for row in rows]
 
@@ -146,12 +146,12 @@ class Codec:
         return self.entry(self._rows.decode(row))
 
     def raw_frame(self, body: bytes) -> tuple[float, list[RawEntry]]:
-        """As `decode_frame`, with facts undecoded: for tools, which may not know all of them."""
+        """Decode a frame but not its facts: for tools, which may not know all of them."""
         _, now, rows = self._frames.decode(body)
         return now, rows
 
     def entry(self, row: RawEntry) -> Entry:
-        """The inverse of `encode_entry`, of what `raw_frame` found."""
+        """Decode an entry that `raw_frame` found."""
         name, facts, members, values, cause, because, who = row
         kind = kind_of(Key(name))
         return Entry(
@@ -165,7 +165,8 @@ class Codec:
         )
 
     def encode_message(self, to: Key, message: Message) -> tuple[int, bytes]:
-        """Number and bytes of a message to `to`; number -1 when its class was never registered."""
+        """Return number and bytes of a message to `to`; number -1 if its class is not
+        registered."""
         number = _OWN_NUMBERS.get(type(message))
         if number is None:
             number = self._message_numbers.get((kind_of(to), type(message)), -1)
@@ -177,11 +178,11 @@ class Codec:
         return message
 
     def messages_of(self, to: Key) -> Mapping[int, type]:
-        """All that `to` may be sent, by number: what its dead letters name."""
+        """Return the classes of messages that `to` may be sent, by number."""
         return {**self._kinds[kind_of(to)].messages, **RUNTIME_MESSAGES}
 
     def encode_answer(self, key: Key, answer: Any) -> bytes:
-        """Bytes of an answer to a command, by the number its kind registered for the class."""
+        """Encode an answer to a command, with the number that its kind registered for the class."""
         for number, cls in {**STORED_ANSWERS, **self._kinds[kind_of(key)].answers}.items():
             if cls is type(answer):
                 self._allowed(cls)
@@ -195,18 +196,18 @@ class Codec:
         return decode(stored.raw, cls)
 
     def encode_cell(self, key: Key, state: Any, *, since: float = 0.0) -> bytes:
-        """Bytes of one cell's state, and when its deadline began."""
+        """Encode a cell's state, and when its deadline began."""
         return encode((CELL, key, STATE_FORMAT, (state, since)))
 
     def encode_crowd(self, crowd: Crowd) -> bytes:
-        """Bytes of a crowd: classes by their lowest member, and columns."""
+        """Encode a crowd: classes by their lowest member, and columns."""
         classes = sorted(crowd.classes.items(), key=lambda item: item[1] & -item[1])
         rows = [(state, Bits(raw)) for state, raw in classes]
         same, each, present = crowd.columns.dump()
         return encode((CROWD, crowd.key, STATE_FORMAT, (rows, same, each, Bits(present))))
 
     def decode_entity(self, body: bytes) -> tuple[Key, Any]:
-        """Key and (state, since) of a cell, or key and `Crowd`: what was encoded above."""
+        """Return key and (state, since) of a cell, or key and `Crowd`."""
         form, name, written, raw = _ENTITY.decode(body)
         key = Key(name)
         kind = self._kinds[kind_of(key)]
@@ -244,7 +245,7 @@ class Codec:
         return crowd
 
     def fact(self, name: str, stored: Numbered) -> Fact:
-        """A fact of an entry of the key `name`. Raises UnknownFact, which names the key."""
+        """Decode a fact of an entry of the key `name`. Raises UnknownFact, which names the key."""
         kind = kind_of(Key(name))
         decoder = self._decoders.get((kind, stored.number))
         if decoder is None:
@@ -266,7 +267,7 @@ class Codec:
     def typed_values(
         self, kind: str, facts: Iterable[type | None], *, values: Sequence[Any]
     ) -> tuple[Any, ...]:
-        """Values per member, converted to the type of the column that these facts write."""
+        """Convert values per member to the type of the column that these facts write."""
         crowd = self._kinds[kind].crowd
         assert crowd is not None
         for cls in facts:

@@ -1,7 +1,7 @@
 """Columns of a crowd: values that differ from member to member, such as the host.
 
-Stores one reference per member, or one for all while they are equal. It must not know what a
-column means; no decision ever reads one.
+Stores one reference per member, or one for all while they are equal. No decision may read a column:
+members of one class would no longer be decided as one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Columns:
         self.present = 0  # members that exist; a write that covers them all stays one reference
 
     def add(self, raw: int) -> None:
-        """Members in `raw` begin to exist, with None in every column."""
+        """Add the members in `raw`, with None in every column."""
         if not self.present:
             self._same, self._each = {}, {}
         self.present |= raw
@@ -36,7 +36,6 @@ class Columns:
                 column[member] = None
 
     def remove(self, raw: int) -> None:
-        """Members in `raw` are deleted."""
         self.present &= ~raw
 
     def write(self, name: str, raw: int, *, value: Any) -> None:
@@ -53,7 +52,7 @@ class Columns:
             column[member] = value
 
     def write_each(self, name: str, raw: int, *, values: Sequence[Any]) -> None:
-        """Give the members in `raw`, ascending, one value each."""
+        """Give each member in `raw`, ascending, its own value."""
         if len(values) == 1:
             self.write(name, raw, value=values[0])
             return
@@ -62,14 +61,14 @@ class Columns:
             column[member] = value
 
     def read(self, name: str, member: int) -> Any:
-        """The value of one member."""
+        """Return the value of one member."""
         column = self._each.get(name)
         if column is None:
             return self._same.get(name)
         return column[member] if member < len(column) else None
 
     def values(self, name: str, raw: int) -> list[Any]:
-        """The values of the members in `raw`, ascending."""
+        """Return the values of the members in `raw`, ascending."""
         column = self._each.get(name)
         if column is None:
             return [self._same.get(name)] * raw.bit_count()
@@ -77,7 +76,7 @@ class Columns:
         return [column[member] if member < size else None for member in members_of(raw)]
 
     def groups(self, name: str, raw: int) -> list[tuple[Any, int]]:
-        """Members of `raw` by their value: pairs (value, members), by lowest member."""
+        """Group the members of `raw` by value: pairs (value, members), by lowest member."""
         column = self._each.get(name)
         if column is None:
             return [(self._same.get(name), raw)] if raw else []
@@ -88,7 +87,7 @@ class Columns:
         return list(found.items())
 
     def copy(self) -> Columns:
-        """An independent copy, for a checkpoint or a reader on another thread."""
+        """Return an independent copy, for a checkpoint or a reader on another thread."""
         twin = Columns()
         twin._same = dict(self._same)
         twin._each = {name: list(column) for name, column in self._each.items()}
@@ -96,7 +95,7 @@ class Columns:
         return twin
 
     def dump(self) -> tuple[Mapping[str, Any], Mapping[str, list[Any]], int]:
-        """Common values, values per member, and existing members, to be encoded."""
+        """Return common values, values per member, and existing members, to be encoded."""
         return self._same, self._each, self.present
 
     @classmethod

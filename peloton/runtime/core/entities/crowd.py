@@ -1,8 +1,8 @@
 """A crowd: the entities of one parent that are alike, stored and decided by equal states.
 
 Turns a message to a set of members into one turn per class of equal states. The functions of the
-kind are written for one member and never see how many there are. A crowd must not decide, journal
-or send: it splits members by state, and applies the outcome of a turn; the shard does the rest.
+kind are written for one member and never see how many there are. A crowd splits members by state
+and applies the outcome of a turn; the shard decides, journals and sends.
 
     classes   {state: members}     members are the bits of an integer
     columns   values that differ from member to member (core/entities/columns.py), such as the host;
@@ -42,7 +42,7 @@ class Crowd:
         self.buckets: dict[int, int] = {}  # members by the tick of their deadline
 
     def split(self, raw: int) -> list[tuple[Any, int]]:
-        """The members of `raw` by state, by lowest member; state None for those absent."""
+        """Split the members of `raw` by state, by lowest member; state None for those absent."""
         parts = []
         for state, bits in self.classes.items():
             hit = bits & raw
@@ -74,7 +74,7 @@ class Crowd:
             self._mark_deadline(raw, now, before=before, after=after)
 
     def due(self, now_s: float) -> Iterator[tuple[str, int]]:
-        """Deadlines that have come and still apply: pairs (name, members)."""
+        """Yield the deadlines that have come and still apply: pairs (name, members)."""
         candidates = 0
         for tick in sorted(self.buckets):
             if tick > tick_at(now_s):
@@ -95,7 +95,7 @@ class Crowd:
                 yield name, ripe
 
     def still_due(self, state: Any, raw: int, *, name: str, now_s: float) -> int:
-        """The members of a class whose present deadline has this name and has come."""
+        """Return the members of a class whose present deadline has this name and has come."""
         deadline = self.kind.deadline(state) if state is not None else None
         if deadline is None or deadline[0] != name:
             return 0
@@ -125,7 +125,7 @@ class Crowd:
         return self.columns.present
 
     def where(self, test: Callable[[Any], object]) -> int:
-        """The members whose state passes `test`."""
+        """Return the members whose state passes `test`."""
         found = 0
         for state, raw in self.classes.items():
             if test(state):
@@ -133,11 +133,11 @@ class Crowd:
         return found
 
     def any(self, test: Callable[[Any], object]) -> bool:
-        """Whether the state of some member passes `test`."""
+        """Return whether the state of some member passes `test`."""
         return any(map(test, self.classes))
 
     def count(self, by: Callable[[Any], Any]) -> Mapping[Any, int]:
-        """Numbers of members by `by(state)`, in the order of their first classes."""
+        """Return numbers of members by `by(state)`, in the order of their first classes."""
         counts: dict[Any, int] = {}
         for state, raw in self.classes.items():
             name = by(state)
@@ -145,18 +145,18 @@ class Crowd:
         return counts
 
     def state_of(self, member: int) -> Any:
-        """The state of one member, or None."""
+        """Return the state of one member, or None."""
         for state, raw in self.classes.items():
             if raw >> member & 1:
                 return state
         return None
 
     def members(self) -> Bits:
-        """Every member that exists, as a value."""
+        """Return every member that exists, as a value."""
         return Bits(self.columns.present)
 
     def copy(self) -> Crowd:
-        """An independent copy: states are values, so only the tables are copied."""
+        """Return an independent copy: states are values, so only the tables are copied."""
         twin = Crowd(self.kind, self.key)
         twin.classes = dict(self.classes)
         twin.columns = self.columns.copy()
@@ -200,7 +200,7 @@ class Crowd:
         return writes
 
     def _read(self, member: int, name: str, *, writes: list[_Write]) -> Any:
-        """The value of one member in a column, as it will be after these writes."""
+        """Return the value of one member in a column, as it will be after these writes."""
         for column, raw, values in reversed(writes):
             if column == name and raw >> member & 1:
                 at = (raw & (1 << member) - 1).bit_count()
@@ -237,7 +237,7 @@ class ClassChange:
 
 
 def values_for(raw: int, members: int, *, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values of the members in `raw`, out of one value per member of `members`."""
+    """Return the values of the members in `raw`, out of one value per member of `members`."""
     if len(values) <= 1 or raw == members:
         return values
     by_member = dict(zip(members_of(members), values, strict=True))

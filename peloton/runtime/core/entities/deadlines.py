@@ -1,6 +1,6 @@
 """Deadlines: a timer wheel of ticks over keys.
 
-Turns (key, seconds) into "these keys are due now". Nothing of it is journaled: recovery derives
+Turns (key, seconds) into "these keys are due now". Deadlines are not journaled: recovery derives
 every deadline from state and `since`. There is one entry per key, replaced or dropped when the
 key's next deadline changes, so the wheel never holds more than one slot for an entity.
 """
@@ -15,16 +15,16 @@ DEADLINE_TICK_MS = 100
 
 
 def tick_of(at_s: float) -> int:
-    """The first tick that is not before a moment: rounded up.
+    """Return the first tick that is not before a moment.
 
-    Counted in whole milliseconds: in floats the moment of a tick can round to one before the tick,
-    and a caller that wakes at `next_s` would find nothing due there, again and again.
+    The tick is counted in whole milliseconds: in floats its moment can round to one before the
+    tick, and a caller that wakes at `next_s` would find nothing due there, again and again.
     """
     return -(-round(at_s * 1000) // DEADLINE_TICK_MS)
 
 
 def tick_at(now_s: float) -> int:
-    """The last tick that has come."""
+    """Return the last tick that has come."""
     return round(now_s * 1000) // DEADLINE_TICK_MS
 
 
@@ -70,7 +70,7 @@ class Wheel:
         return found
 
     def next_s(self) -> float | None:
-        """When something is due next, in seconds since the epoch."""
+        """Return when something is due next, in seconds since the epoch."""
         while self._heap and not self._keys[self._heap[0]]:
             del self._keys[heapq.heappop(self._heap)]
         return self._heap[0] * DEADLINE_TICK_MS / 1000 if self._heap else None

@@ -1,7 +1,7 @@
 """Values as MessagePack: the encoding of the types that states, facts and messages consist of.
 
 Turns sets of members and persistent maps into bytes that are the same in every process, and back.
-It must not know numbers or kinds (`codec`), and the bytes of a value must never change.
+The bytes of a value never change: journals outlive versions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _dec_hook(wanted: Any, value: Any) -> Any:
 
 @functools.cache
 def _pairs_of(wanted: Any) -> Any:
-    """The type of a persistent map's pairs; None for another type."""
+    """Return the type of a persistent map's pairs; None for another type."""
     if typing.get_origin(wanted) is not immutables.Map:
         return None
     key, item = typing.get_args(wanted)
@@ -54,16 +54,16 @@ encode = _ENCODER.encode
 
 
 def decode(data: bytes, wanted: Any) -> Any:
-    """A value of the type `wanted` from its bytes."""
+    """Decode a value of the type `wanted`."""
     return msgspec.msgpack.decode(data, type=wanted, dec_hook=_dec_hook)
 
 
 def convert(value: Any, wanted: Any) -> Any:
-    """A decoded but untyped value as the type `wanted`."""
+    """Convert a decoded but untyped value to the type `wanted`."""
     return msgspec.convert(value, wanted, dec_hook=_dec_hook)
 
 
 @functools.cache  # a decoder keeps nothing of what it has read, and takes long to build
 def decoder_of(cls: Any) -> msgspec.msgpack.Decoder[Any]:
-    """A decoder of one type, for callers that decode many values of it."""
+    """Return a decoder of one type, for callers that decode many values of it."""
     return msgspec.msgpack.Decoder(cls, dec_hook=_dec_hook)

@@ -1,8 +1,8 @@
 """Passivation: idle entities go cold, packed as the bytes that a checkpoint holds of them.
 
 An entity that was not touched for `COLD_AFTER_S` is packed, and unpacked when it is read; the only
-difference a reader can notice is time. It must not change a state: packing and unpacking give an
-equal value, and nothing about it is journaled.
+difference a reader can notice is time. Packing and unpacking give an equal value, and nothing about
+it is journaled.
 
     EntityCache  entities by key, each warm (a value) or cold (bytes)
     Idleness     which entity was touched when, and so which to pack next
@@ -34,21 +34,21 @@ class EntityCache(MutableMapping[Key, Any]):
         self.woken: dict[Key, None] = {}  # unpacked since the owner last reset this
 
     def get(self, key: Key, default: Any = None) -> Any:
-        """The entity, warm from now on."""
+        """Return the entity, warm from now on."""
         found = self.warm.get(key)
         if found is not None:
             return found
         return self._warmed(key) if key in self.cold else default
 
     def peek(self, key: Key) -> Any:
-        """The entity; a cold one stays cold."""
+        """Return the entity; a cold one stays cold."""
         found = self.warm.get(key)
         if found is None and key in self.cold:
             return self._unpack(self.cold[key])
         return found
 
     def freeze(self, key: Key) -> bool:
-        """Pack the entity; False when it is absent, or cold already."""
+        """Pack the entity; return False if it is absent, or cold already."""
         found = self.warm.pop(key, None)
         if found is None:
             return False
@@ -79,12 +79,12 @@ class EntityCache(MutableMapping[Key, Any]):
         return len(self.warm) + len(self.cold)
 
     def items(self) -> Any:
-        """All pairs; cold ones stay cold. The caller may unpack others meanwhile."""
+        """Yield all pairs; cold ones stay cold. The caller may unpack others meanwhile."""
         for key in [*self]:
             yield key, self.peek(key)
 
     def values(self) -> Any:
-        """All entities; cold ones stay cold."""
+        """Yield all entities; cold ones stay cold."""
         for _, found in self.items():
             yield found
 
@@ -95,7 +95,7 @@ class EntityCache(MutableMapping[Key, Any]):
 
 
 class Idleness:
-    """When each warm entity was last touched, in that order."""
+    """The time at which each warm entity was last touched, in that order."""
 
     def __init__(
         self,
@@ -112,13 +112,13 @@ class Idleness:
         self._check_s = 0.0  # when to check next
 
     def touch(self, keys: Iterable[Key], now: float) -> None:
-        """These have acted at `now`."""
+        """Note that these entities acted at `now`."""
         for key in keys:
             self._touched.pop(key, None)
             self._touched[key] = now
 
     def idle(self, now: float) -> list[Key]:
-        """The entities to pack now."""
+        """Return the entities to pack now."""
         if now < self._check_s:
             return []
         self._check_s = now + self._every_s

@@ -1,8 +1,8 @@
 """The entities of a shard: cells, crowds, and the indexes that parents derive from them.
 
 A new state of an entity updates the index of its parent in the same turn, so a tally or a pool's
-use always equals the sum of the children. It must not decide or send anything. An index is never
-encoded; `rebuild` derives it from the children.
+use always equals the sum of the children. An index is never encoded; `rebuild` derives it from the
+children.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ class Population:
         self.dirty: dict[Key, None] = {}  # parents to pursue, in the order their children changed
 
     def kind(self, key: Key) -> Kind:
-        """The kind of a key of this shard."""
         return self._kinds[kind_of(key)]
 
     def index_for(self, kind: Kind, key: Key) -> Any:
-        """The index that a turn of `key` sees: its crowd, or the index of its parent."""
+        """Return the index that a turn of `key` sees: its crowd, or the index of its parent."""
         if kind.follows is not None:
             return self.crowd(kind.follows(key))
         if kind.parent is no_parent:
@@ -46,7 +45,7 @@ class Population:
         return self.index_of(key if parent is None else parent)
 
     def index_key(self, key: Key) -> Key:
-        """The key of the index that the entity sees."""
+        """Return the key of the index that the entity sees."""
         kind = self.kind(key)
         if kind.follows is not None:
             return kind.follows(key)
@@ -54,7 +53,7 @@ class Population:
         return key if parent is None else parent
 
     def index_of(self, parent: Key) -> Any:
-        """The index of a parent, made at first use; None for kinds without one."""
+        """Return the index of a parent, made at first use; None for kinds without one."""
         index = self.indexes.get(parent)
         if index is None:
             make = self.kind(parent).index
@@ -64,7 +63,7 @@ class Population:
         return index
 
     def crowd(self, key: Key) -> Crowd:
-        """The crowd of that key; an empty one where there is none."""
+        """Return the crowd of that key; an empty one if there is none."""
         # Straight at those in memory first: each turn of a parent asks several times.
         found: Crowd | None = self.crowds.warm.get(key) or self.crowds.get(key)
         return found if found is not None else Crowd(self.kind(key), key)
@@ -89,7 +88,7 @@ class Population:
             self.cut_crowds[crowd.key] = crowd.copy()
 
     def changed(self, crowd: Crowd) -> Key:
-        """Members of a crowd have new states; returns the key of their parent."""
+        """Note that members of a crowd have new states; return the key of their parent."""
         if crowd.classes:
             self.crowds[crowd.key] = crowd
         else:
@@ -101,7 +100,8 @@ class Population:
     def rebuild(self) -> None:
         """Derive all indexes anew from the states.
 
-        Those that have a `rebuilt` are told: what follows from all of it is no single turn's work.
+        Indexes that have a `rebuilt` are called: what follows from all states is no single turn's
+        work.
         """
         self.indexes, self.dirty = {}, {}
         for key, state in self.cells.items():
@@ -115,14 +115,14 @@ class Population:
                 self.dirty[key] = None
 
     def freeze(self, key: Key) -> None:
-        """Pack an idle entity, with its crowd: it is cold from now on."""
+        """Pack an idle entity, with its crowd."""
         kind = self.kind(key)
         self.cells.freeze(key)
         if kind.follows is not None:
             self.crowds.freeze(kind.follows(key))
 
     def woken(self) -> list[Key]:
-        """Cells that were read while cold, or whose crowd was, since the last call."""
+        """Return the cells that were read while cold, or whose crowd was, since the last call."""
         if not (self.cells.woken or self.crowds.woken):
             return []
         keys = [*self.cells.woken]

@@ -1,6 +1,6 @@
 """Facts of the runtime itself: what it journals about any actor, beside the kind's facts.
 
-They are journaled in the same frames and folded by recovery, never by a kind's `evolve`.
+These facts are journaled in the same frames and folded by recovery, never by a kind's `evolve`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RequestAnswered(Fact, frozen=True, gc=False, array_like=True):
 class MessageDeadLettered(Fact, frozen=True, gc=False, array_like=True):
     """A message failed `ATTEMPTS_MAX` times and is kept, with its bytes, until a redrive.
 
-    `digest` is that of its bytes. If an older dead letter has the same digest and sender, that one
+    `digest` is that of the bytes. If an older dead letter has the same digest and sender, that one
     has the bytes, and `body` is empty here. Values keep their types.
     """
 
@@ -43,7 +43,8 @@ class MessageDeadLettered(Fact, frozen=True, gc=False, array_like=True):
 
 
 class Quarantined(Fact, frozen=True, gc=False, array_like=True):
-    """From now on only goals and inspection are delivered (to these members of a crowd)."""
+    """The actor is quarantined: only goals and inspection are delivered (to these members of a
+    crowd)."""
 
     members: bytes = b""
 
@@ -51,7 +52,7 @@ class Quarantined(Fact, frozen=True, gc=False, array_like=True):
 class RedriveOrdered(Fact, frozen=True, gc=False, array_like=True):
     """An operator ordered a redrive: dead letters are decided again in this frame.
 
-    `taken` is how many, the oldest first; 0: all there are, and the quarantine is lifted.
+    `taken` is the number of dead letters, the oldest first; 0: all, and the quarantine is lifted.
     """
 
     members: bytes = b""
@@ -65,7 +66,7 @@ class Revived(Fact, frozen=True, gc=False, array_like=True):
 
 
 class CheckpointCut(Fact, frozen=True, gc=False, array_like=True):
-    """At the end of this frame a checkpoint is cut."""
+    """A checkpoint is cut at the end of this frame."""
 
     epoch: int
     at: float = 0.0

@@ -1,7 +1,6 @@
-"""How frames get into the store and which of them count: the fencing protocol and its rows.
+"""The fencing protocol and its rows: how frames get into the store, and which of them count.
 
-Statements, the hash chain, segments, registers, and the rounds that write several frames at
-once. All of it is shown by `tests/model` and `tests/core/journal`: change no statement without
-both. What a row means never changes, because journals outlive versions. Nothing here knows an
-entity, a message or a turn, and nothing here may import another room.
+Statements, the hash chain, segments, registers, and the rounds that write several frames at once.
+All of it is shown by `tests/model` and `tests/core/journal`: change no statement without both. What
+a row means never changes, because journals outlive versions.
 """

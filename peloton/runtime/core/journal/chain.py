@@ -1,9 +1,9 @@
 """The hash chain over a shard's frames, and digests of checkpoints: detection, not protection.
 
-Every frame's chain value covers the one before it, so two histories that differ anywhere differ
-at the end, and the register, which has the last value, decides which of them is real. If a store
-lost or mixed up rows, the shard stops instead of diverging. The module must not read or write
-anything, nor decide what a mismatch means: for that the epoch has to be read first.
+Every frame's chain value covers the one before it, so two histories that differ anywhere differ at
+the end, and the register, which has the last value, decides which of them is real. If a store lost
+or mixed up rows, the shard stops instead of diverging. What a mismatch means is decided by
+`fencing`, because the epoch has to be read first.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ OP_BYTES = 24
 
 
 def op_name(process: bytes, count: int) -> bytes:
-    """Name of a conditional write, never reused. It contains the process: else two claimers would
-    each take the other's bump for their own."""
+    """Return the name of a conditional write, never reused.
+
+    The name contains the process: else two claimers would each take the other's bump for their own.
+    """
     if len(process) != OP_BYTES - 8:
         raise ValueError(f"the name of a process has 16 bytes, got {len(process)}")
     return process + count.to_bytes(8, "big")
 
 
 def shard_bytes(shard: ShardId) -> bytes:
-    """Name of a shard after its length, so that the inputs of two shards are never equal."""
+    """Return a shard's name behind its length, so that no two shards have equal inputs."""
     name = f"{shard.group}-{shard.number}".encode()
     return len(name).to_bytes(2, "big") + name
 
 
 def link(previous: bytes, where: tuple[ShardId, int], *, op: bytes, body: bytes) -> bytes:
-    """Chain value of the frame at `where` (shard, position), committed by the write `op`."""
+    """Return the chain value of the frame at `where` (shard, position), committed by `op`."""
     shard, position = where
     head = previous + shard_bytes(shard) + position.to_bytes(8, "big")
     return sha256(head + len(op).to_bytes(2, "big") + op + sha256(body).digest()).digest()
 
 
 class Manifest(Struct, frozen=True, array_like=True, gc=False):
-    """First part of every checkpoint, written by the journal itself.
+    """The first part of every checkpoint, written by the journal itself.
 
     `chain` is the chain value at the checkpoint's position, from which the tail continues. A cut
     keeps the previous checkpoint and drops those before it.
@@ -62,13 +64,13 @@ def unpack_manifest(body: bytes) -> Manifest:
 
 
 def part_row(key: tuple[int, int, int], *, parts: int, body: bytes) -> PartRow:
-    """A row of a checkpoint; key is (position, epoch, number)."""
+    """Return a row of a checkpoint; the key is (position, epoch, number)."""
     position, epoch, number = key
     return PartRow(position, epoch, number, parts, body, part_digest(key, parts=parts, body=body))
 
 
 def part_digest(key: tuple[int, int, int], *, parts: int, body: bytes) -> bytes:
-    """Digest of a part and its key, so that a row under a wrong key is detected."""
+    """Return the digest of a part and its key, so that a row under a wrong key is detected."""
     head = b"".join(number.to_bytes(8, "big") for number in (*key, parts))
     return sha256(head + body).digest()
 
@@ -91,7 +93,7 @@ class Walk:
         self.value = note
 
     def step(self, row: FrameRow, body: bytes) -> None:
-        """Verify the next frame; `row` is any of its parts, `body` all. Raises Mismatch."""
+        """Verify the next frame; `row` is any of its parts, `body` the whole. Raises Mismatch."""
         position = self.position + 1
         if row.position != position:
             raise Mismatch(f"{self.shard}: no frame at position {position}")

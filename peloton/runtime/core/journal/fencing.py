@@ -2,8 +2,8 @@
 
 Each function is a *protocol coroutine*: a generator that yields statements and is sent their
 replies. When an outcome is unknown it yields `Unclear`; its driver may suspend it there, and when
-resumed it sends the *identical* statement again. It must not do I/O, measure time, or give up by
-itself.
+resumed it sends the *identical* statement again. The coroutines do no I/O, measure no time and
+never give up by themselves: the driver does.
 
 Why only the identical statement settles an unknown outcome (the interleaving that loses a frame):
  1. owner A sends "position 7 is X, if op is p" and gets a timeout; the statement is in transit
@@ -70,7 +70,7 @@ T = TypeVar("T")
 
 
 class FoundItems(Struct, frozen=True, gc=False):
-    """Part of what a reading coroutine finds, yielded as it is found."""
+    """A part of what a reading coroutine finds, yielded as it is found."""
 
     items: tuple[bytes | Frame, ...]
 
@@ -84,7 +84,7 @@ ReadCoroutine = Generator[StatementBatch | FoundItems, tuple[StatementReply, ...
 
 
 def _write(statements: Iterable[Statement]) -> ProtocolCoroutine[None]:
-    """Plain writes: the same bytes again until every one is acknowledged."""
+    """Write plain rows: send the same bytes again until every one is acknowledged."""
     left = tuple(statements)
     while left:
         replies = yield left
@@ -104,7 +104,7 @@ def _read(statement: Statement) -> ProtocolCoroutine[tuple[object, ...]]:
 
 
 def _decide(owned: OwnedShard, write: MoveFloor | Free) -> ProtocolCoroutine[Fenced | None]:
-    """A write of the owner that is no frame: None when it is done, Fenced when it is not ours.
+    """Perform an owner's write other than a frame; return Fenced if the shard is not ours.
 
     A floor may travel together with those of other shards (`core/journal/joint.py`). That only adds
     to its condition, so all of this holds as for one alone, and a copy that was refused because of
@@ -129,7 +129,7 @@ def _decide(owned: OwnedShard, write: MoveFloor | Free) -> ProtocolCoroutine[Fen
 
 
 def text_of(reply: StatementReply) -> str:
-    """Why a reply leaves the outcome unknown."""
+    """Return why a reply leaves the outcome unknown."""
     return reply.text if isinstance(reply, StatementFailed) else f"unexpected answer: {reply!r}"
 
 
@@ -141,9 +141,10 @@ def _register(shard: ShardId) -> ProtocolCoroutine[RegisterRow]:
 
 
 def write_frames(members: Sequence[tuple[OwnedShard, RoundPlan]]) -> ProtocolCoroutine[None]:
-    """The rows of the frames of one round. None of them counts before its register has moved.
+    """Write the rows of the frames of one round. None of them counts before its register has moved.
 
-    And what their registers will not list any more: deleted first, or nobody would find it again.
+    Segments that their registers will not list any more are deleted first: nobody would find them
+    again.
     """
     yield from _write(_frame_writes(members))
 
@@ -162,7 +163,7 @@ def _frame_writes(members: Sequence[tuple[OwnedShard, RoundPlan]]) -> Iterator[S
 def claim(
     shard: ShardId, *, op: bytes, owner: str, above: int = 0
 ) -> ProtocolCoroutine[OwnedShard | Fenced]:
-    """Read, bump, read again. Not conditioned on the old op: a busy owner cannot starve us."""
+    """Claim: read, bump, read again. The old op is no condition: a busy owner could starve us."""
     row = yield from _register(shard)
     bump = Bump(shard, row.epoch, op, owner, above)
     while True:
@@ -184,7 +185,7 @@ def claim(
 
 
 def finish(owned: OwnedShard, plan: RoundPlan) -> ProtocolCoroutine[Committed | Fenced]:
-    """What follows the frame of one shard: ended rows, checkpoint parts, floor, cut."""
+    """Write what follows the frame of one shard: ended rows, checkpoint parts, floor, cut."""
     work, shard, more = plan.work, owned.shard, False
     fenced: Fenced | None = None
     if work.ended or work.cut is not None:
@@ -243,10 +244,10 @@ def _write_parts(owned: OwnedShard, plan: RoundPlan) -> ProtocolCoroutine[Fenced
 
 
 def _cut(owned: OwnedShard, abandoned: tuple[tuple[int, int], ...]) -> ProtocolCoroutine[bool]:
-    """Cut some segments that end below the previous checkpoint, or else drop one checkpoint.
+    """Cut segments below the previous checkpoint, or drop a checkpoint; return if more is left.
 
-    Never before the floor is *known* to have moved: a cut below a floor whose move is unclear
-    could delete what the register still names. Returns whether there is more to cut.
+    A cut waits until the floor is *known* to have moved: below a floor whose move is unclear it
+    could delete what the register still names.
     """
     assert owned.manifest is not None
     below = owned.manifest.previous[0]
@@ -266,7 +267,7 @@ def _cut(owned: OwnedShard, abandoned: tuple[tuple[int, int], ...]) -> ProtocolC
 def _obsolete(
     owned: OwnedShard, abandoned: tuple[tuple[int, int], ...]
 ) -> ProtocolCoroutine[list[tuple[int, int, int]]]:
-    """Checkpoints that are neither the floor nor the previous generation, nor being written."""
+    """Return checkpoints that are neither the floor, nor the previous one, nor being written."""
     assert owned.manifest is not None
     previous = owned.manifest.previous
     if owned.oldest is None:
@@ -296,7 +297,7 @@ def _drop_checkpoint(owned: OwnedShard, obsolete: tuple[int, int, int]) -> Proto
 
 
 def load_checkpoint(owned: OwnedShard) -> ReadCoroutine:
-    """The parts of the checkpoint that the register names, bucket by bucket."""
+    """Load the parts of the checkpoint that the register names, bucket by bucket."""
     position, epoch, _ = owned.floor
     manifest, bucket, total = None, 0, 0
     while position and not total:
@@ -315,7 +316,7 @@ def load_checkpoint(owned: OwnedShard) -> ReadCoroutine:
 
 
 def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
-    """The bucket's rows if they are intact and without a gap, else None."""
+    """Return the bucket's rows if they are intact and without a gap, else None."""
     rows = [row for row in found if isinstance(row, PartRow)]
     for at, row in enumerate(rows):
         if row.number != bucket * BUCKET_PARTS + at or not chain.intact(row):
@@ -326,7 +327,7 @@ def _bucket(found: tuple[object, ...], bucket: int) -> list[PartRow] | None:
 
 
 def load_tail(owned: OwnedShard) -> ReadCoroutine:
-    """The frames after the floor, up to the last that we know to be committed."""
+    """Load the frames after the floor, up to the last that is known to be committed."""
     if owned.manifest is None:
         raise JournalRefused(f"{owned.shard}: read the checkpoint first")
     if owned.damage:
@@ -345,7 +346,7 @@ def load_tail(owned: OwnedShard) -> ReadCoroutine:
 
 
 def pick_frames(found: tuple[object, ...], *, epoch: int, tail: range) -> list[list[FrameRow]]:
-    """Of each position in the tail the rows of the highest epoch not above ours.
+    """Return, for each position in the tail, the rows of the highest epoch not above ours.
 
     Rows of lower epochs were not committed: a later owner began with a last position at or beyond
     what was committed, and writes only after it. So one epoch is right, and the chain proves it.
@@ -372,7 +373,7 @@ def _frames(walk: chain.Walk, picked: list[list[FrameRow]]) -> Iterable[Frame]:
 
 
 def _raise_damage(owned: OwnedShard, text: str) -> ProtocolCoroutine[None]:
-    """What does not fit in loading is damage only if we are still the owner; else Overtaken.
+    """Raise Damaged if we are still the owner; else Overtaken.
 
     1. we claim epoch 5 and begin to read; the process is paused
     2. B claims epoch 6, moves the floor, cuts what we were about to read

@@ -5,8 +5,8 @@ each other. A `WriteTogether` applies if the conditions of all its writes are tr
 shard it is its own write with a longer condition. When it is refused, each shard is told only what
 concerns it: `NotApplied` with its own register if its condition was false, else `OtherRefused`, and
 goes again without it. That is right for floors, which are each shard's own affair; the frames of a
-round stand together (`core/journal/rounds.py`) and are not joined here. The module must not judge
-what a reply means (`fencing`), nor know that statements of different shards belong to one round.
+round stand together (`core/journal/rounds.py`) and are not joined here. What a reply means is
+judged by `fencing`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Asks = Mapping[Hashable, tuple[Statement, ...]]
 
 
 class JointStep:
-    """The statements of one step, and how their replies fall to the coroutines again."""
+    """The statements of one step, and the distribution of their replies to the coroutines."""
 
     def __init__(self, asks: Asks) -> None:
         self._asks = asks
@@ -56,7 +56,7 @@ class JointStep:
     def replies(
         self, replies: Sequence[StatementReply]
     ) -> dict[Hashable, tuple[StatementReply, ...]]:
-        """By name the replies to what was asked for, given those to `statements`."""
+        """Return by name the replies to what was asked for, given those to `statements`."""
         found: dict[Hashable, tuple[StatementReply, ...]] = {}
         at = self._alone
         for name, ask in self._asks.items():
@@ -69,7 +69,7 @@ class JointStep:
         return found
 
     def _share(self, place: tuple[int, int], reply: StatementReply) -> StatementReply:
-        """What the reply to a joint write says of one of its writes."""
+        """Return what the reply to a joint write means for one of its writes."""
         if not isinstance(reply, NoneApplied):
             return reply  # applied, or an unknown outcome, is so for all of them
         joint = self.statements[place[0]]

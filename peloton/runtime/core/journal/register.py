@@ -3,7 +3,7 @@
 An `OwnedShard` is made by a claim and lives until the shard is fenced or dropped. A `RoundPlan`
 turns the work of one round into rows, **once**: a repeat is sent byte for byte, because one that
 differs in anything is a different write, and of two different writes nobody could tell which one
-the store applied. The module must not do I/O, and must not judge answers (`fencing`).
+the store applied. The answers are judged by `fencing`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OpNames:
 
 
 class Writing(Struct, frozen=True, gc=False):
-    """The checkpoint under way: how many rows it has (the manifest is one of them)."""
+    """The checkpoint being written, with its number of rows (the manifest is one of them)."""
 
     position: int
     rows: int
@@ -103,11 +103,11 @@ class OwnedShard:
         return Claimed(self.epoch, self.last_position, *self.floor[:2], scattered)
 
     def is_younger(self, epoch: int) -> bool:
-        """Whether this claim is not the one of `epoch`, whose end is reported late; 0 is any."""
+        """Return whether this claim is younger than that of `epoch`; 0 is any epoch."""
         return epoch not in (0, self.epoch)
 
     def checkpoint_read(self, manifest: chain.Manifest, rows: int) -> None:
-        """The checkpoint at the floor was read to its end."""
+        """Record that the checkpoint at the floor was read to its end."""
         if self.manifest is None:
             self.manifest = manifest
             self.floor = (*self.floor[:2], rows)
@@ -120,7 +120,7 @@ class OwnedShard:
             self.chains.popitem(last=False)
 
     def is_scattered(self) -> bool:
-        """Whether the tail is in more segments than recovery should have to read."""
+        """Return whether the tail is in more segments than recovery should have to read."""
         tail = range(self.floor[0] + 1, self.last_position + 1)
         return (
             len(self.segments) > TAIL_SEGMENTS_MAX
@@ -128,7 +128,7 @@ class OwnedShard:
         )
 
     def floored(self, op: bytes, written: Writing) -> None:
-        """The old floor becomes the previous generation; what was previous can be cut."""
+        """Record that the floor has moved: what was the previous generation can be cut."""
         if self.manifest is not None:
             self.oldest = self.manifest.previous
         self.op = op
@@ -139,7 +139,7 @@ class OwnedShard:
 
 
 def owned_shard(owned_shards: Mapping[ShardId, OwnedShard], shard: ShardId) -> OwnedShard:
-    """The owned shard that is to be read. Raises Overtaken if it is ours no more."""
+    """Return the owned shard to be read. Raises Overtaken if the shard is no longer ours."""
     owned = owned_shards.get(shard)
     if owned is None:
         raise Overtaken(f"{shard} is not held here")
@@ -147,7 +147,7 @@ def owned_shard(owned_shards: Mapping[ShardId, OwnedShard], shard: ShardId) -> O
 
 
 class RoundPlan(Struct, gc=False):
-    """One round's writes of one shard, fixed before the first is sent."""
+    """The writes of one shard in one round, fixed before the first is sent."""
 
     work: Work
     op_before: bytes
@@ -164,16 +164,16 @@ class RoundPlan(Struct, gc=False):
 
     @property
     def last_op(self) -> bytes:
-        """What the register's op will be when all of the plan is done."""
+        """The register's op after all of the plan is done."""
         return self.floor_op if self.work.floor is not None else self.op
 
 
 def plan(
     owned: OwnedShard, work: Work, *, ops: OpNames, names: Segments | None = None
 ) -> RoundPlan:
-    """Check the work against what we owned, and fix its bytes. Raises Refused on a wrong caller.
+    """Check the work against the owned shard, and fix its bytes. Raises Refused on a wrong caller.
 
-    A store whose frames have segments gives their names.
+    `names` is given by a store whose frames have segments.
     """
     op, value, last = owned.op, owned.chain, owned.last_position
     rows: tuple[FrameRow, ...] = ()
@@ -200,10 +200,10 @@ def plan(
 
 
 def _begun(owned: OwnedShard, rows: tuple[FrameRow, ...]) -> SegmentList | None:
-    """The list of segments, if the frame of these rows begins one.
+    """Return the list of segments if the frame of these rows begins one, else None.
 
-    An owner does not know what those before it cut. If it listed all of that until it has cut it
-    again, a list would grow with each owner that begins one segment and ends.
+    An owner does not know what earlier owners cut. If it listed all of that until it has cut it
+    again, the list would grow with each owner that begins one segment and ends.
     """
     if not rows or not rows[0].segment:
         return None
@@ -216,7 +216,7 @@ def _begun(owned: OwnedShard, rows: tuple[FrameRow, ...]) -> SegmentList | None:
 
 
 def _uncut(owned: OwnedShard) -> list[SegmentPart]:
-    """What could be cut, and was not by us: some of it, the oldest."""
+    """Return some of the oldest segments that could be cut and were not cut by us."""
     below = owned.manifest.previous[0] if owned.manifest is not None else 0
     return segments.ended(owned.segments, after=owned.cut_to, upto=below)[:UNLISTED_SEGMENTS_MAX]
 
@@ -260,7 +260,7 @@ def _part_rows(
 def _begin(
     owned: OwnedShard, part: CheckpointPart, *, value: bytes | None
 ) -> tuple[Writing, PartRow]:
-    """The manifest, in front of the caller's first part."""
+    """Put the manifest in front of the caller's first part."""
     begun = max(owned.begun, owned.floor[0])
     if part.position <= begun:
         raise JournalRefused(f"checkpoint {part.position} after {begun} was begun")
@@ -296,7 +296,7 @@ def _add_part(
 
 
 def parts_done(owned: OwnedShard, done: RoundPlan) -> None:
-    """The rows of the plan's checkpoint parts are in the store."""
+    """Record that the rows of the plan's checkpoint parts are in the store."""
     if not done.part_rows:
         return
     before = owned.writing
@@ -308,7 +308,7 @@ def parts_done(owned: OwnedShard, done: RoundPlan) -> None:
 
 
 def frame_done(owned: OwnedShard, done: RoundPlan) -> None:
-    """The frame of the plan is committed."""
+    """Record that the frame of the plan is committed."""
     if done.segments is not None:
         owned.segments = done.segments
     if done.work.frame is not None:
@@ -316,7 +316,7 @@ def frame_done(owned: OwnedShard, done: RoundPlan) -> None:
 
 
 def floor_done(owned: OwnedShard, done: RoundPlan) -> None:
-    """The register names the plan's checkpoint."""
+    """Record that the register names the plan's checkpoint."""
     if done.written is not None and done.floor_op not in (b"", owned.op):
         owned.floored(done.floor_op, done.written)
 
@@ -324,7 +324,7 @@ def floor_done(owned: OwnedShard, done: RoundPlan) -> None:
 def same_cluster(
     record: ClusterRecord, groups: Mapping[str, int], *, name: str = ""
 ) -> ClusterRecord:
-    """The record, if it is what this configuration wants. Raises Refused."""
+    """Return the record if it matches this configuration. Raises Refused."""
     if name and record.name and record.name != name:
         raise JournalRefused(
             f"the journal belongs to cluster {record.name!r}, this daemon is of cluster {name!r}: "
@@ -339,7 +339,7 @@ def same_cluster(
 
 
 def check_format(found: int) -> None:
-    """Raise JournalRefused if a journal has another format than ours."""
+    """Raise JournalRefused if a journal has another format than this version's."""
     if found > JOURNAL_FORMAT:
         text = f"the journal has format {found}, this program has {JOURNAL_FORMAT}"
         raise JournalRefused(f"{text}. Use the version that wrote it, or a later one")
@@ -353,8 +353,8 @@ def check_format(found: int) -> None:
 
 
 def grown(record: ClusterRecord, groups: Mapping[str, int]) -> dict[str, int]:
-    """The record's shards, and the groups that a later version brings.
+    """Return the record's shards together with groups that a later version brings.
 
-    Groups of the record that are not asked for stay: a version before ours does not know them.
+    Groups of the record that are not asked for stay: an earlier version does not know them.
     """
     return {**record.shards, **groups}

@@ -13,8 +13,6 @@ What the registers in a refusal tell (each pair is read in the same moment):
    none will be, for that epoch never returns
  - all have higher epochs: if a copy was in doubt before, it may have been applied before the first
    of them began; the next owners know. If none was, none ever will be
-
-The module must not do I/O, and must not know when a round is repeated or who waits for it.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ Refusals = dict[ShardId, Fenced | RoundRefused]
 
 
 class PlannedRound(NamedTuple):
-    """What is to be written of the works of a round, and what never can be."""
+    """The works of a round, planned: what is to be written, and what never can be."""
 
     plans: dict[ShardId, tuple[OwnedShard, RoundPlan]]
     fenced: dict[ShardId, Fenced]  # whose claims are not held here
@@ -96,7 +94,7 @@ def plan(
 
 
 def commit_frames(members: Sequence[tuple[OwnedShard, RoundPlan]]) -> ProtocolCoroutine[Refusals]:
-    """Rows first, then one conditional write; in doubt the identical one again."""
+    """Write the rows first, then one conditional write; in doubt repeat the identical one."""
     yield from fencing.write_frames(members)
     writes = tuple(advance(owned, plan) for owned, plan in members)
     statement = WriteTogether(writes) if len(writes) > 1 else writes[0]
@@ -114,7 +112,7 @@ def commit_frames(members: Sequence[tuple[OwnedShard, RoundPlan]]) -> ProtocolCo
 
 
 def advance(owned: OwnedShard, plan: RoundPlan) -> Advance:
-    """What the plan's frame does to the register of its shard."""
+    """Return the statement by which the plan's frame moves the register of its shard."""
     position = plan.frame_rows[0].position
     return Advance(
         owned.shard, owned.epoch, plan.op_before, plan.op, position, plan.chain, plan.segments
@@ -122,7 +120,7 @@ def advance(owned: OwnedShard, plan: RoundPlan) -> Advance:
 
 
 def refusals(writes: Sequence[Advance], reply: StatementReply, *, doubted: bool) -> Refusals | None:
-    """Whose frames are refused according to a reply; None if it leaves the outcome unknown.
+    """Return whose frames are refused according to a reply; None if it leaves the outcome unknown.
 
     `doubted`: the outcome of an earlier copy is unknown. Raises JournalBroken.
     """
@@ -156,7 +154,7 @@ def refusals(writes: Sequence[Advance], reply: StatementReply, *, doubted: bool)
 
 
 def with_the_others(fenced: dict[ShardId, Fenced], shards: Iterable[ShardId]) -> Refusals:
-    """Of a round that is not committed: who is fenced, and all others of it for their sake."""
+    """Return the refusals of a round: the fenced shards, and all others for their sake."""
     text = "; ".join(one.text for one in fenced.values())
     return {
         shard: fenced.get(shard) or RoundRefused(f"{shard}: its round was refused: {text}")

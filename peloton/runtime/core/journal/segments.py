@@ -4,7 +4,7 @@ A segment belongs to one process, and holds frames of all shards that the proces
 frames of a round are one write of one partition. Its name is drawn by the process, unique for ever,
 and its first frame makes it. Each register lists the segments of its shard's frames, and the write
 that commits the first frame in a segment adds it: so the list is always that of the committed
-frames. It must not do I/O, nor decide when anything is cut (`fencing`).
+frames.
 
 What may lie in a segment of rows that no list covers, and why that does no harm: a frame that was
 never committed, at a position that is another frame's. Recovery reads the listed positions only,
@@ -49,7 +49,7 @@ class Segments:
         self._bytes = 0
 
     def next(self, size: int) -> bytes:
-        """The segment of the next frame, of so many bytes."""
+        """Return the segment of the next frame, of so many bytes."""
         full = self._frames >= SEGMENT_FRAMES or self._bytes >= SEGMENT_BYTES_MAX
         if not self._number or full:
             self._number += 1
@@ -60,8 +60,10 @@ class Segments:
 
 
 def extended(listed: SegmentList, start: SegmentStart, *, cut_to: int) -> SegmentList:
-    """The list with a segment that begins at this position, without the oldest of those that are
-    cut: positions up to `cut_to`."""
+    """Return the list with a segment that begins at this position, without the oldest that are cut.
+
+    Positions up to `cut_to` are cut.
+    """
     cut = sum(1 for one in listed[1:] if one.first <= cut_to + 1)
     return (*listed[max(0, cut - SWEEP_SEGMENTS) :], start)
 
@@ -75,7 +77,7 @@ class SegmentPart(NamedTuple):
 
 
 def parts(listed: SegmentList, tail: range) -> Iterator[SegmentPart]:
-    """Where these positions are, in order."""
+    """Yield the segments that hold these positions, in order."""
     ends = [*(one.first for one in listed[1:]), tail.stop]
     for start, end in zip(listed, ends, strict=False):
         first, last = max(start.first, tail.start), min(end, tail.stop) - 1
@@ -84,12 +86,12 @@ def parts(listed: SegmentList, tail: range) -> Iterator[SegmentPart]:
 
 
 def ended(listed: SegmentList, *, after: int, upto: int) -> list[SegmentPart]:
-    """Of the segments whose last position is above `after` and at most `upto`: what to delete.
+    """Return the segments whose last position is above `after` and at most `upto`: what to delete.
 
-    That is one position more than was committed there, which is that of the next segment's first
-    frame: an owner that was overtaken may have written a frame to it. Never the whole: this process
-    may own the shard again, and write to the same segment; and what a delete covers stays deleted
-    if the next writer's clock is behind.
+    Each part covers one position more than was committed there, which is that of the next segment's
+    first frame: an owner that was overtaken may have written a frame to it. A whole segment is
+    never deleted: this process may own the shard again, and write to the same segment; and what a
+    delete covers stays deleted if the next writer's clock is behind.
     """
     pairs = zip(listed, listed[1:], strict=False)
     return [
@@ -100,7 +102,7 @@ def ended(listed: SegmentList, *, after: int, upto: int) -> list[SegmentPart]:
 
 
 class Undecodable(Exception):
-    """A stored list is none; the text says why."""
+    """A stored list of segments that cannot be decoded; the text says why."""
 
 
 class _Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -112,7 +114,7 @@ class _Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def pack(listed: SegmentList) -> bytes:
-    """The list as it is stored: the name of a process once for all its segments in a row."""
+    """Encode the list: the name of a process is stored once for all its segments in a row."""
     runs: list[_Run] = []
     for first, name in listed:
         process, number = name[:16], int.from_bytes(name[16:], "big")
@@ -123,7 +125,7 @@ def pack(listed: SegmentList) -> bytes:
 
 
 def unpack(stored: bytes | None) -> SegmentList:
-    """The list of a register; one without frames has none. Raises Undecodable."""
+    """Decode the list of a register; an empty one stands for no frames. Raises Undecodable."""
     try:
         runs = msgspec.msgpack.decode(stored, type=list[_Run]) if stored else []
     except msgspec.MsgspecError as error:

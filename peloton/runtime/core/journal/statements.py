@@ -2,7 +2,7 @@
 
 One class per statement of the protocol, so that a store prepares each once, and one class per
 answer. The register has conditional writes only, the other tables have plain ones only: the two
-must not be mixed on one row. The module must not know the order of statements (`fencing`).
+must not be mixed on one row, because a store orders them by different clocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Journals of the first version have none, and need no new table for it."""
 
 
 class SegmentStart(NamedTuple):
-    """From this position on, up to the next start, a shard's frames are in this segment."""
+    """The start of a segment, which has a shard's frames from this position to the next start."""
 
     first: int
     segment: bytes
@@ -45,7 +45,7 @@ class RegisterRow(Struct, frozen=True, gc=False):
 class FrameRow(Struct, frozen=True, gc=False):
     """A part of a frame. Keyed by position, epoch and part, and never changed.
 
-    Journals that need no segments have none.
+    `segment` is empty in journals without segments.
     """
 
     position: int
@@ -77,25 +77,27 @@ class CreateCluster(Struct, frozen=True, gc=False):
 
 
 class GrowCluster(Struct, frozen=True, gc=False):
-    """The record's shards become `after`, if they are `before`."""
+    """Replace the record's shards by `after`, if they are `before`."""
 
     before: dict[str, int]
     after: dict[str, int]
 
 
 class ReadCluster(Struct, frozen=True, gc=False):
-    """Found: a Cluster, or nothing."""
+    """Read the cluster record. Found: a Cluster, or nothing."""
 
 
 class NameCluster(Struct, frozen=True, gc=False):
-    """Write the cluster's name if none is written. It has a row of its own: the record is only
-    ever inserted."""
+    """Write the cluster's name if none is written.
+
+    The name has a row of its own: the record is only ever inserted.
+    """
 
     name: str
 
 
 class ReadName(Struct, frozen=True, gc=False):
-    """Found: the cluster's name, as text, or nothing."""
+    """Read the cluster's name. Found: its text, or nothing."""
 
 
 class CreateRegister(Struct, frozen=True, gc=False):
@@ -107,13 +109,13 @@ class CreateRegister(Struct, frozen=True, gc=False):
 
 
 class ReadRegister(Struct, frozen=True, gc=False):
-    """Linearizable read. Found: a RegisterRow, or nothing."""
+    """Read a register, linearizably. Found: a RegisterRow, or nothing."""
 
     shard: ShardId
 
 
 class Bump(Struct, frozen=True, gc=False):
-    """The next epoch, owner, op; if the epoch is `epoch` and the op is not `op`."""
+    """Write the next epoch, owner and op, if the epoch is `epoch` and the op is not `op`."""
 
     shard: ShardId
     epoch: int
@@ -123,14 +125,14 @@ class Bump(Struct, frozen=True, gc=False):
 
     @property
     def next_epoch(self) -> int:
-        """The first that is above both."""
+        """The first epoch that is above both."""
         return max(self.epoch, self.above) + 1
 
 
 class Advance(Struct, frozen=True, gc=False):
-    """last_position, last_chain, op; if the epoch is `epoch` and the op is `expected`.
+    """Write last_position, last_chain and op, if the epoch is `epoch` and the op is `expected`.
 
-    With the first frame in a segment also segments, which are then `segments`.
+    With the first frame in a segment it also writes `segments`.
     """
 
     shard: ShardId
@@ -143,7 +145,7 @@ class Advance(Struct, frozen=True, gc=False):
 
 
 class MoveFloor(Struct, frozen=True, gc=False):
-    """floor, floor_epoch (= epoch), op; condition as Advance."""
+    """Write floor, floor_epoch (= epoch) and op, under the condition of Advance."""
 
     shard: ShardId
     epoch: int
@@ -153,7 +155,7 @@ class MoveFloor(Struct, frozen=True, gc=False):
 
 
 class Free(Struct, frozen=True, gc=False):
-    """owner = '', op; condition as Advance."""
+    """Clear the owner and write op, under the condition of Advance."""
 
     shard: ShardId
     epoch: int
@@ -179,8 +181,10 @@ class InsertRow(Struct, frozen=True, gc=False):
 
 
 class ReadSegment(Struct, frozen=True, gc=False):
-    """Found: FrameRows of the shard in a segment, at positions from `first` to `last`, by position,
-    then epoch (falling), then part."""
+    """Read a shard's frames in a segment, at positions from `first` to `last`.
+
+    Found: FrameRows by position, then epoch (falling), then part.
+    """
 
     shard: ShardId
     segment: bytes
@@ -189,7 +193,7 @@ class ReadSegment(Struct, frozen=True, gc=False):
 
 
 class ReadBucket(Struct, frozen=True, gc=False):
-    """Found: PartRows of one bucket of one checkpoint, by number."""
+    """Read one bucket of one checkpoint. Found: its PartRows by number."""
 
     shard: ShardId
     position: int
@@ -198,7 +202,7 @@ class ReadBucket(Struct, frozen=True, gc=False):
 
 
 class ReadEnded(Struct, frozen=True, gc=False):
-    """Found: the EndedRow of the highest position, or nothing."""
+    """Read a final state. Found: the EndedRow of the highest position, or nothing."""
 
     shard: ShardId
     kind: str
@@ -236,7 +240,7 @@ def single_writes(statement: Statement) -> tuple[Statement, ...]: ...
 
 
 def single_writes(statement: Statement) -> tuple[Statement, ...]:
-    """The statement itself, or those that travel in it."""
+    """Return the statement itself, or the statements that travel in it."""
     return statement.writes if isinstance(statement, WriteTogether) else (statement,)
 
 
@@ -245,7 +249,7 @@ class Applied(Struct, frozen=True, gc=False):
 
 
 class NotApplied(Struct, frozen=True, gc=False):
-    """Its condition was false. A store returns the columns of the condition, and no others.
+    """The condition of a statement was false. A store returns the condition's columns only.
 
     Both are None if there is no row.
     """
@@ -257,12 +261,12 @@ class NotApplied(Struct, frozen=True, gc=False):
 class OtherRefused(Struct, frozen=True, gc=False):
     """A floor that was moved together with others was not, though its own condition was true.
 
-    This copy of it has done nothing, and will not: a condition of another is false for good.
+    This copy of the write has done nothing, and will not: a condition of another is false for good.
     """
 
 
 class NoneApplied(Struct, frozen=True, gc=False):
-    """Of a `WriteTogether` a condition was false; per write what its register has."""
+    """A condition of a `WriteTogether` was false; `registers` has each write's register."""
 
     registers: tuple[NotApplied, ...]
 
@@ -272,13 +276,13 @@ class WriteStored(Struct, frozen=True, gc=False):
 
 
 class RowsFound(Struct, frozen=True, gc=False):
-    """What a read found, in order."""
+    """The rows that a read found, in order."""
 
     rows: tuple[object, ...] = ()
 
 
 class StatementFailed(Struct, frozen=True, gc=False):
-    """Any error or timeout. The statement may take effect, now or later."""
+    """A statement failed or timed out; it may take effect, now or later."""
 
     text: str
 
@@ -291,7 +295,8 @@ StatementReply = (
 class Rows(Protocol):
     """A store with linearizable conditional writes of one row, and plain rows beside them.
 
-    It must not retry by itself: a hidden second copy makes our own success look like a refusal.
+    A store must not retry by itself: a hidden second copy makes our own success look like a
+    refusal.
     """
 
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:

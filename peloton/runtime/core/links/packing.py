@@ -1,9 +1,9 @@
 """Packing: messages between daemons as bytes, and back.
 
 Turns envelopes and answers into MessagePack by the numbers that kinds registered, and defines the
-batches that carry them, each for one route. It must not know who owns a route, nor drop silently:
-what has no number here raises `Unpackable` at the sender and becomes an `UnreadableMessage` at the
-receiver, so that whoever waits for an answer gets one.
+batches that carry them, each for one route. A value without a number here raises `Unpackable` at
+the sender and becomes an `UnreadableMessage` at the receiver, so that whoever waits for an answer
+gets one.
 
 A daemon may be older than the sender. Fields that were added later are skipped by msgspec; a
 message of an unknown number becomes an `UnreadableMessage`, with its reply address, and nothing
@@ -58,11 +58,11 @@ _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 class Unpackable(Exception):
-    """A value has no number, so it cannot be sent: its kind did not register its class."""
+    """A value without a number cannot be sent: its kind did not register its class."""
 
 
 class UnreadableMessage(Message, frozen=True, gc=False, array_like=True):
-    """Stands for a message that this daemon cannot read; it is dropped, an ask gets an error."""
+    """Stands for a message that cannot be read here: it is dropped, and an ask gets an error."""
 
     number: int
     text: str
@@ -112,7 +112,7 @@ class AskReply(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
 
 
 class WrongRoute(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
-    """The route of a batch is not here, according to the view of this version; its asks."""
+    """The refusal of a batch whose route is not here in this view, with its asks."""
 
     route: Route
     view: int
@@ -127,7 +127,7 @@ _ANSWERS = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
 
 
 def read_batch(data: bytes | msgspec.Raw) -> Batch:
-    """The inverse of `encode`; raises one of `UNREADABLE`."""
+    """Decode a batch. Raises one of `UNREADABLE`."""
     return _BATCHES.decode(data)
 
 
@@ -155,7 +155,7 @@ class Packing:
             self._register(kind.name, {**kind.messages, **kind.queries}, answers=kind.answers)
 
     def pack(self, envelope: Envelope, reply_to: int = 0) -> bytes:
-        """Bytes of an envelope; `reply_to` is our number of the ask, 0 if it is none."""
+        """Encode an envelope; `reply_to` is our number of the ask, 0 if it is none."""
         kind, message = kind_of(envelope.to), envelope.message
         number = self._numbers.get((kind, type(message)))
         if number is None:
@@ -177,8 +177,7 @@ class Packing:
         )
 
     def unpack(self, data: bytes | msgspec.Raw) -> Envelope:
-        """The inverse of `pack`, with the sender's number as `reply_to`; raises one of
-        `UNREADABLE`.
+        """Decode an envelope, with the sender's number as `reply_to`. Raises one of `UNREADABLE`.
 
         An unknown or malformed message in a readable envelope becomes an `UnreadableMessage`.
         """
@@ -197,11 +196,11 @@ class Packing:
         )
 
     def pack_answer(self, asked: Key, answer: Any) -> bytes:
-        """Bytes of an answer of the entity `asked`, or of a list or tuple of answers."""
+        """Encode an answer of the entity `asked`, or a list or tuple of answers."""
         return encode(self._form(kind_of(asked), answer))
 
     def unpack_answer(self, asked: Key, data: bytes | msgspec.Raw) -> Any:
-        """The inverse of `pack_answer`; `Unavailable` if it cannot be read here."""
+        """Decode an answer; return `Unavailable` if it cannot be read here."""
         try:
             return self._read_answer(kind_of(asked), data)
         except (*UNREADABLE, LookupError) as error:

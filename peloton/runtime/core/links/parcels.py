@@ -2,8 +2,7 @@
 
 Turns batches into numbered parcels, and frames of a stream into batches. A stream may lose, repeat
 and reorder frames, and break at any moment; the next one continues after the last parcel received.
-It must not read batches, own a stream or read a clock: its shell does, and closes the stream when
-`received` returns trouble.
+The shell of a link owns the stream, and closes it when `received` returns trouble.
 
     one interleaving that would break the order, and what prevents it
     1. parcels 1 and 2 are sent on stream A, which hangs; 1 has arrived
@@ -61,7 +60,7 @@ SILENT = "what was sent is not acknowledged"
 
 
 class LinkLimits(msgspec.Struct, frozen=True, gc=False):
-    """Limits of a link; tests make them small."""
+    """The limits of a link; tests make them small."""
 
     link_bytes_max: int = LINK_BYTES_MAX
     window_parcels: int = WINDOW_PARCELS
@@ -71,7 +70,7 @@ class LinkLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Received(NamedTuple):
-    """What a frame brought: batches, in order, or why the stream must be closed."""
+    """The content of a frame: batches, in order, or why the stream must be closed."""
 
     batches: list[msgspec.Raw] = []
     view: int = 0
@@ -127,9 +126,9 @@ class Link:
     # ---- sending ----
 
     def send(self, batch: bytes, view: int, *, asks: Sequence[int] = ()) -> bool:
-        """Queue a batch behind the others; False when the bound on bytes is reached.
+        """Queue a batch behind the others; return False when the bound on bytes is reached.
 
-        `asks` are the numbers of the asks in it. An empty queue takes any batch up to
+        `asks` are the numbers of the asks in the batch. An empty queue takes any batch up to
         `BATCH_BYTES_MAX`, else one larger than the link's bound could never be sent.
         """
         most = self._limits.link_bytes_max if self._queued_bytes else BATCH_BYTES_MAX
@@ -146,7 +145,7 @@ class Link:
         return not self._waiting and not self._sealed
 
     def frames(self, now: float) -> list[bytes]:
-        """Frames to send on the stream, as far as the window allows; repeats first."""
+        """Return the frames to send on the stream, as far as the window allows; repeats first."""
         if not self.greeted:
             return []
         out = []
@@ -171,19 +170,19 @@ class Link:
     # ---- streams ----
 
     def dial_s(self) -> float | None:
-        """When to dial a stream, in seconds; None if there is one, or the other side dials."""
+        """Return when to dial, in seconds; None with a stream, or if the other side dials."""
         return self._retry_s if self.dials and self.stream is None else None
 
     def dialled(self, stream: int, now: float) -> bytes:
-        """A stream was dialled; returns the frame to send on it first."""
+        """Begin with a stream that was dialled; return the frame to send on it first."""
         self._dial += 1
         self._begin(stream, now)
         return encode(self._hello())
 
     def greeted_by(self, stream: int, hello: Hello, *, now: float) -> tuple[bytes, str]:
-        """The greeting of a stream that was accepted: our answer, or why the stream is refused.
+        """Read the greeting of an accepted stream; return our answer, or why it is refused.
 
-        If it is not refused, an older stream must be closed.
+        If the stream is not refused, an older one must be closed.
         """
         trouble = self._misfit(hello)
         if not trouble and self.dials:
@@ -224,7 +223,7 @@ class Link:
         return Received(frame.batches, frame.view)
 
     def closed(self, now: float) -> None:
-        """The stream is closed, or about to be: nothing of it is read from now on."""
+        """Stop reading the stream, which is closed or about to be."""
         if self.greeted:
             self.down_since_s = now
             if now - self._greeted_s > RETRY.most_s:
@@ -233,7 +232,7 @@ class Link:
         self._retry_s = now + RETRY.after(self._failures)
 
     def overdue(self, now: float) -> str:
-        """Why the stream must be closed by now, or ""."""
+        """Return why the stream must be closed by now, or ""."""
         if self.down_since_s is None and not self.greeted:
             self.down_since_s = now
         late_s = self.stall_s()
@@ -242,7 +241,7 @@ class Link:
         return SILENT if self.greeted else "no greeting came back"
 
     def stall_s(self) -> float | None:
-        """When the stream is given up without progress; None while none is expected."""
+        """Return when the stream is given up without progress; None while none is expected."""
         if self.stream is None or (self.greeted and not self._in_flight):
             return None
         # Parcels of the peer do not count as progress here: they show that it is alive, but not
@@ -251,11 +250,11 @@ class Link:
         return since_s + STALL_S_MAX + self._in_flight_bytes // SLOWEST_BYTES_PER_S
 
     def ping_s(self) -> float | None:
-        """When `frames` has a ping to send; None while it needs none."""
+        """Return when `frames` has a ping to send; None while it needs none."""
         return self._progress_s + PING_S if self.dials and self.greeted and self.idle else None
 
     def ack_s(self) -> float | None:
-        """When `frames` has to acknowledge; None while there is nothing to acknowledge."""
+        """Return when `frames` has to acknowledge; None while there is nothing to acknowledge."""
         return self._ack_s if self.greeted and self._unacknowledged else None
 
     # ---- inside ----
@@ -302,7 +301,7 @@ class Link:
         return ""
 
     def _greeting(self, hello: Hello, now: float) -> Received:
-        """The answer to our own greeting; on a stream that came in, `greeted_by` has read it."""
+        """Take the answer to our greeting; for an accepted stream, `greeted_by` has read it."""
         if self.greeted:
             return self._trouble("a second greeting")
         trouble = self._misfit(hello)
@@ -334,7 +333,7 @@ class Link:
         return self._sealed[0].number if self._sealed else self._next
 
     def _forget(self) -> None:
-        """The peer lost its state: drop what may have arrived there before, rather than repeat."""
+        """Drop what the peer may have received before it lost its state, rather than repeat it."""
         self.counts["forgotten"] += sum(sealed.batches for sealed in self._sealed)
         self.lost += [reply_to for sealed in self._sealed for reply_to in sealed.asks]
         self._drop_until(self._next)
@@ -361,7 +360,7 @@ class Link:
         self._failures = 0
 
     def _has_credit(self) -> bool:
-        """One parcel may always be in flight, else a window smaller than it would stop the link."""
+        """Return whether another parcel may be sent; always if none is in flight."""
         parcels, size = self._window
         return not self._in_flight or (self._in_flight < parcels and self._in_flight_bytes < size)
 

@@ -1,7 +1,6 @@
 """The frames of a stream between two daemons: greetings, parcels, acknowledgements.
 
-Turns frames into bytes and back. It must not know what a batch holds, nor the order of frames: that
-is `core/links/parcels.py`.
+Turns frames into bytes and back. Their order is the affair of `core/links/parcels.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Parcel(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2):
 
 
 class Acknowledged(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3):
-    """All parcels up to this number were received. Flow control only, not durability."""
+    """An acknowledgement of all parcels up to this number: flow control only, not durability."""
 
     number: int
 
@@ -49,7 +48,7 @@ FRAMES: msgspec.msgpack.Decoder[Hello | Parcel | Acknowledged] = msgspec.msgpack
 
 
 def read_hello(data: bytes) -> Hello | None:
-    """The greeting of a stream that was accepted; None if it is anything else."""
+    """Decode the greeting of an accepted stream; None if it is anything else."""
     try:
         frame = FRAMES.decode(data)
     except UNREADABLE:

@@ -1,7 +1,7 @@
 """A digest of all that a shard has committed, to compare it with its replay.
 
-Hashes states, columns, remembered answers and dead letters. Ended entities are left out, since
-they may be evicted at any time; so is all that is derived. It must not depend on the order in
+Hashes states, columns, remembered answers and dead letters. Ended entities are left out, since they
+may be evicted at any time; so is all that is derived. The digest does not depend on the order in
 which anything was created.
 """
 
@@ -18,15 +18,20 @@ from peloton.runtime.vocabulary import Bits, Key, kind_of, members_of
 
 
 def alike(one: Shard, other: Shard) -> bool:
-    """Whether two shards have committed the same. An owner forgets remembered answers from time to
-    time, which is in no frame: those that are old enough for it are left out."""
+    """Return whether two shards have committed the same.
+
+    An owner forgets remembered answers from time to time, which is in no frame: those that are old
+    enough for it are left out.
+    """
     now = max(one.turns.now, other.turns.now)
     return digest(one, now=now) == digest(other, now=now)
 
 
 def digest(shard: Shard, *, now: float = 0.0) -> str:
-    """Hex sha256 over the sorted encodings of everything that recovery must bring back, without
-    answers that are not kept any more at `now`, in seconds since 1970."""
+    """Return the hex sha256 over the sorted encodings of everything that recovery must bring back.
+
+    Answers that are not kept any more at `now`, in seconds since 1970, are left out.
+    """
     gone = _ended(shard)
     rows: list[bytes] = []
     for key, state in shard.population.cells.items():

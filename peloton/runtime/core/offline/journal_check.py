@@ -1,8 +1,8 @@
 """Checks whether a shard's part of the journal can be recovered, by recovering it in memory.
 
 Turns what was read of a shard into findings: entries that do not decode, facts that do not fold,
-entities that belong to another shard, `ended` rows that do not decode. It must not stop at the
-first one, and must not change anything: the shard it makes is discarded.
+entities that belong to another shard, `ended` rows that do not decode. The check goes on after a
+finding, and changes nothing: the shard it makes is discarded.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ class Rehearsal:
         self._sharding = Sharding(kinds, sizes)
 
     def check(self, contents: Contents) -> list[Finding]:
-        """All findings about a shard, those of its reading included."""
+        """Return all findings about a shard, those of its reading included."""
         found = [*contents.findings, *self._undecoded(contents)]
         if any(each.position == 0 or each.position > contents.register.floor for each in found):
             return found  # what recovery would stop at is among the findings already
         return [*found, *self._recovery(contents)]
 
     def home(self, key: Key) -> ShardId | None:
-        """The shard of a key; None for an unknown kind, or a group that has no shards."""
+        """Return the shard of a key; None for an unknown kind, or a group that has no shards."""
         home = attempt(self._sharding.shard_of, key)
         return None if isinstance(home, Failure) else home
 
     def recovered(self, contents: Contents) -> Shard:
-        """The shard as its next owner would recover it. Raises `Unrecoverable`."""
+        """Return the shard as its next owner would recover it. Raises `Unrecoverable`."""
         core = self._empty(contents)
         restore(core, contents.parts, frames=contents.tail, floor=contents.register.floor)
         return core
 
     def ended(self, shard: ShardId, rows: Iterable[EndedRow]) -> Iterator[Finding]:
-        """Final states that cannot be read."""
+        """Yield a finding for each final state that cannot be read."""
         for row in rows:
             if row.deleted:
                 if row.body:

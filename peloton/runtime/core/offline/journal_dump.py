@@ -1,8 +1,7 @@
 """Dumps a journal as JSON values, for people and for tools without our types.
 
 Turns frames and recovered states into lines with the names of fields. What this program does not
-know, such as a fact of a later version, is shown as it is stored: it must not be refused. Nothing
-is checked here; that is `journal_check`.
+know, such as a fact of a later version, is shown as it is stored. `journal_check` checks journals.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Line = dict[str, Any]
 
 
 def name_of(shard: ShardId) -> str:
-    """The name of a shard for people, such as `jobmgr-3`."""
+    """Return the name of a shard for people, such as `jobmgr-3`."""
     return f"{shard.group}-{shard.number}"
 
 
@@ -35,7 +34,7 @@ def name_of(shard: ShardId) -> str:
 
 
 def lines(contents: Contents, codec: Codec, *, start: int = 0) -> Iterator[Line]:
-    """One line for each entry of each frame from position `start` on."""
+    """Yield one line for each entry of each frame from position `start` on."""
     for frame in contents.frames:
         if frame.position < start:
             continue
@@ -82,7 +81,7 @@ def _facts(codec: Codec, row: RawEntry) -> list[Line]:
 
 
 def states(shard: Shard) -> Iterator[Line]:
-    """One line for each cell and each crowd of a recovered shard, by their keys."""
+    """Yield one line for each cell and each crowd of a recovered shard, by their keys."""
     head = {"shard": name_of(shard.id), "position": shard.position}
     population = shard.population
     for key in sorted(population.cells):
@@ -104,7 +103,7 @@ def states(shard: Shard) -> Iterator[Line]:
 
 
 def concerns(line: Line, key: str | None, *, member: int | None = None) -> bool:
-    """Whether a line is about the actor of this key; of a crowd about this member. None: any."""
+    """Return whether a line is about this actor, of a crowd about this member. None: any."""
     if key is None:
         return True
     if line.get("key") != key:
@@ -125,7 +124,7 @@ def _holds(written: str, member: int) -> bool:
 
 
 def figures(contents: Contents, codec: Codec) -> Line:
-    """Sizes of a shard, and counts of what its frames hold."""
+    """Return sizes of a shard, and counts of what its frames hold."""
     row, frames, tail = contents.register, contents.frames, contents.tail
     facts: Counter[str] = Counter()
     entries = 0
@@ -157,13 +156,13 @@ def figures(contents: Contents, codec: Codec) -> Line:
 
 
 def untyped(raw: bytes | msgspec.Raw) -> Any:
-    """The value of MessagePack bytes without a known type."""
+    """Decode MessagePack bytes without a known type."""
     value = attempt(msgpack.unpackb, bytes(raw), strict_map_key=False)
     return bytes(raw).hex() if isinstance(value, Failure) else plain(value)
 
 
 def plain(value: Any) -> Any:
-    """A value in JSON's types: records by the names of their fields, sets as ranges."""
+    """Convert a value to JSON's types: records by the names of their fields, sets as ranges."""
     if isinstance(value, msgspec.Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Bits):
@@ -190,7 +189,7 @@ def _name(value: Any) -> str:
 
 
 def ranges(raw: int) -> str:
-    """Members as ranges, such as `0-9,12`."""
+    """Return members as ranges, such as `0-9,12`."""
     found, members = [], members_of(raw)
     at = 0
     while at < len(members):

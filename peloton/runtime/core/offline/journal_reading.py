@@ -1,8 +1,9 @@
 """A shard's part of the journal, read without owning it.
 
 Turns rows into checkpoint parts and committed frames, and reports everything that does not fit
-together, where the owner would stop at the first. It must not claim or write: it works beside a
-running owner. What the owner changed during the reading is read again, and is no finding.
+together, where the owner would stop at the first. Nothing is claimed or written, because the shard
+may have a running owner. What the owner changed during the reading is read again, and is no
+finding.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ READS_MAX = 5
 
 
 class Finding(Struct, frozen=True, gc=False):
-    """Something wrong in the journal; `position` 0 or `key` "": not of one frame, or one key."""
+    """A finding in the journal; without position or key it concerns no single frame or key."""
 
     shard: ShardId
     text: str
@@ -73,7 +74,7 @@ class Contents(Struct, frozen=True, gc=False):
 
 
 def read_shard(shard: ShardId) -> ProtocolCoroutine[Contents | None]:
-    """Everything about a shard; None if there is no such shard. Raises Unreachable."""
+    """Read everything about a shard; return None if there is no such shard. Raises Unreachable."""
     for _ in range(READS_MAX):
         row = yield from _register(shard)
         if row is None:
@@ -119,7 +120,7 @@ def _contents(shard: ShardId, row: RegisterRow) -> ProtocolCoroutine[Contents]:
 
 
 def wrong_with(row: RegisterRow) -> list[str]:
-    """Values of a register that no owner could have written."""
+    """Return the values of a register that no owner could have written."""
     wrong = []
     if row.epoch < 0 or row.last_position < 0 or row.floor < 0:
         wrong.append(f"register: epoch {row.epoch}, position {row.last_position}, below 0")
@@ -149,7 +150,7 @@ def wrong_with(row: RegisterRow) -> list[str]:
 def _checkpoint(
     shard: ShardId, row: RegisterRow, *, findings: list[Finding]
 ) -> ProtocolCoroutine[tuple[chain.Manifest | None, tuple[bytes, ...]]]:
-    """The parts at the floor; missing or damaged ones become findings."""
+    """Read the parts at the floor; missing or damaged ones become findings."""
     bodies: dict[int, bytes] = {}
     number = total = 0
 
@@ -186,7 +187,7 @@ def _checkpoint(
 def _frames(
     shard: ShardId, row: RegisterRow, *, findings: list[Finding]
 ) -> ProtocolCoroutine[list[StoredFrame]]:
-    """Committed frames, ascending: the tail, and those below it without a gap."""
+    """Return committed frames, ascending: the tail, and those below it without a gap."""
     rows = []
     for part in reversed([*segments.parts(row.segments, range(1, row.last_position + 1))]):
         some = yield from _ask(ReadSegment(shard, *part))
@@ -221,7 +222,7 @@ def _whole(parts: list[FrameRow]) -> StoredFrame | None:
 
 
 def _runs(positions: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending positions as pairs of first and last."""
+    """Return ascending positions as pairs of first and last."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and runs[-1][1] == position - 1:

@@ -8,8 +8,8 @@ every shard, and is written after each commit and before anything of it is ackno
   journal ahead of its witness   a commit that was not acknowledged
   journal behind its witness     what was acknowledged is missing: refused
 
-Turns these values into records and back, and compares them with registers. It must not touch a
-file, and must not decide what a difference means to the process.
+Turns these values into records and back, and compares them with registers;
+`adapters/witness_file.py` has the file.
 
 Each shard has two records, written in turn: one that is torn leaves the one before.
 """
@@ -41,7 +41,7 @@ SHOWN_MAX = 8
 
 
 class Known(NamedTuple):
-    """What a shard had committed."""
+    """The last committed state of a shard."""
 
     epoch: int
     position: int
@@ -49,7 +49,7 @@ class Known(NamedTuple):
 
 
 class Header(Struct, frozen=True, array_like=True, gc=False):
-    """Whose witness it is. `clean`: the journal was closed, and its log moved into its file."""
+    """The head of a witness. `clean`: the journal was closed, and its log moved into its file."""
 
     cluster_id: bytes
     generation: int
@@ -59,18 +59,18 @@ class Header(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Witness(NamedTuple):
-    """All that a witness knows."""
+    """The whole content of a witness."""
 
     header: Header
     known: dict[ShardId, Known]
 
 
 class WitnessDamaged(Exception):
-    """It is not what was written."""
+    """A witness that is not what was written."""
 
 
 class Missing(NamedTuple):
-    """What a journal lacks of one shard; 0 frames where they are others, not fewer."""
+    """What a journal lacks of one shard; 0 frames if its frames differ and are not fewer."""
 
     shard: ShardId
     frames: int
@@ -84,18 +84,18 @@ class Missing(NamedTuple):
 
 
 def name_of(header: Header, shard: ShardId) -> bytes:
-    """Whose record it is, as its digest covers it: one in a wrong place is detected."""
+    """Return the name of a shard's record, which its digest covers."""
     return header.cluster_id + shard_bytes(shard)
 
 
 def record(name: bytes, *, sequence: int, known: Known) -> bytes:
-    """One record."""
+    """Encode one record."""
     values = _VALUES.pack(sequence, *known)
     return _digest(name, values) + values
 
 
 def read_record(data: bytes, name: bytes) -> tuple[int, Known] | None:
-    """Sequence and values of a record; None if it is not what was written."""
+    """Return sequence and values of a record; None if it is not what was written."""
     digest, values = data[:_DIGEST_BYTES], data[_DIGEST_BYTES : _DIGEST_BYTES + _VALUES.size]
     if len(values) < _VALUES.size or _digest(name, values) != digest:
         return None
@@ -104,7 +104,7 @@ def read_record(data: bytes, name: bytes) -> tuple[int, Known] | None:
 
 
 def offset(header_bytes: int, count: int, *, at: int, sequence: int) -> int:
-    """Where in the file the record of the shard numbered `at` of `count` lies."""
+    """Return the offset in the file of the record of the shard numbered `at` of `count`."""
     area = _whole(count * RECORD_BYTES)
     return header_bytes + (sequence % 2) * area + at * RECORD_BYTES
 
@@ -121,14 +121,14 @@ def _whole(size: int) -> int:
 
 
 def pack_header(header: Header) -> bytes:
-    """The first sectors of the file."""
+    """Encode the first sectors of the file."""
     body = msgspec.msgpack.encode(header)
     head = _HEAD.pack(MAGIC, len(body), _digest(MAGIC, body)) + body
     return head.ljust(_whole(len(head)), b"\0")
 
 
 def pack(witness: Witness) -> bytes:
-    """The whole file, with both records of each shard."""
+    """Encode the whole file, with both records of each shard."""
     header, known = witness
     head = pack_header(header)
     count = len(header.shards)
@@ -144,7 +144,7 @@ def pack(witness: Witness) -> bytes:
 
 
 def unpack(data: bytes) -> Witness:
-    """What a file says. Raises WitnessDamaged."""
+    """Decode a file. Raises WitnessDamaged."""
     if len(data) < _HEAD.size:
         raise WitnessDamaged("it is too short")
     magic, size, digest = _HEAD.unpack(data[: _HEAD.size])
@@ -170,7 +170,7 @@ def unpack(data: bytes) -> Witness:
 
 
 def known_of(row: RegisterRow) -> Known:
-    """What a register says."""
+    """Return the witnessed values of a register."""
     return Known(row.epoch, row.last_position, row.last_chain)
 
 
@@ -180,7 +180,7 @@ def missing(
     *,
     chain_at: Callable[[ShardId, int], bytes | None],
 ) -> list[Missing]:
-    """What the journal lacks; empty if all that was acknowledged is there.
+    """Return what the journal lacks; empty if all that was acknowledged is there.
 
     `chain_at` reads the chain value of a frame, None if that frame was cut.
     """
@@ -215,10 +215,11 @@ def _difference(
 def later_claims(
     witness: Witness, registers: Mapping[ShardId, RegisterRow]
 ) -> dict[ShardId, RegisterRow]:
-    """The registers of shards that were claimed after the journal was copied, and wrote nothing.
+    """Return the registers of shards that were claimed after the copy, and wrote nothing.
 
-    All that was acknowledged is there, where `missing` finds nothing: a start that failed has
-    claimed them. Their epochs are returned as they were claimed, and must not be used again.
+    If `missing` finds nothing, all that was acknowledged is there, and a start that failed has
+    claimed these shards. Their epochs are returned as they were claimed, and must not be used
+    again.
     """
     return {
         shard: replace(row, epoch=witness.known[shard].epoch)
@@ -230,7 +231,7 @@ def later_claims(
 def differences(
     witness: Witness | None, row: RegisterRow, *, of: tuple[ShardId, Mapping[int, bytes]]
 ) -> list[Missing]:
-    """What one shard lacks; `of` names it, with the chain values of its frames."""
+    """Return what one shard lacks; `of` names it, with the chain values of its frames."""
     shard, chains = of
     if witness is None or shard not in witness.known:
         return []
@@ -239,7 +240,7 @@ def differences(
 
 
 def counted(found: Iterable[Missing]) -> str:
-    """How much is missing, for people: a sum, and the shards with most of it."""
+    """Return how much is missing, for people: a sum, and the shards with most of it."""
     all_of_it = sorted(found, key=lambda one: -one.frames)
     frames = sum(one.frames for one in all_of_it)
     shown = [

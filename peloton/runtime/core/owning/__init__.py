@@ -1,7 +1,6 @@
-"""Which daemon owns which shard, as one daemon sees it: ranking, claims, hand-over, and old owners.
+"""The ownership of shards, as one daemon sees it: ranking, claims, hand-over, and old owners.
 
-Told of what happened and the time, these say what to do; the shells of the runtime do it. That
-there is never a second owner is the journal's promise and not theirs: they may be late, and
-never wrong for long. They know members and numbers of shards (`reach` has who reaches whom),
-and no entity.
+The modules are told what happened and the time, and return what to do; the shells of the runtime do
+it. That there is never a second owner is the journal's promise: what is decided here may be late.
+Members and numbers of shards are known here, entities are not; `reach` has who reaches whom.
 """

@@ -1,10 +1,9 @@
 """The epoch filter: refuses messages of an older owner of the sending shard.
 
-Keeps the highest epoch received from each other shard. When a shard has had two owners, messages
-of the older one may still be in transit; once a message of the younger one was received they are
-refused. The epochs are part of this shard's own state, journaled with the first message that
-raised them. It must not refuse mail without a stamp, which no shard sent. What goes wrong
-otherwise:
+Keeps the highest epoch received from each other shard. When a shard has had two owners, messages of
+the older one may still be in transit; once a message of the younger one was received they are
+refused. The epochs are part of this shard's own state, journaled with the first message that raised
+them. Mail without a stamp passes: no shard sent it. Without the filter:
 
 1. Shard A, epoch 5, journals a launch and is partitioned before the message leaves.
 2. A's next owner, epoch 6, sends "cancel"; this shard answers "gone", and forgets the run.
@@ -30,7 +29,7 @@ class EpochFilter:
         self.refused = 0  # batches, for metrics
 
     def accepts(self, stamp: Stamp | None) -> bool:
-        """Whether mail of this stamp is of the newest owner known; notes a newer one."""
+        """Return whether mail of this stamp is of the newest owner known; note a newer one."""
         if stamp is None:
             return True
         highest = self._epochs.get(stamp.shard, 0)
@@ -43,7 +42,7 @@ class EpochFilter:
         return True
 
     def raised(self) -> Entry | None:
-        """The first entry of the next frame, before any turn on mail of a new epoch."""
+        """Return the first entry of the next frame, before any turn on mail of a new epoch."""
         if not self._raised:
             return None
         facts = tuple(self._fact(shard) for shard in self._raised)
@@ -51,11 +50,11 @@ class EpochFilter:
         return Entry(SHARD_KEY, facts)
 
     def fold(self, fact: EpochSeen) -> None:
-        """Recovery: apply a fact."""
+        """Apply a fact in recovery."""
         self._epochs[ShardId(fact.group, fact.number)] = fact.epoch
 
     def dump(self) -> tuple[Any, ...]:
-        """The facts that a checkpoint stores; `fold` restores them."""
+        """Return the facts that a checkpoint stores; `fold` restores them."""
         return tuple(self._fact(shard) for shard in sorted(self._epochs))
 
     def _fact(self, shard: ShardId) -> EpochSeen:

@@ -1,10 +1,10 @@
 """Hand-over of shards: one daemon's part in claiming, draining and giving up.
 
-Turns news of the membership, and what became of its own shards, into actions: create an owner
+Turns news of the membership, and events of the daemon's own shards, into actions: create an owner
 node, own, drain, drop, remove the node, announce that this daemon is unfit or leaving. There is no
-coordinator: all daemons rank the members alike (`ranked`), and each acts for itself. It must never
-take an owner node for a right to write: two daemons may believe that they own a shard, and only
-the journal decides which one does. What goes wrong otherwise, in five steps:
+coordinator: all daemons rank the members alike (`ranked`), and each acts for itself. An owner node
+is no right to write: two daemons may believe that they own a shard, and only the journal decides
+which one does. Otherwise:
 
 1. A owns a shard and is partitioned from the membership service, but not from the store.
 2. The service ends A's session; B sees A's node vanish, creates its own, and claims: a new epoch.
@@ -76,11 +76,11 @@ _MOVING = (OwnershipState.DRAINING, OwnershipState.REMOVING)
 
 
 class UnexpectedAnswer(Exception):
-    """The membership service answered what was not asked: it breaks its contract."""
+    """An answer of the membership service that breaks its contract: nothing was asked."""
 
 
 class ShardStatus:
-    """What a daemon knows of one shard and its owner node."""
+    """A daemon's knowledge of one shard and its owner node."""
 
     def __init__(self) -> None:
         self.state = OwnershipState.OUT
@@ -94,12 +94,12 @@ class ShardStatus:
 
 
 class Handoff:
-    """One daemon's part, for all shards of all groups. Every call returns actions to carry out."""
+    """One daemon's part of the hand-over of all shards. Every call returns actions."""
 
     def __init__(
         self, process: str, node: MemberNode, *, sizes: Mapping[str, int], judged: bool = False
     ) -> None:
-        """`judged`: `contacts` is called, so it owns nothing before it knows whom it reaches."""
+        """Set up; `judged`: the daemon owns nothing before `contacts` is called."""
         self.standing = Standing(judged=judged)
         self.node = _as_it_stands(node, self.standing, unfit=())
         self.member = ""
@@ -122,24 +122,24 @@ class Handoff:
     # ---- what happens ----
 
     def begin(self, now: float) -> list[ShardAction]:
-        """The daemon starts."""
+        """Start the daemon's part."""
         self._join()
         return self._settle(now)
 
     def receive(self, news: MembershipNews, now: float) -> list[ShardAction]:
-        """News of the membership service; news of an older session are ignored."""
+        """Take news of the membership service; those of an older session are ignored."""
         if news.member == self.member:
             _ON_NEWS[type(news)](self, news, now)
         return self._settle(now)
 
     def opened(self, shard: ShardId, now: float) -> list[ShardAction]:
-        """The shard was recovered and takes mail."""
+        """Record that the shard was recovered and takes mail."""
         self.shards[shard].opened_at_s = now
         self._happened(shard, OwnershipEvent.OPENED)
         return self._settle(now)
 
     def closed(self, shard: ShardId, now: float) -> list[ShardAction]:
-        """The shard was drained or dropped, as ordered."""
+        """Record that the shard was drained or dropped, as ordered."""
         self._happened(shard, OwnershipEvent.CLOSED)
         return self._settle(now)
 
@@ -152,10 +152,10 @@ class Handoff:
         by_another: bool = False,
         damaged: str = "",
     ) -> list[ShardAction]:
-        """The shard ended by itself: fenced, claim lost, or its shell raised.
+        """Record that the shard ended by itself: fenced, claim lost, or its shell raised.
 
-        `gave_up`: the store was unreachable too long. `by_another`: it was well, and lost with
-        another one. `damaged` is what an operator has to repair.
+        `gave_up`: the store was unreachable too long. `by_another`: the shard was well, and lost
+        with another one. `damaged` is what an operator has to repair.
         """
         status = self.shards[shard]
         if status.state in _HERE:  # else it was being closed, which is no failure
@@ -174,19 +174,19 @@ class Handoff:
         return self._settle(now)
 
     def contacts(self, report: ContactReport, now: float) -> list[ShardAction]:
-        """Which peers this daemon is in touch with, whenever that has changed."""
+        """Take a changed report of the peers with which this daemon is in touch."""
         self.standing.report = report
         self._announce()
         return self._settle(now)
 
     def drain_all(self, now: float) -> list[ShardAction]:
-        """The daemon stops. It announces that first, so that each shard moves once, at once."""
+        """Drain all shards. The daemon announces that first, so that each shard moves once."""
         self.leaving = True
         self._announce()
         return self._settle(now)
 
     def tick(self, now: float) -> list[ShardAction]:
-        """The time of `wake_at_s` has come."""
+        """Continue at the time of `wake_at_s`."""
         return self._settle(now)
 
     # ---- state, for the shell ----
@@ -200,7 +200,7 @@ class Handoff:
         return self.session is SessionState.CONNECTED and not self.left
 
     def wake_at_s(self, now: float) -> float | None:
-        """When `tick` is due; None when only news can change anything."""
+        """Return when `tick` is due; None when only news can change anything."""
         moments = [*self._unfit.values(), *self._damaged_until.values()]
         stands_s = self.standing.wake_s(now)
         moments += [stands_s] if stands_s is not None else []
@@ -252,7 +252,7 @@ class Handoff:
         self._happened(answer.shard, _OF_OUTCOME[answer.outcome])
 
     def _lose(self) -> None:
-        """The session is lost, and with it all our nodes: others may claim our shards."""
+        """Handle the loss of the session and of all owner nodes: others may claim our shards."""
         self.session, self.view = SessionState.LOST, None
         for shard, status in self.shards.items():
             self._happened(shard, OwnershipEvent.SESSION_LOST)
@@ -306,7 +306,7 @@ class Handoff:
         return orders
 
     def _judge(self, now: float) -> None:
-        """Stand aside, or come back; by what the members say, who cannot be asked in doubt."""
+        """Stand aside, or come back, by the members' reports; not without a view or a session."""
         if self.view is not None and self.session is SessionState.CONNECTED:
             members = {**self.view.members, self.member: self.node}
             if self.standing.judge(self.member, members, now):
@@ -339,7 +339,7 @@ class Handoff:
         return status.first == self.member or status.owner == self.member
 
     def _may(self, shard: ShardId, now: float) -> bool:
-        """Whether backoff and the limits allow now what the assignment would begin."""
+        """Return whether backoff and the limits allow now what the assignment would begin."""
         status = self.shards[shard]
         step = TABLE[status.state][self._assignment(shard)]
         if isinstance(step, NoTransition):
@@ -356,7 +356,7 @@ class Handoff:
         return True
 
     def _happened(self, shard: ShardId, what: OwnershipEvent | Assignment) -> bool:
-        """Move by the table; False where nothing follows."""
+        """Move by the table; return False if nothing follows."""
         status = self.shards[shard]
         step = TABLE[status.state][what]
         if step is NoTransition.STAY:
@@ -372,7 +372,7 @@ class Handoff:
 
 
 def _as_it_stands(node: MemberNode, standing: Standing, *, unfit: Iterable[str]) -> MemberNode:
-    """Who stands aside is unfit for all it does: the ranking does the rest."""
+    """Return the member node; a daemon that stands aside is unfit for all its roles."""
     groups = {*unfit, *(node.roles if standing.aside else ())}
     return replace(
         node,

@@ -1,8 +1,8 @@
 """Ownership of one shard as one daemon sees it: the state table, and the ranking of members.
 
 Turns (state, event or assignment) into the next state and an action. The table is total: a missing
-pair could be a shard that nobody owns, or one from which two daemons fence each other for ever. It
-must not know time, other shards, or the reason of an assignment: that is `core/owning/handoff.py`.
+pair could be a shard that nobody owns, or one from which two daemons fence each other for ever. Why
+a shard is assigned is the affair of `core/owning/handoff.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OwnershipState(enum.Enum):
 
 
 class OwnershipEvent(enum.Enum):
-    """What can happen to a shard."""
+    """An event of a shard."""
 
     MADE = "answer of the service: the node is ours"
     TAKEN = "answer of the service: the node is another's"
@@ -53,7 +53,7 @@ class Assignment(enum.Enum):
 
 
 class ActionKind(enum.Enum):
-    """What the shell has to do; the first five are about one shard."""
+    """An action of the shell; the first five are about one shard."""
 
     CREATE = "create the owner node"
     REMOVE = "remove the owner node"
@@ -67,7 +67,7 @@ class ActionKind(enum.Enum):
 
 
 class ShardAction(NamedTuple):
-    """One action; those about the daemon as a whole name no shard."""
+    """An action; those about the daemon as a whole name no shard."""
 
     action: ActionKind
     shard: ShardId | None = None
@@ -199,7 +199,7 @@ TABLE: Mapping[OwnershipState, Row] = {
 
 
 def ranked(shard: ShardId, members: Mapping[str, MemberNode]) -> list[str]:
-    """Who should own the shard, and who comes next: the same on every daemon.
+    """Return the members in the order in which they should own the shard: the same on every daemon.
 
     The highest digest of (shard, member) wins, so a member that joins or leaves moves only its own
     share. Unfit members count only if none is fit: a shard that nobody tries has no owner at all.

@@ -1,6 +1,6 @@
-"""Who reaches whom in a fleet, and who stands aside because of it; pure.
+"""Reachability in a fleet, and who stands aside because of it; pure.
 
-`contacts.py` is what one daemon says of its links, `standing.py` what each finds alike from the
-words of all: whoever changes it has daemons of two versions find different things during an
-upgrade. It must not know shards or owners (`owning`), and opens no link (`links`).
+`contacts.py` is what one daemon says of its links, `standing.py` what each computes alike from the
+reports of all: a change of it makes daemons of two versions compute different things during an
+upgrade. Shards and owners are the affair of `owning`, links that of `links`.
 """

@@ -1,9 +1,9 @@
-"""Which peers a daemon is in touch with, from the ups and downs of its links.
+"""The contacts of a daemon with its peers, from the ups and downs of its links.
 
 Turns what happens to a link into whether its peer is *unreached*: out of touch for so long that the
 membership would have dropped a dead one. A link counts by its balance: time down is added, time up
 is subtracted, so one that comes and goes counts as what it is most of the time, and does not flap.
-It must not decide what follows (`core/reach/standing.py`).
+What follows is decided in `core/reach/standing.py`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ UNREACHED_TEXT_MAX = 200
 
 
 class ContactReport(NamedTuple):
-    """`unreached`: peers out of touch, with the reason. `met`: those met at least once."""
+    """A daemon's peers: `unreached`, with the reason, and `met` at least once."""
 
     unreached: Mapping[str, str] = {}
     met: frozenset[str] = frozenset()
 
 
 def named(peer: str, address: str) -> str:
-    """As texts for people name a daemon: its id alone tells nobody where it is."""
+    """Return a daemon's name for people, with its address, which its id does not tell."""
     return f"the daemon at {address} ({peer})"
 
 
 class Contact:
-    """With one peer; `limit_s` is the balance at which it is unreached."""
+    """The contact with one peer, which is unreached at a balance of `limit_s`."""
 
     def __init__(self, now: float, *, limit_s: float) -> None:
         self.met = self.up = self.unreached = False
@@ -42,12 +42,12 @@ class Contact:
         self._at_s = now
 
     def went_up(self, now: float) -> None:
-        """The link was greeted."""
+        """Record that the link was greeted."""
         self._settle(now)
         self.up = self.met = True
 
     def went_down(self, now: float, why: str, *, silent_s: float = 0.0) -> None:
-        """The link is closed, or a dial has failed; nothing had come for `silent_s` before."""
+        """Record a closed link or a failed dial, before which nothing had come for `silent_s`."""
         self._settle(now)
         if self.up:
             self._down_s = min(self._down_s + silent_s, self._limit_s)
@@ -55,7 +55,7 @@ class Contact:
         self.why = why[:UNREACHED_TEXT_MAX] or self.why
 
     def look(self, now: float) -> None:
-        """Find out whether the peer is unreached by now."""
+        """Update whether the peer is unreached by now."""
         self._settle(now)
         if not self.up and self._down_s >= self._limit_s:
             self.unreached = True
@@ -64,7 +64,7 @@ class Contact:
             self.unreached, self.told = False, ""
 
     def change_s(self) -> float | None:
-        """When `look` may find a change by itself; None while only an event can bring one."""
+        """Return when `look` may find a change by itself; None if only an event can bring one."""
         if self.up == self.unreached:
             return self._at_s + (self._down_s if self.up else self._limit_s - self._down_s)
         return None
@@ -76,14 +76,14 @@ class Contact:
 
 
 class Contacts:
-    """With all peers of one daemon."""
+    """The contacts with all peers of one daemon."""
 
     def __init__(self, session_s: float) -> None:
         self.of: dict[str, Contact] = {}
         self._limit_s = max(session_s, SESSION_S_MIN) + LONGER_THAN_SESSION_S
 
     def keep(self, peers: Mapping[str, str], now: float) -> None:
-        """From now on these are the peers."""
+        """Set the peers."""
         for peer in [peer for peer in self.of if peer not in peers]:
             del self.of[peer]
         for peer in peers:
@@ -91,7 +91,7 @@ class Contacts:
                 self.of[peer] = Contact(now, limit_s=self._limit_s)
 
     def report(self, now: float) -> ContactReport:
-        """All of it, as of now."""
+        """Return the report as of now."""
         for contact in self.of.values():
             contact.look(now)
         return ContactReport(
@@ -100,7 +100,7 @@ class Contacts:
         )
 
     def changes_s(self) -> Iterator[float]:
-        """When a report may differ although nothing happens."""
+        """Yield when a report may differ although nothing happens."""
         for contact in self.of.values():
             change_s = contact.change_s()
             if change_s is not None:

@@ -1,9 +1,8 @@
-"""Whether a daemon stands aside, because it and others do not reach each other.
+"""Standing aside: a daemon owns nothing because it and others do not reach each other.
 
-Turns what all members publish about whom they do not reach into those that should own nothing, so
-that the others all reach each other; every daemon computes the same from the same view, and acts on
-itself only. It must not know why two do not reach each other, nor move a shard: who stands aside
-calls itself unfit, and the ranking does the rest.
+Turns what all members publish about unreached peers into the set of those that should own nothing,
+so that the others all reach each other; every daemon computes the same from the same view, and acts
+on itself only. A daemon that stands aside calls itself unfit, and the ranking does the rest.
 
 Two that do not reach each other block what needs both: a job of one waits for ever for its pool
 at the other, though each of them works. So one of each such pair has to go. Once there is no such
@@ -39,7 +38,7 @@ NOT_MET = "it has not met the other daemons yet"
 
 
 def set_aside(members: Mapping[str, MemberNode]) -> set[str]:
-    """Which members should own nothing. O(members²)."""
+    """Return the members that should own nothing. O(members²)."""
     apart: dict[str, set[str]] = {member: set() for member in members}
     for member, node in members.items():
         for peer in node.unreached:
@@ -62,7 +61,7 @@ def set_aside(members: Mapping[str, MemberNode]) -> set[str]:
 
 
 def why_aside(me: str, members: Mapping[str, MemberNode]) -> str:
-    """Who does not reach whom, with addresses and reasons, for people."""
+    """Return who does not reach whom, with addresses and reasons, for people."""
     ours, texts = members[me].unreached, []
     if ours.get(me):
         texts.append(f"its own address {members[me].address} does not lead to it: {ours[me]}")
@@ -75,7 +74,7 @@ def why_aside(me: str, members: Mapping[str, MemberNode]) -> str:
 
 
 class Standing:
-    """That of one daemon. `judged`: whether anybody reports its contacts."""
+    """The standing of one daemon. `judged`: somebody reports its contacts."""
 
     def __init__(self, *, judged: bool) -> None:
         self.judged = judged
@@ -88,14 +87,14 @@ class Standing:
         self._times: deque[float] = deque(maxlen=16)  # when it stood aside lately
 
     def joined(self) -> None:
-        """A new session begins, with new links: the others have to be met again."""
+        """Start over in a new session, whose links are new: the others have to be met again."""
         self.report = ContactReport()
         self._out_s = self._in_s = None
         if self.judged and not self.aside:
             self.aside = self.arriving = True
 
     def judge(self, me: str, members: Mapping[str, MemberNode], now: float) -> bool:
-        """Look at the newest view; whether `aside` has changed."""
+        """Judge the newest view; return whether `aside` has changed."""
         if not self.judged:
             return False
         known = {name: node for name, node in members.items() if not node.leaving}
@@ -117,7 +116,7 @@ class Standing:
         return change
 
     def wake_s(self, now: float) -> float | None:
-        """When `judge` may find otherwise though nothing happens."""
+        """Return when `judge` may find otherwise though nothing happens."""
         if self.aside:
             return self._in_s + self._back_s(now) if self._in_s is not None else None
         return self._out_s + SURE_S if self._out_s is not None else None

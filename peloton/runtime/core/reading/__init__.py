@@ -1,6 +1,6 @@
-"""What readers are answered without a turn: summaries, listings, change feeds, and durable states.
+"""Answers to readers without a turn: summaries, listings, change feeds, and durable states.
 
 All of it shows what is durable, and never what a turn has only decided. Reading must not delay
-who decides: a page costs what is on it (`tests/actors/pools/test_reader_costs.py`), so an index
-is kept and never built. Nothing here may change an entity.
+turns: a page costs what is on it (`tests/actors/pools/test_reader_costs.py`), so an index is kept
+and never built.
 """

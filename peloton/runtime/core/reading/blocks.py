@@ -2,7 +2,7 @@
 
 Turns summaries into columns of one field each, and texts into one long text. A query of many
 thousand summaries mostly waits for memory: a column is read in one go, and equal values in it are
-one object. Both are made when a query needs them first. It must not judge anything.
+one object. Both are made when a query needs them first.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Texts: TypeAlias = tuple[str, ...]
 class Block:
     """Some entities: `ranks` ascending, and the summary and the texts of each.
 
-    It is changed by one thread and may be read by others, which find out afterwards that it has
-    changed meanwhile (`Views.read`). What such a reader made of data half changed must not stay: a
-    change begins and ends with another dict for what is made.
+    A block is changed by one thread and may be read by others, which find out afterwards that it
+    has changed meanwhile (`Views.read`). What such a reader derived from data half changed must not
+    stay: a change begins and ends with another dict for derived values.
     """
 
     __slots__ = ("_made", "ranks", "summaries", "texts")
@@ -41,7 +41,7 @@ class Block:
         return len(self.ranks)
 
     def put(self, rank: RankKey, summary: Any, *, texts: Texts) -> None:
-        """The entity of this rank has this summary and these texts."""
+        """Set summary and texts of the entity of this rank."""
         at = bisect_left(self.ranks, rank)
         is_new = at == len(self.ranks) or self.ranks[at] != rank
         made = self._begin(new_texts=is_new or texts != self.texts[at])
@@ -57,7 +57,7 @@ class Block:
         self._made = made
 
     def remove(self, rank: RankKey) -> None:
-        """The entity of this rank is gone."""
+        """Remove the entity of this rank."""
         at = bisect_left(self.ranks, rank)
         made = self._begin(new_texts=True)
         of_each: list[list[Any]] = [self.ranks, self.summaries, self.texts, *made.values()]
@@ -66,14 +66,13 @@ class Block:
         self._made = made
 
     def parts(self, size: int) -> Iterator[Block]:
-        """The same in blocks of this size."""
         for at in range(0, len(self), size):
             end = at + size
             texts = self.texts[at:end]
             yield Block(self.ranks[at:end], self.summaries[at:end], texts=texts)
 
     def column(self, field: str) -> Sequence[Any]:
-        """The value of a field in each summary."""
+        """Return the value of a field in each summary."""
         made = self._made
         found: list[Any] | None = made.get(field)
         if found is None:
@@ -84,15 +83,15 @@ class Block:
 
     @property
     def chars(self) -> int:
-        """How many characters a search of the texts looks at."""
+        """How many characters a search of the texts examines."""
         return len(self._join().text)
 
     def having(self, word: str) -> dict[int, None]:
-        """Where the entities stand that have a text in which the word occurs."""
+        """Return the places of the entities that have a text in which the word occurs."""
         return self._join().having(word)
 
     def _begin(self, *, new_texts: bool) -> dict[str, Any]:
-        """What was made before a change, and is to be kept up with it."""
+        """Begin a change: return the derived values that are to be kept up with it."""
         made, self._made = self._made, {}
         kept = dict(made)
         if new_texts:
@@ -108,7 +107,7 @@ class Block:
 
 
 class _Joined:
-    """All texts of a block as one; what several entities share is in it once."""
+    """All texts of a block as one; a text that several entities share is in it once."""
 
     __slots__ = ("_of", "_starts", "text")
 

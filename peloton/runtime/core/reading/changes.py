@@ -2,7 +2,7 @@
 
 Turns committed frames into changes keyed by (position, k), k counting within a frame. A reader
 gives its mark and gets the changes after it, each once and in order, or a gap marker, after which
-it has to read the whole state anew. It must never show what is not durable, and never waits for a
+it has to read the whole state anew. Only durable frames are shown. The feed does not wait for a
 reader: it keeps the newest frames, up to `CHANGES_MAX` changes and `CHANGES_BYTES_MAX` together,
 and a slower reader gets a gap.
 """
@@ -66,15 +66,15 @@ class Changes:
         """`_before` is the newest change that is not kept: a mark before it means a gap."""
 
     def begin(self, position: int) -> None:
-        """Recovery: nothing up to this frame is kept."""
+        """Begin after a recovery: nothing up to this frame is kept."""
         self._before = self._end = Mark(position, ALL)
 
     def framed(self, position: int, lines: list[StoryLine]) -> None:
-        """A frame is complete, and not durable yet."""
+        """Take the lines of a complete frame that is not durable yet."""
         self._next = position, tuple(lines)
 
     def commit(self) -> tuple[int, tuple[StoryLine, ...]] | None:
-        """The frame is durable: publish its changes, and return it, if there was one."""
+        """Publish the changes of the frame that has become durable; return it, if there was one."""
         safe, self._next = self._next, None
         if safe is not None:
             self.add(*safe)
@@ -107,9 +107,10 @@ class Changes:
         *,
         wanted: Callable[[StoryLine], bool] | None = None,
     ) -> Page:
-        """The changes after a mark; None: from now on, which is a page without changes.
+        """Return the changes after a mark; for None a page without changes and the present mark.
 
-        With `wanted` only changes that pass it; a gap may have held any or none of them.
+        With `wanted` only changes that pass it are returned; a gap may have held any or none of
+        them.
         """
         if mark is None:
             return Page((), gap=False, mark=self._end, more=False)

@@ -10,7 +10,7 @@ never behind an acknowledgement. Only queries whose answers depend on states alo
                   a frame changes one of them
     listings      read while the summaries are not being changed (`Views.read`)
 
-A reader takes no lock. It must only read values that are never changed in place, each by one
+A reader takes no lock, so it may only read values that are never changed in place, each by one
 operation that is atomic among threads: `dict.get`.
 """
 
@@ -52,7 +52,7 @@ class DurableReads:
     # ---- any thread ----
 
     def answer(self, key: Key, query: Query) -> Any:
-        """The answer; None where the shard has to give it."""
+        """Return the answer; None if the shard has to give it."""
         if isinstance(query, ListViews):
             return self._views.read(query)
         kind = self._kinds.get(kind_of(key))
@@ -70,13 +70,13 @@ class DurableReads:
     # ---- the shard's thread ----
 
     def touch(self, touched: Iterable[Key], population: Population) -> None:
-        """These have new states in the frame that was made."""
+        """Note the new states of these entities in the frame that was made."""
         for key in touched:
             if kind_of(key) in self._read_kinds:
                 self._next[key] = population.cells.get(key)
 
     def commit(self) -> None:
-        """The frame is durable: publish its states."""
+        """Publish the states of the frame that has become durable."""
         for key, state in self._next.items():
             self._answers.pop(kind_of(key), None)
             self._cold.pop(key, None)
@@ -87,13 +87,13 @@ class DurableReads:
         self._next = {}
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """These were packed or evicted: their states are not held in memory for readers."""
+        """Drop the states of entities that were packed or evicted."""
         for key in keys:
             self._states.pop(key, None)
             self._cold.pop(key, None)
 
     def keep(self, kind: Kind, key: Key, *, query: Query, state: Any, answer: Any) -> None:
-        """The shard answered a query, from durable states: keep what the next reader needs."""
+        """Keep what the next reader needs of a query that was answered from durable states."""
         depends = kind.depends(query) if kind.depends is not None else ""
         if not depends or state is None:
             return
@@ -110,7 +110,7 @@ class DurableReads:
 
 
 class Undurable:
-    """What frames have changed that are not durable: a query that would show it has to wait."""
+    """The changes of frames that are not durable: a query that would show one has to wait."""
 
     def __init__(self, population: Population) -> None:
         self._population = population
@@ -119,19 +119,19 @@ class Undurable:
         self._indexes: frozenset[Key] | None = None  # that these entities see; made when needed
 
     def open(self, changed: Mapping[Key, None]) -> None:
-        """These have changed since the last frame was closed."""
+        """Set what has changed since the last frame was closed."""
         self._open, self._indexes = changed, None
 
     def framed(self) -> None:
-        """The frame is closed, and in flight from now on."""
+        """Move the changes of the closed frame to those in flight."""
         self._in_flight, self._open, self._indexes = self._open, {}, None
 
     def committed(self) -> None:
-        """The frame in flight is durable."""
+        """Forget the changes of the frame in flight, which is durable."""
         self._in_flight, self._indexes = {}, None
 
     def shown_by(self, key: Key) -> bool:
-        """Whether the entity, or the index it sees, is among it."""
+        """Return whether the entity, or the index it sees, is among the changes."""
         if not self._in_flight and not self._open:
             return False
         if key in self._in_flight or key in self._open:

@@ -1,8 +1,8 @@
 """Filters of listings: which summaries match a query.
 
 Turns tests of fields into functions that judge many values at once, because a query may examine a
-hundred thousand: most of the work is done by loops that are not Python's own. It must not know a
-kind: a test names fields of its summaries.
+hundred thousand: most of the work is done by loops that are not Python's own. A test names fields
+of the summaries of a kind.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ FieldReader: TypeAlias = Callable[[str], Iterable[Any]]
 
 
 class Where(Value, frozen=True, gc=False, array_like=True):
-    """What a field must be for a summary to match.
+    """A test of one field of a summary.
 
     among: one of `words` or `numbers`. between: from the first to the second of `numbers`, both
-    included. part: it contains the first of `words`. pair: among its pairs is that of `words`;
-    an empty first word stands for any. below: of the paths in `words`, each with + or - before it,
-    the nearest at or above its own has a +. creator: it is the journaled principal of somebody who
-    has proved to be the first of `words`. text: all of `words`, which are in small letters, are
-    found in the texts that the kind gives to search; it has no field and no `others`.
+    included. part: the field contains the first of `words`. pair: among its pairs is that of
+    `words`; an empty first word stands for any. below: of the paths in `words`, each with + or -
+    before it, the nearest at or above its own has a +. creator: the field is the journaled
+    principal of somebody who has proved to be the first of `words`. text: all of `words`, which are
+    in small letters, are found in the texts that the kind gives to search; this rule has no field
+    and no `others`.
 
     A summary matches as well if it passes one of `others`.
     """
@@ -57,7 +58,7 @@ class FieldTest(NamedTuple):
     others: tuple[FieldTest, ...] = ()
 
     def verdicts(self, columns: FieldReader) -> Iterable[bool]:
-        """Whether each passes."""
+        """Return whether each entity passes."""
         own = self.judge(columns(self.field))
         if not self.others:
             return own
@@ -71,7 +72,7 @@ class Filter(NamedTuple):
     words: tuple[Word, ...]
 
     def positions(self, block: Block, some: range) -> Sequence[int]:
-        """Where those stand that match, of some entities of a block."""
+        """Return the positions of those that match, of some entities of a block."""
         found: Sequence[int] = some
         for test in self.tests:
             found = [*compress(found, test.verdicts(_columns(block, found)))]
@@ -84,14 +85,14 @@ class Filter(NamedTuple):
 class Word(NamedTuple):
     """A word to look for: as a part of a text, or in one of its words as a pattern.
 
-    `piece` is what each text must have that matches.
+    `piece` is the literal part that each matching text must have.
     """
 
     piece: str
     pattern: re.Pattern[str] | None = None
 
     def among(self, block: Block, positions: Sequence[int]) -> list[int]:
-        """Those of the positions whose texts have it."""
+        """Return the positions whose texts have the word."""
         having = block.having(self.piece)
         found = [at for at in positions if at in having]
         if self.pattern is not None and found:
@@ -100,7 +101,6 @@ class Word(NamedTuple):
         return found
 
     def is_in(self, text: str) -> bool:
-        """Whether a text has it."""
         return self.piece in text and (self.pattern is None or self._matches(text))
 
     def _matches(self, text: str) -> bool:
@@ -110,9 +110,9 @@ class Word(NamedTuple):
 
 @functools.lru_cache(COMPILED_MAX)
 def filter_of(tests: tuple[Where, ...]) -> Filter:
-    """The tests as functions.
+    """Compile the tests into functions. Raises for a test that makes no sense.
 
-    Raises for a test that makes no sense: the query gets an error instead of a partial list.
+    The query then gets an error instead of a partial list.
     """
     words = [word for test in tests if test.rule == TEXT for word in test.words]
     return Filter(
@@ -122,7 +122,7 @@ def filter_of(tests: tuple[Where, ...]) -> Filter:
 
 
 def passing(tests: tuple[Where, ...], summaries: Iterable[Any]) -> list[Any]:
-    """The summaries that pass all tests. Texts cannot be judged by them."""
+    """Return the summaries that pass all tests. Texts cannot be judged by them."""
     found = [*summaries]
     made = filter_of(tests)
     if made.words:
@@ -133,12 +133,12 @@ def passing(tests: tuple[Where, ...], summaries: Iterable[Any]) -> list[Any]:
 
 
 def texts_pass(tests: tuple[Where, ...], texts: tuple[str, ...]) -> bool:
-    """Whether one entity's texts have all words that are looked for."""
+    """Return whether one entity's texts have all words that are looked for."""
     return all(any(map(word.is_in, texts)) for word in filter_of(tests).words)
 
 
 def nearest(path: str, found: Callable[[str], Any]) -> Any:
-    """What `found` has for a path or else for the nearest one above it; None if for none."""
+    """Return what `found` has for a path, or for the nearest one above it; else None."""
     path = path or "/"
     while True:
         value = found(path)
@@ -191,7 +191,7 @@ def _rule(test: Where) -> Judge:
 
 
 def _kept(judge: Callable[[str], bool]) -> Judge:
-    """Many summaries have the same value."""
+    """Cache a judge's answers: many summaries have the same value."""
     kept = functools.lru_cache(ANSWERS_MAX)(judge)
     return lambda values: map(kept, values)
 
@@ -208,7 +208,6 @@ def _word(text: str) -> Word:
 
 
 def _words_with(piece: str, text: str) -> Iterable[str]:
-    """The words of a text in which a piece occurs."""
     if not piece:
         yield from text.split()
         return

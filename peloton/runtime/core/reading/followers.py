@@ -3,7 +3,7 @@
 A `FollowChanges` that finds nothing after its mark is kept, and answered with the first committed
 frame that has a change of its names. Followers are indexed by name, so a frame costs nothing to
 followers of other names. At most `FOLLOWERS_MAX` queries are kept, each for `FOLLOW_S`, after which
-it gets an empty page and asks again. It must never show what is not durable, and keeps no pages.
+it gets an empty page and asks again. Pages are made when a query is answered; none are kept.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Followers:
         return next((one.until_s for one in self._waiting.values()), None)
 
     def add(self, reply_to: Any, query: FollowChanges, now: float) -> list[Reply]:
-        """Add a query; returns its answer, or nothing while there is no change for it."""
+        """Add a query; return its answer, or nothing while there is no change for it."""
         follower = _Follower(reply_to, query, now + FOLLOW_S)
         mark = Mark(*query.mark) if query.mark is not None else None
         page = self._changes.after(mark, follower.limit, wanted=follower.wants)
@@ -80,9 +80,9 @@ class Followers:
         return []
 
     def framed(self, position: int, lines: tuple[StoryLine, ...]) -> list[Reply]:
-        """A frame is durable: the answers to the queries that wait for one of its changes.
+        """Return the answers to the queries that wait for a change of this durable frame.
 
-        No change before it was for them, or they would not be waiting.
+        No earlier change was for them, or they would not be waiting.
         """
         if not self._waiting:
             return []
@@ -101,7 +101,7 @@ class Followers:
         return replies
 
     def expired(self, now: float) -> list[Reply]:
-        """Those who waited too long get an empty page."""
+        """Return an empty page for each query that has waited too long."""
         replies = []
         while self._waiting:
             number, follower = next(iter(self._waiting.items()))
@@ -123,12 +123,12 @@ class Followers:
 
 
 def name_of(key: Key) -> str:
-    """The name by which an entity is followed: `task/<name>/3`, `job/<name>`."""
+    """Return the name by which an entity is followed, such as `task/<name>/3`'s `<name>`."""
     return key.split("/", 2)[1]
 
 
 def _page(changes: list[Change], limit: int) -> Page:
-    """A page of the first of one frame's changes, as many as fit."""
+    """Return a page of the first of one frame's changes, as many as fit."""
     size = 0
     for count, change in enumerate(changes):
         if count >= limit or size >= CHANGES_PAGE_BYTES_MAX:

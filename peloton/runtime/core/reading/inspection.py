@@ -1,8 +1,8 @@
 """Queries to a shard as a whole, from any daemon: dead letters, stories, changes, listings.
 
 Turns a query to `shard/<group>/<number>` into an answer that can be sent: summaries as values of
-their kind, everything journaled as rows of frames. It must not change the shard; `Redrive`, the
-one command among them, is carried out by the shard.
+their kind, everything journaled as rows of frames. `Redrive`, the one command among them, is
+carried out by the shard.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SHARD_KIND = "shard"
 
 
 def shard_key(shard: ShardId) -> Key:
-    """The address of a shard as a whole."""
+    """Return the address of a shard as a whole."""
     return key(SHARD_KIND, shard.group, shard.number)
 
 
 class ListDeadLetters(Query, frozen=True, gc=False, array_like=True):
-    """Dead letters and quarantines; answered by `InspectionRows`, one row for each fact."""
+    """Asks for dead letters and quarantines. Answered by `InspectionRows`, a row for each fact."""
 
 
 class ReadStory(Query, frozen=True, gc=False, array_like=True):
-    """What an entity did lately and why; answered by `InspectionRows`.
+    """Asks what an entity did lately and why. Answered by `InspectionRows`.
 
     `member` is one of a crowd, -1: all.
     """
@@ -43,14 +43,14 @@ class ReadStory(Query, frozen=True, gc=False, array_like=True):
 
 
 class ReadChanges(Query, frozen=True, gc=False, array_like=True):
-    """What was journaled after a mark; without one, the present mark. Answered by `ChangesPage`."""
+    """Asks for changes after a mark, or for the present mark. Answered by `ChangesPage`."""
 
     mark: tuple[int, int] | None = None
     limit: int = PAGE_MAX
 
 
 class FollowChanges(Query, frozen=True, gc=False, array_like=True):
-    """Like `ReadChanges`, of some entities, and answered when there is a change.
+    """Asks for changes like `ReadChanges`, of some entities, and is answered when there is one.
 
     `names` are second parts of keys (`task/<name>/3`), `kinds` first parts; empty: any. A shard
     answers at once if it has such changes after the mark, or a gap, or was given no mark; else
@@ -63,7 +63,7 @@ class FollowChanges(Query, frozen=True, gc=False, array_like=True):
     limit: int = PAGE_MAX
 
     def behind(self, mark: tuple[int, int]) -> FollowChanges:
-        """The same query, from that mark on."""
+        """Return the same query, from that mark on."""
         return msgspec.structs.replace(self, mark=mark)
 
 
@@ -89,7 +89,7 @@ class ChangesPage(Value, frozen=True, gc=False, array_like=True):
 
 
 class RedriveDone(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `Redrive`: it was done, and is journaled."""
+    """The answer to `Redrive`: it was done, and is journaled."""
 
 
 QUERIES: dict[int, type] = {
@@ -104,21 +104,21 @@ SHARD_ANSWERS: dict[int, type] = {501: InspectionRows, 502: ChangesPage, 503: Re
 
 
 class InspectedShard(Protocol):
-    """What queries read of a shard."""
+    """The part of a shard that queries read."""
 
     codec: Codec
     views: Views
     changes: Changes
 
     def dead_letter_facts(self) -> Mapping[Key, Iterable[Fact]]:
-        """Dead letters and quarantines, as the facts that recorded them."""
+        """Return dead letters and quarantines, as the facts that recorded them."""
 
     def story_of(self, key: Key, member: int | None) -> list[StoryLine]:
-        """What an entity did lately, oldest first."""
+        """Return the story of an entity, oldest first."""
 
 
 def answer_inspection(shard: InspectedShard, query: Message | Query) -> Any:
-    """The answer of the shard; called between two turns."""
+    """Answer a query to the shard; called between two turns."""
     if isinstance(query, ListViews):
         return shard.views.page(query)
     if isinstance(query, ListDeadLetters):
@@ -136,12 +136,12 @@ def answer_inspection(shard: InspectedShard, query: Message | Query) -> Any:
 
 
 def story_lines(codec: Codec, answer: InspectionRows) -> list[StoryLine]:
-    """The lines of an answer, decoded."""
+    """Decode the lines of an answer."""
     return [_line(codec.decode_entry(row), at) for at, row in answer.rows]
 
 
 def changes_of(codec: Codec, read: ChangesPage) -> list[Change]:
-    """The changes of an answer, decoded."""
+    """Decode the changes of an answer."""
     return [
         Change(Mark(position, k), _line(codec.decode_entry(row), at))
         for position, k, at, row in read.rows
@@ -149,7 +149,7 @@ def changes_of(codec: Codec, read: ChangesPage) -> list[Change]:
 
 
 def facts_of(codec: Codec, answer: InspectionRows) -> list[tuple[Key, Fact]]:
-    """The facts of an answer, decoded, each with its key."""
+    """Decode the facts of an answer, each with its key."""
     entries = [codec.decode_entry(row) for _, row in answer.rows]
     return [(entry.key, fact) for entry in entries for fact in entry.facts]
 
@@ -160,7 +160,7 @@ def _read(shard: InspectedShard, query: ReadChanges) -> ChangesPage:
 
 
 def read_of(codec: Codec, page: Page, *, rows_of: dict[Mark, bytes] | None = None) -> ChangesPage:
-    """A page in its encoded form. `rows_of` caches rows for pages with the same changes."""
+    """Encode a page. `rows_of` caches rows for pages with the same changes."""
     known = {} if rows_of is None else rows_of
     for change in page.changes:
         if change.mark not in known:

@@ -1,10 +1,9 @@
 """Listings: filter, order and limit the summaries of a kind, in pages.
 
-Turns summaries into pages, and pages into one listing. It must not know a kind: a query names
-fields of its summaries. A shard answers between two turns, on the thread that all shards of a
-daemon share, so one query examines at most `SCAN_MAX` summaries, sorts those that match, and
-returns where it stopped. The caller continues from there, and keeps the best of all pages (`Best`)
-on its own thread.
+Turns summaries into pages, and pages into one listing. A query names fields of the summaries of a
+kind. A shard answers between two turns, on the thread that all shards of a daemon share, so one
+query examines at most `SCAN_MAX` summaries, sorts those that match, and returns where it stopped.
+The caller continues from there, and keeps the best of all pages (`Best`) on its own thread.
 
 Summaries are examined in an order that never changes: that of their keys, or of their ranks
 (`core/reading/ranked_views.py`), so that the newest come first. An entity that exists all the time
@@ -52,7 +51,7 @@ class SortOrder(Value, frozen=True, gc=False, array_like=True):
 
 
 class ListViews(Query, frozen=True, gc=False, array_like=True):
-    """A page of the summaries of a kind, as of the last durable frame; answered by `Listed`.
+    """Asks for a page of a kind's summaries as of the last durable frame. Answered by `Listed`.
 
     `limit`: at most so many, the first in order. `tally` names fields to count: how many have each
     value, or the sums of its pairs of name and number. `after`: where the last page ended.
@@ -76,7 +75,7 @@ FieldCounts = tuple[tuple[str, int], ...]
 
 
 class Listed(NamedTuple):
-    """Summaries: values of the class that their kind registered among its answers.
+    """A page of summaries: values of the class that their kind registered among its answers.
 
     `items` are the first of `matched`, in order; `after` is where to continue, empty at the end,
     and `after_rank` its rank, of a kind with ranks.
@@ -93,7 +92,7 @@ class Listed(NamedTuple):
 def page_of(
     query: ListViews, keys: Sequence[Key], *, summary: Callable[[Key], Any], here: bool = False
 ) -> Listed:
-    """The page that begins with the first of `keys`; `here`: it is not sent to another daemon."""
+    """Return the page that begins with the first of `keys`; `here`: it stays in this process."""
     most = SCAN_MAX
     while True:
         examined = keys[:most]
@@ -107,22 +106,22 @@ def page_of(
 
 
 def page_fits(items: Sequence[Any]) -> bool:
-    """Whether a page of these may be sent to another daemon."""
+    """Return whether a page of these items may be sent to another daemon."""
     return len(encode(items)) <= LISTING_PAGE_BYTES_MAX
 
 
 def tallies(query: ListViews, columns: FieldReader) -> tuple[FieldCounts, ...]:
-    """The counts of a page."""
+    """Return the counts of a page."""
     return tuple(_tally(columns(field)) for field in query.tally)
 
 
 def onwards(query: ListViews, page: Listed) -> ListViews:
-    """The same query, after that page."""
+    """Return the same query, after that page."""
     return msgspec.structs.replace(query, after=page.after, after_rank=page.after_rank)
 
 
 class Best:
-    """The first in order of many pages, of one shard or of many; for the caller's own thread.
+    """The first entries in order of many pages, for the caller's own thread.
 
     It holds little more than the limit: pages are collected, and sorted and cut at twice the limit.
     """
@@ -143,9 +142,9 @@ class Best:
             self._items = best(self._query, self._items)
 
     def narrowed(self) -> ListViews:
-        """What to ask the next shard: of a ranked query that has enough, no line behind the last.
+        """Return the query for the next shard; a satisfied ranked query asks for less.
 
-        Then how many match is known as far as anybody wants to know it.
+        The number of matches is then known as far as the caller wants to know it.
         """
         query = self._query
         is_ranked = query.ranked and not query.tally and query.order[:1] and query.order[0].down
@@ -161,19 +160,19 @@ class Best:
         return msgspec.structs.replace(query, tests=(*query.tests, above))
 
     def listed(self) -> Listed:
-        """All pages as one."""
+        """Return all pages as one."""
         tallies = tuple(tuple(sorted(total.items())) for total in self._sums)
         items = tuple(best(self._query, self._items))
         return Listed(self._query.kind, items, self._matched, tallies)
 
 
 def matching(query: ListViews, summaries: Iterable[Any]) -> list[Any]:
-    """The summaries that pass all tests of the query."""
+    """Return the summaries that pass all tests of the query."""
     return passing(query.tests, [*summaries])
 
 
 def best(query: ListViews, summaries: list[Any]) -> list[Any]:
-    """The summaries in order, up to the limit. The last order of a query should leave no ties."""
+    """Return the summaries in order, up to the limit. The last order should leave no ties."""
     if not query.limit:
         return []
     if query.order and len(summaries) > 2 * query.limit:
@@ -186,7 +185,7 @@ def best(query: ListViews, summaries: list[Any]) -> list[Any]:
 
 
 def foremost(query: ListViews, values: Sequence[Any]) -> Callable[[Any], bool]:
-    """Whether a value of the first order may be among the first of these, by it alone."""
+    """Return a test of whether a value of the first order may be among the first of these."""
     first = query.order[0]
     if first.down:
         (last,) = heapq.nlargest(query.limit, values)[-1:]

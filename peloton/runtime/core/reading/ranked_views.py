@@ -1,8 +1,8 @@
 """The entities of a kind by a rank that never changes, such as the time of creation, highest first.
 
 Turns a query into pages of them, and ranks that come and go into blocks of a few hundred, so that
-neither a change nor the beginning of a page costs more with more entities. Where the ranks are the
-order of the query it looks at few; else at all, by columns (`core/reading/blocks.py`).
+neither a change nor the beginning of a page costs more with more entities. If the query is ordered
+by rank, few entities are examined; else all, by columns (`core/reading/blocks.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RankChange(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Some entities of a block. `beyond`: there are others behind them."""
+    """Some entities of a block. `beyond`: others follow behind them."""
 
     block: Block
     start: int
@@ -56,7 +56,7 @@ class _Span(NamedTuple):
 
 
 class RankedViews:
-    """The entities of one kind. `fields`: of a summary, the one with the rank and that of the key.
+    """The entities of one kind. `fields`: the summary's field with the rank, and that with the key.
 
     Entities of equal rank come in the order of their keys.
     """
@@ -73,7 +73,7 @@ class RankedViews:
     # ---- changes ----
 
     def change(self, changes: Iterable[RankChange]) -> None:
-        """These have changed."""
+        """Apply changes of entities."""
         new: list[_Row] = []
         for key, before, after, texts in changes:
             old = None if before is None else (-self._read(before), key)
@@ -125,7 +125,7 @@ class RankedViews:
     # ---- pages ----
 
     def page(self, query: ListViews, *, here: bool) -> Listed:
-        """The page that answers a query; `here`: it is not sent to another daemon."""
+        """Return the page that answers a query; `here`: the page stays in this process."""
         most = SCAN_MAX
         while True:
             page = self._page(query, most)
@@ -164,7 +164,6 @@ class RankedViews:
                 return
 
     def _bounds(self, query: ListViews) -> tuple[RankKey, RankKey]:
-        """The ranks between which the query looks: what it tests them for, and where it goes on."""
         low, high = float("-inf"), float("inf")
         for test in query.tests:
             if test.rule == BETWEEN and test.field == self._field and not test.others:
@@ -176,7 +175,7 @@ class RankedViews:
 
 
 class _Found:
-    """What of one page matches: counted, and as many as may be among the first."""
+    """The matches of one page: counted, and as many as may be among the first."""
 
     def __init__(self, query: ListViews, in_order: bool) -> None:
         self.matched = 0
@@ -185,7 +184,7 @@ class _Found:
         self._sums: list[Counter[str]] = [Counter() for _ in query.tally]
 
     def add(self, block: Block, positions: Sequence[int]) -> None:
-        """These match."""
+        """Add matches."""
         query = self._query
         self.matched += len(positions)
         if query.tally:
@@ -200,7 +199,7 @@ class _Found:
         self._items += map(block.summaries.__getitem__, positions)
 
     def listed(self, last: RankKey | None = None) -> Listed:
-        """The page; `last` is the one after which there may be more."""
+        """Return the page; `last` is the entity after which there may be more."""
         query = self._query
         items = self._items if self._in_order else best(query, self._items)
         sums = tuple(tuple(sorted(total.items())) for total in self._sums)
@@ -217,7 +216,6 @@ def _last_rank(block: Block) -> RankKey:
 
 
 def _rows_of(blocks: Iterable[Block]) -> Block:
-    """All in one block."""
     found = Block([], [], texts=[])
     for block in blocks:
         found.ranks += block.ranks

@@ -1,8 +1,7 @@
 """Summaries for listings: one per entity of a kind that has a view, as of the last durable frame.
 
-Turns touched entities into summaries that can be read at any time. It must never show what is not
-yet journaled, nor hold a summary per task: only kinds with a `view` have any (jobs, and hosts that
-wait for a person).
+Turns touched entities into summaries that can be read at any time. Only kinds with a listing have
+summaries: one per task would fill the memory.
 
 The keys are kept sorted, so that a page can begin anywhere (`core/reading/listing.py`). An
 insertion moves the pointers behind it, which for a hundred thousand takes some ten microseconds;
@@ -33,7 +32,7 @@ class Views:
     """The summaries of one shard."""
 
     def __init__(self, kinds: Mapping[str, Kind] | None = None) -> None:
-        """Of these kinds; without them, of kinds that have neither ranks nor texts."""
+        """Begin with the listings of these kinds; by default of kinds without ranks and texts."""
         self._changes = 0  # odd while the summaries are being changed
         self._safe: dict[Key, Any] = {}
         self._next: dict[Key, Any] = {}
@@ -65,7 +64,7 @@ class Views:
                     self._next_texts[key] = () if isinstance(texts, Failure) else texts
 
     def commit(self) -> None:
-        """The frame is durable: publish its summaries."""
+        """Publish the summaries of the frame that has become durable."""
         if not self._next:
             return
         self._changes += 1
@@ -89,7 +88,7 @@ class Views:
         self._changes += 1
 
     def drop(self, evicted: list[Key]) -> None:
-        """These were evicted from memory: from now on they are found only by key."""
+        """Drop entities that were evicted from memory: from now on they are found only by key."""
         if not evicted:
             return
         self._changes += 1
@@ -104,7 +103,7 @@ class Views:
         self._changes += 1
 
     def page(self, query: ListViews, *, here: bool = False) -> Listed:
-        """The page that answers a query; `here`: of a reader in this process."""
+        """Return the page that answers a query; `here`: for a reader in this process."""
         ranking = self._rankings.get(query.kind)
         if ranking is not None and query.ranked:
             return ranking.page(query, here=here)
@@ -115,9 +114,9 @@ class Views:
         return page_of(query, some, summary=self._safe.__getitem__, here=here)
 
     def read(self, query: ListViews) -> Listed | None:
-        """As `page`, on any thread; None where the summaries were changed meanwhile.
+        """Return a page as `page` does, on any thread; None if summaries changed meanwhile.
 
-        Then what was read may be of two frames, or beside the place where it was looked for.
+        What was read then may be of two frames, or beside the place where it was looked for.
         """
         changes = self._changes
         if changes % 2:

@@ -1,7 +1,7 @@
-"""What time brings to the entities of a shard: alarms of their notes, and their deadlines.
+"""Alarms and deadlines of a shard's entities that are due.
 
-Turns times that have come into mail. No deadline comes to those whose goals rest: they get theirs
-when goals are pursued again, with the turns that were left out.
+Turns times that have come into mail. Entities whose goals rest get no deadline: they get it when
+goals are pursued again, with the turns that were left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOOK_S = 15.0
 
 
 def due_mail(turns: Turns) -> Iterator[Envelope]:
-    """The mail that is due now; each moment brings it once."""
+    """Yield the mail that is due now; each moment brings it once."""
     population = turns.population
     for key in turns.alarms.due(turns.now):
         if key in population.cells:
@@ -35,15 +35,19 @@ def due_mail(turns: Turns) -> Iterator[Envelope]:
 
 
 def next_look_s(turns: Turns) -> float | None:
-    """When to look at the next moment, in the time of the shard: before it comes as well, because
-    the clock on the wall may be set meanwhile."""
+    """Return when to look at the next moment, in the time of the shard.
+
+    That may be before the moment, because the wall clock may be set meanwhile.
+    """
     moment_s = turns.calendar.next_s()
     return None if moment_s is None else turns.now + min(moment_s - turns.wall, LOOK_S)
 
 
 def left_out_mail(turns: Turns) -> list[Envelope]:
-    """Goals are pursued: what makes up for the turns and deadlines that were left out, here or by
-    whoever owned the shard before."""
+    """Return the mail that makes up for turns and deadlines that were left out while goals rested.
+
+    They may have been left out here, or by an earlier owner of the shard.
+    """
     pursuits = turns.pursuits
     if pursuits.resting:
         pursuits.resting = False

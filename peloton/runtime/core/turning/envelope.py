@@ -1,7 +1,7 @@
 """Messages in transit: envelopes, and the outbox that merges equal ones into sets.
 
-Turns the sends of many turns into few envelopes: those with equal messages share one. It must not
-decide anything: messages are compared, never interpreted.
+Turns the sends of many turns into few envelopes: those with equal messages share one. Messages are
+compared, never interpreted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Stamp(NamedTuple):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """One message to one cell, or to the members of one crowd.
+    """A message to one cell, or to the members of one crowd.
 
     `members` are the receivers where `to` is a crowd, `origin` the senders where `sender` is one;
     both are bits of an integer, 0 where there is no crowd. `origins` replaces `sender` where
@@ -49,7 +49,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 def narrow(envelope: Envelope, members: int) -> Envelope:
-    """The part of an envelope that is for these of its members, each with its own value."""
+    """Return the part of an envelope that is for these of its members, each with its own value."""
     if members == envelope.members:
         return envelope
     if envelope.origins:
@@ -66,10 +66,10 @@ def narrow(envelope: Envelope, members: int) -> Envelope:
 
 
 def singles(envelope: Envelope, members: int) -> list[Envelope]:
-    """The part for these members, one envelope for each of them and each of its senders.
+    """Return the part for these members, as one envelope for each of them and each of its senders.
 
-    The same as `narrow` for one member at a time, in one pass: for a thousand members that all
-    fail, `narrow` would take a million steps.
+    The result is that of `narrow` for one member at a time, in one pass: for a thousand members
+    that all fail, `narrow` would take a million steps.
     """
     each = len(envelope.values) == envelope.members.bit_count()
     values = dict(zip(members_of(envelope.members), envelope.values, strict=True)) if each else {}
@@ -93,7 +93,7 @@ class Reply(NamedTuple):
 
 
 class Outbox:
-    """What leaves with the next frame, in the order it was sent.
+    """The envelopes that leave with the next frame, in the order they were sent.
 
     Cells that send equal messages to members of one crowd share an envelope: a thousand hosts
     that answer "accepted" make one message to a set, not a thousand.
@@ -132,7 +132,7 @@ class Outbox:
         self._order.append((envelope, None))
 
     def drain(self) -> list[Envelope]:
-        """All envelopes, merged; the outbox is empty afterwards."""
+        """Return all envelopes, merged, and empty the outbox."""
         out = []
         for envelope, pairs in self._order:
             if pairs is not None:

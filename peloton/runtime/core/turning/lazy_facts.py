@@ -1,21 +1,21 @@
-"""Facts that need no frame of their own: how long the entries of a round may wait for the next one.
+"""Facts that need no frame of their own: the entries of a round that may wait for the next frame.
 
 To lose a fact of `Kind.lazy` is the same as to lose the message that caused it, which is sent again
 because its sender, or the entity itself, owes it until later facts say otherwise. So a round that
-made only such facts is held back: its entries are the first of the next frame, and the messages
-that came of them leave at once, as in a round without facts. A frame is a commit, and in the life
-of a small job every third one would hold nothing else.
+made only such facts is held back: its entries are the first of the next frame, and its messages
+leave at once, as in a round without facts. A frame is a commit, and in the life of a small job
+every third one would hold nothing else.
 
-The time of their frame is not that of their turn, so no such fact may write a time.
+A lazy fact must not write a time: the time of its frame is not that of its turn.
 
-For any other fact this would be wrong. A ticket that is released, for one:
+Other facts must not be lazy, such as the release of a ticket:
 
-1. the release is held, and the lot's answer leaves
-2. the task journals that it holds no ticket, and owes nothing any more
-3. the lot's shard dies, and its next owner finds the ticket: its resources are never free again
+    1. the release is held, and the lot's answer leaves
+    2. the task journals that it holds no ticket, and owes nothing any more
+    3. the lot's shard dies, and its next owner finds the ticket: its resources are never free again
 
-Nobody waits for what is held: not a caller, as a reply ends the wait, nor a reader, whose query is
-answered in a round, with a reply. The time limit only bounds what a recovery has to repeat.
+Nobody waits for a held fact: a reply to a caller ends the wait, and a reader's query is answered in
+a round, with a reply. The time limit only bounds what a recovery has to repeat.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ their sum is rounded."""
 
 
 class LazyFacts:
-    """Those of one shard that wait: the entries in its turns."""
+    """The lazy facts of one shard that wait: the entries in its turns."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -45,7 +45,7 @@ class LazyFacts:
         return None if self._since_s is None else self._since_s + LAZY_S_MAX
 
     def may_wait(self) -> bool:
-        """Whether the entries of this round, with those held so far, may wait for the next."""
+        """Return whether the entries of this round, and those held, may wait for the next."""
         turns = self._turns
         if not turns.rows or turns.must_write or turns.outbox.replies:
             return False
@@ -54,10 +54,10 @@ class LazyFacts:
         return self._since_s is None or turns.now < self._since_s + LAZY_S_MAX - _SLACK_S
 
     def wait(self) -> None:
-        """The round is over, and its entries wait."""
+        """Hold the entries of the round that is over."""
         if self._since_s is None:
             self._since_s = self._turns.now
 
     def end(self) -> None:
-        """Nothing waits any more: all is in a frame."""
+        """Forget what waited: all is in a frame."""
         self._since_s = None

@@ -1,8 +1,8 @@
 """The order of turns in a shard, and how many of them go into one frame.
 
 Takes from three queues: the inbox, local messages (between entities of this shard), and parents
-whose children changed. It must not know what a turn does, and no queue may starve the others: one
-thread pumps all shards of a daemon, and an entity may send messages to itself without end.
+whose children changed. No queue may starve the others: one thread pumps all shards of a daemon, and
+an entity may send messages to itself without end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ that is left over is lost for ever if the shard dies between the two frames, as 
 
 
 class Budget(NamedTuple):
-    """How much one frame takes. With a smaller budget the same turns take more frames."""
+    """The share of one frame. With a smaller budget the same turns take more frames."""
 
     turns: int = TURNS_PER_FRAME_MAX
     local: int = LOCAL_TURNS_MAX
@@ -90,7 +90,7 @@ class Pump:
                 break
 
     def closed(self) -> None:
-        """The frame is complete."""
+        """Reset the counts: the frame is complete."""
         left = bool(self._local)
         self.counts["left again"] += left and self._left
         self.counts["left"] += left

@@ -1,11 +1,10 @@
-"""Whether the entities of a shard pursue their goals, and who has a step to make up for.
+"""The pursuit of goals in a shard, and the steps that are made up for after a rest.
 
-While goals rest, the kinds that know a rest (`Kind.at_rest`) decide and journal what they are told,
-and begin nothing by themselves: no step towards a goal is taken, and no deadline of theirs comes.
-Once they go on, all that was left out is made up for at once: whoever has a step to take takes it,
-and deadlines are set as if there had been no rest. Nobody writes down whose turns were left out, as
-that may have been an owner before us, which rested as long as it did not know whether it might go
-on: everybody in the shard is asked. It must not decide when goals rest.
+While goals rest, the kinds with `Kind.at_rest` decide and journal the messages they get, and begin
+nothing by themselves: they take no step towards a goal, and get no deadline. Once goals are pursued
+again, every entity that has a step to take takes it, and deadlines are set as if there had been no
+rest. Which turns were left out is not recorded, because an earlier owner may have left them out:
+every entity of the shard is asked.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PURSUE = Pursue()
 
 
 class Pursuits:
-    """Those of one shard."""
+    """The pursuits of one shard."""
 
     def __init__(self, population: Population) -> None:
         self.resting = False
@@ -33,7 +32,7 @@ class Pursuits:
         self._at_rest: dict[str, Kind] = {}
 
     def of(self, kind: Kind) -> Kind:
-        """The kind with which an entity has a turn while goals rest: its own, or as at rest."""
+        """Return the kind for an entity's turns while goals rest: its own, or as at rest."""
         if kind.at_rest is None:
             return kind
         found = self._at_rest.get(kind.name)
@@ -42,12 +41,15 @@ class Pursuits:
         return found
 
     def leaves_out(self, key: Key) -> bool:
-        """Whether a deadline of this entity, or of members of this crowd, does not come now."""
+        """Return whether deadlines of this entity, or of this crowd's members, are left out."""
         return self.resting and self._population.kind(key).at_rest is not None
 
     def mail(self, at: Callable[[Kind, Envelope], At]) -> Iterator[Envelope]:
-        """What has those pursue their goals that have a step to take, crowds first. Parents are
-        asked last of all, as whoever changed: to ask the index of one twice would count twice."""
+        """Yield the mail for entities that have a step to take, crowds first.
+
+        Parents are asked last, as parents whose children changed: to ask the index of one twice
+        would count twice.
+        """
         for key, crowd in self._population.crowds.items():
             kind, raw = self._population.kind(key), 0
             if kind.at_rest is None:
@@ -67,14 +69,14 @@ class Pursuits:
                 yield mail
 
     def all(self) -> Iterator[Key]:
-        """Everybody who rests while goals do."""
+        """Yield the keys of all cells and crowds whose kinds know a rest."""
         for key in (*self._population.crowds, *self._population.cells):
             if self._population.kind(key).at_rest is not None:
                 yield key
 
 
 def _has_step(kind: Kind, state: Any, at: At) -> bool:
-    """Most have none. Finding that out here, first, spares them a turn."""
+    """Return whether a step is to be taken. Most entities have none, and are spared a turn."""
     return not isinstance(attempt_pursue(kind, state, at), Rest)
 
 

@@ -1,14 +1,12 @@
 """Replies that need no turn: to repeated commands, and to queries.
 
 `RequestLog` remembers replies by the request keys of clients: a repeated command gets its first
-reply, the same key with another body a refusal. What follows `SCOPE` in a key says whose it is:
-the same key of another client is another one. At most `KEYS_PER_CELL_MAX` per cell, for `KEEP_S`;
-the oldest are forgotten first. It must remember nothing else: receivers answer every other repeat
-from their state.
+reply, the same key with another body a refusal. The part after `SCOPE` in a key names the client:
+equal keys of two clients differ. At most `KEYS_PER_CELL_MAX` per cell, for `KEEP_S`; the oldest are
+forgotten first.
 
-`Replies` answers those repeats, and queries from the entity's state. It must not change anything.
-What a reply shows may not be durable yet, but it leaves only after the frame under which it was
-read.
+`Replies` answers those repeats, and queries from the entity's state. What a reply shows may not be
+durable yet, but it leaves only after the frame under which it was read.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ class RequestLog:
         self.by_cell: dict[Key, dict[str, RequestAnswered]] = {}
 
     def find(self, key: Key, request: tuple[str, bytes], now: float) -> Repeat | None:
-        """The reply to a request that was made before, or None when it is new."""
+        """Return the reply to a request that was made before, or None if the request is new."""
         name, digest = request
         found = self.by_cell.get(key, {}).get(name)
         if found is None or found.at + KEEP_S < now:
@@ -72,7 +70,7 @@ class RequestLog:
         self.by_cell.pop(key, None)
 
     def expire(self, now: float) -> None:
-        """Drop what is older than `KEEP_S`."""
+        """Drop the replies older than `KEEP_S`."""
         for key in [*self.by_cell]:
             kept = {name: f for name, f in self.by_cell[key].items() if f.at + KEEP_S >= now}
             if kept:
@@ -82,7 +80,7 @@ class RequestLog:
 
 
 class TurnContext(Protocol):
-    """What replies need of the running turns."""
+    """The part of the running turns that replies need."""
 
     now: float
     codec: Codec
@@ -90,14 +88,14 @@ class TurnContext(Protocol):
     outbox: Outbox
 
     def at(self, kind: Kind, envelope: Envelope) -> At:
-        """The context of a turn on this envelope."""
+        """Return the context of a turn on this envelope."""
 
 
 class LoadedRows(Protocol):
-    """What replies need of the ended entities."""
+    """The part of the ended entities that replies need."""
 
     def peek(self, key: Key) -> tuple[Any, Crowd | None] | None:
-        """State and crowd of a loaded row."""
+        """Return state and crowd of a loaded row."""
 
     def revive(self, key: Key) -> None:
         """Put the entity of a loaded row, if there is one, back into memory."""
@@ -116,7 +114,7 @@ class Replies:
         self.reply(envelope, self.answer(kind, envelope)[0])
 
     def answer(self, kind: Kind, envelope: Envelope) -> tuple[Any, Any]:
-        """The answer to a query, and the state it was made of; None where there is no entity."""
+        """Return the answer to a query, and its state; None if there is no entity."""
         key = envelope.to
         at = self._turns.at(kind, envelope)
         state = self._turns.population.cells.peek(key)
@@ -134,7 +132,7 @@ class Replies:
             self._turns.outbox.replies.append(Reply(envelope.reply_to, value))
 
     def repeat(self, envelope: Envelope) -> bool:
-        """Answer a command whose request key was used before; False when it is new."""
+        """Answer a command whose request key was used before; return False if it is new."""
         if envelope.request is None:
             return False
         self._endings.revive(envelope.to)

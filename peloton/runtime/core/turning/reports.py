@@ -3,8 +3,8 @@
 Turns "something below this parent changed" into reports, versioned so that the newest wins, and
 resent until it is seen. A change of the parent's phase, which its kind names, is reported at once:
 nobody who waits for a beginning or an end waits for an interval. Changes within a phase are
-gathered, one report per interval; a final phase says all that a report would, so there are none. It
-must not read a report, and keeps at most one for each (sender, receiver, class).
+gathered, one report per interval; a final phase says all that a report would, so there are none. At
+most one report is kept for each (sender, receiver, class).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPORT_RETRY_S = 5.0
 
 
 class LastReport(NamedTuple):
-    """The last report of a parent; of one that has sent none, when its first is gathered from."""
+    """The last report of a parent; before its first, the time from which that is gathered."""
 
     at_s: float
     phase: Any
@@ -54,7 +54,7 @@ class Reports:
         return self._queue[0][0] if self._queue else None
 
     def schedule(self, key: Key, kind: Kind, *, state: Any) -> None:
-        """The parent's children changed: it reports now, or when its interval is over."""
+        """Report a parent whose children changed, now or when its interval is over."""
         reporting = kind.reporting
         if reporting is None:
             return
@@ -71,7 +71,7 @@ class Reports:
             self._set_due(key, due)
 
     def had_turn(self, key: Key, kind: Kind, *, message: Message) -> None:
-        """The parent had a turn of its own; what its deadline changes, no child would bring."""
+        """Report a parent that had a turn of its own: no child reports its deadline's changes."""
         state = self._turns.population.cells.get(key)
         if state is None:
             self.forget(key)
@@ -79,13 +79,13 @@ class Reports:
             self.schedule(key, kind, state=state)
 
     def forget(self, key: Key) -> None:
-        """The parent has left memory."""
+        """Forget a parent that has left memory."""
         self._last.pop(key, None)
         self._phases.pop(key, None)
         self.due.pop(key, None)
 
     def send_due(self) -> bool:
-        """Make and send all reports whose time has come; whether there were any."""
+        """Make and send all reports that are due; return whether there were any."""
         turns, any_sent = self._turns, False
         while (at_s := self.next_s) is not None and at_s <= turns.now:
             _, key = heapq.heappop(self._queue)

@@ -3,15 +3,15 @@
 `OwedSends` are owed sends without an answer. "These members sent something owed" becomes "these
 members are due for another try": at every tick first, after `OWED_RESEND_FAST_MAX` tries at the
 slow rate, and soon when a receiver may be reachable again. What is owed is derived from the state
-(`Kind.owed`); here are only the members, as bits, by age. It must hold no message, which could
-disagree with the state it was sent from. Nor may a tick visit members that are not due: a hundred
-thousand jobs that wait in a queue each owe a send all that time.
+(`Kind.owed`); here are only the members, as bits, by age. Messages are not kept, because they could
+disagree with the state they were sent from. A tick must not visit members that are not due: a
+hundred thousand jobs that wait in a queue each owe a send all that time.
 
 `UnseenReports` are versioned reports (`Latest`) whose newest version was not seen yet: at most one
 envelope per (receiver, sender, class), so memory is bounded. They are resent at the same times: a
-receiver that is quarantined or deleted never sees them. An older version must not be kept.
+receiver that is quarantined or deleted never sees them.
 
-Nothing here is journaled: after recovery what is owed is derived, and parents report anew.
+No resend is journaled: after recovery what is owed is derived, and parents report anew.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class OwedMembers:
-    """Members of one crowd (a cell counts as one) that wait for an answer, by age in ticks."""
+    """The members of one crowd (a cell counts as one) that wait for an answer, by age in ticks."""
 
     __slots__ = ("_ages", "slot", "slow")
 
@@ -47,17 +47,17 @@ class OwedMembers:
         self.slot = -1  # tick modulo RESEND_SLOW_TICKS at which the slow are due; -1: none are
 
     def sent(self, raw: int) -> None:
-        """Members in `raw` have just sent something owed: their tries begin anew."""
+        """Restart the tries of the members in `raw`, which have just sent something owed."""
         self.settled(raw)
         self._ages[0] |= raw
 
     def settled(self, raw: int) -> None:
-        """Members in `raw` owe nothing any more."""
+        """Forget the members in `raw`, which owe nothing any more."""
         self._ages = [age & ~raw for age in self._ages]
         self.slow &= ~raw
 
     def tick(self) -> int:
-        """Count one tick; returns the fast members that are due for another try now."""
+        """Count one tick; return the fast members that are due for another try now."""
         due = 0
         for age in self._ages[1:]:
             due |= age
@@ -67,7 +67,7 @@ class OwedMembers:
 
     @property
     def fast(self) -> int:
-        """Members that are still resent at every tick."""
+        """The members that are still resent at every tick."""
         fast = 0
         for age in self._ages:
             fast |= age
@@ -80,9 +80,9 @@ class OwedMembers:
 
 
 class OwedSends(Generic[K]):
-    """All that waits for an answer, by key: cells and crowds of one shard, or reports.
+    """Everything that waits for an answer, by key: cells and crowds of one shard, or reports.
 
-    Slow ones are spread evenly over the ticks between two tries, in the order they became slow:
+    Slow members are spread evenly over the ticks between two tries, in the order they became slow:
     what very many sent at once is not resent by all of them at once.
     """
 
@@ -95,7 +95,7 @@ class OwedSends(Generic[K]):
         self._hurried: dict[K, None] = {}
 
     def sent(self, key: K, raw: int) -> None:
-        """Members in `raw` have just sent something owed: their tries begin anew."""
+        """Restart the tries of the members in `raw`, which have just sent something owed."""
         owing = self._of.get(key)
         if owing is None:
             self._of[key] = OwedMembers(raw)
@@ -104,8 +104,10 @@ class OwedSends(Generic[K]):
         self._fast[key] = None
 
     def sent_more(self, key: K, raw: int) -> None:
-        """Members in `raw` have sent something more. Those that wait already keep their age: an
-        actor that always has something new to send would otherwise never resend the old."""
+        """Add the members in `raw`, which have sent more; those that wait keep their age.
+
+        An actor that always has something new to send would otherwise never resend the old.
+        """
         owing = self._of.get(key)
         if owing is None:
             self._of[key] = OwedMembers(raw)
@@ -114,7 +116,7 @@ class OwedSends(Generic[K]):
         self._fast[key] = None
 
     def settled(self, key: K, raw: int) -> None:
-        """Members in `raw` owe nothing any more."""
+        """Forget the members in `raw`, which owe nothing any more."""
         owing = self._of.get(key)
         if owing is not None:
             owing.settled(raw)
@@ -122,7 +124,7 @@ class OwedSends(Generic[K]):
                 del self._of[key]
 
     def forget(self, key: K) -> None:
-        """Nobody of this key owes anything."""
+        """Forget all members of this key."""
         owing = self._of.pop(key, None)
         self._fast.pop(key, None)
         self._hurried.pop(key, None)
@@ -130,12 +132,14 @@ class OwedSends(Generic[K]):
             self._slots[owing.slot].pop(key, None)
 
     def hurry(self) -> None:
-        """A receiver may be reachable again: resend for the slow ones too, soon. Many calls
-        between two ticks, as while a whole fleet moves, count as one."""
+        """Resend soon for the slow members too: a receiver may be reachable again.
+
+        Many calls between two ticks, as while a whole fleet moves, count as one.
+        """
         self._hurry = True
 
     def tick(self, number: int) -> dict[K, int]:
-        """Count one tick; returns the keys that are due for another try now, and their members."""
+        """Count one tick; return the keys that are due for another try now, and their members."""
         due = self._due_slow(number % RESEND_SLOW_TICKS)
         for key in self._some_hurried():
             owing = self._of.get(key)
@@ -154,7 +158,7 @@ class OwedSends(Generic[K]):
         return due
 
     def of(self, key: K) -> int:
-        """The members of this key that wait."""
+        """Return the members of this key that wait."""
         owing = self._of.get(key)
         return owing.all if owing is not None else 0
 
@@ -199,7 +203,7 @@ class UnseenReports:
         self._senders: dict[Key, int] = {}  # number of waiting reports
 
     def sent(self, envelope: Envelope) -> None:
-        """A report is sent; it replaces an older one to the same receiver, with its tries."""
+        """Keep a report that is sent, in place of an older one to the same receiver."""
         assert envelope.sender is not None
         name = (envelope.to, envelope.sender, type(envelope.message).__name__)
         if name not in self._newest:
@@ -208,7 +212,7 @@ class UnseenReports:
         self._times.sent(name, _ALONE)
 
     def seen(self, by: Key, to: Key, *, message: Seen) -> None:
-        """The receiver `by` has this version of what `to` reported."""
+        """Forget a report of `to` if `by` has received this version."""
         name = (by, to, message.subject)
         found = self._newest.get(name)
         if found is None:
@@ -222,16 +226,16 @@ class UnseenReports:
                 del self._senders[to]
 
     def hurry(self) -> None:
-        """A receiver may be reachable again: all that wait are resent soon."""
+        """Resend all waiting reports soon: a receiver may be reachable again."""
         if self._newest:
             self._times.hurry()
 
     def due(self, tick: int) -> list[Envelope]:
-        """The reports to resend at this tick."""
+        """Return the reports to resend at this tick."""
         return [self._newest[name] for name in self._times.tick(tick)] if self._newest else []
 
     def from_key(self, sender: Key) -> bool:
-        """Whether a report of this entity is still unseen."""
+        """Return whether a report of this entity is still unseen."""
         return sender in self._senders
 
     def __bool__(self) -> bool:

@@ -1,8 +1,8 @@
 """Send resolution: turns the sends of a turn into envelopes, and resends what is owed.
 
 Turns "my sender", "my parent", "my host" into keys, and one send of a class into an envelope for
-each target. It must not decide what is sent, nor keep a message: what is owed is derived from the
-state at each try, so that a resend cannot disagree with the state.
+each target. What is owed is derived from the state at each try, so that a resend cannot disagree
+with the state.
 
 An exception of a kind's function here is noted in the story and affects no other entity: the turn
 is kept, and what is owed is resent at a later tick.
@@ -30,7 +30,7 @@ from peloton.runtime.vocabulary import (
 
 
 class OnFailure(Protocol):
-    """Called with the key, what it was doing, what was raised, and the members of a crowd."""
+    """A callback with the key, the step that failed, the exception, and the members of a crowd."""
 
     def __call__(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None: ...
 
@@ -74,10 +74,10 @@ class SendResolver:
             self.owed_sends.sent(key, raw)
 
     def recover(self, key: Key) -> None:
-        """After recovery: find out whether the cell or crowd owes anything.
+        """Find out after recovery whether the cell or crowd owes anything.
 
-        Where that raises, all members count as owing: the next tick derives it again, and notes
-        the error.
+        If that raises, all members count as owing: the next tick derives it again, and notes the
+        error.
         """
         kind = self._population.kind(key)
         if kind.crowd is None:
@@ -104,7 +104,7 @@ class SendResolver:
             self.resend_owed(key, due)
 
     def resend_all(self) -> None:
-        """After recovery: every cell and crowd resends what it owes, once."""
+        """Let every cell and crowd resend once what it owes, after recovery."""
         for key in [*self.owed_sends]:
             self.resend_owed(key, self.owed_sends.of(key))
 
@@ -175,7 +175,7 @@ class SendResolver:
 
 
 def _owes(sends: tuple[Send, ...]) -> bool:
-    """Whether one of the sends must arrive."""
+    """Return whether one of the sends must arrive."""
     return Delivery.OWED in [send.message.delivery for send in sends]
 
 

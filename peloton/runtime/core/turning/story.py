@@ -1,4 +1,4 @@
-"""The story of a shard: what its actors did lately and why, for people.
+"""The story of a shard: the recent decisions of its actors and their reasons, for people.
 
 Keeps the newest entries, and decisions without facts, as lines: at most `LINES_MAX` per shard, of
 at most `STORY_BYTES_MAX` as journaled, or a client that creates and deletes large jobs all day
@@ -20,7 +20,7 @@ STORY_BYTES_MAX = 8 * 1024 * 1024
 
 
 class StoryLine(msgspec.Struct, frozen=True, gc=False):
-    """One turn: time, key, members, class of the message, facts, and the reason (or error)."""
+    """A turn: time, key, members, class of the message, facts, and the reason (or error)."""
 
     at: float
     key: Key
@@ -53,7 +53,7 @@ class Story:
             self._bytes -= lines.popleft().size
 
     def of(self, key: Key, member: int | None = None) -> list[StoryLine]:
-        """The lines of one entity, oldest first; of one member of a crowd where named."""
+        """Return the lines of one entity, oldest first; of one member if `member` is given."""
         return [
             line
             for line in self._lines

@@ -1,8 +1,8 @@
-"""What becomes of an actor that fails: a pure function of its record.
+"""Supervision of an actor that fails: a pure function of its record.
 
 Turns a failed turn into "retry with backoff", "keep the message as a dead letter" or "quarantine
-the actor". It must not hide a failure: each is noted in the story with its error. Only this module
-and the shells catch `Exception`.
+the actor". No failure is hidden: each is noted in the story with its error. Only this module and
+the shells catch `Exception`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ ERROR_CHARS_MAX = 2000
 
 
 class Response(enum.Enum):
-    """What the supervisor orders."""
+    """An order of the supervisor."""
 
     RETRY = "retry"
     DEAD_LETTER = "dead letter"
 
 
 class Failure(NamedTuple):
-    """A function that raised, as a value; the actor's state is the last good one."""
+    """The error of a function that raised, as a value; the actor's state is the last good one."""
 
     error: str
 
 
 def attempt(turn: Callable[..., T], *args: Any, **more: Any) -> T | Failure:
-    """Call a function; an exception becomes a `Failure`."""
+    """Call a function; return an exception as a `Failure`."""
     try:
         return turn(*args, **more)
     except Exception as error:
@@ -50,7 +50,7 @@ def attempt(turn: Callable[..., T], *args: Any, **more: Any) -> T | Failure:
 def attempt_at(
     raised: Callable[[Exception], Exception], step: Callable[..., T], *args: Any, **more: Any
 ) -> T:
-    """Call a step; raises `raised(error)`, which adds where it happened, in place of its error."""
+    """Call a step; raise `raised(error)`, which adds where it happened."""
     try:
         return step(*args, **more)
     except Exception as error:
@@ -58,7 +58,7 @@ def attempt_at(
 
 
 def attempt_query(inspect: Callable[..., Any], *args: Any) -> Any:
-    """Answer a query; one that raises is answered with the error."""
+    """Answer a query; return the error as the answer if it raises."""
     try:
         return inspect(*args)
     except Exception as error:
@@ -66,7 +66,7 @@ def attempt_query(inspect: Callable[..., Any], *args: Any) -> Any:
 
 
 def attempt_pursue(kind: Kind, state: Any, at: At) -> Any:
-    """The next step towards the goal; None when `pursue` raised: the turn will raise it again."""
+    """Return the next step towards the goal; None if `pursue` raised."""
     try:
         return kind.pursue(state, at)
     except Exception:
@@ -74,15 +74,15 @@ def attempt_pursue(kind: Kind, state: Any, at: At) -> Any:
 
 
 def attempt_test(test: Callable[..., Any], *args: Any) -> bool:
-    """Whether a test of a kind returns True; one that raises counts as False, the safe side."""
+    """Return whether a test of a kind returns True; False, the safe side, if it raises."""
     return attempt(test, *args) is True
 
 
 def respond(attempts: int) -> Response:
-    """What to do after the `attempts`-th failure of one message."""
+    """Return what to do after the `attempts`-th failure of one message."""
     return Response.DEAD_LETTER if attempts >= ATTEMPTS_MAX else Response.RETRY
 
 
 def quarantined_after(dead_letters: int) -> bool:
-    """Whether an actor with so many dead letters is to be quarantined."""
+    """Return whether an actor with so many dead letters is to be quarantined."""
     return dead_letters >= DEAD_LETTERS_MAX

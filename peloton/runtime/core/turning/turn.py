@@ -1,7 +1,7 @@
 """One turn: a message is decided, facts are folded, the goal is pursued until it rests.
 
-Turns a state and a message into a `TurnOutcome`. It must not keep or change anything, so that a
-turn that raises has no effect. The same function serves a cell and a class of a crowd.
+Turns a state and a message into a `TurnOutcome`. Nothing is kept or changed, so that a turn that
+raises has no effect. The same function serves a cell and a class of a crowd.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Unsettled(Exception):
 
 
 class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
-    """What a turn made: the new state (None: deleted), facts, sends, reply, reason and notes."""
+    """The result of a turn: the new state (None: deleted), facts, sends, reply and notes."""
 
     state: Any
     facts: tuple[Fact, ...]
@@ -39,7 +39,7 @@ class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
 
 
 def take_turn(kind: Kind, state: Any, *, message: Message, at: At) -> TurnOutcome:
-    """Decide `message` in `state`, then pursue the goal; raises what the behaviour raises."""
+    """Decide `message` in `state`, then pursue the goal. Raises what the behaviour raises."""
     if type(message) is Pursue:
         return _pursued(kind, state, decided=NOTHING_YET, at=at, first=message.step)
     decide = kind.decide.get(type(message))
@@ -87,7 +87,7 @@ def _pursued(
 
 
 def fold_facts(kind: Kind, state: Any, *, facts: Iterable[Fact]) -> Any:
-    """The state after journaled facts; raises what `evolve` raises."""
+    """Return the state after journaled facts. Raises what `evolve` raises."""
     for fact in facts:
         state = kind.evolve[type(fact)](state, fact)
     return state

@@ -1,8 +1,8 @@
 """The turns of one frame: each message is decided, applied, encoded and its sends resolved.
 
 Turns an envelope into entries of the frame, new states, and what leaves once the frame is durable.
-It must not choose which message comes next (the pump does), or keep anything from one frame to the
-next but the population, its deadlines and the story.
+The pump chooses which message comes next. Only the population, its deadlines and the story are kept
+from one frame to the next.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ class Turns:
         self.level = codec.level
 
     def begin(self, now: float, wall: float, *, position: int, held: bool = False) -> None:
-        """A new frame: turns see these times and position. `held`: with the entries held so far."""
+        """Begin a frame, whose turns see these times and position.
+
+        `held`: the frame begins with the entries held so far.
+        """
         self.now, self.wall, self.position = now, wall, position
         self.level = self.codec.level
         if held:
@@ -82,11 +85,11 @@ class Turns:
         self.touched = {}
 
     def record_failure(self, key: Key, cause: str, *, failure: Failure, raw: int = 0) -> None:
-        """A kind's function raised outside a turn, or after one: note it in the story, go on."""
+        """Note in the story that a kind's function raised beside a turn, and go on."""
         self.story.add(StoryLine(self.now, key, raw, cause, (), f"{cause} failed: {failure.error}"))
 
     def at(self, kind: Kind, envelope: Envelope) -> At:
-        """The context of a turn on this envelope."""
+        """Return the context of a turn on this envelope."""
         population, key = self.population, envelope.to
         return At(
             self.now,
@@ -104,7 +107,7 @@ class Turns:
         )
 
     def cell(self, kind: Kind, envelope: Envelope) -> Failure | None:
-        """One turn of a cell."""
+        """Run one turn of a cell."""
         state = self.population.cells.get(envelope.to)
         if type(envelope.message) is Due and not self._cell_is_due(kind, state, envelope=envelope):
             return None
@@ -113,7 +116,7 @@ class Turns:
         return outcome if type(outcome) is Failure else None
 
     def crowd(self, kind: Kind, envelope: Envelope) -> Iterator[tuple[int, Failure]]:
-        """One turn per class of equal states; yields the members whose class failed, and why."""
+        """Run one turn per class of equal states; yield the members whose class failed, and why."""
         crowd = self.population.crowd(envelope.to)
         at = self.at(kind, envelope)
         message = envelope.message
@@ -210,7 +213,7 @@ class Turns:
         return outcome
 
     def step(self, kind: Kind, key: Key, *, step: Decision | None) -> bool:
-        """Take a step that leaves the state of a cell as it is; False where it needs a turn."""
+        """Take a step that leaves a cell's state as it is; return False if it needs a turn."""
         if step is None or step.facts:
             return False
         if step.notes is not None:
@@ -232,7 +235,7 @@ class Turns:
             self.alarms.set(key, tick_of(recall_s))
 
     def recall(self, key: Key) -> None:
-        """An alarm rang. A tick may lie just before the moment itself: then set the alarm again.
+        """Handle an alarm; if a tick lies just before the moment itself, set the alarm again.
 
         Otherwise an actor that compares the moment with `now`, finds it not reached and waits on
         would never be woken.
@@ -243,10 +246,10 @@ class Turns:
             self.alarms.set(key, max(tick_of(recall_s), tick_at(self.now) + 1))
 
     def _answered(self, envelope: Envelope, outcome: TurnOutcome) -> tuple[RequestAnswered, ...]:
-        """The reply to remember under the client's request key, if it is final.
+        """Return the reply to remember under the client's request key, if it is final.
 
-        A refusal is final too: of a request that was sent twice, the later copy would otherwise
-        do what the client was told is refused.
+        A refusal is final too: of a request that was sent twice, the later copy would otherwise do
+        what the client was told is refused.
         """
         assert envelope.request is not None
         reply, at_s = outcome.reply, self.now
@@ -307,7 +310,7 @@ class Turns:
         self.bytes += len(row)
 
     def _revived_row(self, key: Key, *, beside: bytes) -> bytes | None:
-        """After a revival, the first fact of the cell or its crowd comes with the whole state."""
+        """Return the row with the whole state, for the first fact after a revival."""
         body = self.revived.get(key)
         if body is None:
             return None
