@@ -130,7 +130,7 @@ def _folder(setting: str, folder: Path) -> Iterator[str]:
         while not os.path.lexists(found) and found != found.parent:
             found = found.parent
         if not found.is_dir():
-            yield f"{setting}: {found} is no folder"
+            yield f"{setting}: {found} is not a folder"
         elif not os.access(found, os.W_OK | os.X_OK) or _is_kernels(found):
             yield f"{setting}: {found} is not writable"
         elif found == folder.absolute() and found.stat().st_uid != os.geteuid():

@@ -49,7 +49,9 @@ def byte_count(text: str) -> float:
     """Parse a number of bytes with a unit. Raises ValueError."""
     found = AMOUNT.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no number of bytes with a unit, such as 500kB, 64MB or 1GB")
+        raise ValueError(
+            f"{text!r} is not a number of bytes with a unit, such as 500kB, 64MB or 1GB"
+        )
     number = float(found[1]) * UNITS_BYTES[found[2]]
     if number > BYTES_MAX:
         raise ValueError(f"{text!r} is more than {BYTES_MAX / 10**9:g}GB")
@@ -60,7 +62,7 @@ def seconds(text: str) -> float:
     """Parse a length of time with units; return seconds. Raises ValueError."""
     pieces = PIECE.findall(text)
     if not pieces or "".join(number + unit for number, unit in pieces) != text:
-        raise ValueError(f"{text!r} is no length of time with units, such as 90s, 12h or 30d")
+        raise ValueError(f"{text!r} is not a length of time with units, such as 90s, 12h or 30d")
     found = sum(float(number) * UNITS_S[unit] for number, unit in pieces)
     if found > AFTER_S_MAX:
         raise ValueError(f"{text!r} is longer than {AFTER_S_MAX / 86400:g}d")

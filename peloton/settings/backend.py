@@ -195,7 +195,7 @@ def _problems_of_one(found: MesosBackendSettings, field: str) -> Iterator[str]:
     for name in ("name", "role", "framework"):
         value = getattr(found, name)
         if not _WORD.fullmatch(value) and (value or name != "framework"):
-            yield f"{field}.{name}: {value!r} is no name: letters, digits, and . _ - inside"
+            yield f"{field}.{name}: {value!r} is not a name: letters, digits, and . _ - inside"
     if found.batch_by not in BATCH_EXECUTORS:
         known = " or ".join(BATCH_EXECUTORS)
         yield f"{field}.batch_executor: {found.batch_executor!r} is not {known}"

@@ -18,6 +18,11 @@ from peloton.settings.config import BadSetting
 
 _PART = re.compile(r"[^.\[\]]+")
 _UNKNOWN = re.compile("Object contains (unknown field `([^`]*)`)")
+_TYPES = re.compile(r"`([a-z |]+)`")
+_YAML_TERMS = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false",
+    "array": "a list", "object": "keys and values", "null": "nothing",
+}  # fmt: skip
 SettingKind = TypeVar("SettingKind")
 
 
@@ -37,8 +42,16 @@ def converted(
             near = difflib.get_close_matches(unknown[2], known, n=1)
             meant = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(known)}"
             what = f"{unknown[1]}, {meant}"
-        what = what.removeprefix("Object ").replace("Expected", "expected", 1)
+        elif what.startswith("Expected"):
+            what = "e" + _TYPES.sub(_terms, what[1:])
+        what = what.removeprefix("Object ")
         raise BadSetting(f"{where}: {what}" if where else what) from None
+
+
+def _terms(types: re.Match[str]) -> str:
+    return " or ".join(
+        _YAML_TERMS.get(one, one) for one in types[1].removesuffix(" | null").split(" | ")
+    )
 
 
 def _fields(kind: Any, where: str) -> list[str]:

@@ -154,7 +154,7 @@ class _Reader:
             if name in names:
                 self._wrong(one, f"{at}: {name!r} is given twice")
             elif name in ("", ROLE):
-                self._wrong(one, f"{at}: {name!r} is no name, {ROLE}ROLE or {EVERYBODY!r}")
+                self._wrong(one, f"{at}: {name!r} is not a name, {ROLE}ROLE or {EVERYBODY!r}")
             elif len(name.removeprefix(ROLE)) > NAME_LENGTH_MAX:
                 text = f"{len(name)} characters, the limit is {NAME_LENGTH_MAX}"
                 self._wrong(one, f"{at}: {text}")

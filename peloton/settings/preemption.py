@@ -66,7 +66,7 @@ def preemption_problems(found: PreemptionSetting) -> Iterator[str]:
             yield f"preemption.{field}: {error}"
     for path, text in sorted(found.inside.items()):
         if not path.startswith("/") or path.endswith("/") or "//" in path:
-            yield f"preemption.inside: {path!r} is no path of a pool, such as /batch/etl"
+            yield f"preemption.inside: {path!r} is not the path of a pool, such as /batch/etl"
         try:
             seconds(text)
         except ValueError as error:

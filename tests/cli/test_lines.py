@@ -6,7 +6,7 @@ import click
 import pytest
 
 from peloton.cli.jobs.lines import COMMANDS_MAX, BadCommands, commands_in, filled, parted
-from peloton.cli.shared.sizes import megabytes, quantity
+from peloton.cli.shared.values import megabytes, quantity
 
 
 def test_a_file_has_a_command_in_each_line() -> None:

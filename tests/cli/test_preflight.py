@@ -140,9 +140,9 @@ def test_all_mistakes_of_a_file_are_named_at_once(tmp_path: Path) -> None:
         ({"journal": {"folder": "x"}}, "journal: unknown field `folder`, there are sqlite, cassa"),
         ({"backend": {"mesos": [{"mastre": "x"}]}},
          "backend.mesos[0]: unknown field `mastre`, did you mean `master`?"),
-        ({"listen": {"grpc": 5}}, "listen.grpc: expected `str`, got `int`"),
-        ({"shards": {"jobmgr": "x"}}, "shards[...]: expected `int`, got `str`"),
-        ({"cluster": None}, "cluster: expected `str`, got `null`"),
+        ({"listen": {"grpc": 5}}, "listen.grpc: expected a text, got a whole number"),
+        ({"shards": {"jobmgr": "x"}}, "shards[...]: expected a whole number, got a text"),
+        ({"cluster": None}, "cluster: expected a text, got nothing"),
         ({"journal": {"sqlite": {}}}, "journal.sqlite: missing required field `folder`"),
         ({"journal": {"sqlite": {"folder": 5}}}, "journal.sqlite.folder: expected a path, got 5"),
     ],
@@ -266,7 +266,7 @@ def test_folders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     held = DataFolder(tmp_path / "held")
     try:
         for folder, why in [
-            ("file/x", f"{tmp_path / 'file'} is no folder"),
+            ("file/x", f"{tmp_path / 'file'} is not a folder"),
             ("strange", "holds files that Peloton did not make"),
             ("held", f"is held by the process with pid {os.getpid()}"),
             ("/proc/x", "/proc is not writable"),

@@ -41,7 +41,7 @@ def test_each_task_sees_its_own_gpus_over_the_death_of_the_daemon(tmp_path: Path
     with c.running(tmp_path, hosts=[{"name": "one", "gpus": 2}]) as cluster:
         with cluster.client() as client:
             pool(client, gpus=2.0)
-            with pytest.raises(PelotonError, match=r"gpuLimit: 0.5 is no whole number"):
+            with pytest.raises(PelotonError, match=r"gpuLimit: 0.5 is not a whole number"):
                 client.jobs.create("/tests", spec(1, "true", 0.5))
             job = str(client.jobs.create("/tests", spec(2, command, 1)).jobId.value)
             c.wait_for(lambda: c.counts(client, job)[1].get("RUNNING") == 2, "2 to run")

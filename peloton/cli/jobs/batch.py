@@ -19,7 +19,7 @@ from peloton.cli.shared import exits
 from peloton.cli.shared.options import API, CliSettings, OwnCommand, is_given
 from peloton.cli.shared.output import command, hint
 from peloton.cli.shared.session import connected
-from peloton.cli.shared.sizes import megabytes, quantity
+from peloton.cli.shared.values import megabytes, quantity
 from peloton.sdk.addresses import addresses_of
 from peloton.sdk.errors import BadSpec, NotFound
 
@@ -267,7 +267,7 @@ def variables(given: Sequence[str]) -> list[dict[str, str]]:
             where = "is not of the form K=V" if not name else "is not set here"
             raise click.BadParameter(f"{one!r} {where}", param_hint="--env")
         if not VARIABLE.fullmatch(name):
-            text = f"{name!r} is no name of letters, digits and _: a shell would drop it"
+            text = f"{name!r} is not a name of letters, digits and _: a shell would drop it"
             raise click.BadParameter(text, param_hint="--env")
         if name in found:
             raise click.BadParameter(f"{name} is given twice", param_hint="--env")

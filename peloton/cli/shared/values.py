@@ -1,10 +1,11 @@
-"""Values typed on the command line: lists, labels, instance ranges, lengths of time.
+"""Values typed on the command line: lists, labels, instance ranges, lengths of time, amounts.
 
 Only their form is checked; whether they exist, the cluster says.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ DURATION_S_MAX = 1e9
 INSTANCE_MAX = 2**31 - 1
 UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 PIECE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+UNITS_MB = {"": 1.0, "b": 1 / 1024**2, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024.0}
+SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(?:([kmgt]?)(?:(?<=[kmgt])i?b)?|(b))", re.IGNORECASE)
 
 
 def words(value: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -161,3 +164,25 @@ healthy_option = click.option(
 def numbers(values: Iterable[object]) -> str:
     """Return a list of numbers as Go prints it; the original's texts are made so."""
     return "[" + " ".join(str(value) for value in values) + "]"
+
+
+def megabytes(value: str | float) -> float:
+    """MB of 1024 * 1024 bytes, as the cluster counts them: `4g`, `1.5GiB` or `268435456b`; a bare
+    number is MB."""
+    if isinstance(value, float):
+        return value
+    found = SIZE.fullmatch(value.strip())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a size, such as 512m or 4g")
+    return float(found[1]) * UNITS_MB[(found[2] or found[3] or "").lower()]
+
+
+def quantity(value: str | float) -> float:
+    """A number of cpus or gpus."""
+    try:
+        number = float(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a number") from None
+    if not 0 <= number < math.inf:
+        raise click.BadParameter(f"{value} is not between 0 and infinity")
+    return number

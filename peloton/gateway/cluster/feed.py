@@ -213,7 +213,7 @@ def marks_of(token: str, shards: Iterable[Key]) -> dict[Key, FeedMark]:
         name, at, mark = part.rpartition("@")
         position, dot, k = mark.partition(".")
         if not at or not _is_number(position) or (dot and not _is_number(k)):
-            raise BadResumeToken(f"{part[:100]!r} is no part of a token")
+            raise BadResumeToken(f"{part[:100]!r} is not part of a token")
         marks[Key(f"shard/{name}")] = int(position), int(k) if dot else ALL
     if marks.keys() != {*shards}:
         raise BadResumeToken("the token is of another query: its shards are not those of this one")

@@ -228,7 +228,7 @@ class Ops:
     def PoolHistory(self, sent: ops.PoolHistoryRequest, context: Context) -> Any:
         """Return what a pool held, borrowed and left to others, hour by hour."""
         if not sent.path.startswith("/"):
-            end(context, Code.INVALID_ARGUMENT, text=f"{sent.path!r} is no path", field="path")
+            end(context, Code.INVALID_ARGUMENT, text=f"{sent.path!r} is not a path", field="path")
         found = self._cluster_client.pool_history(sent.path, context)
         if found is None:
             end(context, Code.NOT_FOUND, text=f"no such pool: {sent.path}", field="path")

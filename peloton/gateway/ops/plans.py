@@ -145,7 +145,7 @@ class Plans:
     def ExplainPool(self, sent: wire.ExplainPoolRequest, context: Context) -> Any:
         """Return how a pool came to what it may use, which jobs wait there, and which give back."""
         if not sent.path.startswith("/"):
-            text = f"{sent.path!r} is no path of a pool, such as /default"
+            text = f"{sent.path!r} is not the path of a pool, such as /default"
             end(context, Code.INVALID_ARGUMENT, text=text, field="path")
         with self._alone(context):
             views = self._cluster_client.pool(GetPool(path=sent.path), context)

@@ -109,7 +109,7 @@ class HostManagerService:
         texts = ["a lease without its id or its hostname"] if not all(map(all, pairs)) else []
         for lease, answer in release_holds(self._cluster_client, pairs, context=context):
             if not (isinstance(answer, HoldReleased) and answer.known):
-                texts.append(f"{lease} is no lease of this host")
+                texts.append(f"{lease} is not a lease of this host")
         if texts:
             end(context, Code.INTERNAL, text="; ".join(texts))
         return hostmgr_svc.TerminateLeasesResponse()

@@ -133,7 +133,7 @@ def reserve_one(
     """Reserve the first of these hosts that can be for a task; or return why none was."""
     place = place_of(task)
     if place is None:
-        return f"{task!r} is no name of a task"
+        return f"{task!r} is not the name of a task"
     holder = cluster_client.permissions.whose(context).text
     text = "no host is named"
     for name in dict.fromkeys(name for name in hosts if name):

@@ -57,7 +57,7 @@ class AuditFile:
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise self._refusal("it is no regular file")
+                raise self._refusal("it is not a regular file")
             if found.st_uid != os.geteuid():
                 raise self._refusal(f"it belongs to user {user_name(found.st_uid)}")
             os.fchmod(descriptor, 0o600)

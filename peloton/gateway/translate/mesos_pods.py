@@ -111,7 +111,7 @@ def _older_volumes(
     for at, volume in enumerate(sent.volumes):
         where = f"{field.rpartition('.')[0]}.volumes[{at}]"
         if volume.type != volume.VOLUME_TYPE_HOST_PATH:
-            raise BadField(f"{where}.type", f"a volume that is no path of the host {LATER}")
+            raise BadField(f"{where}.type", f"a volume that is not a path of the host {LATER}")
         if not volume.name or volume.name in paths:
             raise BadField(f"{where}.name", "each volume needs one of its own")
         if not volume.host_path.path:

@@ -235,7 +235,7 @@ def resources_of(sent: task.ResourceConfig, field: str) -> Resources:
     """
     gpu = millionths(sent.gpuLimit, f"{field}.gpuLimit")
     if gpu % UNIT:
-        text = "is no whole number: each gpu is given whole, to one task"
+        text = "is not a whole number: each gpu is given whole, to one task"
         raise BadAmount(f"{field}.gpuLimit: {sent.gpuLimit:g} {text}")
     return Resources(
         cpu=millionths(sent.cpuLimit, f"{field}.cpuLimit"),

@@ -80,7 +80,7 @@ class FilesOfCall:
         elif self._files and self._of:
             why = "a job with files has none of another job"
         elif self._of and canonical(self._of) is None:
-            why = f"{self._of[:100]!r} is no id of a job"
+            why = f"{self._of[:100]!r} is not the id of a job"
         if why:
             end(self._context, Code.INVALID_ARGUMENT, text=why, field=self._field)
 

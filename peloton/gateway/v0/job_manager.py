@@ -12,7 +12,8 @@ from typing import Any
 
 from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView, RestartJob
 from peloton.actors.job.workflow.decide import OTHER_CONFIG
-from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrdered, WorkflowTypes
+from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrdered
+from peloton.actors.job.workflow.messages import WorkflowTypes as Types
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors
 from peloton.api.v0.job import job_pb2 as job
@@ -152,27 +153,19 @@ class JobManager:
         return job.RefreshResponse()
 
     def Restart(self, sent: job.RestartRequest, context: Context) -> Any:
-        """Begin new runs of instances of a service, a batch at a time."""
-        how, kind = sent.restartConfig, WorkflowTypes.RESTART
-        steady_s = healthy_s(how, "minHealthySeconds")
-        options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
-        order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
-        return job.RestartResponse(**order)
+        """New runs of instances of a service, a batch at a time."""
+        how = sent.restartConfig
+        return job.RestartResponse(**self._roll(sent, how, context=context, kind=Types.RESTART))
 
     def Start(self, sent: job.StartRequest, context: Context) -> Any:
-        """Begin new runs of stopped instances of a service, a batch at a time."""
-        how, kind = sent.startConfig, WorkflowTypes.START
-        steady_s = healthy_s(how, "minHealthySeconds")
-        options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
-        order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
-        return job.StartResponse(**order)
+        """Instances of a service that were stopped begin new runs, a batch at a time."""
+        how = sent.startConfig
+        return job.StartResponse(**self._roll(sent, how, context=context, kind=Types.START))
 
     def Stop(self, sent: job.StopRequest, context: Context) -> Any:
-        """End instances of a service, a batch at a time."""
-        how, kind = sent.stopConfig, WorkflowTypes.STOP
-        options = WorkflowOptions(batch=how.batchSize)
-        order = roll(self._cluster_client, sent, context=context, kind=kind, options=options)
-        return job.StopResponse(**order)
+        """Instances of a service end, a batch at a time."""
+        how = sent.stopConfig
+        return job.StopResponse(**self._roll(sent, how, context=context, kind=Types.STOP))
 
     def GetActiveJobs(self, sent: job.GetActiveJobsRequest, context: Context) -> Any:
         """Return the ids of all jobs that have not ended."""
@@ -209,28 +202,22 @@ class JobManager:
                 found.append(job.JobInfo(id=job_id, runtime=runtime_of(line)))
         return found
 
-
-def roll(
-    cluster_client: ClusterClient,
-    sent: Any,
-    *,
-    context: Context,
-    kind: WorkflowTypes,
-    options: WorkflowOptions,
-) -> dict[str, Any]:
-    """Begin the workflow; the fields of the answer."""
-    view = existing_job(cluster_client, sent.id.value, context=context)
-    if not view.spec.is_service:
-        text = f"{kind.name} supported only for service jobs"
-        end(context, Code.INVALID_ARGUMENT, text=text)
-    if not sent.resourceVersion:
-        end(context, Code.INVALID_ARGUMENT, text=OTHER_CONFIG)
-    ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
-    command = RestartJob(ranges, options, kind=kind, config=sent.resourceVersion)
-    key, request = view.summary.job, request_of(sent, context)
-    answer = cluster_client.ask(key, command, context=context, request=request)
-    if not isinstance(answer, WorkflowOrdered):
-        assert isinstance(answer, Refused), answer
-        refuse(context, answer)
-    update_id = f"{client_name(key)}-{answer.number}"
-    return {"resourceVersion": answer.version.config, "updateID": {"value": update_id}}
+    def _roll(self, sent: Any, how: Any, *, context: Context, kind: Types) -> dict[str, Any]:
+        """Begin a workflow of a service; the fields of the answer."""
+        view = existing_job(self._cluster_client, sent.id.value, context=context)
+        if not view.spec.is_service:
+            text = f"{kind.name} supported only for service jobs"
+            end(context, Code.INVALID_ARGUMENT, text=text)
+        if not sent.resourceVersion:
+            end(context, Code.INVALID_ARGUMENT, text=OTHER_CONFIG)
+        steady_s = 0.0 if kind is Types.STOP else healthy_s(how, "minHealthySeconds")
+        options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
+        ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)
+        command = RestartJob(ranges, options, kind=kind, config=sent.resourceVersion)
+        key, request = view.summary.job, request_of(sent, context)
+        answer = self._cluster_client.ask(key, command, context=context, request=request)
+        if not isinstance(answer, WorkflowOrdered):
+            assert isinstance(answer, Refused), answer
+            refuse(context, answer)
+        update_id = f"{client_name(key)}-{answer.number}"
+        return {"resourceVersion": answer.version.config, "updateID": {"value": update_id}}

@@ -161,7 +161,7 @@ class PodService:
         HTTP."""
         place = _placed(sent, context)
         if sent.pod_id.value and not _names_run(sent.pod_id.value):
-            text = f"{sent.pod_id.value!r} is no id of a pod"
+            text = f"{sent.pod_id.value!r} is not the id of a pod"
             end(context, Code.INVALID_ARGUMENT, text=text, field="pod_id")
         pod = self._existing(place, context)
         runs = self._instances.runs(pod.job, pod.view)
@@ -265,6 +265,6 @@ def _run(sent: Any, place: PodPlace, *, context: Context) -> int:
     parts = parse_pod(named)
     run = parts[2] if parts is not None else 0
     if not run or named.lower() != pod_name(place.job_id, place.instance, run=run):
-        text = f"{named!r} is no run of pod {pod_name(place.job_id, place.instance)}"
+        text = f"{named!r} is not a run of pod {pod_name(place.job_id, place.instance)}"
         end(context, Code.INVALID_ARGUMENT, text=text, field="pod_id")
     return run

@@ -64,7 +64,7 @@ from peloton.gateway.cluster.gates import Gates, UnlistedMethod
 from peloton.gateway.ops.ops import Ops
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.serving import Server
-from peloton.gateway.server.unimplemented import MODULES
+from peloton.gateway.server.unimplemented import described_services
 from peloton.gateway.translate.stateless_specs import job_spec_of
 from peloton.ops.v1 import endpoints_pb2, outputs_pb2, schedules_pb2_grpc
 from peloton.ops.v1 import ops_pb2 as ops
@@ -105,24 +105,9 @@ UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 def services() -> list[ServiceDescriptor]:
     """All that a server may serve."""
-    modules = (
-        *MODULES,
-        _module(ops.DESCRIPTOR),
-        _module(wire.DESCRIPTOR),
-        _module(plans.DESCRIPTOR),
-        _module(endpoints_pb2.DESCRIPTOR),
-        _module(outputs_pb2.DESCRIPTOR),
-        _module(health_pb2.DESCRIPTOR),
-    )
+    modules = (ops, wire, plans, endpoints_pb2, outputs_pb2, health_pb2, reflection_pb2)
     found = [one for each in modules for one in each.DESCRIPTOR.services_by_name.values()]
-    return [*found, *reflection_pb2.DESCRIPTOR.services_by_name.values()]
-
-
-def _module(described: Any) -> Any:
-    class Module:
-        DESCRIPTOR = described
-
-    return Module
+    return [*described_services(), *found]
 
 
 def methods() -> dict[str, Any]:

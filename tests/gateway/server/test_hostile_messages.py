@@ -31,7 +31,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2_grpc
 from peloton.gateway.access.access_table import ACCESS_TABLE
-from peloton.gateway.server.unimplemented import MODULES
+from peloton.gateway.server.unimplemented import described_services
 from peloton.gateway.translate.short_names import SHORT
 from peloton.ops.v1 import ops_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
@@ -64,7 +64,7 @@ PASSES_MAX = 20
 A_WHILE_S = 0.2
 """What is done after an answer is written by then."""
 SERVICES = (
-    *(service for module in MODULES for service in module.DESCRIPTOR.services_by_name.values()),
+    *described_services(),
     ops_pb2.DESCRIPTOR.services_by_name["Ops"],
     health_pb2.DESCRIPTOR.services_by_name["Health"],
 )

@@ -213,7 +213,7 @@ def test_a_pod_mounts_volumes_in_either_form_and_reads_back_both() -> None:
         (mounting(volumes=[NAMED[0] | {"name": ""}]), "volumes[0].name: each volume needs"),
         (mounting(volumes=[NAMED[0] | {"host_path": {}}]), "volumes[0].host_path.path: missing"),
         (mounting(volumes=[{"name": "a", "type": "VOLUME_TYPE_EMPTY_DIR"}]),
-         "volumes[0].type: a volume that is no path of the host is not supported yet"),
+         "volumes[0].type: a volume that is not a path of the host is not supported yet"),
         (mounting(volumes=[{"name": "a", "host_path": {"path": "/x"}}]), "volumes[0].type: "),
     ],
 )  # fmt: skip

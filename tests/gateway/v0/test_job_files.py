@@ -81,7 +81,7 @@ def test_files_of_another_job_stay_when_that_one_is_gone(deployment: Deployment)
     ("of", "code", "said"),
     [
         (NOBODY, CODE.NOT_FOUND, f"filesOf: there are no files of job {NOBODY}"),
-        ("../other", CODE.INVALID_ARGUMENT, "filesOf: '../other' is no id of a job"),
+        ("../other", CODE.INVALID_ARGUMENT, "filesOf: '../other' is not the id of a job"),
     ],
 )
 def test_files_that_are_not_there(

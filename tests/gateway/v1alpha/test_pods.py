@@ -267,7 +267,7 @@ def test_the_run_has_to_be_one_of_the_pod(deployment: Deployment, pods: Any) -> 
         for name in ("GetPodEvents", "DeletePodEvents"):
             sent = of(name, f"{job}-0", pod_id={"value": run})
             code, text = refused(getattr(pods, name), sent)
-            said = f"pod_id: {run!r} is no run of pod {job}-0"
+            said = f"pod_id: {run!r} is not a run of pod {job}-0"
             assert (code, text) == (CODE.INVALID_ARGUMENT, said)
     sent = of("DeletePodEvents", f"{job}-0", pod_id={"value": ""})
     assert refused(pods.DeletePodEvents, sent)[0] is CODE.INVALID_ARGUMENT
@@ -283,7 +283,7 @@ def test_the_files_of_a_run(deployment: Deployment, pods: Any, folder: Path) -> 
     assert any(path.endswith("stdout") for path in found.paths)
     for none in ("x", name, f"{name}-0", f"{name}-1-1", f"{{{NOBODY}}}-0-1"):
         sent = of("BrowsePodSandbox", name, pod_id={"value": none})
-        said = f"pod_id: {none!r} is no id of a pod"
+        said = f"pod_id: {none!r} is not the id of a pod"
         assert refused(pods.BrowsePodSandbox, sent) == (CODE.INVALID_ARGUMENT, said)
     for stranger in (f"{name}-7", f"{NOBODY}-0-1"):
         sent = of("BrowsePodSandbox", name, pod_id={"value": stranger})
