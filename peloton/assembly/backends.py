@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from peloton.assembly.backend_switch import BackendSwitch
 from peloton.assembly.lockdowns import GatedBackend, LockFollower
-from peloton.backends.port import Backend, HoldsFiles
+from peloton.backends.port import Backend, LeasesFiles
 from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.shells.root import Root
 from peloton.runtime.vocabulary import Key
@@ -36,10 +36,10 @@ class Backends:
         """Return the troubles of backends that are outside."""
         return tuple(note for switch in self._switches for note in switch.notes())
 
-    def hold(self, job: str, for_s: float) -> bool:
+    def lease(self, job: str, for_s: float) -> bool:
         """Keep the files of a job's runs for so long; return whether any backend can."""
-        held = [one.hold(job, for_s) for one in self._found if isinstance(one, HoldsFiles)]
-        return any(held)
+        leased = [one.lease(job, for_s) for one in self._found if isinstance(one, LeasesFiles)]
+        return any(leased)
 
     def start(self) -> None:
         """Begin to obey orders."""

@@ -192,7 +192,7 @@ class Daemon:
         self._locks.start()
         if membership is not None:  # a disk is measured with each question
             self._undo.append(Canary(journal.probe, root.region.status, server=CASSANDRA).stop)
-        self._listeners.backend_notes, self._listeners.hold = backends.notes, backends.hold
+        self._listeners.backend_notes, self._listeners.lease = backends.notes, backends.lease
         self._first = first = self._first_messages(backends.of_config)
         self._undo += [backends.close, first.stop]
         self.greeted = first.ready

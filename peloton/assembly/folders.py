@@ -15,12 +15,12 @@ from peloton.backends.keeper_calling import KeeperUnavailable
 from peloton.backends.keeper_folder import KeeperOwner
 from peloton.failures import CannotStart
 from peloton.runtime.adapters import claimed_folder, folder_origin, private_folder
-from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
+from peloton.runtime.adapters.data_folder import DataFolder, FolderTaken
 from peloton.runtime.adapters.disk_measure import DiskMeasure
 from peloton.runtime.adapters.folder_origin import (
     FolderKind,
     FolderLease,
-    LeaseHeld,
+    LeaseTaken,
     OriginFinding,
 )
 from peloton.runtime.adapters.sqlite_copy import begin_anew
@@ -93,9 +93,9 @@ def _examined(folder: DataFolder) -> OriginFinding:
         return found
     try:
         folder.lease = FolderLease(found.folder_id)
-    except LeaseHeld as held:
+    except LeaseTaken as taken:
         return OriginFinding(
-            FolderKind.COPY, f"{folder.path} is a copy of one that is in use: {held}"
+            FolderKind.COPY, f"{folder.path} is a copy of one that is in use: {taken}"
         )
     return found
 
@@ -123,7 +123,7 @@ def _hold(path: Path, names: SettingNames) -> DataFolder:
         return DataFolder(path)
     except claimed_folder.ForeignFolder as error:
         raise CannotStart(str(error)) from error
-    except FolderHeld as error:
+    except FolderTaken as error:
         by = f"the {names.process} with pid {error.pid}" if error.pid else "another process"
         raise CannotStart(f"data folder {path} is held by {by}") from error
     except OSError as error:

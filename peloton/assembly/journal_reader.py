@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peloton.actors.host.ledger import HOLDING, names_of
+from peloton.actors.host.ledger import OCCUPYING, names_of
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.actors.task.state import ON_HOST
 from peloton.assembly.kinds import kinds
@@ -162,7 +162,7 @@ class JournalReader:
         for key in sorted(population.cells):
             if key.startswith("host/"):
                 for run in population.cells.peek(key).runs.values():
-                    if run.phase in HOLDING:
+                    if run.phase in OCCUPYING:
                         yield run.pod, _name(key)
         for key in sorted(population.crowds):
             if key.startswith("task/"):

@@ -15,7 +15,7 @@ from peloton.actors.job import kind as job
 from peloton.actors.job.messages import NOTIFIER_MESSAGES
 from peloton.actors.job.name import kind as name
 from peloton.actors.job.slice import kind as slice_
-from peloton.actors.job.slice.parking import HoldPolicy
+from peloton.actors.job.slice.parking import ParkingPolicy
 from peloton.actors.job.version import kind as version
 from peloton.actors.lockdown import kind as lockdown
 from peloton.actors.respool import kind as respool
@@ -59,7 +59,7 @@ def kinds(
     policy: ArchivePolicy = ArchivePolicy(),  # noqa: B008
     quarantine: int = 0,
     preemption: PreemptionPolicy = PreemptionPolicy(),  # noqa: B008
-    holding: HoldPolicy = HoldPolicy(),  # noqa: B008
+    parking: ParkingPolicy = ParkingPolicy(),  # noqa: B008
 ) -> dict[str, Kind]:
     """Return every kind by its name, for groups of these sizes.
 
@@ -76,7 +76,7 @@ def kinds(
         name.KIND,
         version.KIND,
         schedule.kind(zone_of),
-        slice_.kind(holding),
+        slice_.kind(parking),
         task.KIND,
         respool.kind(preemption),
         lot.KIND,
@@ -105,7 +105,7 @@ def kinds_of(settings: DaemonSettings) -> dict[str, Kind]:
             within_reservation=Within[given_back.within_rule.upper()],
             inside=given_back.inside_s,
         ),
-        holding=HoldPolicy(
+        parking=ParkingPolicy(
             retry.enabled, retry.attempts_per_cycle, retry.timeout_s, retry.backoff_s
         ),
     )

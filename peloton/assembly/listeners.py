@@ -26,12 +26,12 @@ from peloton.backends.job_files import JobFileFolder
 from peloton.failures import CannotStart
 from peloton.gateway.access.lockdowns import FollowedLocks, NoLocks, lock_notes
 from peloton.gateway.access.permissions import Permissions
-from peloton.gateway.access.principals import Places
-from peloton.gateway.cluster.files_anywhere import FilePlaces
+from peloton.gateway.access.principals import SharedQuota
+from peloton.gateway.cluster.files_anywhere import FileRoots
 from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.gateway.grpc_server import ServerOptions, build_server
 from peloton.gateway.http_server import HttpServer
-from peloton.gateway.ops.run_outputs import Holds
+from peloton.gateway.ops.run_outputs import Leases
 from peloton.gateway.private.kill_switch import KillSwitch
 from peloton.gateway.server.audit import AUDIT_LOG, AuditLog
 from peloton.gateway.server.carrier import carrier_notes
@@ -76,12 +76,12 @@ class ClientListeners:
         """What is locked down; set before anything listens."""
         self.vault: SecretVault | None = None
         """Secrets of jobs, if there can be any; set before anything listens."""
-        self._places: list[Places] = []
+        self._places: list[SharedQuota] = []
         self.backend_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
         """The troubles of a backend outside; set before anything listens."""
         self.reload_notes: Callable[[], tuple[NotReadyReason, ...]] = tuple
         """Why what is in the files is not in force."""
-        self.hold: Holds = lambda job, for_s: False
+        self.lease: Leases = lambda job, for_s: False
         """Keeps what the runs of a job leave; set before anything listens."""
         self.record: ClusterRecord | None = None
         """Which cluster this is; set before anything listens."""
@@ -133,7 +133,7 @@ class ClientListeners:
             server = HttpServer(
                 wanted,
                 region,
-                sandboxes=FilePlaces(self._sandboxes, self._far_files),
+                sandboxes=FileRoots(self._sandboxes, self._far_files),
                 access=self.access.files,
                 notes=self._notes,
             )
@@ -204,7 +204,7 @@ class ClientListeners:
             secrets=self.vault,
             far_files=self._far_files,
             outside=self._settings.backend.mesos is not None,
-            hold=self.hold,
+            lease=self.lease,
             files=self.files,
         )
 
@@ -259,13 +259,13 @@ class ClientListeners:
 
 
 class ChosenPorts:
-    """Settings with free ports for those that are 0, which are held until `close`.
+    """Settings with free ports for those that are 0, which are bound until `close`.
 
     In a fleet the addresses are published to clients before anything listens there.
     """
 
     def __init__(self, settings: DaemonSettings) -> None:
-        self._held: list[socket.socket] = []
+        self._bound: list[socket.socket] = []
         self.settings = settings
         if not settings.alone:
             grpc, http = self._chosen(settings.grpc), self._chosen(settings.http)
@@ -273,20 +273,20 @@ class ChosenPorts:
 
     def close(self) -> None:
         """Give back the ports that nobody listens at."""
-        for held in self._held:
-            held.close()
+        for bound in self._bound:
+            bound.close()
 
     def _chosen(self, address: Address) -> str:
         if address.port:
             return str(address)
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        held = socket.socket(family, socket.SOCK_STREAM)
-        self._held.append(held)
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        self._bound.append(bound)
         # A socket that is bound and does not listen keeps the kernel from giving the port to
         # others, and leaves it to who asks for it by number with this option, as servers do.
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((address.host, 0))
-        return str(Address(address.host, held.getsockname()[1]))
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((address.host, 0))
+        return str(Address(address.host, bound.getsockname()[1]))
 
 
 def why_not(address: Address) -> str:

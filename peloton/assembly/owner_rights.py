@@ -15,7 +15,7 @@ from peloton.gateway.access.basic_users import BasicUsers
 from peloton.gateway.access.guard import CallCode
 from peloton.gateway.access.permissions import Permissions
 from peloton.gateway.server.audit import AuditEntry
-from peloton.runtime.core.principal import BASIC, Principal, parse
+from peloton.runtime.core.principal import BASIC, Principal, principal_of
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.ephemeral import StatelessService
 from peloton.settings.permissions_file import Permission
@@ -56,7 +56,7 @@ class OwnerRights(StatelessService):
 
     def why_not(self, asked: AskRights) -> str:
         """Return why the owner may no longer create jobs in the pool; empty if they may."""
-        who, users = parse(asked.owner), self._users()
+        who, users = principal_of(asked.owner), self._users()
         if who.how == BASIC and users is not None:
             user = users.named(who.name)
             if user is None:
@@ -75,7 +75,7 @@ def audit_entry(asked: AskRights, why: str) -> AuditEntry:
     schedule = asked.schedule.partition("/")[2]
     return AuditEntry(
         time.time(),
-        parse(asked.owner),
+        principal_of(asked.owner),
         MOMENT,
         {"schedule": schedule, "pool": asked.pool_path},
         hidden=False,

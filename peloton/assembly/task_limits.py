@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from peloton.assembly.task_images import engine_text
-from peloton.backends.keeper.group_places import FoundPlace, find_place
+from peloton.backends.keeper.group_roots import FoundRoot, find_root
 from peloton.backends.keeper.limits import ENFORCE, OFF
 from peloton.backends.process import TaskLimits
 from peloton.failures import CannotStart
@@ -21,7 +21,7 @@ _ANY = "peloton"
 """The name does not matter where nothing is made."""
 
 
-def problem(settings: DaemonSettings, *, find: Callable[[str], FoundPlace] = find_place) -> str:
+def problem(settings: DaemonSettings, *, find: Callable[[str], FoundRoot] = find_root) -> str:
     """Return why limits that must be enforced cannot be; empty if they can."""
     mode = _mode(settings)
     note = limits_note(settings, find=find) if mode == ENFORCE else ""
@@ -35,14 +35,14 @@ def check_task_limits(settings: DaemonSettings) -> None:
         raise CannotStart(text)
 
 
-def limits_note(settings: DaemonSettings, *, find: Callable[[str], FoundPlace] = find_place) -> str:
+def limits_note(settings: DaemonSettings, *, find: Callable[[str], FoundRoot] = find_root) -> str:
     """Return which wanted limits this machine cannot enforce; empty if it can enforce all."""
     if _mode(settings) == OFF:
         return ""
     try:
         found = find(_ANY)
     except OSError as error:
-        found = FoundPlace(None, str(error))
+        found = FoundRoot(None, str(error))
     if found.place is None:
         return (
             f"tasks are not in control groups ({found.why}): memory is checked once a second, "
@@ -64,7 +64,7 @@ def machine_text() -> str:
 
 def _groups_text() -> str:
     try:
-        found = find_place(_ANY)
+        found = find_root(_ANY)
     except OSError as error:
         return f"no control groups: {error}"
     if found.place is None:

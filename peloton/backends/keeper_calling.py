@@ -22,7 +22,7 @@ _READY_STATUS, _HELD_STATUS = 0, 3
 # The daemon's environment may hold secrets, and a task can read the one of its parent.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
-_OF_NO_HOST = ("ack", "hold")
+_OF_NO_HOST = ("ack", "lease")
 """Requests that are sent once: who lost one makes another."""
 
 

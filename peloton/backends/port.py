@@ -151,10 +151,10 @@ class Backend(EphemeralService, Protocol):
 
 
 @runtime_checkable
-class HoldsFiles(Protocol):
+class LeasesFiles(Protocol):
     """A backend that can keep the files of a job's ended runs while somebody reads them."""
 
-    def hold(self, job: str, for_s: float) -> bool:
+    def lease(self, job: str, for_s: float) -> bool:
         """Keep the files for so many seconds; return whether that is possible. For any thread."""
 
 

@@ -368,12 +368,12 @@ class ProcessBackend:
             except OSError as error:
                 _LOG.warning("%s stays closed to tasks of other accounts: %s", folder, error)
 
-    def hold(self, job: str, for_s: float) -> bool:
+    def lease(self, job: str, for_s: float) -> bool:
         """Keep the files of a job's runs for so long; return whether that is possible."""
         runs = self._runs
         if runs is None:
             return False
-        runs.hold(job, for_s)
+        runs.lease(job, for_s)
         return True
 
     def stop_all(self, grace_s: float) -> bool:

@@ -193,9 +193,9 @@ class ProcessRuns:
         """Acknowledge ends that are journaled. If this is lost, they are listed again."""
         self._ask({"q": "ack", "runs": list(run_ids)})
 
-    def hold(self, job: str, for_s: float) -> None:
+    def lease(self, job: str, for_s: float) -> None:
         """Keep the files of a job for so long. If this is lost, the next renewal does it."""
-        self._ask({"q": "hold", "jobs": {job: for_s}})
+        self._ask({"q": "lease", "jobs": {job: for_s}})
 
     def list(self, host: str, *, asked_at: float = -math.inf) -> None:
         """Request all runs of the host; the list carries this time."""

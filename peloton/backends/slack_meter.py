@@ -27,9 +27,9 @@ AGAIN_S = 30.0
 
 
 class HostLoad(NamedTuple):
-    """The cpu of the runs of one host that are not on slack: held, and used."""
+    """The cpu of the runs of one host that are not on slack: requested, and used."""
 
-    held: float
+    requested: float
     used: float
 
 
@@ -53,7 +53,7 @@ class SlackMeter:
             before = self._used.get(host, load.used)
             used = max(load.used, load.used + (before - load.used) * kept)
             self._used[host] = used
-            slack = int(max(0.0, load.held - used) * self._part * UNIT) // STEP * STEP
+            slack = int(max(0.0, load.requested - used) * self._part * UNIT) // STEP * STEP
             told = self.told.get(host)
             if told is None or slack < told or slack >= told + RISE_STEPS * STEP:
                 self.told[host] = slack

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
-from peloton.chaos.cluster.storm import ClusterPlan, StormFailed, StormRun, draw, shrink
+from peloton.chaos.cluster.storm import ClusterScenario, StormFailed, StormRun, draw, shrink
 from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.core.entities.records import SHARD_KEY
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
-from peloton.runtime.simulation.plan import BAD_PLAN, load_plan, save
+from peloton.runtime.simulation.scenario import BAD_SCENARIO, load_scenario, save
 from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key
 
@@ -109,23 +109,24 @@ def _brief(fact: Any) -> str:
     return text if len(text) <= FACT_CHARS_MAX else f"{text[:FACT_CHARS_MAX]}..."
 
 
-def head(plan: ClusterPlan) -> str:
+def head(scenario: ClusterScenario) -> str:
     """Return the size of the cluster, its limits and its faults, in one line."""
     return (
-        f"seed {plan.seed}: {plan.daemons} daemons, {plan.hosts} hosts, shards {plan.sizes}, "
-        f"{'one cluster of agents, ' if plan.outside else ''}"
-        f"checkpoints from {plan.checkpoint_bytes_min} bytes, limits {plan.limits}, "
-        f"services up to {plan.furnish_s_max} s late, storm {plan.storm_s} s, "
-        f"faults {plan.faults}, {len(plan.actions)} actions"
+        f"seed {scenario.seed}: {scenario.daemons} daemons, {scenario.hosts} hosts, "
+        f"shards {scenario.sizes}, "
+        f"{'one cluster of agents, ' if scenario.outside else ''}"
+        f"checkpoints from {scenario.checkpoint_bytes_min} bytes, limits {scenario.limits}, "
+        f"services up to {scenario.furnish_s_max} s late, storm {scenario.storm_s} s, "
+        f"faults {scenario.faults}, {len(scenario.actions)} actions"
     )
 
 
-def replay(plan: ClusterPlan, *, only: str | None) -> StormFailed | None:
-    """Play the plan and print its story; return the failure, if there is one."""
-    stage = StormRun(plan)
+def replay(scenario: ClusterScenario, *, only: str | None) -> StormFailed | None:
+    """Play the scenario and print its story; return the failure, if there is one."""
+    stage = StormRun(scenario)
     recorder = Recorder(stage)
     failed: StormFailed | None = None
-    print(head(plan))
+    print(head(scenario))
     try:
         stage.play()
     except StormFailed as error:
@@ -143,28 +144,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="script/replay", description="Replay one storm and print its story."
     )
-    parser.add_argument("plan", help="a seed, or a file that --shrink wrote")
+    parser.add_argument("scenario", help="a seed, or a file that --shrink wrote")
     parser.add_argument("--only", help="only actors whose key contains this")
     parser.add_argument(
-        "--shrink", type=Path, help="write the smallest plan that fails in the same way"
+        "--shrink", type=Path, help="write the smallest scenario that fails in the same way"
     )
     parser.add_argument(
         "--agents", action="store_true", help="as the same option of script/sweep, for a seed"
     )
     options = parser.parse_args()
-    is_seed = options.plan.isdigit()
+    is_seed = options.scenario.isdigit()
     try:
         if is_seed:
-            plan = draw(int(options.plan), outside=options.agents)
+            scenario = draw(int(options.scenario), outside=options.agents)
         else:
-            plan = load_plan(ClusterPlan, Path(options.plan))
+            scenario = load_scenario(ClusterScenario, Path(options.scenario))
     except OSError as error:
-        parser.error(f"{options.plan}: {error.strerror}")
-    except BAD_PLAN as error:
-        parser.error(f"{options.plan}: no plan of a storm: {error}")
-    failed = replay(plan, only=options.only)
+        parser.error(f"{options.scenario}: {error.strerror}")
+    except BAD_SCENARIO as error:
+        parser.error(f"{options.scenario}: no scenario of a storm: {error}")
+    failed = replay(scenario, only=options.only)
     if failed is not None and options.shrink is not None:
-        small = shrink(plan, failed.sort)
+        small = shrink(scenario, failed.sort)
         save(small, options.shrink)
         print(f"{options.shrink}: {head(small)}")
     return 1 if failed is not None else 0

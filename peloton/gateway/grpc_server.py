@@ -47,7 +47,7 @@ from peloton.gateway.ops.endpoints import Endpoints
 from peloton.gateway.ops.health import Health
 from peloton.gateway.ops.ops import Ops
 from peloton.gateway.ops.plans import Plans
-from peloton.gateway.ops.run_outputs import Holds, Outputs
+from peloton.gateway.ops.run_outputs import Leases, Outputs
 from peloton.gateway.ops.schedules import Schedules
 from peloton.gateway.private.kill_switch import KillSwitch
 from peloton.gateway.private.private_services import private_services
@@ -97,7 +97,7 @@ class ServerOptions(NamedTuple):
     how many streams of WatchService may be open. `locks`: what is locked down. `secrets`: those of
     jobs; None: there are none. `far_files`: sources of the files of runs on other machines.
     `outside`: the hosts are of a cluster of another kind, which runs images and fetches files.
-    `hold`: keeps what the runs of a job leave, if that can be done.
+    `lease`: keeps what the runs of a job leave, if that can be done.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -113,7 +113,7 @@ class ServerOptions(NamedTuple):
     secrets: SecretVault | None = None
     far_files: Sequence[FarFiles] = ()
     outside: bool = False
-    hold: Holds = lambda job, for_s: False
+    lease: Leases = lambda job, for_s: False
     files: JobFileStore | None = None
 
 
@@ -154,7 +154,7 @@ def build_server(
     images_run = options.images_run or options.outside
     served = _services(cluster_client, files, feed=feed, images_run=images_run, kills=kills)
     served += _own_services(cluster_client, feed, options=options)
-    outputs = Outputs(cluster_client, files, hold=options.hold)
+    outputs = Outputs(cluster_client, files, lease=options.lease)
     served.append((outputs_pb2.DESCRIPTOR.services_by_name["Outputs"], outputs))
     names = {*services()}
     for service, servicer in served:

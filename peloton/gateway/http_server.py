@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, TypeAlias
 from peloton import __version__
 from peloton.gateway.access.file_links import FileLinks
 from peloton.gateway.access.guard import Guard
-from peloton.gateway.access.principals import Places
-from peloton.gateway.cluster.files_anywhere import FilePlaces, FilesAnywhere
+from peloton.gateway.access.principals import SharedQuota
+from peloton.gateway.cluster.files_anywhere import FileRoots, FilesAnywhere
 from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.gateway.ops.endpoints import endpoints_json
 from peloton.gateway.ops.health_notes import archive_notes, waiting_hosts
@@ -81,7 +81,7 @@ class HttpServer:
         address: Address,
         cluster: Region,
         *,
-        sandboxes: FilePlaces,
+        sandboxes: FileRoots,
         access: HttpAccess,
         notes: Notes = lambda: (),
     ) -> None:
@@ -97,7 +97,7 @@ class HttpServer:
         class Bound(HttpHandler):
             pass
 
-        self.places = Places("HTTP connections for files")
+        self.places = SharedQuota("HTTP connections for files")
         """Of which each caller has a share."""
         Bound.cluster, Bound.boxes, Bound.access = cluster, boxes, access
         Bound.places, Bound.lock = self.places, threading.Lock()
@@ -126,7 +126,7 @@ class HttpHandler(LimitedHandler):
     cluster: Region
     boxes: FilesAnywhere
     access: HttpAccess
-    places: Places
+    places: SharedQuota
     lock: threading.Lock
     notes: Notes
     _begun = False  # whether an answer is under way

@@ -27,8 +27,8 @@ from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import HostSummary, Label, Shape
 from peloton.placement.needs import FREE_COLUMNS, ORDERED, PORTS, Need
 from peloton.placement.news import HostNews
-from peloton.placement.orders import KeptOrders
 from peloton.placement.quarantines import Quarantines
+from peloton.placement.sorted_cache import SortedRowsCache
 from peloton.runtime.vocabulary import Key, key
 
 Flags = npt.NDArray[np.bool_]
@@ -84,7 +84,7 @@ class HostIndex:
         self.generation = 0  # rises when anything but free resources has changed
         self.layout = 0  # rises when an empty cluster would fit other members than before
         self.news = HostNews()
-        self.orders = KeptOrders(self, mend_rows)
+        self.sorted_rows = SortedRowsCache(self, mend_rows)
         self.quarantines = Quarantines()
         self._position_of_free: list[int] = []
         self._position_of_labels: list[int] = []
@@ -201,7 +201,7 @@ class HostIndex:
                 continue
             del self._members[self._inventory[row]][row]
             self.has_host[row] = self.up[row] = False
-            self.orders.touch([row])  # by the labels it had
+            self.sorted_rows.touch([row])  # by the labels it had
             self.quarantines.mark(row, False)
             self.host_labels.replace(row, ())
             self.task_labels.replace(row, ())
@@ -220,14 +220,14 @@ class HostIndex:
             more = [row for row, amounts in zip(rows, free, strict=True) if self._set(row, amounts)]
             if more:
                 self.news.more_reported(more)
-            self.orders.touch(rows)
+            self.sorted_rows.touch(rows)
             return
         reported = np.array(free, np.int64).T - self._in_flight[:, rows]
         risen = (reported > self.free[:, rows]).any(axis=0)
         self.free[:, rows] = reported
         if risen.any():
             self.news.more_reported(np.array(rows)[risen].tolist())
-        self.orders.touch(rows)
+        self.sorted_rows.touch(rows)
 
     def _set(self, row: int, amounts: tuple[int, ...]) -> bool:
         """Record what a host reports as free; return whether any amount has risen."""
@@ -266,7 +266,7 @@ class HostIndex:
         self.quarantines.mark(row, host.quarantined)
         self.group[row] = self._group(host.host, row)
         self._labels[row] = host.labels
-        self.orders.touch([row])  # by the labels it had
+        self.sorted_rows.touch([row])  # by the labels it had
         self.host_labels.replace(row, ())
         for label in host.labels:  # one by one: an attribute may have a value twice
             if label.key not in (HOSTNAME, HOST_POOL):
@@ -294,7 +294,7 @@ class HostIndex:
             if count:
                 self.task_labels.change(row, label, by=count)
         self.news.more_reported([row])  # a constraint may hold now
-        self.orders.touch([row])
+        self.sorted_rows.touch([row])
 
     def _group(self, host: Key, row: int) -> int:
         part = zlib.crc32(host.encode()) % self.parts
@@ -306,8 +306,8 @@ class HostIndex:
         before = self.quarantines.left_out
         self.news.more_reported([*rows, *self.quarantines.judge(self.up)])
         if self.quarantines.left_out is not before:
-            self.orders.touch(np.flatnonzero(before != self.quarantines.left_out).tolist())
-        self.orders.touch(rows)
+            self.sorted_rows.touch(np.flatnonzero(before != self.quarantines.left_out).tolist())
+        self.sorted_rows.touch(rows)
 
     def _make_rows(self, inventory: Key, hosts: Sequence[HostSummary]) -> None:
         fresh = dict.fromkeys(host.host for host in hosts if host.host not in self.rows)
@@ -374,7 +374,7 @@ class HostIndex:
             in_flight[column, row] += amount * count
 
     def _proposed(self, need: Need, rows: list[int], *, counts: list[int], now: float) -> None:
-        self.orders.touch(rows)
+        self.sorted_rows.touch(rows)
         if need.labels:
             for row, count in zip(rows, counts, strict=True):
                 self._label(need, row, count=count)
@@ -414,7 +414,7 @@ class HostIndex:
         self._take(need, row, count=-count)
         self._label(need, row, count=-count)
         self.news.own_proposals_over([row])
-        self.orders.touch([row])
+        self.sorted_rows.touch([row])
 
     def _label(self, need: Need, row: int, *, count: int) -> None:
         for label in need.labels:

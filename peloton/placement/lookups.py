@@ -20,11 +20,11 @@ from peloton.placement.conditions import HOSTNAME
 from peloton.placement.index import HostIndex
 from peloton.placement.messages import Constraint, Label, Shape
 from peloton.placement.needs import ORDERED
-from peloton.placement.order import KeptOrder, Search
-from peloton.placement.orders import OrderName
 from peloton.placement.reasons import HostChecks
 from peloton.placement.row_checks import RowChecks, rows_with
 from peloton.placement.shapes import KnownShape, hosts_name
+from peloton.placement.sorted_cache import SortName
+from peloton.placement.sorted_rows import Search, SortedRows
 from peloton.placement.strategies import foremost_rows, in_order
 
 RowsTaken = list[tuple[int, int]]
@@ -66,7 +66,7 @@ class _LookUp(NamedTuple):
     scope: Label | None  # a required label of hosts, if few have it
 
     @property
-    def own(self) -> OrderName:
+    def own(self) -> SortName:
         """Return the name of the order of the hosts that take such members."""
         return self.sign, self.known.hosts, self.scope
 
@@ -94,7 +94,7 @@ class Lookups:
         if known.plain and not excluded:
             order = self._all_hosts(shape, strategy.sign)
             return None if order is None else order.take(search, count, groups=index.groups)
-        own = None if known.plain else index.orders.built((strategy.sign, known.hosts, None))
+        own = None if known.plain else index.sorted_rows.built((strategy.sign, known.hosts, None))
         if own is not None:
             rows = self._checks_of(known, excluded)
             if own.ready(rows):
@@ -108,7 +108,7 @@ class Lookups:
         asked = _LookUp(known, search, strategy.sign, count, rows, required, scope)
         if required is not None and len(required.rows) <= COMPARED_FIRST_MAX:
             return self._compare(asked, self._few_sorted(asked, required.rows))
-        found = self._in_orders(asked)
+        found = self._in_sorted(asked)
         if found is None and required is not None and narrow:
             return self._compare(asked, self._many_sorted(asked, required))
         return found
@@ -129,10 +129,10 @@ class Lookups:
             rows = self._kept[known.number] = RowChecks(index, self._checks, shape=shape)
         return rows
 
-    def _in_orders(self, asked: _LookUp) -> RowsTaken | None:
+    def _in_sorted(self, asked: _LookUp) -> RowsTaken | None:
         """Search the order of the hosts that take such members, if it is kept; else the order of
         all hosts, or of those with the required label."""
-        orders, plain = self._index.orders, asked.known.plain
+        orders, plain = self._index.sorted_rows, asked.known.plain
         own = None if plain else orders.built(asked.own)
         if own is not None and own.ready(asked.rows):
             return self._take(asked, own)
@@ -153,13 +153,13 @@ class Lookups:
         own = orders.of(asked.own)
         return self._take(asked, own) if own.ready(asked.rows) else None
 
-    def _all_hosts(self, shape: Shape, sign: int) -> KeptOrder | None:
+    def _all_hosts(self, shape: Shape, sign: int) -> SortedRows | None:
         """Return the order of all hosts that are open to all, if it is up to date."""
         has_gpu = shape.resources.gpu > 0
-        order = self._index.orders.of((sign, ANY_HOST[has_gpu], None))
+        order = self._index.sorted_rows.of((sign, ANY_HOST[has_gpu], None))
         return order if order.ready(self._any_host[has_gpu]) else None
 
-    def _with_label(self, asked: _LookUp, scope: Label) -> KeptOrder | None:
+    def _with_label(self, asked: _LookUp, scope: Label) -> SortedRows | None:
         """Return the order of the hosts with a required label, if it is up to date."""
         has_it = Constraint("label", "host", scope, "greater", 0)
         shape = Shape(asked.known.need.shape.resources, constraint=has_it)
@@ -167,10 +167,10 @@ class Lookups:
         hosts = hosts_name(shape)
         if hosts == asked.known.hosts or those.opens != asked.rows.opens:
             return None
-        order = self._index.orders.of((asked.sign, hosts, scope))
+        order = self._index.sorted_rows.of((asked.sign, hosts, scope))
         return order if order.ready(those) else None
 
-    def _take(self, asked: _LookUp, order: KeptOrder) -> RowsTaken | None:
+    def _take(self, asked: _LookUp, order: SortedRows) -> RowsTaken | None:
         groups, room = self._index.groups, asked.rows.room
         return order.take(asked.search, asked.members, groups=groups, room=room)
 
@@ -201,7 +201,7 @@ class Lookups:
 
     def _few_sorted(self, asked: _LookUp, some: Iterable[int]) -> list[int]:
         """Return those of these rows that have enough free, in the order of the strategy."""
-        free, least, orders = self._index.free, asked.search.least, self._index.orders
+        free, least, orders = self._index.free, asked.search.least, self._index.sorted_rows
         enough = [row for row in some if all(map(operator.ge, free[:ORDERED, row].tolist(), least))]
         if len(enough) < 2:
             return enough
@@ -217,7 +217,7 @@ class Lookups:
         rows = table.sorted_rows(required.label)
         least = np.array(asked.search.least, np.int64)[:, None]
         rows = rows[(index.free[:ORDERED, rows] >= least).all(axis=0)]
-        columns = index.orders.columns(rows, asked.sign)
+        columns = index.sorted_rows.columns(rows, asked.sign)
         places, first = np.arange(len(rows)), asked.members + COMPARED_FIRST_MAX
         found = in_order(foremost_rows(places, columns, count=first), columns)
         yield from rows[found].tolist()

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from peloton.placement.index import Fitting, HostIndex
 from peloton.placement.lookups import Lookups
-from peloton.placement.order import few_max
 from peloton.placement.proposals import NOTHING, Proposed
 from peloton.placement.reasons import HostChecks
 from peloton.placement.shapes import KnownShape, KnownShapes
+from peloton.placement.sorted_rows import few_max
 from peloton.placement.strategies import StrategyFailed, choose
 
 

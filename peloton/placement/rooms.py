@@ -134,12 +134,12 @@ def _imagined(index: HostIndex, lent: _Lent) -> Iterator[None]:
     """Meanwhile the rows have so much more free."""
     rows = lent.rows.tolist()
     index.free[:PORTS, lent.rows] += lent.more
-    index.orders.touch(rows)
+    index.sorted_rows.touch(rows)
     try:
         yield
     finally:
         index.free[:PORTS, lent.rows] -= lent.more
-        index.orders.touch(rows)
+        index.sorted_rows.touch(rows)
 
 
 def room_of(index: HostIndex, ask: AskRoom) -> Send:

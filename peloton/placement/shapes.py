@@ -14,7 +14,7 @@ from peloton.actors.resources import EPSILON
 from peloton.placement.conditions import shape_depends_on_tasks
 from peloton.placement.messages import Constraint, Label, Shape
 from peloton.placement.needs import GPU, ORDERED, SLACK, Need, need_of
-from peloton.placement.order import Search
+from peloton.placement.sorted_rows import Search
 from peloton.placement.strategies import Strategy
 
 SHAPES_MAX = 1024

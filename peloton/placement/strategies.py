@@ -48,7 +48,7 @@ class Strategy(Value, frozen=True):
     Before it come hosts without GPU, and those that fail nobody. Ties are decided by the
     row. `one_by_one`: each member gets the host that is foremost once the members before it are
     placed; else a host is filled before the next one. `sign` is that of a kept order with the same
-    columns (see `KeptOrders`), so that a few members need no scan; 0 if there is none.
+    columns (see `SortedRowsCache`), so that a few members need no scan; 0 if there is none.
     """
 
     name: str

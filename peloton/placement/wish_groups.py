@@ -1,5 +1,4 @@
-"""Groups wishes of one call that are decided as one: those of one shape that nothing tells
-apart."""
+"""Groups the wishes of one call that are decided as one: of one shape, and alike otherwise."""
 
 from __future__ import annotations
 

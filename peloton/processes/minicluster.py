@@ -149,7 +149,7 @@ def _settings(options: Mapping[str, Any]) -> DaemonSettings:
         for name in listen:
             texts = [text.replace(f"listen.{name}", f"--{name}") for text in texts]
         if file is not None:
-            texts = [f"--cluster: {file}: {text}" for text in config.with_places(file, texts)]
+            texts = [f"--cluster: {file}: {text}" for text in config.with_lines(file, texts)]
         raise BadSetting(*texts) from None
 
 

@@ -27,7 +27,7 @@ from peloton.failures import CannotStart
 from peloton.processes import preflight_cluster, preflight_exchange
 from peloton.processes.preflight_cluster import UNREAD, JournalFound, ServersRead
 from peloton.runtime.adapters import claimed_folder, folder_origin
-from peloton.runtime.adapters.data_folder import held_by_others_only
+from peloton.runtime.adapters.data_folder import locked_by_others_only
 from peloton.runtime.adapters.fenced_rows import read_record
 from peloton.runtime.adapters.private_folder import FolderOfAnother
 from peloton.runtime.adapters.sqlite_witness import JournalWitness
@@ -166,7 +166,7 @@ def _holder(folder: Path) -> str:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            if held_by_others_only(os.fstat(file.fileno()).st_ino):
+            if locked_by_others_only(os.fstat(file.fileno()).st_ino):
                 return ""
             return file.read(32).decode("ascii", "replace").strip() or "unknown"
     return ""

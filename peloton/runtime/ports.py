@@ -356,7 +356,7 @@ class Session(Struct, frozen=True, gc=False):
 class NodeOutcome(enum.Enum):
     """The outcome of an operation on an owner node."""
 
-    HELD = "the node is ours"
+    OURS = "the node is ours"
     TAKEN = "the node is another's"
     GONE = "there is no node of ours"
     UNKNOWN = "it may have happened"

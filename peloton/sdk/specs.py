@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.yaml_text import describe
-from peloton.settings.yaml_places import PART
+from peloton.settings.yaml_lines import PART
 
 M = TypeVar("M", bound=Message)
 

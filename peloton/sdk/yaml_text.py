@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from peloton.sdk.errors import BadSpec
-from peloton.settings import yaml_limits, yaml_places
+from peloton.settings import yaml_limits, yaml_lines
 
 Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TAG = "tag:yaml.org,2002:"
@@ -93,7 +93,7 @@ def whole_escape(found: re.Match[str]) -> str:
 
 def lines_of(text: str, paths: Iterable[str]) -> list[int | None]:
     """Return the line of each path of keys and indexes, or of its longest prefix."""
-    return yaml_places.lines_of(text, paths, loader=Loader)
+    return yaml_lines.lines_of(text, paths, loader=Loader)
 
 
 def describe(value: Any) -> str:

@@ -15,7 +15,7 @@ import msgspec
 import platformdirs
 import yaml
 
-from peloton.settings import yaml_limits, yaml_places
+from peloton.settings import yaml_limits, yaml_lines
 
 GRPC_DEFAULT = "127.0.0.1:5397"
 HTTP_DEFAULT = "127.0.0.1:5297"
@@ -147,11 +147,11 @@ def read_yaml(path: Path, option: str, *, secret: bool = False) -> Any:
         raise BadSetting(f"{option}: {path}: {error}") from error
 
 
-def with_places(path: Path, texts: Sequence[str]) -> list[str]:
+def with_lines(path: Path, texts: Sequence[str]) -> list[str]:
     """Return errors about a file, those about a field of it behind its line."""
     try:
         written = yaml_limits.text_of(path)
-        return [yaml_places.with_line(text, written, loader=SAFE) for text in texts]
+        return [yaml_lines.with_line(text, written, loader=SAFE) for text in texts]
     except (OSError, yaml_limits.BadYaml, yaml.YAMLError):
         return [*texts]  # it cannot be read twice, such as a pipe
 

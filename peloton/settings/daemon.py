@@ -46,7 +46,7 @@ from peloton.settings.config import (
     loopback,
     read_yaml,
     same_port,
-    with_places,
+    with_lines,
 )
 from peloton.settings.limits import LimitSettings, limit_problems
 from peloton.settings.notify import NotifySetting, notify_problems
@@ -188,7 +188,7 @@ def read_settings(path: Path, roles: str | None = None) -> DaemonSettings:
     try:
         return parse(raw, path.parent)
     except BadSetting as error:
-        raise BadSetting(*(f"{path}: {text}" for text in with_places(path, error.texts))) from error
+        raise BadSetting(*(f"{path}: {text}" for text in with_lines(path, error.texts))) from error
 
 
 def parse(raw: Any, folder: Path) -> DaemonSettings:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 _ZOOKEEPER = "zk://"
 
 
-class ZooKeeperPlace(NamedTuple):
+class ZooKeeperPath(NamedTuple):
     """ZooKeeper servers, and the folder in which masters stand for election."""
 
     servers: str
     folder: str
 
     @classmethod
-    def of(cls, master: str) -> ZooKeeperPlace | None:
+    def of(cls, master: str) -> ZooKeeperPath | None:
         """Parse `zk://[CREDENTIAL@]HOST:PORT,…/PATH`; return None for an address."""
         if not master.startswith(_ZOOKEEPER):
             return None

@@ -96,7 +96,7 @@ class LocalMembership:
                 service.changed()
             owner = service.owners[shard]
             if owner == self.member:
-                outcome, owner = NodeOutcome.HELD, ""
+                outcome, owner = NodeOutcome.OURS, ""
             else:
                 outcome = NodeOutcome.TAKEN
             self._tell(NodeAnswer(self.member, shard, outcome, service.version, owner))

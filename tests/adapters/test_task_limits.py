@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from peloton.assembly.task_limits import limits_note, problem, task_limits
-from peloton.backends.keeper.group_places import FoundPlace
-from peloton.backends.keeper.groups import GroupPlace
+from peloton.backends.keeper.group_roots import FoundRoot
+from peloton.backends.keeper.groups import GroupRoot
 from peloton.backends.process import TaskLimits
 from peloton.settings.config import BadSetting
 from peloton.settings.daemon import DaemonSettings, parse
 
-HERE = GroupPlace(2, {"memory": "/x"}, ("/y",))
-NOWHERE = FoundPlace(None, "nothing is mounted")
+HERE = GroupRoot(2, {"memory": "/x"}, ("/y",))
+NOWHERE = FoundRoot(None, "nothing is mounted")
 
 
 def settings(tmp_path: Path, **process: Any) -> DaemonSettings:
@@ -34,21 +34,21 @@ def test_what_the_machine_cannot_hold_stops_a_start_only_where_it_must(tmp_path)
     must = settings(tmp_path, limits="enforce")
     text = problem(must, find=lambda name: NOWHERE)
     assert text.startswith("backend.process.limits: ") and "nothing is mounted" in text
-    assert problem(must, find=lambda name: FoundPlace(HERE)) == ""
-    assert "no limit of cpu" in problem(must, find=lambda name: FoundPlace(HERE, "no limit of cpu"))
+    assert problem(must, find=lambda name: FoundRoot(HERE)) == ""
+    assert "no limit of cpu" in problem(must, find=lambda name: FoundRoot(HERE, "no limit of cpu"))
 
 
 def test_health_says_what_does_not_hold_and_only_then(tmp_path):
     tried = settings(tmp_path)
     note = limits_note(tried, find=lambda name: NOWHERE)
     assert "nothing is mounted" in note and "memory is checked once a second" in note
-    assert limits_note(tried, find=lambda name: FoundPlace(HERE)) == ""
+    assert limits_note(tried, find=lambda name: FoundRoot(HERE)) == ""
     off = settings(tmp_path, limits="off")
     assert limits_note(off, find=lambda name: NOWHERE) == "", "as it was asked for"
 
 
 def test_a_machine_that_cannot_be_asked_has_no_groups(tmp_path):
-    def fails(name: str) -> FoundPlace:
+    def fails(name: str) -> FoundRoot:
         raise PermissionError(13, "Permission denied")
 
     assert "Permission denied" in limits_note(settings(tmp_path), find=fails)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
+from peloton.runtime.adapters.data_folder import DataFolder, FolderTaken
 
 HOLD = """
 import sys, pathlib
@@ -32,7 +32,7 @@ def start(path: Path) -> subprocess.Popen[str]:
 
 def test_a_second_process_is_refused_with_the_first_ones_pid(tmp_path: Path) -> None:
     holder = start(tmp_path / "data")
-    with pytest.raises(FolderHeld) as held:
+    with pytest.raises(FolderTaken) as held:
         DataFolder(tmp_path / "data")
     assert held.value.pid == holder.pid
     assert str(holder.pid) in str(held.value)
@@ -43,7 +43,7 @@ def test_a_second_process_is_refused_with_the_first_ones_pid(tmp_path: Path) -> 
 
 
 def test_a_closed_folder_is_free(tmp_path: Path) -> None:
-    with DataFolder(tmp_path), pytest.raises(FolderHeld) as held:
+    with DataFolder(tmp_path), pytest.raises(FolderTaken) as held:
         DataFolder(tmp_path)
     assert held.value.pid == os.getpid()
     DataFolder(tmp_path).close()

@@ -15,7 +15,7 @@ from peloton.assembly.folders import adopt_copy, take_data_folder
 from peloton.failures import CannotStart
 from peloton.runtime.adapters import folder_origin
 from peloton.runtime.adapters.data_folder import DataFolder
-from peloton.runtime.adapters.folder_origin import FolderKind, FolderLease, LeaseHeld
+from peloton.runtime.adapters.folder_origin import FolderKind, FolderLease, LeaseTaken
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.sqlite_witness import WitnessOptions
 from peloton.settings.access_files import made_token
@@ -154,7 +154,7 @@ def test_a_damaged_origin_is_no_new_folder(data: Path) -> None:
 
 def test_a_lease_ends_with_its_holder() -> None:
     lease = FolderLease("test-of-a-lease")
-    with pytest.raises(LeaseHeld):
+    with pytest.raises(LeaseTaken):
         FolderLease("test-of-a-lease")
     lease.close()
     FolderLease("test-of-a-lease").close()

@@ -15,7 +15,7 @@ import pytest
 from peloton.assembly.folders import take_data_folder
 from peloton.failures import CannotStart
 from peloton.runtime.adapters import private_folder
-from peloton.runtime.adapters.data_folder import DataFolder, FolderHeld
+from peloton.runtime.adapters.data_folder import DataFolder, FolderTaken
 from peloton.runtime.adapters.private_folder import FolderOfAnother
 from peloton.settings.start_options import StartOptions
 
@@ -134,7 +134,7 @@ def test_another_users_reader_does_not_hold_the_folder(tmp_path: Path) -> None:
     holder = held_by(NOBODY, descriptor)
     os.close(descriptor)
     try:
-        with DataFolder(path), pytest.raises(FolderHeld) as held:
+        with DataFolder(path), pytest.raises(FolderTaken) as held:
             DataFolder(path)
         assert held.value.pid == os.getpid(), "the new lock is obeyed"
         assert not (path / "lock.new").exists()
@@ -146,7 +146,7 @@ def test_a_lock_of_our_own_user_is_obeyed(tmp_path: Path) -> None:
     path = loose(tmp_path / "data")
     descriptor = os.open(path / "lock", os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
-    with pytest.raises(FolderHeld):
+    with pytest.raises(FolderTaken):
         DataFolder(path)
     os.close(descriptor)
     DataFolder(path).close()

@@ -85,7 +85,7 @@ class Bench:
 
     def open(self) -> Bench:
         """Joined, and the one shard works here."""
-        self.connected().view().answer(NodeOutcome.HELD).opened()
+        self.connected().view().answer(NodeOutcome.OURS).opened()
         self.view({A: ME})
         self.new()
         return self
@@ -150,7 +150,7 @@ def test_a_shard_is_begun_only_while_the_node_is_ours_and_ended_wherever_it_runs
     beginning = [
         s for s in OwnershipState if any(step.action is ActionKind.OWN for step in steps_of(s))
     ]
-    assert beginning == [OwnershipState.HELD]
+    assert beginning == [OwnershipState.ACQUIRED]
     for state in (OwnershipState.OPENING, OwnershipState.OPEN):
         for end in (OwnershipEvent.SESSION_LOST, OwnershipEvent.NOT_OURS):
             assert TABLE[state][end] == Transition(OwnershipState.DROPPING, ActionKind.DROP)
@@ -216,7 +216,7 @@ def test_joins_looks_makes_the_node_and_only_then_owns():
     assert bench.connected().new() == []
     assert bench.view().new() == [order(ActionKind.CREATE)]
     assert bench.view().tick(100).new() == [], "one order, one answer"
-    assert bench.answer(NodeOutcome.HELD).new() == [order(ActionKind.OWN)]
+    assert bench.answer(NodeOutcome.OURS).new() == [order(ActionKind.OWN)]
     assert bench.opened().view({A: ME}).tick(100).new() == []
     assert bench.state() is OwnershipState.OPEN
 
@@ -269,7 +269,7 @@ def test_claims_so_many_at_once_and_the_next_when_one_is_done():
     bench.connected().view()
     made = [one.shard for one in bench.new() if one.action is ActionKind.CREATE]
     assert len(made) == rules.CLAIMS_IN_FLIGHT_MAX
-    bench.answer(NodeOutcome.HELD, made[0])
+    bench.answer(NodeOutcome.OURS, made[0])
     assert [one.action for one in bench.new()] == [ActionKind.OWN], "opening counts as well"
     bench.opened(made[0])
     assert [one.action for one in bench.new()] == [ActionKind.CREATE]
@@ -294,7 +294,7 @@ def test_a_shard_wanted_back_while_it_drains_is_drained_first():
     bench.view({A: ME}, others=[rival(wins=True)]).new()
     assert bench.view({A: ME}).new() == []
     assert bench.closed().new() == [order(ActionKind.CREATE)], "the service says whose it is"
-    assert bench.answer(NodeOutcome.HELD).new() == [order(ActionKind.OWN)]
+    assert bench.answer(NodeOutcome.OURS).new() == [order(ActionKind.OWN)]
 
 
 def test_hands_over_so_many_at_once_unless_in_a_hurry():
@@ -302,7 +302,7 @@ def test_hands_over_so_many_at_once_unless_in_a_hurry():
     shards = list(bench.handoff.shards)
     bench.connected().view()
     for shard in shards:
-        bench.answer(NodeOutcome.HELD, shard).opened(shard)
+        bench.answer(NodeOutcome.OURS, shard).opened(shard)
     bench.new()
     owners = dict.fromkeys(shards, ME)
     bench.view(owners, others=[f"r{at}" for at in range(200)])
@@ -329,7 +329,7 @@ def test_leaving_while_a_creation_is_under_way_removes_what_comes_of_it():
     bench.connected().view().new()
     bench.orders += bench.handoff.drain_all(bench.now)
     assert bench.new() == [order(ActionKind.ANNOUNCE, None)]
-    assert bench.answer(NodeOutcome.HELD).new() == [order(ActionKind.REMOVE)]
+    assert bench.answer(NodeOutcome.OURS).new() == [order(ActionKind.REMOVE)]
 
 
 def test_one_that_leaves_does_not_join_anew():
@@ -358,7 +358,7 @@ def test_pauses_grow_and_the_third_failure_in_a_row_makes_unfit():
         bench.lost().new()
         assert bench.handoff.wake_at_s(bench.now) == bench.now + pause_s
         assert bench.tick(pause_s).new() == [order(ActionKind.CREATE)]
-        assert bench.answer(NodeOutcome.HELD).new() == [order(ActionKind.OWN)]
+        assert bench.answer(NodeOutcome.OURS).new() == [order(ActionKind.OWN)]
     bench.lost()
     assert set(bench.new()) == {
         order(ActionKind.READ_VIEW, None),
@@ -373,7 +373,7 @@ def test_a_shard_that_was_open_for_long_did_not_fail_in_a_row():
     for _ in range(5):
         bench.now += rules.FAILS_FORGOTTEN_S
         bench.lost()
-        bench.tick(0.5).answer(NodeOutcome.HELD).opened()
+        bench.tick(0.5).answer(NodeOutcome.OURS).opened()
     assert bench.state() is OwnershipState.OPEN and bench.handoff.node.unfit == ()
 
 
@@ -427,7 +427,7 @@ def test_a_damaged_shard_does_not_make_unfit_however_often_it_is_tried():
         bench.lost(damaged="chain broken").view()
         bench.answer(NodeOutcome.GONE)
         bench.tick(rules.DAMAGED_S).view()
-        bench.answer(NodeOutcome.HELD)
+        bench.answer(NodeOutcome.OURS)
         assert bench.handoff.shards[A].state is OwnershipState.OPENING, "it is tried again"
         assert not bench.handoff.node.unfit
     bench.lost().view({A: ME})
@@ -440,7 +440,7 @@ def test_a_shard_that_was_lost_with_another_one_is_claimed_at_once_and_does_not_
     for _ in range(2 * rules.FAILS_MAX):
         orders = bench.lost(by_another=True).new()
         assert orders == [order(ActionKind.READ_VIEW, None), order(ActionKind.CREATE)]
-        bench.answer(NodeOutcome.HELD).opened().new()
+        bench.answer(NodeOutcome.OURS).opened().new()
         assert not bench.handoff.shards[A].fails and not bench.handoff.node.unfit
 
 
@@ -458,7 +458,7 @@ def test_suspended_between_node_and_claim_the_claim_waits():
     bench = Bench()
     bench.connected().view().new()
     bench.hear(Session(ME, SessionState.SUSPENDED))
-    assert bench.answer(NodeOutcome.HELD).tick(100).new() == []
+    assert bench.answer(NodeOutcome.OURS).tick(100).new() == []
     assert bench.connected().new() == [order(ActionKind.OWN)]
 
 
@@ -477,7 +477,7 @@ def test_news_of_an_older_session_are_none():
     bench = Bench()
     bench.connected().view().new()
     bench.hear(Session(ME, SessionState.LOST)).new()
-    bench.hear(NodeAnswer(ME, A, NodeOutcome.HELD, 9))
+    bench.hear(NodeAnswer(ME, A, NodeOutcome.OURS, 9))
     bench.hear(MembershipView(ME, 10, {ME: NODE}, {A: ME}))
     bench.hear(Session(ME, SessionState.CONNECTED, 10))
     assert bench.new() == [] and bench.state() is OwnershipState.OUT and not bench.handoff.current
@@ -503,4 +503,4 @@ def test_one_that_is_missing_in_the_view_joins_anew():
 
 def test_an_answer_to_nothing_is_a_broken_belief():
     with pytest.raises(UnexpectedAnswer, match="the node is ours"):
-        Bench().open().answer(NodeOutcome.HELD)
+        Bench().open().answer(NodeOutcome.OURS)

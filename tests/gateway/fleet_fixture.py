@@ -34,7 +34,7 @@ from peloton.backends import simulated
 from peloton.backends.port import Backend
 from peloton.gateway.access.authentication import Authentication
 from peloton.gateway.access.permissions import Permissions
-from peloton.gateway.cluster.files_anywhere import FilePlaces
+from peloton.gateway.cluster.files_anywhere import FileRoots
 from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.gateway.grpc_server import STANDARD_OPTIONS, ServerOptions, build_server
 from peloton.gateway.http_server import OPEN, HttpServer
@@ -218,7 +218,7 @@ def running(
         backend.start(region.tell)
         _wait_for_room(region, inventories)
         here, runs = Address("127.0.0.1", 0), folder / "runs"
-        http = HttpServer(here, region, sandboxes=FilePlaces(runs), access=OPEN)
+        http = HttpServer(here, region, sandboxes=FileRoots(runs), access=OPEN)
         server, ports = build_server(
             region,
             ["127.0.0.1:0"],

@@ -15,10 +15,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from peloton.gateway import http_server as gateway_http
-from peloton.gateway.cluster.files_anywhere import FilePlaces
+from peloton.gateway.cluster.files_anywhere import FileRoots
 from peloton.gateway.http_server import OPEN, HttpAccess, HttpServer
 from peloton.gateway.server import http_transport
-from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.ended.retention import RetainedEnded
 from peloton.runtime.core.health import DaemonHealth, NotReadyReason
 from peloton.runtime.core.reading.listing import Listed, ListViews
 from peloton.runtime.vocabulary import Key, key
@@ -39,7 +39,7 @@ class Cluster:
     def read(self, shard: Key, query: Any) -> Any:
         return Listed(query.kind, (), matched=0) if isinstance(query, ListViews) else None
 
-    def ended_held(self, kind: str) -> list[HeldEnded]:
+    def ended_retained(self, kind: str) -> list[RetainedEnded]:
         return []
 
     def daemon_health(self) -> DaemonHealth:
@@ -107,7 +107,7 @@ def served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Served
         file.truncate(FILE_BYTES)
     cluster: Any = Cluster()
     server = HttpServer(
-        Address("127.0.0.1", 0), cluster, sandboxes=FilePlaces(tmp_path), access=OPEN
+        Address("127.0.0.1", 0), cluster, sandboxes=FileRoots(tmp_path), access=OPEN
     )
     made = Served(server)
     with capture_logs() as logged:
@@ -281,7 +281,7 @@ def test_a_bug_is_logged_and_answered_without_its_text(tmp_path: Path) -> None:
 
     cluster: Any = Broken()
     server = HttpServer(
-        Address("127.0.0.1", 0), cluster, sandboxes=FilePlaces(tmp_path), access=OPEN
+        Address("127.0.0.1", 0), cluster, sandboxes=FileRoots(tmp_path), access=OPEN
     )
     with capture_logs() as logged:
         link = http.client.HTTPConnection(*at(server), timeout=WAIT_S_MAX)

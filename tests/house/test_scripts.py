@@ -47,7 +47,7 @@ def test_each_option_has_a_text(name: str, root: Path, tmp_path: Path) -> None:
         ("tests.worlds.planted", "nosuch", "no such fault: nosuch; there are"),
         ("peloton.chaos.replay", "nofile.json", "nofile.json: No such file or directory"),
         ("peloton.chaos.replay", "foo", "foo: No such file or directory"),
-        ("peloton.chaos.replay", "setup.cfg", "setup.cfg: no plan of a storm"),
+        ("peloton.chaos.replay", "setup.cfg", "setup.cfg: no scenario of a storm"),
     ],
 )
 def test_a_wrong_argument_is_named(module: str, argument: str, said: str, root: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from peloton.placement import lookups, order, orders
+from peloton.placement import lookups, sorted_cache, sorted_rows
 from peloton.placement.conditions import EXCLUSIVE, HOST_POOL
 from peloton.placement.constraints import allowance
 from peloton.placement.messages import (
@@ -168,10 +168,10 @@ def test_a_look_up_chooses_as_a_scan_does(
 ) -> None:
     """Low limits make look-ups give up, and orders be evicted."""
     if limit is not None:
-        monkeypatch.setattr(order, "REFUSED_MAX", limit)
-        monkeypatch.setattr(order, "BLOCK_MAX", limit)
-        monkeypatch.setattr(orders, "KEPT_MAX", limit)
-        monkeypatch.setattr(orders, "SCOPED_MAX", limit)
+        monkeypatch.setattr(sorted_rows, "REFUSED_MAX", limit)
+        monkeypatch.setattr(sorted_rows, "BLOCK_MAX", limit)
+        monkeypatch.setattr(sorted_cache, "KEPT_MAX", limit)
+        monkeypatch.setattr(sorted_cache, "SCOPED_MAX", limit)
         monkeypatch.setattr(lookups, "COMPARED_FIRST_MAX", limit)
     rng = random.Random(seed)
     hosts = [the_host(at, rng, 1) for at in range(count)]

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peloton.actors.resources import EPSILON, Resources
-from peloton.placement import order
+from peloton.placement import sorted_rows
 from peloton.placement.flights import PROPOSAL_KEEP_S
 from peloton.placement.messages import HostSummary, Label, Placed, Shape, Unplaced, Wish
 from peloton.placement.needs import PORTS
-from peloton.placement.order import BLOCK_MAX
 from peloton.placement.placer import Placer, PlacerSettings
+from peloton.placement.sorted_rows import BLOCK_MAX
 from peloton.runtime.vocabulary import Bits, Key, Message
 
 from .hosts import host, label, oracle_pack, place, placer_of, report, res
@@ -205,7 +205,7 @@ def test_kept_orders_find_what_vectors_find(
     count: int, steps: int, block_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many hosts and small blocks make blocks that are divided, passed by and emptied."""
-    monkeypatch.setattr(order, "BLOCK_MAX", block_max)
+    monkeypatch.setattr(sorted_rows, "BLOCK_MAX", block_max)
     hosts = [
         host(f"h{n}", res(n % 9, n % 7, 9, n % 10 == 0), labels=(Label("side", "ab"[n % 2]),))
         for n in range(count)

@@ -78,7 +78,7 @@ def test_a_change_without_a_key_goes_to_one_that_is_there() -> None:
 
 
 class Late:
-    """Places where nobody is at first, and then somebody."""
+    """SharedQuota where nobody is at first, and then somebody."""
 
     patient = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from peloton.backends.mesos.executor.secret_places import PARENTS, PREFIX
+from peloton.backends.mesos.executor.secret_folders import PARENTS, PREFIX
 
 
 def held_secrets() -> dict[bytes, Path]:

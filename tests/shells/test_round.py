@@ -155,15 +155,15 @@ def test_what_leaves_the_round_waits_until_it_is_durable():
 def test_a_message_does_not_overtake_one_that_waits():
     town = Town()
     stage = town.stage
-    held: dict[Any, None] = {}
+    withheld: dict[Any, None] = {}
     some = [Envelope(METER, w.Draw(1)), Envelope(NOTE, w.Add(1)), Envelope(METER, w.Draw(2))]
     stamp = Stamp(town.house.shard, 1)
     stage.region.routes.set_shard(CITY, None)
-    left, _ = stage.region.hand_over(some[:1], stamp, company=(), held=held)
+    left, _ = stage.region.hand_over(some[:1], stamp, company=(), withheld=withheld)
     assert left == some[:1]
     stage.region.routes.set_shard(CITY, town.city.ref)  # opened in the middle of the round
     company = (town.city.ref, town.house.ref)
-    left, receivers = stage.region.hand_over(some[1:], stamp, company=company, held=held)
+    left, receivers = stage.region.hand_over(some[1:], stamp, company=company, withheld=withheld)
     assert left == [some[2]], "nothing overtakes what goes to the same shard"
     assert [*receivers] == [town.house.ref]
 
@@ -174,10 +174,10 @@ def test_a_message_that_waited_in_doubt_is_not_overtaken_by_one_that_need_not_wa
     routes.membership_status = MembershipStatus("m1", True, None, "")
     routes.sure_for_s = lambda: 0.0
     first, second = [Envelope(METER, w.Draw(1))], [Envelope(METER, w.Draw(2))]
-    held: dict[Any, None] = {}
-    assert town.stage.round.hand_over(town.house, first, stamp=stamp, held=held) == first
+    withheld: dict[Any, None] = {}
+    assert town.stage.round.hand_over(town.house, first, stamp=stamp, withheld=withheld) == first
     routes.sure_for_s = lambda: 1.0
-    assert town.stage.round.hand_over(town.house, second, stamp=stamp, held=held) == second
+    assert town.stage.round.hand_over(town.house, second, stamp=stamp, withheld=withheld) == second
 
 
 def test_of_a_refused_round_nothing_is_left():
@@ -329,7 +329,7 @@ def test_a_service_that_was_told_what_never_happened_begins_anew():
         stage.ask(town.house, w.Add(1), note_in(town.house))
         mail = [Envelope(key("placer", "any"), w.Add(1))]
         stamp = Stamp(town.house.shard, 1)
-        assert stage.round.hand_over(town.house, mail, stamp=stamp, held={}) == []
+        assert stage.round.hand_over(town.house, mail, stamp=stamp, withheld={}) == []
         stage.driver.paused = ()
 
     tell()

@@ -120,13 +120,13 @@ def test_who_gets_the_place_of_a_shard_that_left_hands_over(
     town.placer()
     told = [Envelope(key("placer", "any"), w.Add(1))]
     stamp = Stamp(CITY, 1)
-    assert stage.round.hand_over(town.city, told, stamp=stamp, held={}) == told
+    assert stage.round.hand_over(town.city, told, stamp=stamp, withheld={}) == told
     stage.give(town.house, Drop((town.house.shard,)))
     stage.ask(town.city, w.Build(1), key("meter", 1))
     town.commit()
     stage.driver.paused = (stage.round,)
     stage.ask(town.city, w.Build(1), key("meter", 2))
-    assert stage.round.hand_over(town.city, told, stamp=stamp, held={}) == []
+    assert stage.round.hand_over(town.city, told, stamp=stamp, withheld={}) == []
 
 
 # ---- a session in doubt ----
@@ -173,13 +173,13 @@ def test_in_doubt_no_query_is_answered_as_current() -> None:
 
 def test_in_doubt_nothing_is_held_back_of_which_messages_leave() -> None:
     town = Town()
-    held: list[bool] = []
+    withheld: list[bool] = []
     assert town.house.core is not None
     close = town.house.core.close
 
-    def noted(*, may_hold: bool) -> Any:
-        held.append(may_hold)
-        return close(may_hold=may_hold)
+    def noted(*, may_withhold: bool) -> Any:
+        withheld.append(may_withhold)
+        return close(may_withhold=may_withhold)
 
     town.house.core.close = noted  # type: ignore[method-assign]
     town.stage.ask(town.house, w.Add(1), note_in(town.house))
@@ -187,4 +187,4 @@ def test_in_doubt_nothing_is_held_back_of_which_messages_leave() -> None:
     doubting(town)
     town.stage.ask(town.house, w.Add(1), note_in(town.house))
     town.commit()
-    assert held[0] and not held[-1]
+    assert withheld[0] and not withheld[-1]

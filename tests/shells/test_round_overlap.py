@@ -183,7 +183,7 @@ def test_a_shard_whose_rows_are_unclear_holds_up_nobody_though_it_is_told_someth
     stage.driver.paused = (stage.round,)
     asked = stage.ask(town.city, w.Build(1), key("meter", 1))
     told, stamp = [Envelope(note_in(town.house), w.Add(1))], Stamp(CITY, 1)
-    assert stage.round.hand_over(town.city, told, stamp=stamp, held={}) == []
+    assert stage.round.hand_over(town.city, told, stamp=stamp, withheld={}) == []
     stage.driver.paused = ()
     stage.answer((town.house, Unclear("no answer")))
     town.commit()
@@ -202,7 +202,7 @@ def test_a_drain_that_waits_for_rows_and_for_a_round_that_told_it_something_is_o
     stage.driver.paused = (stage.round,)
     stage.ask(town.city, w.Build(1), key("meter", 1))
     told, stamp = [Envelope(note_in(town.house), w.Add(1))], Stamp(CITY, 1)
-    stage.round.hand_over(town.city, told, stamp=stamp, held={})
+    stage.round.hand_over(town.city, told, stamp=stamp, withheld={})
     stage.driver.paused = ()
     stage.answer((town.house, Unclear("no answer")))
     stage.give(town.house, Drain())
@@ -276,7 +276,7 @@ def test_a_service_is_told_of_a_lost_round_whoever_of_it_has_told_it_something()
     stage.works()
     switch(town, 0)
     mail = [Envelope(key("placer", "any"), w.Add(1))]
-    assert stage.round.hand_over(town.city, mail, stamp=Stamp(CITY, 1), held={}) == []
+    assert stage.round.hand_over(town.city, mail, stamp=Stamp(CITY, 1), withheld={}) == []
     stage.driver.run()
     stage.answer((town.house, Fenced("epoch 9 has begun")))
     assert {*town.lost()} == {"house", "city"}

@@ -37,10 +37,10 @@ class Round(NamedTuple):
     wake_at: float | None
 
 
-def a_round(shard: Shard, now: float, *, may_hold: bool = True) -> Round:
+def a_round(shard: Shard, now: float, *, may_withhold: bool = True) -> Round:
     """Turns on all mail, and the end of their frame."""
     turned = shard.run(now)
-    return Round(turned.load, turned.mail, *shard.close(may_hold=may_hold))
+    return Round(turned.load, turned.mail, *shard.close(may_withhold=may_withhold))
 
 
 class Bench:
@@ -82,9 +82,9 @@ class Bench:
         """Queue one message; it is not decided yet."""
         self.shard.take([Envelope(to, message, members, **more)])  # type: ignore[arg-type]
 
-    def ready(self, *, may_hold: bool = True) -> Round:
+    def ready(self, *, may_withhold: bool = True) -> Round:
         """One round, which is in flight from now on."""
-        return a_round(self.shard, self.now, may_hold=may_hold)
+        return a_round(self.shard, self.now, may_withhold=may_withhold)
 
     def once(self) -> Round:
         """One round, durable at once."""

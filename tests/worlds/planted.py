@@ -94,8 +94,8 @@ def _answers_early(close_frame: Any) -> Any:
 
 def _sends_early(close_frame: Any) -> Any:
     def early(shell: Any) -> Any:
-        if shell._held:
-            shell._context.region.tell(shell._held, Stamp(shell.shard, shell.core.epoch))
+        if shell._withheld:
+            shell._context.region.tell(shell._withheld, Stamp(shell.shard, shell.core.epoch))
         return close_frame(shell)
 
     return early
@@ -134,10 +134,10 @@ def _any_number(real: Callable[..., int]) -> Callable[..., int]:
     return lambda slice_, index: int(slice_.count)
 
 
-def _all_hold(states_of: Any) -> Any:
+def _all_prepared(states_of: Any) -> Any:
     def seen(index: Any, forming: Any) -> Any:
         found = states_of(index, forming)
-        return found._replace(held=forming) if found.holding else found
+        return found._replace(prepared=forming) if found.preparing else found
 
     return seen
 
@@ -427,7 +427,7 @@ PLANTED: dict[str, Planted] = {
     "pools above are not charged": Planted(Node, "add_use", _charges_itself_only, seed=3),
     "nothing says why a task waits": Planted(shortage, "_of_use", _nothing, seed=2),
     "a full pool is said to be full for ever": Planted(shortage, "_of_use", _says_for_ever, seed=3),
-    "a gang starts with some": Planted(gang, "states_of", _all_hold, seed=5),
+    "a gang starts with some": Planted(gang, "states_of", _all_prepared, seed=5),
     "a service that succeeds has ended": Planted(
         _Kind("task"), "pursue", _ends_what_succeeds, seed=104
     ),

@@ -12,7 +12,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.state import HostStates
 from peloton.actors.job.messages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.storm import ClusterPlan, StormRun, draw, play, smaller
+from peloton.chaos.cluster.storm import ClusterScenario, StormRun, draw, play, smaller
 from peloton.chaos.cluster.work import agents
 from peloton.chaos.cluster.world.cluster import NEED, ClusterSetup, SimulatedCluster, job_spec
 from peloton.chaos.cluster.world.machines import (
@@ -26,7 +26,7 @@ from peloton.chaos.cluster.world.machines import (
 from peloton.chaos.cluster.world.subscription import MACHINES_ENGINE
 from peloton.chaos.cluster.world.updates import AGAIN_S, HELD_S_MAX, UpdateFaults, Updates
 from peloton.runtime.core.turning.envelope import Envelope
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import LastingFault
 from peloton.runtime.vocabulary import key
 
@@ -35,14 +35,14 @@ RUN, OTHER = f"{'j':0>36}-0-1", f"{'j':0>36}-1-1"
 OUTSIDE = ClusterSetup(outside=True)
 
 
-def plan_of(fault: str) -> ClusterPlan:
+def scenario_of(fault: str) -> ClusterScenario:
     """A few jobs over a cluster that is struck by this alone."""
     row = next(each for each in agents.FAULTS if each.name == fault)
     creations = [StormAction(at_s=at, name="create", count=4) for at in (0.5, 3.0, 6.0, 9.0)]
     stops = [StormAction(at_s=1 + 3 * job, name="stop", which=job) for job in (1, 2, 3)]
     cuts = [StormAction(at_s=at, name="host cut", which=at, for_s=1.0) for at in (4, 5, 7, 8)]
     strokes = [] if isinstance(row, LastingFault) else [StormAction(at_s=5, name=fault, for_s=14)]
-    return ClusterPlan(
+    return ClusterScenario(
         seed=11,
         daemons=2,
         hosts=2,
@@ -57,25 +57,25 @@ def plan_of(fault: str) -> ClusterPlan:
 
 @pytest.mark.parametrize("fault", [each.name for each in agents.FAULTS])
 def test_each_fault_strikes_and_every_goal_is_reached(fault: str) -> None:
-    played = play(plan_of(fault))
+    played = play(scenario_of(fault))
     assert played.struck[fault]
 
 
 def test_a_share_of_all_seeds_has_them_and_the_others_none() -> None:
     names = {each.name for each in agents.FAULTS}
-    plans = [draw(seed) for seed in range(200)]
-    drawn = [plan for plan in plans if plan.outside]
+    scenarios = [draw(seed) for seed in range(200)]
+    drawn = [scenario for scenario in scenarios if scenario.outside]
     assert 10 < len(drawn) < 50
-    for plan in plans:
-        here = names.intersection((*plan.faults, *(action.name for action in plan.actions)))
-        assert plan.outside or not here
+    for scenario in scenarios:
+        here = names.intersection((*scenario.faults, *(action.name for action in scenario.actions)))
+        assert scenario.outside or not here
     with_them = [draw(seed, outside=True) for seed in range(20)]
-    assert all(plan.outside for plan in with_them)
+    assert all(scenario.outside for scenario in with_them)
 
 
 def test_shrinking_tries_machines_of_each_daemon_first() -> None:
-    plan = plan_of("updates lost")
-    assert [each.outside for each in smaller(plan)].count(False) == 1
+    scenario = scenario_of("updates lost")
+    assert [each.outside for each in smaller(scenario)].count(False) == 1
 
 
 # ---- single updates ----
@@ -207,7 +207,7 @@ def test_what_ended_while_nobody_was_subscribed_is_told_to_the_next() -> None:
 
 
 def test_an_overtaken_link_gives_no_orders() -> None:
-    run = StormRun(plan_of(agents.OVERTAKEN))
+    run = StormRun(scenario_of(agents.OVERTAKEN))
     played = run.play()
     master = run.cluster.master
     assert played.struck[agents.OVERTAKEN] and master is not None and master.subscribed > 1

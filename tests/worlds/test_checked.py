@@ -28,8 +28,8 @@ from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
-from peloton.runtime.simulation.plan import changed
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import changed
 from peloton.runtime.simulation.sends import SendFaults
 from peloton.runtime.simulation.world import NotReached, World
 from peloton.runtime.vocabulary import Bits, key
@@ -140,8 +140,8 @@ def test_late_messages_end_with_their_sender() -> None:
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_a_storm_with_this_fault_alone_is_struck_by_it(name: str) -> None:
-    plan = changed(draw(4), faults={name: 1.0})
-    assert play(plan).struck[name] > 0
+    scenario = changed(draw(4), faults={name: 1.0})
+    assert play(scenario).struck[name] > 0
 
 
 # ---- checks ----

@@ -98,7 +98,7 @@ def test_at_least_25_kinds_of_fault_have_a_number() -> None:
 
 
 def _faults(seed: int) -> list[str]:
-    plan = draw(seed)
-    strokes = {action.name for action in plan.actions} & {*ALL_FAULTS}
-    assert all(isinstance(ALL_FAULTS[name], LastingFault) for name in plan.faults)
-    return [*plan.faults, *sorted(strokes)]
+    scenario = draw(seed)
+    strokes = {action.name for action in scenario.actions} & {*ALL_FAULTS}
+    assert all(isinstance(ALL_FAULTS[name], LastingFault) for name in scenario.faults)
+    return [*scenario.faults, *sorted(strokes)]

@@ -50,7 +50,12 @@ NOT_SENT = {
     ),
     ("task", "JoinGang"): "of its slice, in its own shard",
     **dict.fromkeys(
-        [("placer", "GangWish"), ("slice", "GangPlaced"), ("task", "Held"), ("lot", "RegroupLot")],
+        [
+            ("placer", "GangWish"),
+            ("slice", "GangPlaced"),
+            ("task", "Prepared"),
+            ("lot", "RegroupLot"),
+        ],
         "no job of it has a gang: test_gang_troubles has some",
     ),
     ("task", "Accepted"): "the answer to a repeated launch: storms have it",
@@ -173,7 +178,7 @@ NOT_SENT = {
     ),
     ("task", "Renew"): "of its slice, in its own shard",
     **dict.fromkeys(
-        [("task", "GiveWay"), ("slice", "WishToSpare")],
+        [("task", "GiveWay"), ("slice", "WantDisruption")],
         "of its slice, or of its tasks, in the shard they share",
     ),
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Plans that once found something, made small: each is played in every suite.
+"""Scenarios that once found something, made small: each is played in every suite.
 
 A file here failed when it was written; what it found is told by its name and by the commit that
 mended it. `script/replay FILE` tells its story.
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from peloton.chaos.cluster.storm import ClusterPlan, play
-from peloton.runtime.simulation.plan import load_plan
+from peloton.chaos.cluster.storm import ClusterScenario, play
+from peloton.runtime.simulation.scenario import load_scenario
 
 FILES = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_what_was_found_once_stays_mended(path: Path) -> None:
-    play(load_plan(ClusterPlan, path))
+    play(load_scenario(ClusterScenario, path))

@@ -11,14 +11,14 @@ import pytest
 
 from peloton.chaos.cluster import tiny
 from peloton.chaos.cluster.branches import BRANCHES, limit_name
-from peloton.chaos.cluster.storm import ClusterPlan, Played, draw, play, smaller
+from peloton.chaos.cluster.storm import ClusterScenario, Played, draw, play, smaller
 from peloton.runtime.core.journal import register, segments
 from peloton.runtime.core.journal.segments import SEGMENT_FRAMES
 from peloton.runtime.core.links.parcels import Link
 from peloton.runtime.core.links.parcels import LinkLimits as LinkLimits
 from peloton.runtime.ports import FRAME_PART_BYTES_MAX
 from peloton.runtime.shells.daemon_context import DaemonLimits
-from peloton.runtime.simulation.plan import StormAction, changed
+from peloton.runtime.simulation.scenario import StormAction, changed
 from peloton.runtime.simulation.shrink import shrunk
 
 ALONE = {"jobmgr": 1, "resmgr": 1, "hostmgr": 1}
@@ -34,20 +34,20 @@ def storm(**limits: float) -> Played:
     ]
     redrive = StormAction(at_s=4.0, name="redrive", which=1, for_s=8.0)
     actions = (*JOBS, redrive, *asked)
-    plan = ClusterPlan(
+    scenario = ClusterScenario(
         seed=5, daemons=2, sizes=ALONE, limits=limits, checkpoint_bytes_min=300, actions=actions
     )
-    return play(plan)
+    return play(scenario)
 
 
 def test_every_limit_is_drawn_and_has_a_branch() -> None:
     found: dict[str, None] = {}
-    plans = [draw(seed) for seed in range(40)]
-    for plan in plans:
-        found.update(dict.fromkeys(plan.limits))
+    scenarios = [draw(seed) for seed in range(40)]
+    for scenario in scenarios:
+        found.update(dict.fromkeys(scenario.limits))
     assert sorted(found) == sorted(tiny.ALL_TINY)
     assert all(limit_name(name) in BRANCHES for name in tiny.ALL_TINY)
-    assert sum(not plan.limits for plan in plans) > OFTEN
+    assert sum(not scenario.limits for scenario in scenarios) > OFTEN
 
 
 def test_each_value_is_below_what_production_has_and_is_taken_by_a_daemon() -> None:
@@ -79,8 +79,8 @@ def test_limits_at_their_least_all_at_once_stop_nobody() -> None:
 
 def test_shrinking_leaves_out_the_limits_that_a_failure_does_not_need() -> None:
     every = {name: each.values[0] for name, each in tiny.ALL_TINY.items()}
-    plan = changed(draw(3), limits=every, furnish_s_max=3.0)
-    small = shrunk(plan, lambda plan: "changes_max" in plan.limits, more=smaller)
+    scenario = changed(draw(3), limits=every, furnish_s_max=3.0)
+    small = shrunk(scenario, lambda scenario: "changes_max" in scenario.limits, more=smaller)
     assert small.limits == {"changes_max": every["changes_max"]}
     assert small.furnish_s_max == 0.0
 

@@ -1,5 +1,4 @@
-"""The kind "archive", as registered with the runtime: one in every jobmgr shard, and its
-periods."""
+"""The kind "archive", as registered with the runtime: one entity in every jobmgr shard."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def compared_with(message: m.RunsListed, host: Host, *, told: ListWords) -> Runs
     kills: list[str] = []
     skipped = False
     for crowd, some in host.runs.sets():
-        if some.phase == RunPhase.HELD:
+        if some.phase == RunPhase.PREPARED:
             continue  # the backend does not know it yet
         raw, name = some.members.raw, (crowd, some.run)
         listed = raw & told.running.get(name, 0)

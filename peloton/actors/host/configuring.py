@@ -22,7 +22,7 @@ from peloton.actors.host.inventory.messages import (
     HostPoolSeen,
 )
 from peloton.actors.host.moving import arrived
-from peloton.actors.host.orders import held_runs, list_runs
+from peloton.actors.host.orders import list_runs, occupying_runs
 from peloton.actors.host.state import Host, HostStates, configuration
 from peloton.runtime.vocabulary import (
     SENDER,
@@ -141,7 +141,7 @@ def _configured(message: m.ConfigureHost) -> f.HostConfigured:
 
 
 def _must_keep_backend(host: Host, backend: Key) -> bool:
-    return backend != host.backend and bool(held_runs(host))
+    return backend != host.backend and bool(occupying_runs(host))
 
 
 def _other_backend(host: Host, backend: Key, at: At) -> Decision:

@@ -27,7 +27,6 @@ from peloton.actors.host.configuring import (
 from peloton.actors.host.devices import devices_told
 from peloton.actors.host.folds import folded
 from peloton.actors.host.granting import Granted, granted
-from peloton.actors.host.held_runs import asked_again, held_now
 from peloton.actors.host.holds import hold_messages as hm
 from peloton.actors.host.holds.foreign import kill_foreign, launch_foreign, none_there
 from peloton.actors.host.holds.holding import expired, hold, hold_deadline, not_held, release
@@ -53,6 +52,7 @@ from peloton.actors.host.maintenance import asked_to_end, complete, no_host, sta
 from peloton.actors.host.moving import move, move_owed, not_moved
 from peloton.actors.host.orders import start_order, starts_of, stop_order
 from peloton.actors.host.ports_in_use import ports_in_use
+from peloton.actors.host.prepared_runs import asked_again, prepared_now
 from peloton.actors.host.quarantine import QUARANTINE, quarantine_over
 from peloton.actors.host.reports import (
     backend_down,
@@ -74,17 +74,17 @@ def launch(host: Host, message: m.Launch, at: At) -> Decision:
     assert at.members is not None and at.sender is not None
     sends: list[Send] = []
     fresh, begun = at.members, list[RunSet]()
-    event = RunEvent.HOLD if message.hold else RunEvent.LAUNCH
+    event = RunEvent.PREPARE if message.prepare else RunEvent.LAUNCH
     for some in host.runs.of(at.sender, message.run):
         hit, do = some.members & at.members, step(some, event)
         if hit and do == RunStep.ANSWER:
             sends.append(run_reply(host, some, crowd=at.sender, members=hit))
-        elif hit and do == RunStep.START_HELD:
+        elif hit and do == RunStep.START_PREPARED:
             begun.append(replace(some, members=hit))
         fresh -= hit
     facts: tuple[Fact, ...] = ()
     for some in begun:
-        facts = (*facts, f.HeldStarted(at.sender, some.members, some.run, at.now))
+        facts = (*facts, f.PreparedStarted(at.sender, some.members, some.run, at.now))
     sends += start_order(host, starts_of(host, ((at.sender, some) for some in begun)), at)
     if not fresh:
         return Decision(facts=facts, sends=tuple(sends))
@@ -104,8 +104,8 @@ def _grant(
     given = (f.DevicesGiven(crowd, some, run, found.devices),) if found.devices else ()
     came = (one for one in host.task_holds if one.crowd == crowd and one.member in some)
     over = ended_holds((one.task for one in came), TASK_LAUNCHED)
-    if some and message.hold:
-        taken, answer = held_now(message, some, at=at, ports=found.ports)
+    if some and message.prepare:
+        taken, answer = prepared_now(message, some, at=at, ports=found.ports)
         facts, sends = (taken, *given, *over), (answer,)
     elif some:
         ports = found.ports
@@ -166,7 +166,7 @@ def kill(host: Host, message: m.KillRun, at: At) -> Decision:
     sends += stop_order(host, stops, at, grace_s=message.grace_s, notice=message.notice)
     facts: tuple[Fact, ...] = (f.KillOrdered(tuple(orders)),) if orders else ()
     if released:
-        facts = (f.HeldReleased(at.sender, released, message.run), *facts)
+        facts = (f.PreparedReleased(at.sender, released, message.run), *facts)
     return Decision(facts=facts, sends=tuple(sends))
 
 
@@ -197,15 +197,15 @@ def _phase_message(run: RunSet) -> Message:
         return t.Ended(run.run, run.outcome, run.ended_at, run.started_at)
     if run.phase == RunPhase.STARTED:
         return t.Started(run.run, run.started_at)
-    if run.phase == RunPhase.HELD:
-        return t.Held(run.run)
+    if run.phase == RunPhase.PREPARED:
+        return t.Prepared(run.run)
     return t.Accepted(run.run)
 
 
 def owed(host: Host) -> tuple[Send, ...]:
     """Return what is repeated until it is answered.
 
-    These are ends and refusals, until the tasks have seen them; that runs are held, until their
+    These are ends and refusals, until the tasks have seen them; that runs are prepared, until their
     tasks start or cancel them; a move's request; and what slices are asked to end.
     """
     ends = (

@@ -114,8 +114,8 @@ def all_ended(runs: Iterable[tuple[Key, RunSet]], outcome: t.RunOutcome) -> Ends
     return ends
 
 
-def held_ends(host: Host, reported: Iterable[m.RunEnd], at: At) -> Ends:
-    """Return the ends of runs that hold resources, as they are reported to the tasks."""
+def occupying_ends(host: Host, reported: Iterable[m.RunEnd], at: At) -> Ends:
+    """Return the ends of runs that occupy resources, as they are reported to the tasks."""
     ends: Ends = {}
     for end in reported:
         found = host.runs.find(end.run)

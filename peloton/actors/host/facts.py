@@ -40,8 +40,8 @@ class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     held: bool = False
 
 
-class HeldStarted(Fact, frozen=True, gc=False, array_like=True):
-    """The tasks of these held runs have confirmed them: they are accepted, as of this time."""
+class PreparedStarted(Fact, frozen=True, gc=False, array_like=True):
+    """The tasks of these prepared runs have confirmed them: they are accepted, as of this time."""
 
     crowd: Key
     members: Bits
@@ -49,7 +49,7 @@ class HeldStarted(Fact, frozen=True, gc=False, array_like=True):
     at: float
 
 
-class HeldReleased(Fact, frozen=True, gc=False, array_like=True):
+class PreparedReleased(Fact, frozen=True, gc=False, array_like=True):
     """These granted runs hold nothing any more, and were not started: their tasks do not want the
     room, or for a `reason` they will never start here, which their tasks have to see."""
 
@@ -82,7 +82,7 @@ class KillOrdered(Fact, frozen=True, gc=False, array_like=True):
 
 
 class ProcessesEnded(Fact, frozen=True, gc=False, array_like=True):
-    """These runs ended and hold no resources. The ends are owed to their tasks."""
+    """These runs ended and occupy no resources. The ends are owed to their tasks."""
 
     ends: tuple[RunEnd, ...]
 
@@ -172,7 +172,7 @@ class MaintenanceStarted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HostDrained(Fact, frozen=True, gc=False, array_like=True):
-    """The host is in maintenance and no run holds its resources."""
+    """The host is in maintenance and no run occupies its resources."""
 
 
 class HostTakenDown(Fact, frozen=True, gc=False, array_like=True):
@@ -365,8 +365,8 @@ FACTS: dict[int, type] = {
     28: TaskHoldsEnded,
     29: HostMoving,
     30: DevicesGiven,
-    32: HeldStarted,
-    33: HeldReleased,
+    32: PreparedStarted,
+    33: PreparedReleased,
     35: SlackMeasured,
     36: SlackTaken,
     97: DaemonsEnding,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from peloton.actors.host import facts as f
-from peloton.actors.host.ledger import HOLDING, RunPhase, RunSet
+from peloton.actors.host.ledger import OCCUPYING, RunPhase, RunSet
 from peloton.actors.host.run_folds import RUN_EVOLVE, end_runs
 from peloton.actors.host.state import (
     Host,
@@ -67,8 +67,8 @@ def _volumes(host: Host, fact: Any) -> Host:
 
 def _lost(host: Host, fact: f.HostLost) -> Host:
     outcome = lost_outcome(fact.reason)
-    holding = ((crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING)
-    ends = [(crowd, some.run, some.members, outcome, None, None) for crowd, some in holding]
+    occupying = ((crowd, some) for crowd, some in host.runs.sets() if some.phase in OCCUPYING)
+    ends = [(crowd, some.run, some.members, outcome, None, None) for crowd, some in occupying]
     host = end_runs(host, ends)
     host = replace(host, state=HostStates.LOST, because=fact.reason, hold=None, task_holds=())
     return replace(host, version=host.version + 1)

@@ -1,4 +1,4 @@
-"""The ledger of a host: its runs, their phases, and what they hold.
+"""The ledger of a host: its runs, their phases, and what they occupy.
 
 Alike runs of one crowd are one record (`RunSet`), so that a thousand cost what one does; names of
 runs are derived when they are needed. A run stays in the ledger until its task has seen its end,
@@ -32,10 +32,10 @@ class RunPhase(enum.IntEnum):
     KILLING = 3
     ENDED = 4
     REFUSED = 5
-    HELD = 6  # its room is granted, and its task has not said go
+    PREPARED = 6  # its room is granted, and its task has not said go
 
 
-HOLDING = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING, RunPhase.HELD))
+OCCUPYING = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING, RunPhase.PREPARED))
 
 
 class RunEvent(enum.IntEnum):
@@ -48,14 +48,14 @@ class RunEvent(enum.IntEnum):
     ENDED = 5  # reported, or listed as ended
     LISTED = 6  # as running
     UNLISTED = 7  # neither running nor ended, in a list requested after the run was accepted
-    HOLD = 8  # a launch that is to wait for the word of its task
+    PREPARE = 8  # a launch that is to wait for the word of its task
 
 
 class RunStep(enum.IntEnum):
     """What the host does upon an event. A change of phase is journaled first."""
 
     NOTHING = 1
-    GRANT = 2  # or refuse: then ACCEPTED, HELD or REFUSED
+    GRANT = 2  # or refuse: then ACCEPTED, PREPARED or REFUSED
     ANSWER = 3  # from the ledger
     ANSWER_GONE = 4
     KILL = 5  # then KILLING
@@ -66,7 +66,7 @@ class RunStep(enum.IntEnum):
     ENDED = 10  # then ENDED
     LOST = 11  # then ENDED, as lost
     FORGET = 12
-    START_HELD = 13  # then ACCEPTED
+    START_PREPARED = 13  # then ACCEPTED
     RELEASE = 14  # and forget it: nothing was started
 
 
@@ -79,7 +79,7 @@ _FINISHED: Mapping[RunEvent, RunStep] = {
     _E.ENDED: _S.NOTHING,
     _E.LISTED: _S.KILL_UNOWNED,
     _E.UNLISTED: _S.NOTHING,
-    _E.HOLD: _S.ANSWER,
+    _E.PREPARE: _S.ANSWER,
 }
 
 RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
@@ -91,7 +91,7 @@ RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
         _E.ENDED: _S.NOTHING,
         _E.LISTED: _S.KILL_UNOWNED,
         _E.UNLISTED: _S.NOTHING,
-        _E.HOLD: _S.GRANT,
+        _E.PREPARE: _S.GRANT,
     },
     RunPhase.ACCEPTED: {
         _E.LAUNCH: _S.ANSWER,
@@ -101,7 +101,7 @@ RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
         _E.ENDED: _S.ENDED,
         _E.LISTED: _S.STARTED,
         _E.UNLISTED: _S.START_AGAIN,
-        _E.HOLD: _S.ANSWER,
+        _E.PREPARE: _S.ANSWER,
     },
     RunPhase.STARTED: {
         _E.LAUNCH: _S.ANSWER,
@@ -111,7 +111,7 @@ RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
         _E.ENDED: _S.ENDED,
         _E.LISTED: _S.NOTHING,
         _E.UNLISTED: _S.LOST,
-        _E.HOLD: _S.ANSWER,
+        _E.PREPARE: _S.ANSWER,
     },
     RunPhase.KILLING: {
         _E.LAUNCH: _S.ANSWER,
@@ -121,19 +121,19 @@ RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
         _E.ENDED: _S.ENDED,
         _E.LISTED: _S.KILL_AGAIN,
         _E.UNLISTED: _S.LOST,
-        _E.HOLD: _S.ANSWER,
+        _E.PREPARE: _S.ANSWER,
     },
     RunPhase.ENDED: _FINISHED,
     RunPhase.REFUSED: _FINISHED,
-    RunPhase.HELD: {
-        _E.LAUNCH: _S.START_HELD,
+    RunPhase.PREPARED: {
+        _E.LAUNCH: _S.START_PREPARED,
         _E.KILL: _S.RELEASE,
         _E.SEEN: _S.NOTHING,
         _E.STARTED: _S.KILL_UNOWNED,
         _E.ENDED: _S.NOTHING,
         _E.LISTED: _S.KILL_UNOWNED,
         _E.UNLISTED: _S.NOTHING,
-        _E.HOLD: _S.ANSWER,
+        _E.PREPARE: _S.ANSWER,
     },
 }
 

@@ -15,11 +15,11 @@ from typing import Any
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.draining import waits_for_slice
-from peloton.actors.host.held_runs import refused_at_maintenance
 from peloton.actors.host.holds.hold_messages import HostHold
 from peloton.actors.host.ledger import RunPhase, RunSet
 from peloton.actors.host.machine_messages import HostUse
-from peloton.actors.host.orders import held_runs, run_names, stop_order
+from peloton.actors.host.orders import occupying_runs, run_names, stop_order
+from peloton.actors.host.prepared_runs import refused_at_maintenance
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.host.use import use_changed
 from peloton.actors.job.slice.rollout_messages import AskToEnd
@@ -68,12 +68,14 @@ def begin(host: Host, at: At) -> Decision:
 
 def _not_ending(host: Host) -> list[tuple[Key, RunSet]]:
     """Return the runs that are not told to end yet, without those whose slices are asked."""
-    ending = (RunPhase.KILLING, RunPhase.HELD)
-    return [each for each in held_runs(host) if each[1].phase not in ending and not each[1].asks]
+    ending = (RunPhase.KILLING, RunPhase.PREPARED)
+    return [
+        each for each in occupying_runs(host) if each[1].phase not in ending and not each[1].asks
+    ]
 
 
 def _has_only_daemons(host: Host) -> bool:
-    return all(DAEMON_LABEL in some.labels for _, some in held_runs(host))
+    return all(DAEMON_LABEL in some.labels for _, some in occupying_runs(host))
 
 
 def end_daemons(host: Host, at: At) -> Decision | None:
@@ -128,7 +130,7 @@ def no_host(message: Any, at: At) -> Decision:
 def drain(host: Host, at: At) -> Decision | None:
     """Have drained once no run holds anything; a backend that was told that the host drains is to
     put the machine out of use."""
-    if host.maintenance != Maintenance.DRAINING or held_runs(host):
+    if host.maintenance != Maintenance.DRAINING or occupying_runs(host):
         return None
     told = host.use.wanted == HostUse.DRAINING
     facts, sends = use_changed(host, Maintenance.DRAINED, at) if told else ((), ())

@@ -89,7 +89,7 @@ class Launch(Message, frozen=True, gc=False, array_like=True):
 
     `shares`: how many runs with the label `apart` of the spec the host may have already. A repeat
     may not know it, and has 0: the host may then refuse, and the next attempt is a new proposal.
-    `hold`: only hold the room for this run; it is started once a launch without it comes.
+    `prepare`: only grant the room of this run; it is started once a launch without it comes.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -97,7 +97,7 @@ class Launch(Message, frozen=True, gc=False, array_like=True):
     run: int
     spec: RunSpec | None = None
     shares: int = 0
-    hold: bool = False
+    prepare: bool = False
 
 
 class KillRun(Message, frozen=True, gc=False, array_like=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.devices import devices_told
-from peloton.actors.host.ledger import HOLDING, RunPhase, RunSet, names_of
+from peloton.actors.host.ledger import OCCUPYING, RunPhase, RunSet, names_of
 from peloton.actors.host.live.run_changes import checked_sets
 from peloton.actors.host.state import Host
 from peloton.actors.host.volumes import as_made
@@ -19,9 +19,9 @@ from peloton.runtime.vocabulary import At, Key, Send
 STOP_GRACE_S = 30.0
 
 
-def held_runs(host: Host) -> list[tuple[Key, RunSet]]:
-    """Return the runs that hold resources, with their crowds."""
-    return [(crowd, some) for crowd, some in host.runs.sets() if some.phase in HOLDING]
+def occupying_runs(host: Host) -> list[tuple[Key, RunSet]]:
+    """Return the runs that occupy resources, with their crowds."""
+    return [(crowd, some) for crowd, some in host.runs.sets() if some.phase in OCCUPYING]
 
 
 def run_names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def forget_order(host: Host, ends: Iterable[m.RunEnd], at: At) -> tuple[Send, ..
 
 def list_runs(host: Host, at: At) -> Send:
     """Return the request for the list of runs that the backend knows."""
-    unknown = (RunPhase.ACCEPTED, RunPhase.HELD)
-    known = [each for each in held_runs(host) if each[1].phase not in unknown]
+    unknown = (RunPhase.ACCEPTED, RunPhase.PREPARED)
+    known = [each for each in occupying_runs(host) if each[1].phase not in unknown]
     sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
     return Send(host.backend, m.ListRuns(at.key, at.epoch, at.now, sets, checked_sets(host)))

@@ -52,7 +52,9 @@ def ports_in_use(host: Host, message: PortsInUse, at: At) -> Decision:
             continue
         facts.append(f.PortsGiven(found.crowd, Bits.of(found.member), found.of.run, ports))
         starts.append((found.crowd, replace(alone, ports=ports)))
-    facts += [f.HeldReleased(who, Bits(raw), run, why) for (who, run, why), raw in refused.items()]
+    facts += [
+        f.PreparedReleased(who, Bits(raw), run, why) for (who, run, why), raw in refused.items()
+    ]
     ends = all_ended(over, lost_outcome("a port of the run " + IN_USE))
     facts += ended_facts(ends)
     summary = folded(host, facts).summary(at.key) if refused else None
@@ -72,8 +74,8 @@ def _of_others(host: Host, used: tuple[int, ...]) -> tuple[int, ...]:
     """
     if not used:
         return used
-    begun = (held for _, held in host.runs.sets() if held.phase in _BEGUN)
-    ours = {port for held in begun for port in held.ports}
+    begun = (one for _, one in host.runs.sets() if one.phase in _BEGUN)
+    ours = {port for one in begun for port in one.ports}
     return tuple(port for port in used if port not in ours)
 
 

@@ -43,9 +43,9 @@ from peloton.actors.host.ends import (
     all_ended,
     end_reports,
     ended_facts,
-    held_ends,
     joined,
     late_starts,
+    occupying_ends,
     start_reports,
     started_facts,
 )
@@ -60,8 +60,8 @@ from peloton.actors.host.ledger import (
 )
 from peloton.actors.host.orders import (
     forget_order,
-    held_runs,
     list_runs,
+    occupying_runs,
     run_names,
     start_order,
     starts_of,
@@ -101,7 +101,7 @@ def runs_started(host: Host, message: m.RunsStarted, at: At) -> Decision:
 def runs_ended(host: Host, message: m.RunsEnded, at: At) -> Decision:
     """Record that processes ended; the backend may forget them once the ends are journaled."""
     forget = forget_order(host, message.ends, at)
-    ends = held_ends(host, message.ends, at)
+    ends = occupying_ends(host, message.ends, at)
     # A run that keeps the host from being up may have ended: compare again.
     waits = host.state == HostStates.RECONCILING or (host.removed and is_removing(host))
     poll = (list_runs(host, at),) if waits else ()
@@ -132,7 +132,7 @@ def runs_listed(host: Host, message: m.RunsListed, at: At) -> Decision:
     if host.keeper and message.keeper and host.keeper != message.keeper:
         return _other_keeper(host, message, at)
     running, strange = running_of(message)
-    ends = held_ends(host, message.ends, at)
+    ends = occupying_ends(host, message.ends, at)
     ended, _ = by_crowd(end.run for end in message.ends)
     late = late_starts(message.running, message.started, now=at.now)
     told = ListWords(running, ended, late, not_started(message))
@@ -257,19 +257,19 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
     """
     if host.removed:
         return Decision(reply=0, because="the host was removed already")
-    held = held_runs(host)
-    if held and not message.lose_runs:
+    occupying = occupying_runs(host)
+    if occupying and not message.lose_runs:
         name = at.key.partition("/")[2]
-        text = f"{name} holds {_count(held)} runs, which would be lost to their tasks"
+        text = f"{name} holds {_count(occupying)} runs, which would be lost to their tasks"
         # The request may be repeated: the runs may have ended by then.
         return Decision(reply=Refused(m.HOLDS_RUNS, text, again=True), because=text)
     reason = "the host was removed from the cluster"
     lost = lost_outcome(reason)
-    stops = stop_order(host, run_names(held), at)
-    reports = end_reports(all_ended(held, lost))
+    stops = stop_order(host, run_names(occupying), at)
+    reports = end_reports(all_ended(occupying, lost))
     used, told = use_changed(host, Maintenance.NONE, at)
     facts, sends = (f.HostRemoved(reason), *used), (*reports, *stops, *told)
-    return Decision(facts=facts, sends=sends, reply=_count(held), because=reason)
+    return Decision(facts=facts, sends=sends, reply=_count(occupying), because=reason)
 
 
 def unreachable(host: Host, message: Due, at: At) -> Decision:
@@ -277,7 +277,7 @@ def unreachable(host: Host, message: Due, at: At) -> Decision:
     if host.state == HostStates.LOST:
         return Decision()
     reason = f"host unreachable for {host.unreachable_timeout_s:g} s"
-    ends = all_ended(held_runs(host), lost_outcome(reason))
+    ends = all_ended(occupying_runs(host), lost_outcome(reason))
     return Decision(facts=(f.HostLost(reason),), sends=end_reports(ends), because=reason)
 
 

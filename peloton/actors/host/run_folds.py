@@ -27,7 +27,7 @@ replace = msgspec.structs.replace
 
 def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
     need, runs = fact.spec.resources, host.runs
-    phase = RunPhase.HELD if fact.held else RunPhase.ACCEPTED
+    phase = RunPhase.PREPARED if fact.held else RunPhase.ACCEPTED
     alike = RunSet(
         members=fact.members,
         run=fact.run,
@@ -88,15 +88,15 @@ def _counted(
     return running
 
 
-def _held_started(host: Host, fact: f.HeldStarted) -> Host:
+def _prepared_started(host: Host, fact: f.PreparedStarted) -> Host:
     def accepted(of: RunSet) -> RunSet:
         return replace(of, phase=RunPhase.ACCEPTED, since=fact.at)
 
     return replace(host, runs=host.runs.change(fact.crowd, fact.members, run=fact.run, to=accepted))
 
 
-def _held_over(host: Host, fact: f.HeldReleased) -> Host:
-    """What was held is free. A refusal is kept, because the task has to see it."""
+def _prepared_over(host: Host, fact: f.PreparedReleased) -> Host:
+    """What was prepared is free. A refusal is kept, because the task has to see it."""
     before: list[RunSet] = []
 
     def over(of: RunSet) -> RunSet | None:
@@ -110,7 +110,7 @@ def _held_over(host: Host, fact: f.HeldReleased) -> Host:
 
 
 def _without(host: Host, gone: list[RunSet]) -> Host:
-    """Return the host without what these runs held."""
+    """Return the host without what these runs occupied."""
     used, taken, running = host.used, host.ports_taken, host.running
     for each in gone:
         used = used - each.resources.times(len(each.members))
@@ -166,7 +166,7 @@ RunsOver = tuple[Key, int, Bits, RunOutcome, float | None, float | None]
 
 
 def end_runs(host: Host, ends: Iterable[RunsOver]) -> Host:
-    """End these runs: what they held is free, and their ends stay for their tasks."""
+    """End these runs: what they occupied is free, and their ends stay for their tasks."""
     runs, used, taken = host.runs, host.used, host.ports_taken
     running, foreign = host.running, host.foreign
     for crowd, run, members, outcome, at, started_at in ends:
@@ -240,8 +240,8 @@ def _forgotten(host: Host, fact: f.RunsForgotten | f.SetForgotten) -> Host:
 
 RUN_EVOLVE: Mapping[type, Callable[[Any, Any], Host]] = {
     f.RunsAccepted: _accepted,
-    f.HeldStarted: _held_started,
-    f.HeldReleased: _held_over,
+    f.PreparedStarted: _prepared_started,
+    f.PreparedReleased: _prepared_over,
     f.DevicesGiven: _devices_given,
     f.PortsGiven: _ports_given,
     f.RunsRefused: _refused,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from peloton.actors.host import facts as f
 from peloton.actors.host.ledger import NamedRuns, RunPhase, RunSet, names_of
 from peloton.actors.host.machine_messages import SlackReported
-from peloton.actors.host.orders import held_runs, stop_order
+from peloton.actors.host.orders import occupying_runs, stop_order
 from peloton.actors.host.state import Host
 from peloton.actors.resources import EPSILON, amount
 from peloton.actors.task.messages import SLACK_TAKEN
@@ -37,7 +37,7 @@ def take_slack_back(host: Host, at: At) -> Decision | None:
     over = host.used.slack - host.capacity.slack
     if over < EPSILON:
         return None
-    on_slack = [(crowd, one) for crowd, one in held_runs(host) if one.resources.slack]
+    on_slack = [(crowd, one) for crowd, one in occupying_runs(host) if one.resources.slack]
     for _, one in on_slack:
         if one.phase == RunPhase.KILLING:
             over -= one.resources.slack * len(one.members)

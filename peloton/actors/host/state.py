@@ -94,16 +94,16 @@ class Host(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def unused(self) -> Resources:
-        """Return the resources that no run holds."""
+        """Return the resources that no run occupies."""
         return room_left(self.capacity, self.used)
 
     @property
-    def held_by_runs(self) -> Resources:
+    def used_by_runs(self) -> Resources:
         """Return what runs hold, without the volumes, which stay when these have ended."""
-        held = self.used
+        used = self.used
         for name in sorted(self.volumes):
-            held = held - self.volumes[name].config.room
-        return held
+            used = used - self.volumes[name].config.room
+        return used
 
     @property
     def free(self) -> Resources:
@@ -188,7 +188,7 @@ def ports_taken(host: Host) -> int:
 
 def ports_given(host: Host) -> set[int]:
     """Return the ports that no other run may have: those of its runs, and those that others use."""
-    return {port for _, held in host.runs.sets() for port in held.ports}.union(host.ports_in_use)
+    return {port for _, some in host.runs.sets() for port in some.ports}.union(host.ports_in_use)
 
 
 def in_range(host: Host, port: int) -> bool:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from peloton.actors.host import facts as f
 from peloton.actors.host import machine_messages as vm
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Send
@@ -76,7 +76,7 @@ def delete(host: Host, message: vm.DeleteVolume, at: At) -> Decision:
     known = host.volumes.get(message.volume)
     if known is None:
         return no_volume(message, at)
-    if _is_held(host, known):
+    if _is_used(host, known):
         text = f"a run on {at.key.partition('/')[2]} has the volume {message.volume}"
         return Decision(reply=Refused(vm.VOLUME_HELD, text, "id", again=True), because=text)
     facts = () if known.deleting else (f.VolumeDeleting(message.volume),)
@@ -96,9 +96,9 @@ def _ordered(host: Host, volume: str, at: At) -> tuple[Send, ...]:
     return (Send(host.backend, m.PingBackend(at.key)),) if host.removed else ()
 
 
-def _is_held(host: Host, volume: vm.HostVolume) -> bool:
+def _is_used(host: Host, volume: vm.HostVolume) -> bool:
     return any(
-        some.phase in HOLDING and volume.member in some.members
+        some.phase in OCCUPYING and volume.member in some.members
         for some in host.runs.grouped.get(volume.crowd, ())
     )
 

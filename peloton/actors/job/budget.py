@@ -3,8 +3,8 @@
 A job of one slice gives it the whole number, and nothing is asked or told: the slice decides in its
 own turn. Several slices share it:
 
-1. A slice that wishes to take nobody down has no allowance; the others are given even parts of
-   what is left, as far as they wish for it.
+1. A slice that wants to take nobody down has no allowance; the others are given even parts of
+   what is left, as far as they want it.
 2. A slice has at most its bound of members down for what somebody wants, and the sum of these
    is within the job's number. What fails uses it up, too: then nothing is given.
 3. An allowance that is lowered is given to others only once a tally of the slice names the goal
@@ -126,8 +126,14 @@ def _targets(job: Job, bounds: Mapping[int, int], *, most: int) -> dict[int, int
     """Return what each slice should have: an even part of what the others leave, if it wishes
     for any."""
     tallies = {number: told_by(job, number) for number in range(job.slices)}
-    left = max(most - sum(bounds[at] for at, one in tallies.items() if not one.wished), 0)
-    wanted = {number: one.down + one.wished for number, one in tallies.items() if one.wished}
+    left = max(
+        most - sum(bounds[at] for at, one in tallies.items() if not one.disruption_wanted), 0
+    )
+    wanted = {
+        number: one.down + one.disruption_wanted
+        for number, one in tallies.items()
+        if one.disruption_wanted
+    }
     targets = dict.fromkeys(tallies, 0)
     for at, number in enumerate(sorted(wanted, key=lambda each: (wanted[each], each))):
         targets[number] = min(wanted[number], -(-left // (len(wanted) - at)))

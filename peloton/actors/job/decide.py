@@ -284,11 +284,8 @@ def due(job: Job, message: Due, at: At) -> Decision:
 
 
 def deadline(job: Job) -> tuple[str, float] | None:
-    """Return the name and the seconds of the next deadline, or None.
-
-    It is that of the pieces of an incomplete job or update, which take memory, or the first of the
-    job, its throttle and its workflow.
-    """
+    """Return name and seconds of the first deadline, or None: of the job, its throttle or workflow,
+    or of the pieces of an incomplete job or update, which take memory."""
     pieces = (PIECES, PIECES_TIMEOUT_S) if job.spec is None or job.pieces else None
     own, starts = waiting.deadline_of(job), waiting.throttle_of(job)
     progress = waiting.progress_end_of(job) if job.workflow is not None else None

@@ -161,7 +161,7 @@ class WaiterTold(Fact, frozen=True, gc=False, array_like=True):
 class NameSettled(Fact, frozen=True, gc=False, array_like=True):
     """The job holds its name, or no longer holds it."""
 
-    held: bool
+    granted: bool
 
 
 class NoticeSettled(Fact, frozen=True, gc=False, array_like=True):

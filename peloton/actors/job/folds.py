@@ -367,7 +367,7 @@ def _waits(fold: Callable[[w.Waits, Any], w.Waits]) -> Callable[[Any, Any], Job]
 
 
 def _name(waits: w.Waits, fact: f.NameSettled) -> w.Waits:
-    return w.named(waits, w.NameStates.HELD if fact.held else w.NameStates.FREED)
+    return w.named(waits, w.NameStates.GRANTED if fact.granted else w.NameStates.FREED)
 
 
 EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {

@@ -108,10 +108,10 @@ def shared(
     """
     left, found = most, {}
     for number in range(slices_of(spec.instances)):
-        held = grants.get(number, 0)
+        before = grants.get(number, 0)
         use = uses.get(number) or Use(0, count_of(spec, number))
-        grant = min(held, use.unended, left)
+        grant = min(before, use.unended, left)
         left -= grant
-        if grant < held:
-            found[number] = grant, Use(bound(held, use), use.unended)
+        if grant < before:
+            found[number] = grant, Use(bound(before, use), use.unended)
     return found

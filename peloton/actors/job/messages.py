@@ -291,7 +291,7 @@ class JobView(Value, frozen=True, gc=False, array_like=True):
     stop: StopRecord | None = None  # of the whole job
     part_stops: tuple[tuple[int, StopRecord], ...] = ()  # the last one of each slice, by its number
     created_by: str = ""  # the text of a principal
-    held: str = ""  # what the job waits for before it begins
+    blocked_by: str = ""  # what the job waits for before it begins
     next_start_at: float | None = None  # of an instance that waits for the throttle
     version: EntityVersion = EntityVersion(1, 1, 1)
     workflows: tuple[WorkflowView, ...] = ()  # the newest first; all but that one are over

@@ -98,7 +98,7 @@ def _moved(job: Job) -> str:
 
 def asked_first(job: Job) -> tuple[Send, ...]:
     """Return what a job that may not begin asks of others, until they have answered."""
-    if not job.held:
+    if not job.blocked:
         return ()
     asked = tuple(Send(other, m.AwaitEnd()) for other in unnoted(job.waits))
     return (*asked, *_about_name(job, asks=True))
@@ -165,7 +165,7 @@ def raise_grants(job: Job, *, now: float) -> tuple[tuple[Fact, ...], Job, Bits]:
 def _releasable(job: Job, grants: Mapping[int, int], *, now: float) -> tuple[tuple[int, int], ...]:
     """Return how many members of slices may have begun in all, if that is more than before."""
     spec = job.spec
-    if spec is None or spec.throttle is None or job.throttled is None or job.held:
+    if spec is None or spec.throttle is None or job.throttled is None or job.blocked:
         return ()
 
     def room(number: int) -> int:
@@ -178,7 +178,7 @@ def _releasable(job: Job, grants: Mapping[int, int], *, now: float) -> tuple[tup
 
 def goals_of(job: Job, slices: Bits) -> tuple[Send, ...]:
     """Return the goals of these slices; none while the job may not begin."""
-    if job.held:
+    if job.blocked:
         return ()
     return tuple(
         Send(slice_key(job.key.partition("/")[2], number), _goal(job, number)) for number in slices
@@ -246,10 +246,10 @@ def spare_asked(job: Job, message: SpareAsked, at: At) -> Decision:
     if not is_shared(job) or not job.is_wanted:
         return Decision(because="nothing is shared")
     if job.shares.get(message.number, Share()).heard >= message.asks:
-        return Decision(because="the wish is known")
+        return Decision(because="the request is known")
     fact = f.SpareHeard(message.number, message.asks)
     sends = goals_of(spare_heard(job, fact), Bits.of(message.number))
-    return Decision(facts=(fact,), sends=sends, because="a slice wishes for more")
+    return Decision(facts=(fact,), sends=sends, because="a slice wants more disruption")
 
 
 def clipped(ranges: tuple[tuple[int, int], ...], instances: int) -> tuple[tuple[int, int], ...]:

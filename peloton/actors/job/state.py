@@ -40,7 +40,7 @@ class Share(Value, frozen=True, gc=False, array_like=True):
     """How many members of one slice may be down.
 
     `carried`: how many might have been before it was lowered, which holds until the slice reports
-    under a goal of the version `since` or later. `heard`: the number of its last wish.
+    under a goal of the version `since` or later. `heard`: the number of its last request.
     """
 
     allowance: int = 0
@@ -96,9 +96,9 @@ class Job(Value, frozen=True, gc=False, array_like=True):
     volume_sizes: VolumeSizes = immutables.Map()  # that differ from the default's
 
     @property
-    def held(self) -> bool:
+    def blocked(self) -> bool:
         """Return whether the job may not begin yet: its slices are not told its goal."""
-        return self.waits.holds and self.is_wanted
+        return self.waits.blocks and self.is_wanted
 
     @property
     def is_wanted(self) -> bool:

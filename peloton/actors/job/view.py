@@ -10,7 +10,7 @@ from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary,
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.job.state import Job, version_of
 from peloton.actors.job.totals import by_version, used
-from peloton.actors.job.waiting import next_start_of, what_holds
+from peloton.actors.job.waiting import next_start_of, what_blocks
 from peloton.actors.job.workflow.leaves import progress_of
 from peloton.actors.job.workflow.messages import WorkflowView
 from peloton.runtime.vocabulary import Absent, At, Bits, Key
@@ -94,7 +94,7 @@ def get_job(job: Job, query: GetJob, at: At) -> JobView | Absent:
         stop=job.stop,
         part_stops=tuple((number, job.part_stops[number]) for number in sorted(job.part_stops)),
         created_by=job.created_by,
-        held=what_holds(job),
+        blocked_by=what_blocks(job),
         next_start_at=next_start_of(job),
         version=version_of(job),
         workflows=_workflows(job),
@@ -124,8 +124,8 @@ def _versions(job: Job) -> tuple[tuple[int, int], ...]:
 
 
 def _because(job: Job) -> str:
-    if job.held:
-        return what_holds(job)
+    if job.blocked:
+        return what_blocks(job)
     if job.stop is not None and job.stop.reason:
         return job.stop.reason
     others = job.confirmed - Bits.of(0)  # than the first, which opens with its job

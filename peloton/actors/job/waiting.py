@@ -72,7 +72,7 @@ def told(job: Job, message: m.EndTold, at: At) -> Decision:
         return Decision(sends=(heard,))
     facts = (f.OtherEnded(message.other),)
     after = _after(job, message.other)
-    if message.state.name in _ends(after) or not job.held:
+    if message.state.name in _ends(after) or not job.blocked:
         return _released(job, facts, at=at, also=(heard,))
     other = job_mention(message.other.partition("/")[2])
     how = message.text or f"it ended as {message.state.name}"
@@ -94,7 +94,7 @@ def heard(job: Job, message: m.EndHeard, at: At) -> Decision:
 
 def granted(job: Job, message: NameGranted, at: At) -> Decision:
     """Record that the job has the name."""
-    if job.waits.name == NameStates.HELD:
+    if job.waits.name == NameStates.GRANTED:
         return Decision()
     if job.waits.name != NameStates.ASKED:
         return granted_absent(message, at)
@@ -111,9 +111,9 @@ def refused(job: Job, message: NameRefused, at: At) -> Decision:
     if job.waits.name != NameStates.ASKED:
         return Decision()
     facts = (f.NameSettled(False),)
-    if not job.held:
+    if not job.blocked:
         return Decision(facts=facts)
-    reason = f"its name is held by {job_mention(message.holder.partition('/')[2])}"
+    reason = f"its name is that of {job_mention(message.job.partition('/')[2])}"
     return ended_by_itself(job, at, reason=reason, facts=facts)
 
 
@@ -186,7 +186,7 @@ def progress_end_of(job: Job) -> tuple[str, float] | None:
 
 def next_start_of(job: Job) -> float | None:
     """Return when the next instance may begin by the throttle; None if none waits for it."""
-    if job.throttled is None or job.spec is None or job.spec.throttle is None or job.held:
+    if job.throttled is None or job.spec is None or job.spec.throttle is None or job.blocked:
         return None
     if not job.is_wanted:
         return None
@@ -224,9 +224,9 @@ def owed_to_others(job: Job) -> tuple[Send, ...]:
     return (*asked_first(job), *said_at_end(job))
 
 
-def what_holds(job: Job) -> str:
+def what_blocks(job: Job) -> str:
     """Return why the job may not begin yet; empty if it may."""
-    if not job.held:
+    if not job.blocked:
         return ""
     others = [
         f"{job_mention(after.job.partition('/')[2])} to be {after.state}"
@@ -241,10 +241,10 @@ def what_holds(job: Job) -> str:
 def _released(
     job: Job, facts: tuple[Fact, ...], *, at: At, also: tuple[Send, ...] = ()
 ) -> Decision:
-    """Return the decision with these facts: if nothing holds the job any more, it begins."""
+    """Return the decision with these facts: if nothing blocks the job any more, it begins."""
     folded = evolved_by(job, facts)
     goals: tuple[Send, ...] = ()
-    if job.held and not folded.held:
+    if job.blocked and not folded.blocked:
         raised, folded, _ = raise_grants(folded, now=at.now)
         facts = (*facts, *raised)
         goals = goals_of(folded, Bits.span(0, folded.slices))

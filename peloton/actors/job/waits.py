@@ -23,7 +23,7 @@ class NameStates(enum.IntEnum):
 
     NONE = 0  # it wants none
     ASKED = 1
-    HELD = 2
+    GRANTED = 2
     FREED = 3
 
 
@@ -45,7 +45,7 @@ class Waits(Value, frozen=True, gc=False, array_like=True):
     notices: int = 0
 
     @property
-    def holds(self) -> bool:
+    def blocks(self) -> bool:
         """Return whether the job may not begin yet."""
         return bool(self.others) or self.name == NameStates.ASKED
 
@@ -57,7 +57,7 @@ class Waits(Value, frozen=True, gc=False, array_like=True):
     @property
     def has_name(self) -> bool:
         """Return whether the name may be the job's at its owner."""
-        return self.name in (NameStates.ASKED, NameStates.HELD)
+        return self.name in (NameStates.ASKED, NameStates.GRANTED)
 
 
 def first_waits(spec: JobSpec, at: float) -> Waits:

@@ -39,7 +39,7 @@ from peloton.actors.respool.head_waits import (
 from peloton.actors.respool.lanes import is_slack, pool_of_lane, slack_lane
 from peloton.actors.respool.messages import ROOT, Queueing
 from peloton.actors.respool.node import ZERO
-from peloton.actors.respool.queue import QueuePosition
+from peloton.actors.respool.queue import QueueEntry
 from peloton.actors.respool.tree import Tree
 from peloton.actors.respool.waiting import PoolResource, Waiting
 from peloton.runtime.vocabulary import Bits, Key
@@ -343,9 +343,7 @@ def _looked(
         tree.waiting.recheck(slack_lane(lane))
 
 
-def _barred(
-    tree: Tree, lane: Key, *, head: QueuePosition, now: float | None
-) -> frozenset[int] | None:
+def _barred(tree: Tree, lane: Key, *, head: QueueEntry, now: float | None) -> frozenset[int] | None:
     """Return the kinds that tickets passing a head may not need; None: no ticket passes it."""
     pool = pool_of_lane(lane)
     strict = tree.pools[pool].config.queueing == Queueing.STRICT or tree.ends_own(pool)

@@ -16,7 +16,7 @@ from peloton.actors.mentions import pool_mention
 from peloton.actors.resources import EPSILON, Resources, amount
 from peloton.actors.respool import shortage as s
 from peloton.actors.respool.lanes import lane_of
-from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, QueuePlace
+from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, QueuePosition
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS
 from peloton.actors.respool.rations import Ration
@@ -205,12 +205,12 @@ def _head_of(tree: Tree, key: Key) -> Key:
     return gang.head.key if gang is not None and gang.head is not None else key
 
 
-def _place(tree: Tree, key: Key, *, ahead: QueueAhead, found: LotWaits) -> QueuePlace | None:
+def _place(tree: Tree, key: Key, *, ahead: QueueAhead, found: LotWaits) -> QueuePosition | None:
     queue = tree.queues[lane_of(tree.lots[key].shape)]
     first = next(queue.eligible(), None)
     if first is None:
         return None
-    return QueuePlace(
+    return QueuePosition(
         tasks=found.position,
         higher=queue.higher(_head_of(tree, key)),
         gangs=ahead.gangs,

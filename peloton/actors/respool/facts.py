@@ -32,7 +32,7 @@ class CapacityChanged(Fact, frozen=True, gc=False, array_like=True):
 
 
 class HourKept(Fact, frozen=True, gc=False, array_like=True):
-    """What the pool held and borrowed in a time that is over; the oldest such time is dropped."""
+    """What the pool used and borrowed in a time that is over; the oldest such time is dropped."""
 
     hour: PoolHour
 

@@ -32,24 +32,24 @@ class FillBlock:
 class WeightedFill:
     """Claims on one amount."""
 
-    __slots__ = ("_blocks", "_held", "_lasts", "amount", "weight")
+    __slots__ = ("_blocks", "_claims", "_lasts", "amount", "weight")
 
     def __init__(self) -> None:
         self.amount = 0  # of all claims
         self.weight = 0
-        self._held: dict[str, tuple[int, int, int]] = {}  # claimant → amount, weight, `met_at`
+        self._claims: dict[str, tuple[int, int, int]] = {}  # claimant → amount, weight, `met_at`
         self._blocks: list[FillBlock] = []  # none of them empty
         self._lasts: list[PutClaim] = []  # the last claim of each
 
     def put(self, claimant: str, *, amount: int, weight: int) -> None:
         """Set a claim. A claim of no amount or of no weight receives nothing, and is not stored."""
-        held = self._held.get(claimant)
+        known = self._claims.get(claimant)
         if amount <= 0 or weight <= 0:
-            if held is not None:
+            if known is not None:
                 self._remove(claimant)
-        elif held is None:
+        elif known is None:
             self._insert(claimant, amount=amount, weight=weight)
-        elif held[:2] != (amount, weight) and not self._replace(
+        elif known[:2] != (amount, weight) and not self._replace(
             claimant, amount=amount, weight=weight
         ):
             self._remove(claimant)
@@ -60,7 +60,7 @@ class WeightedFill:
         less."""
         if available >= self.amount:
             return None
-        rest, weight, held = available, self.weight, self._held
+        rest, weight, known = available, self.weight, self._claims
         for block in self._blocks:
             # A claim that a level meets is met if what is left over is enough for those behind it.
             # Without a call: this is most of what a change of a pool costs.
@@ -69,7 +69,7 @@ class WeightedFill:
                 rest, weight = rest_after, weight_after
                 continue
             for level, claimant in block.claims:
-                amount, its_weight, _ = held[claimant]
+                amount, its_weight, _ = known[claimant]
                 rest_after, weight_after = rest - amount, weight - its_weight
                 if rest_after < 0 or weight_after * level > rest_after << SCALE_BITS:
                     break
@@ -79,12 +79,12 @@ class WeightedFill:
 
     def received(self, claimant: str, level: int | None) -> int:
         """Return what a claim receives at a level; all of it at None."""
-        amount, weight, _ = self._held.get(claimant, (0, 0, 0))
+        amount, weight, _ = self._claims.get(claimant, (0, 0, 0))
         return amount if level is None else min(amount, weight * level >> SCALE_BITS)
 
     def level_of(self, claimant: str, wanted: int) -> int | None:
         """Return the lowest level at which a claim receives `wanted`; None if it never does."""
-        amount, weight, _ = self._held.get(claimant, (0, 0, 0))
+        amount, weight, _ = self._claims.get(claimant, (0, 0, 0))
         return -(-(wanted << SCALE_BITS) // weight) if 0 < wanted <= amount else None
 
     def poured(self, level: int) -> int:
@@ -97,14 +97,14 @@ class WeightedFill:
             for its_level, claimant in block.claims:
                 if its_level > level:
                     break
-                amount, its_weight, _ = self._held[claimant]
+                amount, its_weight, _ = self._claims[claimant]
                 met, weight = met + amount, weight - its_weight
             break
         return met - (-weight * level >> SCALE_BITS)
 
     def _replace(self, claimant: str, *, amount: int, weight: int) -> bool:
         """Change a claim within its block; return False if it belongs into another one."""
-        its_amount, its_weight, level = self._held[claimant]
+        its_amount, its_weight, level = self._claims[claimant]
         old, lasts = (level, claimant), self._lasts
         level = -(-(amount << SCALE_BITS) // weight)  # `met_at`
         new = level, claimant
@@ -116,7 +116,7 @@ class WeightedFill:
         del claims[bisect_left(claims, old)]
         insort(claims, new)
         lasts[at] = claims[-1]
-        self._held[claimant] = amount, weight, level
+        self._claims[claimant] = amount, weight, level
         more, heavier = amount - its_amount, weight - its_weight
         self.amount += more
         self.weight += heavier
@@ -126,7 +126,7 @@ class WeightedFill:
 
     def _insert(self, claimant: str, *, amount: int, weight: int) -> None:
         level = met_at(amount, weight)
-        self._held[claimant] = amount, weight, level
+        self._claims[claimant] = amount, weight, level
         self.amount += amount
         self.weight += weight
         claim = level, claimant
@@ -143,7 +143,7 @@ class WeightedFill:
             self._split(at)
 
     def _remove(self, claimant: str) -> None:
-        amount, weight, level = self._held.pop(claimant)
+        amount, weight, level = self._claims.pop(claimant)
         self.amount -= amount
         self.weight -= weight
         claim = level, claimant
@@ -161,7 +161,7 @@ class WeightedFill:
         block = self._blocks[at]
         half = len(block.claims) // 2
         upper = block.claims[half:]
-        pairs = [self._held[claimant] for _, claimant in upper]
+        pairs = [self._claims[claimant] for _, claimant in upper]
         amount, weight = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
         above = FillBlock(upper, amount=amount, weight=weight)
         block.claims = block.claims[:half]

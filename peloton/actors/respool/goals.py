@@ -59,11 +59,11 @@ def keep_hours(at: At) -> Decision | Rest:
 
 def _with_hours(at: At, step: Decision | Rest) -> Decision | Rest:
     tree: Tree = at.index
-    closed = tree.ledger.take_closed()
+    closed = tree.lending.take_closed()
     kept = tuple(Send(pool, KeepHour(hour)) for pool, hour in closed)
     if isinstance(step, Decision):
         return msgspec.structs.replace(step, sends=(*step.sends, *kept)) if kept else step
-    if tree.ledger.is_behind:
+    if tree.lending.is_behind:
         return Decision(sends=(*kept, AGAIN))
     return Decision(sends=kept) if kept else step
 

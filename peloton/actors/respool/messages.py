@@ -66,7 +66,7 @@ class PoolHour(Value, frozen=True, gc=False, array_like=True):
 
     began: float
     ended: float
-    held: Resources
+    used: Resources
     borrowed: Resources
     unused: Resources
     given: Resources

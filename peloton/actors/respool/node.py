@@ -16,7 +16,7 @@ from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Key
 
-HOLDERS_SCANNED_MAX = 20_000
+JOBS_SCANNED_MAX = 20_000
 """Jobs that are scanned for the one that holds most: a query must not delay the pool."""
 
 ZERO = Resources()
@@ -47,7 +47,7 @@ class Node:
 
     __slots__ = (
         "key", "state", "parent", "children", "names", "by_name", "reserved",
-        "limit", "use", "demand", "held", "lots", "members", "rationed", "_most",
+        "limit", "use", "demand", "use_by_job", "lots", "members", "rationed", "_most",
         "on_slack", "slack_use", "own", "own_slack", "slack_limit", "terms",
         "claims", "lacking", "divisions",
     )  # fmt: skip
@@ -63,7 +63,7 @@ class Node:
         self.limit = ZERO
         self.use = ZERO
         self.demand = ZERO
-        self.held: dict[str, Resources] = {}  # `use` by job
+        self.use_by_job: dict[str, Resources] = {}  # `use` by job
         self.lots = 0  # its own
         self.members = 0  # of its own lots, waiting or admitted, whatever they request
         self.rationed = [ZERO, ZERO, ZERO]  # by `Ration`: `use` by such tasks of its own lots
@@ -133,7 +133,7 @@ class Node:
         node: Node | None = self
         while node is not None:
             node.use = node.use + more
-            node._add_held(job, more)
+            node._add_use(job, more)
             node = node.parent
 
     def add_slack_use(self, more: Resources) -> None:
@@ -153,8 +153,8 @@ class Node:
             parent.divisions = tuple(Division() for _ in KINDS)
         parent.add_demand(self.demand)
         parent.add_slack_use(self.slack_use)
-        for job, held in self.held.items():
-            parent.add_use(job, held)
+        for job, used in self.use_by_job.items():
+            parent.add_use(job, used)
 
     def unlink(self) -> None:
         """Stop being a child: the sums of this node no longer count for those above."""
@@ -165,8 +165,8 @@ class Node:
         del parent.children[self.key]
         parent.add_demand(ZERO - self.demand)
         parent.add_slack_use(ZERO - self.slack_use)
-        for job, held in self.held.items():
-            parent.add_use(job, ZERO - held)
+        for job, used in self.use_by_job.items():
+            parent.add_use(job, ZERO - used)
 
     def name(self, child: Key, state: Pool) -> None:
         """Add a child's name and reservation."""
@@ -185,13 +185,13 @@ class Node:
         del self.by_name[bisect_left(self.by_name, (name, child))]
         self.reserved = self.reserved - state.config.reservation
 
-    def holder(self, kind: int) -> tuple[str, int]:
+    def largest_user(self, kind: int) -> tuple[str, int]:
         """Return which job holds most of a kind, and how much; "" if no job holds any."""
         most = self._most.get(kind)
         if most is None:
             most = "", 0
-            for job, held in islice(self.held.items(), HOLDERS_SCANNED_MAX):
-                most = _more(most, (job, held.amounts()[kind]))
+            for job, used in islice(self.use_by_job.items(), JOBS_SCANNED_MAX):
+                most = _more(most, (job, used.amounts()[kind]))
             self._most[kind] = most
         return most
 
@@ -200,12 +200,12 @@ class Node:
         """Return whether nothing refers to the node, so that it may be forgotten."""
         return self.state is None and not self.lots and not self.names
 
-    def _add_held(self, job: str, more: Resources) -> None:
-        left = self.held.get(job, ZERO) + more
+    def _add_use(self, job: str, more: Resources) -> None:
+        left = self.use_by_job.get(job, ZERO) + more
         if left != ZERO:
-            self.held[job] = left
+            self.use_by_job[job] = left
         else:
-            self.held.pop(job, None)
+            self.use_by_job.pop(job, None)
         if not self._most:
             return
         for kind, most in [*self._most.items()]:

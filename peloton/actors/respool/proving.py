@@ -156,7 +156,7 @@ def _shares(proof: GangProof, missing: tuple[int, ...]) -> list[LotShare] | None
     First those that hold what the gang lacks on hosts, then as many as the pools still lack, of
     these first members that wait for a host.
     """
-    ending = _holders(proof)
+    ending = _occupants(proof)
     left = [sizable(each) for each in missing]
     _less(left, (proof.asked[run.lot] for run in ending.elements()))
     idle: Counter[Key] = Counter()
@@ -183,7 +183,7 @@ def _shares(proof: GangProof, missing: tuple[int, ...]) -> list[LotShare] | None
     ]
 
 
-def _holders(proof: GangProof) -> Counter[RunOn]:
+def _occupants(proof: GangProof) -> Counter[RunOn]:
     """Return the runs that hold what the gang lacks: of each host as few as it takes."""
     assert proof.room is not None
     lacks = {

@@ -65,7 +65,7 @@ def pool_history(pool: Pool, query: m.GetPoolHistory, at: At) -> m.PoolHistory |
         return None
     tree.note(at.now)
     kept = tree.pools[found].hours
-    return m.PoolHistory(tree.path(found), kept, tree.ledger.open_hour(found, at.now))
+    return m.PoolHistory(tree.path(found), kept, tree.lending.open_hour(found, at.now))
 
 
 def view(tree: Tree, pool: Key, *, children: bool = True) -> m.PoolView:

@@ -20,7 +20,7 @@ FIRST = float("-inf")
 """Before any time of arrival."""
 
 
-class QueuePosition(NamedTuple):
+class QueueEntry(NamedTuple):
     """The position of a lot: lower comes first."""
 
     falling_priority: int  # the negative of the priority
@@ -36,11 +36,11 @@ class Queue:
         self.needs: dict[Resources, int] = {}
         """What eligible lots need, and how many of them."""
         # Positions of the eligible lots, weighted by how many members wait in each.
-        self._ranking: Ranking[QueuePosition] = Ranking()
-        self._positions: dict[Key, QueuePosition] = {}  # the same by lot
+        self._ranking: Ranking[QueueEntry] = Ranking()
+        self._positions: dict[Key, QueueEntry] = {}  # the same by lot
         # The same of the skipped ones.
-        self._skipped_ranking: Ranking[QueuePosition] = Ranking()
-        self._skipped: dict[Key, QueuePosition] = {}
+        self._skipped_ranking: Ranking[QueueEntry] = Ranking()
+        self._skipped: dict[Key, QueueEntry] = {}
 
     def put(
         self,
@@ -55,7 +55,7 @@ class Queue:
 
         A lot that is in the queue already keeps its position.
         """
-        position = QueuePosition(-priority, arrived, key, need)
+        position = QueueEntry(-priority, arrived, key, need)
         known = self._positions.get(key)
         if known is None and self._skipped.get(key) == position:
             self._skipped_ranking.put(position, waiting)
@@ -76,7 +76,7 @@ class Queue:
         if position is not None:
             self._skipped_ranking.drop(position)
 
-    def skip(self, key: Key) -> QueuePosition:
+    def skip(self, key: Key) -> QueueEntry:
         """Let an eligible lot block no other until `restore`; return where it stays."""
         position = self._positions.pop(key)
         self._skipped[key] = position
@@ -105,7 +105,7 @@ class Queue:
         else:
             del self.needs[need]
 
-    def positions(self) -> Iterator[QueuePosition]:
+    def positions(self) -> Iterator[QueueEntry]:
         """Yield the positions of lots that are not skipped, in order.
 
         The cost is what is read. The reader may skip the lot that was just returned.
@@ -124,7 +124,7 @@ class Queue:
     def higher(self, key: Key) -> int:
         """Return how many members wait in eligible lots of a higher priority."""
         position = self._positions.get(key) or self._skipped[key]
-        return self._ranking.before(QueuePosition(position.falling_priority, FIRST, Key("")))
+        return self._ranking.before(QueueEntry(position.falling_priority, FIRST, Key("")))
 
     def ahead(self, key: Key, most: int) -> Iterator[Key]:
         """Yield the first eligible lots before this one, `most` at most."""
@@ -150,7 +150,7 @@ class Queue:
         return len(self._positions) + len(self._skipped)
 
 
-def _walk(ranking: Ranking[QueuePosition]) -> Iterator[QueuePosition]:
+def _walk(ranking: Ranking[QueueEntry]) -> Iterator[QueueEntry]:
     """Yield positions in order; the reader may drop the one that was just returned."""
     position = ranking.first()
     while position is not None:

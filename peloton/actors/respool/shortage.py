@@ -121,7 +121,7 @@ def _of_use(tree: Tree, pool: Key, *, need: Resources) -> Shortage | None:
                 f"{_name(tree, above)} reached: {kind} requested {_shown(kind, need)}, "
                 f"{_shown(kind, free)} of {_shown(kind, most_now)} free"
             )
-            text += _holder(tree, above, kind=kind)
+            text += _largest_user(tree, above, kind=kind)
             return Shortage(CAPACITY if above == ROOT else LIMIT, text)
     return None
 
@@ -150,10 +150,10 @@ def _of_aside(tree: Tree, lane: Key, *, need: Resources) -> Shortage | None:
     return None
 
 
-def _holder(tree: Tree, pool: Key, *, kind: str) -> str:
-    """The job that holds most of what is missing."""
-    job, held = tree.holder(pool, Resources.KINDS.index(kind))
-    return f"; {job_mention(job)} holds {_number(held)}{UNITS[kind]}" if held else ""
+def _largest_user(tree: Tree, pool: Key, *, kind: str) -> str:
+    """The job that uses most of what is missing."""
+    job, used = tree.largest_user(pool, Resources.KINDS.index(kind))
+    return f"; {job_mention(job)} holds {_number(used)}{UNITS[kind]}" if used else ""
 
 
 def _name(tree: Tree, pool: Key) -> str:

@@ -6,7 +6,7 @@ A higher limit yields the lots that may be admitted again, in the order of their
 from __future__ import annotations
 
 from peloton.actors.respool.first_rank import FirstRank
-from peloton.actors.respool.queue import QueuePosition
+from peloton.actors.respool.queue import QueueEntry
 from peloton.actors.respool.waiting import PoolResource
 from peloton.runtime.vocabulary import Key
 
@@ -15,13 +15,13 @@ class SkippedLots:
     """The skipped lots of a tree."""
 
     def __init__(self) -> None:
-        self._ranks: dict[PoolResource, FirstRank[QueuePosition]] = {}
-        self._lots: dict[Key, tuple[PoolResource, QueuePosition]] = {}
+        self._ranks: dict[PoolResource, FirstRank[QueueEntry]] = {}
+        self._lots: dict[Key, tuple[PoolResource, QueueEntry]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._lots)
 
-    def put(self, position: QueuePosition, *, resource: PoolResource, amount: int) -> None:
+    def put(self, position: QueueEntry, *, resource: PoolResource, amount: int) -> None:
         """Skip a lot until there is so much of a resource."""
         ranks = self._ranks.get(resource)
         if ranks is None:

@@ -18,8 +18,8 @@ from peloton.actors.respool.displacements import Displacements
 from peloton.actors.respool.division import DivisionSteps
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
 from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_lane, slack_lane
-from peloton.actors.respool.ledger import LendingLedger
-from peloton.actors.respool.lot.state import Lot, held_and_wanted
+from peloton.actors.respool.lending import LendingMeters
+from peloton.actors.respool.lot.state import Lot, admitted_and_wanted
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import (
     KINDS,
@@ -60,7 +60,7 @@ class Tree:
         self.displacements = Displacements(policy)
         self.proofs = GangProofs()
         self.releases = Releases()
-        self.ledger = LendingLedger()
+        self.lending = LendingMeters()
         self._nodes: dict[Key, Node] = {}
         self._sharing = Sharing()
         self._uneven: dict[Key, None] = {}  # pools that keep what they do not need, or never borrow
@@ -99,7 +99,7 @@ class Tree:
     def note(self, now: float) -> None:
         """Date what has changed since the last call."""
         self.releases.note(now, up=self.up)
-        self.ledger.note(now, look=self._lending, up=self.up)
+        self.lending.note(now, look=self._lending, up=self.up)
 
     def _lending(self, pool: Key) -> tuple[Resources, Resources]:
         known = self.pools.get(pool)
@@ -224,9 +224,9 @@ class Tree:
         node = self._nodes.get(pool)
         return len(node.by_name) if node is not None else 0
 
-    def holder(self, pool: Key, kind: int) -> tuple[str, int]:
+    def largest_user(self, pool: Key, kind: int) -> tuple[str, int]:
         """Return the job that holds most of a resource in a pool and below, and how much; or ""."""
-        return self._nodes[pool].holder(kind) if pool in self.pools else ("", 0)
+        return self._nodes[pool].largest_user(kind) if pool in self.pools else ("", 0)
 
     # ---- who waits, and why ----
 
@@ -265,8 +265,8 @@ class Tree:
     def lack(self, lane: Key, more: Mapping[int, int]) -> None:
         """Record that a lane lacks entitlement, until its pool may use so much more of a kind."""
         node = self._nodes[pool_of_lane(lane)]
-        held = (node.use + self.set_aside(lane)).amounts()
-        enough = tuple(Lacking(kind, held[kind] + some) for kind, some in more.items())
+        used = (node.use + self.set_aside(lane)).amounts()
+        enough = tuple(Lacking(kind, used[kind] + some) for kind, some in more.items())
         self._sharing.block(node, lane, enough=enough)
 
     def ends_own(self, pool: Key) -> bool:
@@ -318,7 +318,7 @@ class Tree:
             if moved:
                 node.link(self._node(above_now))
         self._sharing.touch(node)
-        self.ledger.touch_known(key)
+        self.lending.touch_known(key)
         if moved:
             self._reshaped(node)
         else:
@@ -431,36 +431,39 @@ class Tree:
         if old is not None and new is not None and new.admitted.raw & ~old.admitted.raw:
             self.waiting.admitted(lane_of(lot.shape))
         node.lots += (new is not None) - (old is not None)
-        (held, wanted), (held_was, wanted_was) = held_and_wanted(new), held_and_wanted(old)
-        held, wanted = held - held_was, wanted - wanted_was
-        node.members += held + wanted
+        (admitted, wanted), (admitted_was, wanted_was) = (
+            admitted_and_wanted(new),
+            admitted_and_wanted(old),
+        )
+        admitted, wanted = admitted - admitted_was, wanted - wanted_was
+        node.members += admitted + wanted
         if wanted:
             node.add_demand(need.times(wanted))
-        if held:
-            self.ledger.touch(pool)
-            node.add_use(key.split("/")[1], need.times(held))
-        rations, on_slack = rations_of(lot.shape) if held else (), lot.shape.on_slack
+        if admitted:
+            self.lending.touch(pool)
+            node.add_use(key.split("/")[1], need.times(admitted))
+        rations, on_slack = rations_of(lot.shape) if admitted else (), lot.shape.on_slack
         for each in rations:
-            node.rationed[each] = node.rationed[each] + need.times(held)
-        if held and on_slack:
-            node.on_slack = node.on_slack + need.times(held)
-            node.add_slack_use(need.times(held))
+            node.rationed[each] = node.rationed[each] + need.times(admitted)
+        if admitted and on_slack:
+            node.on_slack = node.on_slack + need.times(admitted)
+            node.add_slack_use(need.times(admitted))
         if old is not None and new is not None and new.leaving.raw & ~old.leaving.raw:
             tasks = len(new.leaving - old.leaving)
-            self.ledger.gave(pool, need.times(tasks), tasks=tasks)
-        if held < 0:
+            self.lending.gave(pool, need.times(tasks), tasks=tasks)
+        if admitted < 0:
             self._released(node, need)
             # What was ended for others is theirs: nobody who waits here gets it.
             left = len(_given_up(old, new)) if old is not None and new is not None else 0
-            freed = max(0, -held - left)
+            freed = max(0, -admitted - left)
             self.releases.add(pool, need.times(freed), tasks=freed)
         self._queue(key, new, lane=lane_of(lot.shape))
-        if held < 0 and on_slack:
+        if admitted < 0 and on_slack:
             self.waiting.recheck(pool)  # what its pool is entitled to is for its other lane, too
         self.reclaims.put(key, old=old, new=new)
         self.displacements.put(key, old=old, new=new)
         self._claim(key, pool, on_slack=on_slack)
-        if held < 0:
+        if admitted < 0:
             self.restore_rationed(pool, rations)
         self._forget(pool)
 
@@ -518,11 +521,11 @@ class Tree:
         lot = self.lots.get(key)
         claimed = ZERO
         if lot is not None:
-            held, wanted = held_and_wanted(lot)
+            admitted, wanted = admitted_and_wanted(lot)
             gang = self._gangs.of(key) if self._gangs else None
             queue = self.queues[lane_of(lot.shape)]
             at = key if gang is None else gang.head.key if gang.head is not None else None
-            count = held if at is None or queue.is_skipped(at) else held + wanted
+            count = admitted if at is None or queue.is_skipped(at) else admitted + wanted
             claimed = lot.shape.resources.times(count)
         was = self._claimed.get(key, ZERO)
         if claimed == was:
@@ -564,7 +567,7 @@ class Tree:
             for lane in lanes_of(node.key):
                 self.queues.pop(lane, None)
             self.releases.drop(node.key)
-            self.ledger.drop(node.key)
+            self.lending.drop(node.key)
             self.reclaims.forget(node.key)
 
 

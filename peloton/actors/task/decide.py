@@ -30,7 +30,7 @@ from peloton.actors.task.goals import GANG_RETRY, HOST, LOT, killing, queueing
 from peloton.actors.task.run_changes import run_changed, told_of_nobody
 from peloton.actors.task.run_messages import RunChanged
 from peloton.actors.task.state import (
-    HOLDS,
+    IN_PREPARATION,
     ON_HOST,
     PREEMPTIONS,
     Admission,
@@ -104,16 +104,16 @@ def place(task: Task, message: m.Place, at: At) -> Decision:
     starts or the host refuses it."""
     if not (ready_for_host(task) if at.values else is_held(task)):
         return Decision(because="told to launch when no host was awaited, nor room held")
-    launch = Launch(task.run, shares=message.shares, hold=message.hold)
-    return Decision(facts=(f.TaskLaunching(message.hold),), sends=(Send(HOST, launch),))
+    launch = Launch(task.run, shares=message.shares, prepare=message.prepare)
+    return Decision(facts=(f.TaskLaunching(message.prepare),), sends=(Send(HOST, launch),))
 
 
-def held(task: Task, message: m.Held, at: At) -> Decision:
+def prepared(task: Task, message: m.Prepared, at: At) -> Decision:
     """Record that the host holds the room, or answer whether the task still wants it."""
     if message.run != task.run or task.state not in ON_HOST:
         return _cancel(task, message.run)
-    if task.state == TaskStates.HOLDING:
-        return Decision(facts=(f.RoomHeld(),))
+    if task.state == TaskStates.PREPARING:
+        return Decision(facts=(f.TaskPrepared(),))
     return Decision()
 
 
@@ -164,7 +164,7 @@ def ended(task: Task, message: m.Ended, at: At) -> Decision:
         return Decision(sends=seen, because="end of another run")
     outcome = outcome_of(task, message.outcome)
     because = outcome.message or outcome.reason
-    if task.state in HOLDS or _gives_back(task):
+    if task.state in IN_PREPARATION or _gives_back(task):
         # Nothing was started: no attempt was made.
         report = Send(PARENT, m.RunRefused(task.run, because))
         return Decision(facts=(f.LaunchRefused(because),), sends=(*seen, report), because=because)
@@ -226,7 +226,7 @@ def _start_s(task: Task) -> float:
 
 
 def _gives_back(task: Task) -> bool:
-    return task.state == TaskStates.KILLING and task.cause == m.KillCause.HOLD_DROPPED
+    return task.state == TaskStates.KILLING and task.cause == m.KillCause.PREPARATION_DROPPED
 
 
 def _cancel(task: Task, run: int) -> Decision:
@@ -248,7 +248,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.MarkUnschedulable: mark_unschedulable,
     m.SetRunLimit: limit_set,
     m.DropEvents: drop_events,
-    m.Held: held,
+    m.Prepared: prepared,
     m.JoinGang: join_gang,
     m.TicketParked: parked,
     m.Renew: renew,
@@ -258,7 +258,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
 }
 
 
-def _cancel_unknown(message: m.Accepted | m.Started | m.Held, at: At) -> Decision:
+def _cancel_unknown(message: m.Accepted | m.Started | m.Prepared, at: At) -> Decision:
     return Decision(sends=(Send(SENDER, KillRun(message.run, 0.0)),), because="no such instance")
 
 
@@ -279,7 +279,7 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.RunRefused: _seen,
     m.Started: _cancel_unknown,
     m.Ended: _seen,
-    m.Held: _cancel_unknown,
+    m.Prepared: _cancel_unknown,
     RunChanged: told_of_nobody,
 }
 
@@ -296,8 +296,8 @@ def owed(task: Task) -> tuple[Send, ...]:
     if task.state in _WAITS_FOR_START:
         # Also once the host has accepted: its answer to a repeat replaces a lost `Started`.
         return (*sends, Send(HOST, Launch(task.run)))
-    if task.state == TaskStates.HOLDING:
-        return (*sends, Send(HOST, Launch(task.run, hold=True)))
+    if task.state == TaskStates.PREPARING:
+        return (*sends, Send(HOST, Launch(task.run, prepare=True)))
     if task.state == TaskStates.KILLING:
         notice = task.because if task.cause in PREEMPTIONS else ""
         return (*sends, Send(HOST, KillRun(task.run, task.policy.kill_grace_s, notice)))

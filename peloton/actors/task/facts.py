@@ -132,8 +132,8 @@ class EventsDropped(Fact, frozen=True, gc=False, array_like=True):
     alone: bool = False
 
 
-class RoomHeld(Fact, frozen=True, gc=False, array_like=True):
-    """The host holds the room."""
+class TaskPrepared(Fact, frozen=True, gc=False, array_like=True):
+    """The host has granted the room."""
 
 
 class GangJoined(Fact, frozen=True, gc=False, array_like=True):
@@ -207,7 +207,7 @@ FACTS: dict[int, type] = {
     18: TaskUnschedulable,
     20: RunLimitSet,
     21: EventsDropped,
-    23: RoomHeld,
+    23: TaskPrepared,
     26: GangJoined,
     27: AdmissionParking,
     28: AdmissionParked,

@@ -12,7 +12,14 @@ from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m
 from peloton.actors.task.goals import killing, queueing
 from peloton.actors.task.run_messages import UNHEALTHY
-from peloton.actors.task.state import HOLDS, ON_HOST, PREEMPTIONS, Task, TaskStates, ready_for_host
+from peloton.actors.task.state import (
+    IN_PREPARATION,
+    ON_HOST,
+    PREEMPTIONS,
+    Task,
+    TaskStates,
+    ready_for_host,
+)
 from peloton.runtime.vocabulary import At, Decision, Fact
 
 _NOT_ENDING = ON_HOST - {TaskStates.KILLING}
@@ -22,15 +29,15 @@ _ENDED_IN = dict.fromkeys(PREEMPTIONS, frozenset((TaskStates.RUNNING,))) | {
     m.KillCause.SPARED_RESTART: _NOT_ENDING,
 }
 """In which states a task has a run that is ended for a cause, where that is not only held room."""
-_OF_GANG = frozenset((m.KillCause.HOLD_DROPPED, m.KillCause.GANG_RESTART))
+_OF_GANG = frozenset((m.KillCause.PREPARATION_DROPPED, m.KillCause.GANG_RESTART))
 
 
 def give_way(task: Task, message: m.GiveWay, at: At) -> Decision:
     """End the run, which uses up no attempt, or give up what it has instead of one."""
     cause, because = message.cause, message.reason
-    if task.state in HOLDS and cause in _OF_GANG:
+    if task.state in IN_PREPARATION and cause in _OF_GANG:
         # The next attempt is a new run, once the host has said that it gave the room back.
-        return killing(task, because, cause=m.KillCause.HOLD_DROPPED)
+        return killing(task, because, cause=m.KillCause.PREPARATION_DROPPED)
     other = message.run and (message.run != task.run or task.ends_for_next)
     if other or task.goal not in m.WANTED:
         return Decision(because="it has given way already, or is not to run")

@@ -65,36 +65,36 @@ def release_ticket(task: Task) -> Decision | Rest:
 
 
 class AdmissionGoals(enum.StrEnum):
-    """Whether a task should hold a ticket in its pool."""
+    """Whether a task should have a ticket in its pool."""
 
-    HELD = "held"
+    ADMITTED = "admitted"
     RELEASED = "released"
 
 
 ADMISSION_TABLE: Mapping[Admission, Mapping[AdmissionGoals, TaskStep]] = {
-    Admission.NONE: {AdmissionGoals.HELD: request_ticket, AdmissionGoals.RELEASED: settle},
+    Admission.NONE: {AdmissionGoals.ADMITTED: request_ticket, AdmissionGoals.RELEASED: settle},
     Admission.REQUESTED: {
-        AdmissionGoals.HELD: wait,
+        AdmissionGoals.ADMITTED: wait,
         AdmissionGoals.RELEASED: release_ticket,
     },  # waits for the lot to queue it
     Admission.QUEUED: {
-        AdmissionGoals.HELD: wait,
+        AdmissionGoals.ADMITTED: wait,
         AdmissionGoals.RELEASED: release_ticket,
     },  # waits for the pool to admit it
     Admission.ADMITTED: {
-        AdmissionGoals.HELD: wait,
+        AdmissionGoals.ADMITTED: wait,
         AdmissionGoals.RELEASED: release_ticket,
     },  # waits for a host
     Admission.RELEASING: {
-        AdmissionGoals.HELD: request_ticket,
+        AdmissionGoals.ADMITTED: request_ticket,
         AdmissionGoals.RELEASED: wait,
     },  # waits for the lot to release it
     Admission.PARKING: {
-        AdmissionGoals.HELD: request_ticket,
+        AdmissionGoals.ADMITTED: request_ticket,
         AdmissionGoals.RELEASED: release_ticket,
     },  # waits for the lot to park it
     Admission.PARKED: {
-        AdmissionGoals.HELD: request_ticket,
+        AdmissionGoals.ADMITTED: request_ticket,
         AdmissionGoals.RELEASED: release_ticket,
     },  # there is a host now, else it would still be unschedulable
 }
@@ -105,7 +105,7 @@ def request_admission(task: Task) -> Decision | Rest:
     return (
         WAITING
         if task.unschedulable
-        else ADMISSION_TABLE[task.admission][AdmissionGoals.HELD](task)
+        else ADMISSION_TABLE[task.admission][AdmissionGoals.ADMITTED](task)
     )
 
 
@@ -259,8 +259,8 @@ TABLE: Mapping[TaskStates, TaskRow] = {
         TaskOrders.RENEWED: take_config,
         TaskOrders.CONFIGURED: withdraw,
     },
-    TaskStates.HOLDING: _BEFORE_START,
-    TaskStates.HELD: _BEFORE_START,
+    TaskStates.PREPARING: _BEFORE_START,
+    TaskStates.PREPARED: _BEFORE_START,
 }
 
 

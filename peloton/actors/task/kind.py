@@ -34,7 +34,7 @@ def _enqueue(parent: Any, message: Enqueue, *, spec: int) -> Enqueue:
 # Fields that a task leaves empty are filled in from the slice's table of configs (`specs`).
 RESOLVE: Mapping[type, Callable[[Any, Any, Any], Message]] = {
     Launch: lambda parent, message, spec: Launch(
-        message.run, parent.specs[spec].run, message.shares, message.hold
+        message.run, parent.specs[spec].run, message.shares, message.prepare
     ),
     Enqueue: lambda parent, message, spec: _enqueue(parent, message, spec=spec),
 }

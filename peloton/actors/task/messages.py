@@ -50,7 +50,7 @@ class KillCause(enum.IntEnum):
     RUN_LIMIT = 1  # it ran longer than it may: the instance ends
     PREEMPTED = 2  # its resources were taken: a new run is free
     PREEMPTED_FOR_GOOD = 3  # the same, and its config says that it is not run again
-    HOLD_DROPPED = 4  # it was never started: its gang found no room for all
+    PREPARATION_DROPPED = 4  # it was never started: its gang found no room for all
     GANG_RESTART = 5  # its gang is restarted as one: a new run is free
     MAINTENANCE = 6  # its host goes down: a new run is free, elsewhere
     SPARED_RESTART = 7  # a new run was ordered, and its job could spare the instance
@@ -179,12 +179,12 @@ class TicketReleased(Message, frozen=True, gc=False, array_like=True):
 class Place(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: launch; the values are the hosts, one for each member.
 
-    `shares`: as in `Placed`. `hold`: only have the hosts hold the room. Without values: the whole
-    gang is held, launch where that is.
+    `shares`: as in `Placed`. `prepare`: only have the hosts grant the room. Without values: the
+    whole gang is held, launch where that is.
     """
 
     shares: int = 0
-    hold: bool = False
+    prepare: bool = False
 
 
 class JoinGang(Message, frozen=True, gc=False, array_like=True):
@@ -245,7 +245,7 @@ class Accepted(Message, frozen=True, gc=False, array_like=True):
     run: int
 
 
-class Held(Message, frozen=True, gc=False, array_like=True):
+class Prepared(Message, frozen=True, gc=False, array_like=True):
     """Host to tasks: the host holds the room for this run, and asks so until they start or
     cancel it."""
 
@@ -311,7 +311,7 @@ MESSAGES: dict[int, type] = {
     11: MarkUnschedulable,
     12: SetRunLimit,
     13: DropEvents,
-    17: Held,
+    17: Prepared,
     19: JoinGang,
     21: TicketParked,
     22: Renew,

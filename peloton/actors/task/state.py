@@ -50,8 +50,8 @@ class TaskStates(enum.IntEnum):
     LOST = 9
     KILLED = 10
     THROTTLED = 11
-    HOLDING = 12  # a host was asked to hold the room
-    HELD = 13  # it holds the room
+    PREPARING = 12  # a host was asked for the room, to be started later
+    PREPARED = 13  # it has granted it
 
 
 class Admission(enum.IntEnum):
@@ -63,7 +63,7 @@ class Admission(enum.IntEnum):
     ADMITTED = 3
     RELEASING = 4
     PARKING = 5  # its allocation goes back to the pool: no host was found in time
-    PARKED = 6  # it holds its place in the queue alone, until there is a host
+    PARKED = 6  # it has its place in the queue alone, until there is a host
 
 
 PARKS = frozenset((Admission.PARKING, Admission.PARKED))
@@ -76,11 +76,11 @@ ON_HOST = frozenset(
         TaskStates.STARTING,
         TaskStates.RUNNING,
         TaskStates.KILLING,
-        TaskStates.HOLDING,
-        TaskStates.HELD,
+        TaskStates.PREPARING,
+        TaskStates.PREPARED,
     )
 )
-HOLDS = frozenset((TaskStates.HOLDING, TaskStates.HELD))
+IN_PREPARATION = frozenset((TaskStates.PREPARING, TaskStates.PREPARED))
 _WELL = frozenset((TaskHealth.DISABLED, TaskHealth.HEALTHY))
 _UNCHECKED = TaskHealth.DISABLED, TaskHealth.DISABLED
 
@@ -153,7 +153,7 @@ def ready_for_host(task: Task) -> bool:
 
 def is_held(task: Task) -> bool:
     """Whether a host holds its room; one that is to end gives that back by itself."""
-    return task.state == TaskStates.HELD and task.goal in WANTED
+    return task.state == TaskStates.PREPARED and task.goal in WANTED
 
 
 def is_wanted(task: Task) -> bool:
@@ -220,7 +220,7 @@ def _goal_set(task: Task, fact: f.TaskGoalSet) -> Task:
         return replace(task, unschedulable=False, **_FRESH_ATTEMPTS)
     if not ordered:
         return task
-    if task.state == TaskStates.WAITING or task.state in HOLDS:
+    if task.state == TaskStates.WAITING or task.state in IN_PREPARATION:
         return replace(task, **_FRESH_ATTEMPTS)  # its next run has not been launched yet
     return replace(task, again=True)
 
@@ -339,7 +339,7 @@ def _retried(task: Task, fact: f.TaskRetried) -> Task:
 
 
 def _launching(task: Task, fact: f.TaskLaunching) -> Task:
-    state = TaskStates.HOLDING if fact.hold else TaskStates.LAUNCHING
+    state = TaskStates.PREPARING if fact.hold else TaskStates.LAUNCHING
     return replace(task, state=state, because="")
 
 
@@ -382,7 +382,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Task | None]] = {
     f.TaskForgotten: lambda task, fact: None,
     f.RunLimitSet: _limited,
     f.EventsDropped: lambda task, fact: task,
-    f.RoomHeld: _state(TaskStates.HELD),
+    f.TaskPrepared: _state(TaskStates.PREPARED),
     f.GangJoined: lambda t, fact: replace(t, gang_round=fact.round, unschedulable=False),
     f.RenewalOrdered: lambda task, fact: replace(task, renewal=fact.renewal),
     f.TaskRenewed: _renewed,

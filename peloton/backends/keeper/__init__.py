@@ -19,7 +19,7 @@ fast, stay small, and never depend on what an upgrade of the package replaces.
     processes  spawning, /proc, signals
     watch      periodic checks
     limits     what a run may use: its control group, its end
-    groups     control groups of both versions; group_places: where they may be made
+    groups     control groups of both versions; group_roots: where they may be made
     disk_use   which live runs use too much disk; sizes: how large folders are
     programs   what is executed for a run
     containers runs that are containers; engine: the words of podman and docker; container_run: the

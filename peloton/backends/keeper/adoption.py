@@ -45,13 +45,13 @@ class LeftRuns:
 
     def add(self, run: KeeperRun) -> None:
         """Add a run that goes on, if the supervisor holds it."""
-        if run.held:
+        if run.inherited:
             self._runs[run.pid, run.birth] = run
 
     def untold(self) -> None:
         """Give up the runs: the supervisor is gone, and they are watched as others are."""
         for run in self._runs.values():
-            run.held = False
+            run.inherited = False
         self._runs.clear()
 
     def ended(self, ends: Iterable[LeftEnd]) -> list[tuple[int, int]]:
@@ -64,7 +64,7 @@ class LeftRuns:
         for end in ends:
             run = self._runs.pop(end[:2], None)
             if run is not None:
-                run.held = False
+                run.inherited = False
                 run.cpu_s, run.peak_mb = end.cpu_s, end.peak_mb
                 run.exit = [end.status, time.time() - (since_boot() - end.at)]
             if run is None or self._note(run):
@@ -82,7 +82,7 @@ def left_by(below: Supervised | None, memory: Memory) -> Left:
         for run in memory.runs.values()
         if run.pid and run.end is None and not (run.container or run.pod)
     }
-    known = {*below.held, *(end[:2] for end in ends)}
+    known = {*below.inherited, *(end[:2] for end in ends)}
     below.forget(known - wanted)
     return Left(tuple(end for end in ends if end[:2] in wanted), frozenset(known & wanted))
 
@@ -106,8 +106,8 @@ def adopt(memory: Memory, folder: str, *, now: float, left: Left = NOTHING) -> l
         if run.end is not None:
             continue
         here_now = same_boot and not copied and run.pid
-        run.held = (run.pid, run.birth) in left.processes
-        told = run.container or run.pod or run.held or run.exit
+        run.inherited = (run.pid, run.birth) in left.processes
+        told = run.container or run.pod or run.inherited or run.exit
         if here_now and (told or processes.is_alive(run.pid, run.birth)):
             run.adopted = True
             alive.append(run)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from . import container_run, engine, processes, volumes
 from .accounts import Account
 from .disk import DISK, Disk, make_folder, read_file, replace_file
-from .engine import Place, RunUser
+from .engine import ContainerSettings, RunUser
 from .identity import keeper_id
 from .kinds import KeeperRun, Record
 from .processes import SpawnFailed
@@ -61,7 +61,7 @@ class Containers:
         account: Account | None = run.command.get("account")
         user = _user(run, account)
         place = f"{self._folder}/{sandbox}"
-        home = Place(self.mark, place, ulimits())
+        home = ContainerSettings(self.mark, place, ulimits())
         told = run.command["environment"]
         if run.volume:
             home = home._replace(volume=f"{self._folder}/{volumes.folder_of(run)}")

@@ -51,7 +51,7 @@ class RunUser(NamedTuple):
     groups: tuple[int, ...] = ()
 
 
-class Place(NamedTuple):
+class ContainerSettings(NamedTuple):
     """The surroundings of a container: the keeper's mark, the sandbox, and the keeper's own limits.
 
     Limits are soft and hard, -1 for none, by the names that engines give them. `volume` is the
@@ -93,7 +93,9 @@ def name_of(mark: str, run_id: str) -> str:
     return f"peloton-{mark}-{run_id}"
 
 
-def create_arguments(run: KeeperRun, place: Place, *, user: RunUser | None = None) -> list[str]:
+def create_arguments(
+    run: KeeperRun, place: ContainerSettings, *, user: RunUser | None = None
+) -> list[str]:
     """Return all arguments after the engine's own name. Raises ContainerRefused."""
     if ":" in place.sandbox:
         raise ContainerRefused(f"an engine cannot mount {place.sandbox}: its path has a colon")
@@ -145,8 +147,8 @@ def _user_arguments(user: RunUser | None) -> list[str]:
     if user is None:
         return []
     groups = [f"--group-add={group}" for group in user.groups if group != user.gid]
-    held = ["--cap-drop=ALL", "--security-opt=no-new-privileges"] if user.uid else []
-    return [f"--user={user.uid}:{user.gid}", *groups, *held]
+    dropped = ["--cap-drop=ALL", "--security-opt=no-new-privileges"] if user.uid else []
+    return [f"--user={user.uid}:{user.gid}", *groups, *dropped]
 
 
 def _limit_arguments(run: KeeperRun) -> list[str]:

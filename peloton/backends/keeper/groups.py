@@ -121,7 +121,7 @@ V2 = GroupForm(2, "cgroup.procs", _v2_settings, "memory.events", "memory.peak", 
 FORMS = {form.version: form for form in (V1, V2)}
 
 
-class GroupPlace(NamedTuple):
+class GroupRoot(NamedTuple):
     """The place of groups: the folder of each controller, and the keeper's own group."""
 
     version: int
@@ -132,7 +132,7 @@ class GroupPlace(NamedTuple):
 class ControlGroups:
     """The groups in one place. All methods may raise OSError."""
 
-    def __init__(self, place: GroupPlace, disk: Disk = DISK) -> None:
+    def __init__(self, place: GroupRoot, disk: Disk = DISK) -> None:
         self.place = place
         self.form = FORMS[place.version]
         self._disk = disk

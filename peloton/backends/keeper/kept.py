@@ -2,7 +2,7 @@
 
 Turns ended runs into those whose sandboxes are to go, and by which rule. Those of the job whose
 last run ended longest ago go first, those of runs that failed last. A job that somebody reads is
-held, for a time that the reader renews: then only the reserve of the disk takes something of it.
+leased, for a time that the reader renews: then only the reserve of the disk takes something of it.
 Each sandbox is measured once, by a helper.
 """
 
@@ -22,12 +22,12 @@ BATCH_MAX = 512
 HELPER_S_MAX = 60.0
 """A batch that takes longer is given up: the sandbox at which it stands counts as empty."""
 COUNT, AGE, BYTES, FREE = "count", "age", "bytes", "free"
-HOLD_S_MAX = 300.0
-HELD_MAX = 10_000
-"""Jobs that are held at a time; others are not."""
+LEASE_S_MAX = 300.0
+LEASES_MAX = 10_000
+"""Jobs that are leased at a time; others are not."""
 SPARED_S = 60.0
 """How long a keeper that begins removes nothing of what it found, but for the reserve: readers
-renew their holds meanwhile, of which it knows nothing."""
+renew their leases meanwhile, of which it knows nothing."""
 UNKNOWN_KIB = 1024
 """What a sandbox counts that makes room before it is measured."""
 LOOKED_AT_MAX = 256
@@ -114,8 +114,8 @@ class KeptSandboxes:
         self._path = path
         self._clock, self._ticks = clock, ticks
         self._done, self._failed = FilesInOrder(), FilesInOrder()
-        self._held_done, self._held_failed = FilesInOrder(), FilesInOrder()
-        self._held: dict[str, float] = {}  # until when
+        self._leased_done, self._leased_failed = FilesInOrder(), FilesInOrder()
+        self._leases: dict[str, float] = {}  # until when
         self._turn: deque[JobFiles] = deque()  # each has its turn to be looked at for its age
         self._unmeasured: deque[KeptSandbox] = deque()
         self._batch: dict[str, KeptSandbox] = {}  # without those that are measured
@@ -141,17 +141,17 @@ class KeptSandboxes:
         """Spare for a while what was added until now, by an earlier keeper."""
         self._spared_until = self._ticks() + SPARED_S
 
-    def hold(self, job: str, for_s: float) -> None:
+    def lease(self, job: str, for_s: float) -> None:
         """Hold the files of a job that somebody reads: for so long only the reserve removes one.
 
-        Holds are not added up: the one that ends last counts.
+        Leases are not added up: the one that ends last counts.
         """
-        until = self._ticks() + min(max(for_s, 0.0), HOLD_S_MAX)
-        if job not in self._held:
-            if len(self._held) >= HELD_MAX:
+        until = self._ticks() + min(max(for_s, 0.0), LEASE_S_MAX)
+        if job not in self._leases:
+            if len(self._leases) >= LEASES_MAX:
                 return
-            self._move(job, held=True)
-        self._held[job] = max(self._held.get(job, until), until)
+            self._move(job, leased=True)
+        self._leases[job] = max(self._leases.get(job, until), until)
 
     def take_due(self, most: int, *, short_kib: int = 0) -> list[tuple[KeptSandbox, str]]:
         """Remove from the list and return the first that are to go, each with the rule.
@@ -200,7 +200,7 @@ class KeptSandboxes:
     def _next(self, short_kib: int) -> tuple[JobFiles, str] | None:
         rules, done, failed = self.rules, self._done, self._failed
         if short_kib > 0:
-            shelves = done, failed, self._held_done, self._held_failed
+            shelves = done, failed, self._leased_done, self._leased_failed
             found = next((one.oldest for one in shelves if one.jobs), None)
             return (found, FREE) if found is not None else None
         runs, most_kib = done.runs + failed.runs, rules.mb * 1024
@@ -236,8 +236,8 @@ class KeptSandboxes:
         before = self._clock() - self.rules.age_s
         for _ in range(min(len(self._turn), LOOKED_AT_MAX)):
             files = self._turn.popleft()
-            is_held = files.job in self._held
-            while files.runs and not is_held and files.runs[0].ended_at <= before:
+            is_leased = files.job in self._leases
+            while files.runs and not is_leased and files.runs[0].ended_at <= before:
                 if len(found) == most:
                     self._turn.appendleft(files)
                     return found
@@ -252,8 +252,8 @@ class KeptSandboxes:
     # ---- where it stands ----
 
     def _shelf(self, job: str, *, failed: bool) -> FilesInOrder:
-        if job in self._held:
-            return self._held_failed if failed else self._held_done
+        if job in self._leases:
+            return self._leased_failed if failed else self._leased_done
         return self._failed if failed else self._done
 
     def _files(self, job: str, *, failed: bool) -> JobFiles:
@@ -283,19 +283,19 @@ class KeptSandboxes:
             files.shelf.take(files.job)
         return kept
 
-    def _move(self, job: str, *, held: bool) -> None:
+    def _move(self, job: str, *, leased: bool) -> None:
         """Make the job the newest: its reader counts as a use."""
-        free, taken = (self._done, self._failed), (self._held_done, self._held_failed)
-        for old, new in zip(*((free, taken) if held else (taken, free)), strict=True):
+        free, taken = (self._done, self._failed), (self._leased_done, self._leased_failed)
+        for old, new in zip(*((free, taken) if leased else (taken, free)), strict=True):
             files = old.take(job)
             if files is not None:
                 new.put(files)
 
     def _lapse(self) -> None:
         now = self._ticks()
-        for job in [job for job, until in self._held.items() if until <= now]:
-            del self._held[job]
-            self._move(job, held=False)
+        for job in [job for job, until in self._leases.items() if until <= now]:
+            del self._leases[job]
+            self._move(job, leased=False)
 
     # ---- sizes ----
 

@@ -59,8 +59,8 @@ class KeeperRun:
     and `grace_s`: how long it may run, 0 without such a limit, and then take to end; `due`: when
     that is over, by the kernel's clock since the machine's start, once it runs; `late`: it was.
     `stop`: since it is being stopped, when it is killed, by the monotonic clock, and whether it was
-    told. `exit`: the status with which its first process has ended, and when; while `held`, the
-    supervisor will report that.
+    told. `exit`: the status with which its first process has ended, and when; while `inherited`,
+    the supervisor will report that.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class KeeperRun:
         "kill_requested", "over_limit", "over_reason", "adopted", "end", "end_safe", "recorded",
         "limits", "grouped", "note", "peak_mb", "cpu_s", "container", "watchers",
         "pod", "ready_at", "checked", "secrets", "volume", "killed",
-        "max_running_s", "grace_s", "due", "late", "stop", "exit", "held",
+        "max_running_s", "grace_s", "due", "late", "stop", "exit", "inherited",
     )  # fmt: skip
 
     def __init__(self, run_id: str, host: str, *, command: Record, memory_mb: float) -> None:
@@ -105,7 +105,7 @@ class KeeperRun:
         self.late = False
         self.stop: list[Any] = []
         self.exit: list[Any] = []
-        self.held = False
+        self.inherited = False
 
     @property
     def live(self) -> bool:

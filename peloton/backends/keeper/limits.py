@@ -19,8 +19,8 @@ from typing import Any
 
 from . import kinds, processes
 from .disk import DISK, Disk, read_file, replace_file
-from .group_places import FoundPlace, NotLeft, find_place, prepare
-from .groups import MEMORY, ControlGroups, GroupLimits, GroupPlace, GroupUsage
+from .group_roots import FoundRoot, NotLeft, find_root, prepare
+from .groups import MEMORY, ControlGroups, GroupLimits, GroupRoot, GroupUsage
 from .identity import keeper_id
 from .kinds import KeeperRun
 from .supervisor import say
@@ -60,7 +60,7 @@ class Limits:
         folder: str,
         *,
         disk: Disk = DISK,
-        find: Callable[..., FoundPlace] = find_place,
+        find: Callable[..., FoundRoot] = find_root,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
@@ -68,7 +68,7 @@ class Limits:
         self._find = find
         self._clock = clock
         self._groups: ControlGroups | None = None
-        self._places: list[GroupPlace] = []
+        self._places: list[GroupRoot] = []
         self._unusable, self._look_again = "", 0.0
         self._said = ""
         self._of: dict[str, ControlGroups] = {}  # runs, until their groups are gone
@@ -95,10 +95,10 @@ class Limits:
                 else:
                     self._end_group(name)
 
-    def _known(self) -> list[GroupPlace]:
+    def _known(self) -> list[GroupRoot]:
         try:
             read = json.loads(read_file(f"{self._folder}/{PLACES}", self._disk))
-            found = [GroupPlace(int(one[0]), dict(one[1]), tuple(one[2])) for one in read]
+            found = [GroupRoot(int(one[0]), dict(one[1]), tuple(one[2])) for one in read]
             mine = self._name()
         except FileNotFoundError:
             return []
@@ -193,7 +193,7 @@ class Limits:
             self._stuck = trouble.groups
             raise
 
-    def _write_places(self, places: Iterable[GroupPlace]) -> None:
+    def _write_places(self, places: Iterable[GroupRoot]) -> None:
         data = json.dumps([[one.version, dict(one.folders), one.homes] for one in places])
         # Not by a relative path: while runs are started, the working folder is a sandbox.
         path = f"{self._folder}/{PLACES}"

@@ -171,8 +171,8 @@ class Service:
             return False
         except OSError:
             return True  # the next round asks again
-        held = os.fstat(self._lock_fd)
-        return (seen.st_dev, seen.st_ino) == (held.st_dev, held.st_ino)
+        ours = os.fstat(self._lock_fd)
+        return (seen.st_dev, seen.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _timeout(self) -> float:
         if self._runs.unfinished:
@@ -236,9 +236,9 @@ class Service:
         if request == "ack":
             self._runs.ack(message["runs"])
             return
-        if request == "hold":
+        if request == "lease":
             for job, for_s in message["jobs"].items():
-                self._runs.sandboxes.kept.hold(job, amount_of(for_s))
+                self._runs.sandboxes.kept.lease(job, amount_of(for_s))
             return
         host, epoch = message["host"], message["epoch"]
         try:

@@ -43,7 +43,7 @@ class SupervisorGone(Exception):
 class Supervised:
     """The connection to this keeper's supervisor.
 
-    `held`: the processes whose ends it will report.
+    `inherited`: the processes whose ends it will report.
     """
 
     def __init__(self, descriptors: Sequence[int], command: list[str]) -> None:
@@ -55,7 +55,7 @@ class Supervised:
         self._command = command
         self._lines = PipeLines()
         self._unsent = bytearray()
-        self.held: set[tuple[int, int]] = set()
+        self.inherited: set[tuple[int, int]] = set()
 
     @classmethod
     def of(cls, arguments: list[str]) -> Supervised:
@@ -83,7 +83,7 @@ class Supervised:
     def forget(self, processes: Iterable[tuple[int, int]]) -> None:
         """Tell the supervisor that the ends of these processes are in the journal, or of no use."""
         for process in processes:
-            self.held.discard(process)
+            self.inherited.discard(process)
             self._unsent += b"%d %d\n" % process
         self._send()
 
@@ -105,8 +105,8 @@ class Supervised:
         found = []
         for line in lines:
             word, *rest = line.split()
-            if word == b"held":
-                self.held.add((int(rest[0]), int(rest[1])))
+            if word == b"inherited":
+                self.inherited.add((int(rest[0]), int(rest[1])))
             elif word == b"end":
                 pid, birth, status = map(int, rest[:3])
                 found.append(LeftEnd(pid, birth, status, *map(float, rest[3:])))

@@ -12,7 +12,7 @@ the keeper. It is a subreaper already when it begins (`__main__.py`), and holds 
 its keeper does: a keeper whose supervisor has died executes this program in its place, and has its
 successor as a child. By two pipes they tell each other, in lines:
 
-    to the keeper   held PID BIRTH     a child of an earlier keeper, which has not ended
+    to the keeper   inherited PID BIRTH  a child of an earlier keeper, which has not ended
                     end PID BIRTH STATUS CPU_S PEAK_MB AT      one that has
                     all                these were those from before this keeper
     from it         STATUS             of its start; 0: it is ready
@@ -59,7 +59,7 @@ class Supervisor:
         self._status: int | None = None
         self._started_at = 0.0
         # Children that an earlier keeper had when it ended, and ends that none has in its journal.
-        self._held = _children()
+        self._inherited = _children()
         self._ends: dict[tuple[int, int], bytes] = {}
 
     def _pass_on(self, *_: object) -> None:
@@ -83,7 +83,7 @@ class Supervisor:
                 self._wait(-1.0)
             if self._status == _READY_STATUS and self._code == 0:
                 return 0
-            if not (self._held or self._ends):
+            if not (self._inherited or self._ends):
                 return self._code or _FAILED_STATUS
             lived = self._status == _READY_STATUS and time.monotonic() - self._started_at > LIVED_S
             pause_s = 0.0 if lived else min(max(PAUSE_FIRST_S, 2 * pause_s), PAUSE_LAST_S)
@@ -98,7 +98,7 @@ class Supervisor:
                 return False
         except OSError:
             return False  # a disk that fails for a moment: it is asked again before the next start
-        for pid in self._held:  # children, which nobody else reaps
+        for pid in self._inherited:  # children, which nobody else reaps
             try:
                 os.killpg(pid, _signal.SIGKILL)
             except OSError:
@@ -113,8 +113,8 @@ class Supervisor:
         os.set_blocking(self._down, False)
         self._status, self._begun, self._code = None, b"", _FAILED_STATUS
         self._started_at = time.monotonic()
-        held = [b"held %d %d\n" % one for one in self._held.items()]
-        self._unsent = bytearray(b"".join([*held, *self._ends.values(), b"all\n"]))
+        inherited = [b"inherited %d %d\n" % one for one in self._inherited.items()]
+        self._unsent = bytearray(b"".join([*inherited, *self._ends.values(), b"all\n"]))
         passed = [down, up, self._lock_fd]
         words = _wanted() or self._command
         command = [*words[:4], "--below", *map(str, passed), *words[4:]]
@@ -178,8 +178,8 @@ class Supervisor:
                     self._pass_on()
                 continue
             pid, birth = map(int, line.split())
-            if self._ends.pop((pid, birth), None) is None and self._held.get(pid) == birth:
-                del self._held[pid]
+            if self._ends.pop((pid, birth), None) is None and self._inherited.get(pid) == birth:
+                del self._inherited[pid]
 
     def _answer(self, status: bytes) -> None:
         """Answer the starter, once. A starter that has given up meanwhile reads nothing more."""
@@ -221,10 +221,10 @@ class Supervisor:
             _, status, used = os.wait4(pid, 0)
             code = os.waitstatus_to_exitcode(status)
             if pid == self._keeper:
-                self._keeper, self._code, self._held = 0, code, _children()
+                self._keeper, self._code, self._inherited = 0, code, _children()
                 if code:
                     say(f"the keeper, process {pid}, has ended: status {code}")
-            elif self._held.pop(pid, None) is not None or self._keeper:
+            elif self._inherited.pop(pid, None) is not None or self._keeper:
                 cpu_s, peak_mb = used.ru_utime + used.ru_stime, used.ru_maxrss / _PEAK_PER_MB
                 at = time.clock_gettime(time.CLOCK_BOOTTIME)
                 line = b"end %d %d %d %.3f %.1f %.3f\n" % (pid, birth, code, cpu_s, peak_mb, at)

@@ -36,7 +36,7 @@ def check_adopted(runs: Runs) -> None:
     the last process in its group does. If the supervisor will report the end, that is waited for.
     """
     for run in list(runs.adopted.values()):
-        if run.held or (not run.exit and processes.is_alive(run.pid, run.birth)):
+        if run.inherited or (not run.exit and processes.is_alive(run.pid, run.birth)):
             continue
         found = processes.stat(run.pid)
         ours = found is None or found.birth == run.birth  # else it is another process's number

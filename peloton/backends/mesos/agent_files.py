@@ -54,7 +54,7 @@ LISTING_BYTES_MAX = 32 * 1024 * 1024
 STATE_BYTES_MAX = 64 * 1024 * 1024
 EXECUTORS_MAX = 64
 """In the sandboxes of so many executors a run is looked for."""
-PLACES_MAX = 4096
+SANDBOXES_MAX = 4096
 """Of so many runs we remember where their sandboxes are."""
 NANO = 1_000_000_000
 
@@ -78,7 +78,7 @@ class AgentFiles:
         self._book, self._framework, self._credential = book, framework, credential
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._places_known: OrderedDict[tuple[FarRun, HttpDoor], _Place] = OrderedDict()
+        self._sandboxes_known: OrderedDict[tuple[FarRun, HttpDoor], _Sandbox] = OrderedDict()
 
     def has_host(self, host: str) -> bool:
         """Return whether the host is an agent of this cluster, by its name."""
@@ -119,7 +119,7 @@ class AgentFiles:
         """
         doors = self._doors(run)
         none: FilesRemoved | FilesAway | None = None
-        for door in sorted(doors, key=lambda one: (run, one) not in self._places_known):
+        for door in sorted(doors, key=lambda one: (run, one) not in self._sandboxes_known):
             with contextlib.closing(
                 OperatorApi(door, self._credential, tls=self._book.tls, timeout_s=self._timeout_s)
             ) as api:
@@ -154,8 +154,8 @@ class AgentFiles:
         self, agent: _Agent, run: FarRun, *, door: HttpDoor
     ) -> tuple[str, dict[FarEntry, str]]:
         """Return path and top entries of the run's sandbox at this agent."""
-        known = self._places_known.get((run, door))
-        for place in (known,) if known is not None else self._places(agent, run.run):
+        known = self._sandboxes_known.get((run, door))
+        for place in (known,) if known is not None else self._sandboxes(agent, run.run):
             try:
                 found = _paths(agent, place.root)
             except NoFile:
@@ -167,32 +167,32 @@ class AgentFiles:
                 self._remember((run, door), place)
             return place.root, found
         with self._lock:
-            self._places_known.pop((run, door), None)
+            self._sandboxes_known.pop((run, door), None)
         text = f"the agent of host {run.host} has no files of run {run.run}"
         raise FilesRemoved(f"{text}: it removes those of ended runs after a while")
 
-    def _places(self, agent: _Agent, run: str) -> Iterator[_Place]:
+    def _sandboxes(self, agent: _Agent, run: str) -> Iterator[_Sandbox]:
         """Yield the places where the sandbox of a run may be."""
-        yield _Place(self._of_executor(run))
-        yield _Place(self._of_executor(f"{OWN_EXECUTOR}{run}"))
+        yield _Sandbox(self._of_executor(run))
+        yield _Sandbox(self._of_executor(f"{OWN_EXECUTOR}{run}"))
         others = agent.executors(self._framework)
         pods = [one for one in others if run_of_executor(one.id) == run]
         for one in pods:
-            yield _Place(one.directory, one.containers, is_known=bool(one.containers))
+            yield _Sandbox(one.directory, one.containers, is_known=bool(one.containers))
         # Of several executors that had one id each has a sandbox of its own.
         ours = [one for one in others if not run_of_executor(one.id)]
         for one in ours[:EXECUTORS_MAX]:
-            yield _Place(f"{one.directory}/{TASKS}/{run}")
+            yield _Sandbox(f"{one.directory}/{TASKS}/{run}")
 
     def _of_executor(self, executor: str) -> str:
         return f"/frameworks/{self._framework}/executors/{executor}/runs/latest"
 
-    def _remember(self, what: tuple[FarRun, HttpDoor], place: _Place) -> None:
+    def _remember(self, what: tuple[FarRun, HttpDoor], place: _Sandbox) -> None:
         with self._lock:
-            self._places_known[what] = place
-            self._places_known.move_to_end(what)
-            while len(self._places_known) > PLACES_MAX:
-                self._places_known.popitem(last=False)
+            self._sandboxes_known[what] = place
+            self._sandboxes_known.move_to_end(what)
+            while len(self._sandboxes_known) > SANDBOXES_MAX:
+                self._sandboxes_known.popitem(last=False)
 
 
 class _Agent:
@@ -239,7 +239,7 @@ class _Agent:
         return self._read(partial(self._api.state, bytes_max=STATE_BYTES_MAX), read)
 
 
-class _Place(NamedTuple):
+class _Sandbox(NamedTuple):
     """A sandbox, and the containers that have theirs in it: name and task of each.
 
     The containers are not known before they begin.

@@ -131,7 +131,7 @@ class Maintained(NamedTuple):
         return [_machine(each) for one in self.windows for each in one.get("machine_ids", ())]
 
 
-class MasterPlan(NamedTuple):
+class MasterStep(NamedTuple):
     """The next call, if any, the orders that are carried out, and those that need calls."""
 
     call: calls.Call | None
@@ -220,24 +220,24 @@ def _try(
         except calls.CallRefused as error:
             return _Tried((), orders, str(error), changed=changed, blind=True)
         orders = [order for order in orders if still(order)]
-        plan = planned(orders, agents, found=found, now=now)
-        if plan.call is None:
-            return _Tried(plan.done, changed=changed)
-        if plan.call == refused:
-            return _Tried(plan.done, plan.needing, text, changed=changed)
+        step = next_step(orders, agents, found=found, now=now)
+        if step.call is None:
+            return _Tried(step.done, changed=changed)
+        if step.call == refused:
+            return _Tried(step.done, step.needing, text, changed=changed)
         try:
-            ask(plan.call)
+            ask(step.call)
         except calls.CallRefused as error:
-            refused, text = plan.call, str(error)
+            refused, text = step.call, str(error)
         else:
             refused, changed = None, True
     return _Tried(changed=changed)
 
 
-def planned(
+def next_step(
     orders: Iterable[SetUse], agents: Mapping[Key, tuple[str, str]], *, found: Maintained,
     now: float,
-) -> MasterPlan:  # fmt: skip
+) -> MasterStep:  # fmt: skip
     """Return the next call to the master: up first, as that changes the schedule."""
     up, leave, enter, down = [], [], [], []
     done: list[SetUse] = []
@@ -267,7 +267,7 @@ def planned(
         call = calls.new_schedule(_changed(found.windows, leave=leave, enter=enter, now=now))
     elif down:
         call = calls.machines_down([one.words for one in down])
-    return MasterPlan(call, done, needing)
+    return MasterStep(call, done, needing)
 
 
 def _changed(

@@ -15,7 +15,7 @@ from typing import Any
 
 from peloton.actors.host.holds.foreign_names import FOREIGN_MARK
 from peloton.actors.host.inventory.state import Hosts
-from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import GetJob, JobView, StopJob
@@ -167,7 +167,7 @@ def held_by(host: Host) -> Resources:
     for name in sorted(host.volumes):
         used = used + host.volumes[name].config.room
     for pod in sorted(host.runs):
-        if host.runs[pod].phase in HOLDING:
+        if host.runs[pod].phase in OCCUPYING:
             used = used + host.runs[pod].resources
     return used
 
@@ -197,7 +197,9 @@ def hosts_keep_their_slack(view: ClusterView) -> None:
     """Check R9: runs hold no more slack than there is, once others had to end for it."""
     for key, host in view.cells("host").items():
         if host.used.slack - host.capacity.slack >= EPSILON and key not in view.machines.cut_off:
-            raise Contradiction(f"R9 {key}: {host.used.slack} of {host.capacity.slack} slack held")
+            raise Contradiction(
+                f"R9 {key}: {host.used.slack} of {host.capacity.slack} slack occupying"
+            )
 
 
 def lots_equal_the_tasks(view: ClusterView) -> None:
@@ -254,11 +256,11 @@ def ledgers_equal_the_machines(view: ClusterView) -> None:
     for key, host in view.cells("host").items():
         if key in view.machines.cut_off:
             continue
-        held = sorted(pod for pod in host.runs if host.runs[pod].phase in HOLDING)
+        occupying = sorted(pod for pod in host.runs if host.runs[pod].phase in OCCUPYING)
         real = sorted(run for run, at in view.machines.running.items() if at.host == key)
-        if held != real:
-            raise Contradiction(f"R11 {key}: the ledger holds {held}, the machine {real}")
-        if host.runs and not held:
+        if occupying != real:
+            raise Contradiction(f"R11 {key}: the ledger holds {occupying}, the machine {real}")
+        if host.runs and not occupying:
             raise Contradiction(f"R11 {key} keeps {sorted(host.runs)} that have ended")
 
 
@@ -327,15 +329,17 @@ def parts_of(run: str) -> tuple[str, int, int, int]:
 
 def pools_use_what_their_lots_hold(cluster: SimulatedCluster) -> None:
     """R10: the use of a pool without children, as its tree has it, is what its lots hold."""
-    held = held_by_lots(cluster)
+    occupying = held_by_lots(cluster)
     for core in cluster.world.shards().values():
         for index in core.population.indexes.values():
             if not isinstance(index, Tree):
                 continue
             for pool in index.pools:
                 used = index.use(pool)
-                if not index.children.get(pool) and used != held.get(pool, Resources()):
-                    raise Contradiction(f"R10 {pool} uses {used}, its lots hold {held.get(pool)}")
+                if not index.children.get(pool) and used != occupying.get(pool, Resources()):
+                    raise Contradiction(
+                        f"R10 {pool} uses {used}, its lots hold {occupying.get(pool)}"
+                    )
 
 
 def nothing_is_left(cluster: SimulatedCluster, job: Key) -> None:

@@ -39,7 +39,7 @@ from peloton.chaos.cluster.work.workload import cluster_of
 from peloton.chaos.cluster.world import feed_readers
 from peloton.chaos.cluster.world.cluster import SimulatedCluster
 from peloton.runtime.simulation import decay, outages, partitions, shocks, single
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key
 

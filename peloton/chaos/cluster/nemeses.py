@@ -145,7 +145,7 @@ class StaleMessages(Nemesis):
         self.names = names
         self.behind = behind
         self.struck = 0
-        self._held: dict[tuple[str, Stamp | None, str], deque[Envelope]] = {}
+        self._delayed: dict[tuple[str, Stamp | None, str], deque[Envelope]] = {}
         self._releasing = False
 
     def filtered(
@@ -160,25 +160,25 @@ class StaleMessages(Nemesis):
                 continue
             assert daemon.process is not None
             route = (daemon.process.name, stamp, envelope.to)
-            held = self._held.setdefault(route, deque())
-            held.append(envelope)
+            late = self._delayed.setdefault(route, deque())
+            late.append(envelope)
             self._deliver_at_last(daemon, route, envelope=envelope)
-            if len(held) > self.behind:
-                sent.append(held.popleft())
+            if len(late) > self.behind:
+                sent.append(late.popleft())
         return sent
 
     def _deliver_at_last(
         self, daemon: SimulatedDaemon, route: tuple[str, Stamp | None, str], *, envelope: Envelope
     ) -> None:
         def deliver() -> None:
-            held = self._held[route]
-            waits = any(each is envelope for each in held)
+            late = self._delayed[route]
+            waits = any(each is envelope for each in late)
             if not waits or daemon.process is None or daemon.process.name != route[0]:
                 return
             self.struck += 1
-            sent = [held.popleft()]
+            sent = [late.popleft()]
             while sent[-1] is not envelope:
-                sent.append(held.popleft())
+                sent.append(late.popleft())
             self._releasing = True
             daemon.region.tell(sent, route[1])
             self._releasing = False

@@ -57,8 +57,8 @@ class Observer:
         self._cluster = cluster
         self._world = cluster.world
         self._checks = checks
-        self._limits = storm.plan.limits
-        self._not_hit = tiny.by_place(storm.plan.limits)
+        self._limits = storm.scenario.limits
+        self._not_hit = tiny.by_place(storm.scenario.limits)
         self._reached: dict[str, None] = {}
         self._owners: dict[ShardId, int] = {}  # the epoch whose recovery was seen
         self._lazy: dict[ShardId, int] = {}  # the epoch of an owner that held facts back

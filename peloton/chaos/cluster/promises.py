@@ -18,7 +18,7 @@ from peloton.chaos.cluster.rules.queueing import QueueCheck
 from peloton.chaos.cluster.work.displacing import DisplacementCheck
 from peloton.chaos.cluster.work.ganging import GangCheck
 from peloton.chaos.cluster.work.host_holds import HoldCheck
-from peloton.chaos.cluster.work.host_pooling import PlaceCheck
+from peloton.chaos.cluster.work.host_pooling import HostPoolCheck
 from peloton.chaos.cluster.work.lending import LendingCheck
 from peloton.chaos.cluster.work.noticing import NoticeCheck
 from peloton.chaos.cluster.work.ordering import NameCheck
@@ -42,7 +42,7 @@ class PromiseChecks:
         self.pace = PaceCheck()
         self.schedules = ScheduleCheck(cluster, self.ends)
         self.names = NameCheck(self.ends)
-        self.places = PlaceCheck()
+        self.places = HostPoolCheck()
         self.lending = LendingCheck()
         self.quarantines = QuarantineCheck(cluster)
         self.notices = NoticeCheck(cluster.listener, self.ends)

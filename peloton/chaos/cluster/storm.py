@@ -1,9 +1,9 @@
 """One storm over a whole cluster: drawn from a seed or read from a file, played, judged.
 
-Turns a plan into a history: a calm until the cluster is ready, the storm, a calm in which every
+Turns a scenario into a history: a calm until the cluster is ready, the storm, a calm in which every
 goal must be reached within a bounded time, and a quiet point at which nothing may be left behind. A
-failure raises `StormFailed`, which has the plan and the cluster as it was. Nothing is repaired, nor
-continued after a failure.
+failure raises `StormFailed`, which has the scenario and the cluster as it was. Nothing is repaired,
+nor continued after a failure.
 
     played = play(draw(7))
 """
@@ -61,7 +61,7 @@ from peloton.chaos.cluster.world.cluster import ClusterSetup, SimulatedCluster
 from peloton.chaos.cluster.world.machines import FAILURE, SUCCESS, Fate, RunFates
 from peloton.runtime.simulation import decay, single
 from peloton.runtime.simulation.partitions import drawn as parted
-from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, some_of
+from peloton.runtime.simulation.scenario import StormAction, StormScenario, changed, some_of
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.storms import STRENGTHS, Storm, drawn_faults
 from peloton.runtime.simulation.world import NotReached
@@ -94,8 +94,8 @@ LATER_DRAWS = (
 CLOCK_FAULTS = ("clocks differ", "clocks drift")
 
 
-class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A plan over a cluster; runs last at most `duration_s`."""
+class ClusterScenario(StormScenario, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A scenario over a cluster; runs last at most `duration_s`."""
 
     hosts: int = 3
     duration_s: float = 2.0
@@ -108,7 +108,7 @@ class ClusterPlan(StormPlan, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Played(NamedTuple):
     """A storm in which nothing was wrong."""
 
-    plan: ClusterPlan
+    scenario: ClusterScenario
     elapsed_s: float  # in virtual time
     calm_s: float  # until every goal was reached
     steps: int
@@ -123,9 +123,9 @@ class StormFailed(AssertionError):
 
     def __init__(self, storm: Storm, error: Exception) -> None:
         self.storm = storm
-        self.plan = storm.plan
+        self.scenario = storm.scenario
         self.sort = sort_of(error)
-        super().__init__(f"seed {storm.plan.seed}: {self.sort}: {error}")
+        super().__init__(f"seed {storm.scenario.seed}: {self.sort}: {error}")
 
 
 def sort_of(error: Exception) -> str:
@@ -135,8 +135,8 @@ def sort_of(error: Exception) -> str:
     return f"{type(error).__name__} {first}" if is_rule else type(error).__name__
 
 
-def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
-    """Draw the plan of a seed: first which faults, then their strengths, then their times.
+def draw(seed: int, *, outside: bool = False) -> ClusterScenario:
+    """Draw the scenario of a seed: first which faults, then their strengths, then their times.
 
     `outside`: over a cluster of agents, whatever the seed has.
     """
@@ -159,7 +159,7 @@ def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
     if any(action.count > SLICE_SIZE for action in actions):
         # A thousand messages, a few at a time and half a minute apart, would never end the job.
         limits.pop("link_bytes_max", None)
-    plan = ClusterPlan(
+    scenario = ClusterScenario(
         seed=seed,
         daemons=chance.choice((1, 2, 2, 3, 3, 3, 4, 5, 7)),
         hosts=chance.choice((2, 2, 3, 3, 4, 5, 8, 40)),
@@ -179,9 +179,9 @@ def draw(seed: int, *, outside: bool = False) -> ClusterPlan:
         unreachable_timeout_s=chance.choice((10.0, 60.0)),
     )
     if any(action.name in quarantining.WORK for action in actions):
-        after, hosts = quarantining.QUARANTINED_AFTER, max(plan.hosts, quarantining.HOSTS_MIN)
-        plan = changed(plan, hosts=hosts, quarantine_after=after)
-    return agents.over_agents(plan) if outside or agents.is_drawn(seed) else plan
+        after, hosts = quarantining.QUARANTINED_AFTER, max(scenario.hosts, quarantining.HOSTS_MIN)
+        scenario = changed(scenario, hosts=hosts, quarantine_after=after)
+    return agents.over_agents(scenario) if outside or agents.is_drawn(seed) else scenario
 
 
 def _faults(
@@ -201,67 +201,72 @@ def _slow(seed: int) -> dict[str, float]:
     return {SLOW: chance.choice(STRENGTHS)} if chance.random() < SLOW_SHARE else {}
 
 
-def _fates(plan: ClusterPlan) -> RunFates:
+def _fates(scenario: ClusterScenario) -> RunFates:
     def fate(run: str) -> Fate:
-        chance = random.Random(f"{plan.seed} {run}")
-        outcome = FAILURE if chance.random() < plan.failing else SUCCESS
+        chance = random.Random(f"{scenario.seed} {run}")
+        outcome = FAILURE if chance.random() < scenario.failing else SUCCESS
         if larger.LARGE_NAME in run:
-            return Fate(chance.choice((0.5, 1.0, plan.duration_s)), outcome)
+            return Fate(chance.choice((0.5, 1.0, scenario.duration_s)), outcome)
         if sparing.BOUNDED_NAME in run:
             return Fate(chance.uniform(*sparing.LASTS_S), outcome)
-        return Fate(chance.uniform(0.1, plan.duration_s), outcome)
+        return Fate(chance.uniform(0.1, scenario.duration_s), outcome)
 
     return fate
 
 
 class StormRun:
-    """A cluster, its checks and its storm: all that one plan needs."""
+    """A cluster, its checks and its storm: all that one scenario needs."""
 
-    def __init__(self, plan: ClusterPlan) -> None:
-        self.plan = plan
-        finished = plan.limits.get("finished_jobs_max", FINISHED_JOBS_MAX)
+    def __init__(self, scenario: ClusterScenario) -> None:
+        self.scenario = scenario
+        finished = scenario.limits.get("finished_jobs_max", FINISHED_JOBS_MAX)
         setup = ClusterSetup(
-            tiny.limits(plan.limits, checkpoint_bytes_min=plan.checkpoint_bytes_min),
-            _fates(plan),
-            plan.unreachable_timeout_s,
+            tiny.limits(scenario.limits, checkpoint_bytes_min=scenario.checkpoint_bytes_min),
+            _fates(scenario),
+            scenario.unreachable_timeout_s,
             int(finished),
-            plan.quarantine_after,
-            plan.furnish_s_max,
-            host_capacity=gpu_work.capacity(plan.actions) + overcommit.slack_of(plan.actions),
-            outside=plan.outside,
-            twice=plan.seed % TWICE_EVERY == 0,
+            scenario.quarantine_after,
+            scenario.furnish_s_max,
+            host_capacity=gpu_work.capacity(scenario.actions)
+            + overcommit.slack_of(scenario.actions),
+            outside=scenario.outside,
+            twice=scenario.seed % TWICE_EVERY == 0,
             preemption=PreemptionPolicy(
                 sustained_s=lending.GIVEN_BACK_AFTER_S,
-                inside=displacing.ALLOWED if plan.seed % 2 else (),
+                inside=displacing.ALLOWED if scenario.seed % 2 else (),
                 # Else a firm job of a pool that reserves less waits for ever, as it is told.
                 within_reservation=Within.NEVER,
             ),
         )
         self.cluster = SimulatedCluster(
-            seed=plan.seed, daemons=plan.daemons, hosts=plan.hosts, sizes=plan.sizes, setup=setup
+            seed=scenario.seed,
+            daemons=scenario.daemons,
+            hosts=scenario.hosts,
+            sizes=scenario.sizes,
+            setup=setup,
         )
         machines = self.cluster.machines
-        machines.check, machines.ill = servicing.health_of(plan.seed)
+        machines.check, machines.ill = servicing.health_of(scenario.seed)
         self.checks = ClusterChecks(self.cluster)
-        struck = (*plan.faults, *(action.name for action in plan.actions))
+        struck = (*scenario.faults, *(action.name for action in scenario.actions))
         agree = not {*struck}.intersection(CLOCK_FAULTS)
         self.checks.promises.pace.clocks_agree = self.checks.promises.steady.clocks_agree = agree
-        self.checks.core.poisoned = any(action.name in POISON for action in plan.actions)
-        self.storm = Storm(self.cluster.world, plan, faults=ALL_FAULTS, about=self.cluster)
+        self.checks.core.poisoned = any(action.name in POISON for action in scenario.actions)
+        self.storm = Storm(self.cluster.world, scenario, faults=ALL_FAULTS, about=self.cluster)
         self.storm.actions.update(CLUSTER_ACTIONS)
         self.cluster.world.checks.append(self._is_bounded)
         self.observer = Observer(self.storm, self.cluster, checks=self.checks)
 
     def play(self) -> Played:
-        """Play the whole plan. Raises `StormFailed`."""
+        """Play the whole scenario. Raises `StormFailed`."""
         try:
-            with tiny.rows(self.plan.limits):
+            with tiny.rows(self.scenario.limits):
                 calm_s = self._play()
         except Exception as error:
             raise StormFailed(self.storm, error) from error
         world, storm = self.cluster.world, self.storm
         return Played(
-            plan=self.plan,
+            scenario=self.scenario,
             elapsed_s=world.elapsed_s,
             calm_s=calm_s,
             steps=world.stepper.steps,
@@ -279,7 +284,7 @@ class StormRun:
         world = self.cluster.world
         world.run_until(self.cluster.ready, within_s=READY_S_MAX)
         self.storm.begin()
-        world.run_for(self.plan.storm_s)
+        world.run_for(self.scenario.storm_s)
         self.storm.calm()
         self.observer.calm_at_s = self.checks.promises.quarantines.calm_at = world.now
         calm(self.cluster)
@@ -306,36 +311,36 @@ class StormRun:
         return calm_s
 
 
-def play(plan: ClusterPlan) -> Played:
+def play(scenario: ClusterScenario) -> Played:
     """Play one storm. Raises `StormFailed`."""
-    stage = StormRun(plan)
+    stage = StormRun(scenario)
     try:
         return stage.play()
     finally:
         stage.cluster.world.end()
 
 
-def smaller(plan: ClusterPlan) -> Iterator[ClusterPlan]:
-    """Yield smaller plans, by what only a cluster has."""
-    for hosts in (1, plan.hosts // 2, plan.hosts - 1):
-        if 1 <= hosts < plan.hosts:
-            yield changed(plan, hosts=hosts)
-    if plan.failing:
-        yield changed(plan, failing=0.0)
-    if plan.outside:
-        yield changed(plan, outside=False)
-    if plan.checkpoint_bytes_min < CHECKPOINTS[-1]:
-        yield changed(plan, checkpoint_bytes_min=CHECKPOINTS[-1])
+def smaller(scenario: ClusterScenario) -> Iterator[ClusterScenario]:
+    """Yield smaller scenarios, by what only a cluster has."""
+    for hosts in (1, scenario.hosts // 2, scenario.hosts - 1):
+        if 1 <= hosts < scenario.hosts:
+            yield changed(scenario, hosts=hosts)
+    if scenario.failing:
+        yield changed(scenario, failing=0.0)
+    if scenario.outside:
+        yield changed(scenario, outside=False)
+    if scenario.checkpoint_bytes_min < CHECKPOINTS[-1]:
+        yield changed(scenario, checkpoint_bytes_min=CHECKPOINTS[-1])
 
 
-def shrink(plan: ClusterPlan, sort: str) -> ClusterPlan:
-    """Return the smallest plan found that fails in the same way."""
+def shrink(scenario: ClusterScenario, sort: str) -> ClusterScenario:
+    """Return the smallest scenario found that fails in the same way."""
 
-    def fails(smaller: ClusterPlan) -> bool:
+    def fails(smaller: ClusterScenario) -> bool:
         try:
             play(smaller)
         except StormFailed as failed:
             return failed.sort == sort
         return False
 
-    return shrunk(plan, fails, more=smaller)
+    return shrunk(scenario, fails, more=smaller)

@@ -26,7 +26,7 @@ from peloton.runtime.shells.peer import PeerShell
 from peloton.runtime.shells.round import RoundShell
 from peloton.runtime.shells.shard import ShardShell
 from peloton.runtime.shells.shell import Shell
-from peloton.runtime.simulation.plan import some_of
+from peloton.runtime.simulation.scenario import some_of
 
 Number = int | float
 

@@ -50,7 +50,7 @@ class SharedRecord:
 
     def __init__(self, addresses: list[str], timeline: Timeline) -> None:
         self.history: list[Operation] = []
-        self.wishes: dict[str, WantedJob] = {}
+        self.wanted_jobs: dict[str, WantedJob] = {}
         self.ended: dict[str, None] = {}
         self.stopped: dict[str, None] = {}
         self.deleted: dict[str, None] = {}
@@ -76,8 +76,10 @@ class SharedRecord:
         """Return the jobs that were created and that no client has seen ended."""
         with self._lock:
             gone = self.ended.keys() | self.deleted.keys()
-            known = [wish for wish in self.wishes.values() if wish.create.done]
-            return [wish for wish in known if wish.job_id not in gone]
+            known = [
+                wanted_job for wanted_job in self.wanted_jobs.values() if wanted_job.create.done
+            ]
+            return [wanted_job for wanted_job in known if wanted_job.job_id not in gone]
 
     def some(self, which: dict[str, Any]) -> list[str]:
         """Return a collection's ids, without deleted ones, under the lock."""
@@ -121,9 +123,9 @@ class NemesisClient:
     def _one(self, what: str) -> None:
         chance, record = self.chance, self.record
         active = record.active()
-        ids = record.some(record.wishes)
+        ids = record.some(record.wanted_jobs)
         # A creation that was sent twice may still have a copy on its way.
-        ended = [i for i in record.some(record.ended) if record.wishes[i].create.tries == 1]
+        ended = [i for i in record.some(record.ended) if record.wanted_jobs[i].create.tries == 1]
         ended = [i for i in ended if i not in record.kept]
         if what == "create" and len(active) < ACTIVE_MAX:
             lasts_s, cpus = chance.choice(LASTS_S), chance.choice(CPUS)
@@ -152,9 +154,9 @@ class NemesisClient:
     ) -> Operation:
         """Create a job of that id; an existing id, or negative cpus, must be refused."""
         operation, key = self.record.begin(self.name, Asked.CREATE, job_id=job_id)
-        if job_id not in self.record.wishes:
-            wish = WantedJob(job_id, instances, lasts_s, operation)
-            self.record.note(self.record.wishes, job_id, value=wish)
+        if job_id not in self.record.wanted_jobs:
+            wanted_job = WantedJob(job_id, instances, lasts_s, operation)
+            self.record.note(self.record.wanted_jobs, job_id, value=wanted_job)
         spec = operations.job_spec(instances, lasts_s=lasts_s, cpus=cpus)
 
         def call(peloton: Peloton) -> JobCreated:

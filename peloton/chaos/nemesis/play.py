@@ -47,7 +47,7 @@ PATIENT_S = 10.0
 WHY_CHARS = 300
 
 
-class NemesisPlan(NamedTuple):
+class NemesisScenario(NamedTuple):
     """The options of one storm."""
 
     seed: int
@@ -65,19 +65,23 @@ class NeverReady(Exception):
     """The cluster did not come up, so there was no storm."""
 
 
-def play(plan: NemesisPlan, folder: Path, *, outside: NemesisServers) -> tuple[list[str], str]:
+def play(
+    scenario: NemesisScenario, folder: Path, *, outside: NemesisServers
+) -> tuple[list[str], str]:
     """Play a storm; return the findings, and the last line. The timeline is in `folder`."""
     timeline = Timeline(folder / "timeline.log")
     settings = CassandraSettings(port=outside.cassandra.port, keyspace=KEYSPACE)
     with contextlib.closing(connect(settings, keyspace=False)) as connected:
         cassandra_schema.apply(connected, KEYSPACE, replication={DATA_CENTRE: 1})
     with contextlib.ExitStack() as stack:
-        fleet = NemesisFleet(folder, outside, daemons=plan.daemons, session_s=plan.session_s)
+        fleet = NemesisFleet(
+            folder, outside, daemons=scenario.daemons, session_s=scenario.session_s
+        )
         stack.callback(timeline.close)
         stack.callback(fleet.close)
         rows = CassandraRows.open(settings)
         stack.callback(rows.close)
-        stage = NemesisRun(plan, fleet, timeline=timeline, watch=JournalWatch(rows, timeline))
+        stage = NemesisRun(scenario, fleet, timeline=timeline, watch=JournalWatch(rows, timeline))
         stack.callback(stage.close)
         return stage.play()
 
@@ -86,20 +90,25 @@ class NemesisRun:
     """The participants of one storm."""
 
     def __init__(
-        self, plan: NemesisPlan, fleet: NemesisFleet, *, timeline: Timeline, watch: JournalWatch
+        self,
+        scenario: NemesisScenario,
+        fleet: NemesisFleet,
+        *,
+        timeline: Timeline,
+        watch: JournalWatch,
     ) -> None:
-        self._plan = plan
+        self._scenario = scenario
         self._fleet = fleet
         self._timeline = timeline
         self._watch = watch
         self._record = SharedRecord([each.address for each in fleet.daemons], timeline)
         self._record.open = lambda: [each.address for each in fleet.wanted()]
         self._takeovers = Takeovers(fleet, timeline, sharding=watch.sharding)
-        chance = random.Random(f"{plan.seed} storm")
+        chance = random.Random(f"{scenario.seed} storm")
         self._probe = Probe(fleet, timeline)
         self._table = ProcessTable(fleet.ground.run_of)
         self._storm = NemesisStorm(
-            fleet, timeline, chance=chance, takeovers=self._takeovers, menu=plan.menu
+            fleet, timeline, chance=chance, takeovers=self._takeovers, menu=scenario.menu
         )
         self._storm.clocks_moved = lambda: setattr(watch, "clocks_differ", True)
         self._takeovers.others = lambda: self._storm.troubled
@@ -110,15 +119,15 @@ class NemesisRun:
             probe=self._probe,
             census=lambda: take(fleet.outside, watch.epochs),
         )
-        if plan.later is not None:
-            self._planned.later = plan.later
-            fleet.codes.append(plan.later)
+        if scenario.later is not None:
+            self._planned.later = scenario.later
+            fleet.codes.append(scenario.later)
         names = [f"c{number}" for number in range(CLIENTS)]
         self._clients = [
-            Recorded(name, self._record, chance=random.Random(f"{plan.seed} {name}"))
+            Recorded(name, self._record, chance=random.Random(f"{scenario.seed} {name}"))
             for name in names
         ]
-        chance = random.Random(f"{plan.seed} last")
+        chance = random.Random(f"{scenario.seed} last")
         self._last = Recorded("last", self._record, chance=chance, patient_s=PATIENT_S)
         self._threads = [threading.Thread(target=c.work, daemon=True) for c in self._clients]
 
@@ -126,13 +135,15 @@ class NemesisRun:
         """Begin, storm, calm, judge."""
         threading.excepthook = self._died
         self._begin()
-        if self._plan.planned:
+        if self._scenario.planned:
             self._probe.start(self._takeovers.canaries)
-            self._planned.play(self._plan.planned)
+            self._planned.play(self._scenario.planned)
             self._probe.stop()
         else:
-            self._timeline.log(f"storm of {self._plan.minutes} minutes, seed {self._plan.seed}")
-            self._storm.rage(self._timeline.now_s + self._plan.minutes * 60)
+            self._timeline.log(
+                f"storm of {self._scenario.minutes} minutes, seed {self._scenario.seed}"
+            )
+            self._storm.rage(self._timeline.now_s + self._scenario.minutes * 60)
         self._timeline.log("calm")
         self._storm.calm()
         calm_s = self._timeline.now_s
@@ -168,7 +179,7 @@ class NemesisRun:
         self._watch.start()
         self._table.start()
         self._takeovers.start()
-        chance = random.Random(f"{self._plan.seed} canaries")
+        chance = random.Random(f"{self._scenario.seed} canaries")
         self._record.kept += self._takeovers.choose(chance)
         for job_id in self._record.kept:
             self._last.create(job_id, 1, lasts_s=0.1)
@@ -198,10 +209,10 @@ class NemesisRun:
     def _settle(self) -> None:
         """Stop jobs that would run long, and poll every job until it is at its goal."""
         until_s = self._timeline.now_s + CALM_S_MAX
-        left = [*self._record.wishes]
-        for wish in self._record.active():
-            if wish.lasts_s > 10 and wish.job_id not in self._record.stopped:
-                self._last.stop(wish.job_id)
+        left = [*self._record.wanted_jobs]
+        for wanted_job in self._record.active():
+            if wanted_job.lasts_s > 10 and wanted_job.job_id not in self._record.stopped:
+                self._last.stop(wanted_job.job_id)
         while left and self._timeline.now_s < until_s:
             left = [job_id for job_id in left if not self._is_over(job_id, until_s)]
             if left:
@@ -211,19 +222,21 @@ class NemesisRun:
         if left:
             self._timeline.find(f"R15 not at their goals {CALM_S_MAX} s after the calm: {left[:5]}")
             return
-        for job_id in self._record.wishes:
+        for job_id in self._record.wanted_jobs:
             self._last.get(job_id)
         self._last.list_jobs()
-        for wish, there in self._counted():
-            if there not in (None, wish.instances):
-                self._timeline.find(f"R1 {wish.job_id} has {there} of {wish.instances} instances")
+        for wanted_job, there in self._counted():
+            if there not in (None, wanted_job.instances):
+                self._timeline.find(
+                    f"R1 {wanted_job.job_id} has {there} of {wanted_job.instances} instances"
+                )
 
     def _counted(self) -> Iterator[tuple[WantedJob, int | None]]:
         """Yield how many instances there are of each job whose id was used only once."""
         created = Counter(each.job for each in self._record.history if each.what is Asked.CREATE)
-        for wish in self._record.wishes.values():
-            if created[job_key(wish.job_id)] == 1:
-                yield wish, self._last.instances(wish.job_id)
+        for wanted_job in self._record.wanted_jobs.values():
+            if created[job_key(wanted_job.job_id)] == 1:
+                yield wanted_job, self._last.instances(wanted_job.job_id)
 
     def _is_over(self, job_id: str, until_s: float) -> bool:
         """Return whether a job is at its goal; it is not polled any more once the time is over."""
@@ -253,7 +266,7 @@ class NemesisRun:
         unknown = sum(not each.known for each in history)
         lost = sum("R1 " in text for text in findings)
         figures = self._planned.summary() or f"takeover {self._takeovers.summary()}"
-        kinds = [f"{self._watch.foreign()} of a later version"] if self._plan.later else []
+        kinds = [f"{self._watch.foreign()} of a later version"] if self._scenario.later else []
         if self._watch.clocks_differ:
             kinds.append(f"{self._watch.of_moved_clocks()} by moved clocks")
         later = f" ({', '.join(kinds)})" if kinds else ""

@@ -96,7 +96,7 @@ def verdict_of(
     # Of a job that was created again the notes do not tell which of its lives a run belongs to.
     for text in overlaps(run for run in noted if ledger.times_accepted[run.run] <= 1):
         find(text)
-    return Inspected(frames, count, len(record.wishes))
+    return Inspected(frames, count, len(record.wanted_jobs))
 
 
 # ---- goals ----
@@ -107,7 +107,7 @@ def goals_missed(record: SharedRecord) -> Iterator[str]:
     by_job: dict[str, list[Operation]] = {}
     for operation in record.history:
         by_job.setdefault(operation.job, []).append(operation)
-    for job_id, wish in record.wishes.items():
+    for job_id, wanted_job in record.wanted_jobs.items():
         some = by_job[job_key(job_id)]
         gets = [each for each in some if each.what is Asked.GET and each.known]
         last = gets[-1].answer if gets else None
@@ -115,11 +115,11 @@ def goals_missed(record: SharedRecord) -> Iterator[str]:
             state, stopped = last.summary.state.name, job_id in record.stopped
             wanted = ("SUCCEEDED", "KILLED") if stopped else ("SUCCEEDED",)
             if state not in wanted:
-                yield f"R15 {wish.job_id} is {state}, wanted {' or '.join(wanted)}"
+                yield f"R15 {wanted_job.job_id} is {state}, wanted {' or '.join(wanted)}"
             if _gone_for_good(some, gets[-1]):
-                yield f"R1 {wish.job_id} was deleted, and is there at the end"
+                yield f"R1 {wanted_job.job_id} was deleted, and is there at the end"
         elif not isinstance(last, Absent):
-            yield f"R15 no answer about {wish.job_id}: {gets[-1:]}"
+            yield f"R15 no answer about {wanted_job.job_id}: {gets[-1:]}"
 
 
 def _gone_for_good(some: list[Operation], get: Operation) -> bool:

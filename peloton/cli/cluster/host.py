@@ -139,11 +139,11 @@ def host_lines(answer: Any) -> Iterator[str]:
 
 
 def run_row(run: Any) -> Sequence[object]:
-    held = run.resources
+    given = run.resources
     return (
-        run.pod, run.phase, moment_text(run.since), f"{held.cpu:.10g}",
-        f"{held.slack:.10g}" if held.slack else "", f"{held.memory_mb:.10g}",
-        f"{held.disk_mb:.10g}", " ".join(map(str, run.gpus)), " ".join(map(str, run.ports)),
+        run.pod, run.phase, moment_text(run.since), f"{given.cpu:.10g}",
+        f"{given.slack:.10g}" if given.slack else "", f"{given.memory_mb:.10g}",
+        f"{given.disk_mb:.10g}", " ".join(map(str, run.gpus)), " ".join(map(str, run.ports)),
     )  # fmt: skip
 
 

@@ -169,9 +169,9 @@ def dump() -> None:
 
 
 def cache_row(host: Any) -> Sequence[object]:
-    held = {one.kind: one.capacity for one in host.allocation}
+    used = {one.kind: one.capacity for one in host.allocation}
     total = {one.kind: one.capacity for one in host.capacity}
-    shares = (f"{held.get(kind, 0.0):.2f}/{total.get(kind, 0.0):.2f}" for kind in KINDS)
+    shares = (f"{used.get(kind, 0.0):.2f}/{total.get(kind, 0.0):.2f}" for kind in KINDS)
     return (host.hostname, *shares, host.status)
 
 

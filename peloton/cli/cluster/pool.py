@@ -98,10 +98,10 @@ def explain(path: str) -> None:
     """
     with connected() as peloton:
         answer = peloton.plans.explain(path)
-    show(OutputForms(answer, lines=[*account_lines(answer)], names=lambda: [answer.pool.path]))
+    show(OutputForms(answer, lines=[*report_lines(answer)], names=lambda: [answer.pool.path]))
 
 
-def account_lines(answer: Any) -> Iterator[str]:
+def report_lines(answer: Any) -> Iterator[str]:
     """Yield an account for people."""
     for kind in answer.pool.kinds:
         steps = next((each for each in answer.steps if each.kind == kind.kind), None)

@@ -189,7 +189,7 @@ def would_delete(peloton: Client, path: str) -> None:
     if info.children:
         text = f"it has {len(info.children)} child pools"
         raise Conflict(text, kind="isNotLeaf")
-    held = ", ".join(f"{one.kind} {one.allocation:.10g}" for one in info.usage if one.allocation)
-    if held:
-        raise Conflict(f"its tasks hold {held}", kind="isBusy")
+    used = ", ".join(f"{one.kind} {one.allocation:.10g}" for one in info.usage if one.allocation)
+    if used:
+        raise Conflict(f"its tasks hold {used}", kind="isBusy")
     would(f"would delete Resource Pool {path}; refused if tasks wait in it", names=[path])

@@ -14,7 +14,7 @@ from peloton.gateway.access.access_table import AccessRow
 from peloton.gateway.translate.texts import rfc3339
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.runtime.core.health import NotReadyReason
-from peloton.runtime.core.principal import parse
+from peloton.runtime.core.principal import principal_of
 
 REFUSALS = {
     READ: "All read APIs are locked down",
@@ -112,5 +112,5 @@ def lock_text(lock: Lock) -> str:
 
 
 def _since(lock: Lock) -> str:
-    who = parse(lock.who).shown if lock.who else ""
+    who = principal_of(lock.who).shown if lock.who else ""
     return f"by {who or 'an operator'} since {rfc3339(lock.at)}"

@@ -1,6 +1,6 @@
 """The principal of a call, as found when the call began, and the names that clients claim.
 
-`Places` limits how much each caller may take of what all share. `authentication.py` proves
+`SharedQuota` limits how much each caller may take of what all share. `authentication.py` proves
 principals. A name that is only in metadata is marked unverified.
 """
 
@@ -31,8 +31,8 @@ def claimed(metadata: Mapping[str, Any], host: str) -> Principal:
     return Principal(name, UNVERIFIED if name else NONE, host, caller)
 
 
-class Places:
-    """Places that all callers share, such as those of open streams, or bytes.
+class SharedQuota:
+    """SharedQuota that all callers share, such as those of open streams, or bytes.
 
     One caller may take as many as are left for all others: alone half of them, and beside others
     less, so that the next caller finds some. The methods are called on one thread, or under one
@@ -42,17 +42,17 @@ class Places:
     def __init__(self, what: str) -> None:
         """Take the name of the places, such as "streams"."""
         self.what = what
-        """Places taken are told as so many of these."""
+        """SharedQuota taken are told as so many of these."""
         self.taken = 0
         self._most = 0
-        self._held: Counter[str] = Counter()
+        self._shares: Counter[str] = Counter()
 
     def take(
         self, who: Principal, administers: Callable[[], bool], *, most: int, count: int = 1
     ) -> str:
         """Take `count` of `most` places; return why that is refused, or "" if it was done."""
         self._most, name, kept = most, shared_by(who), most // RESERVED_PART
-        own, left = self._held[name], most - self.taken
+        own, left = self._shares[name], most - self.taken
         # Asked for only where it matters: a right has to be looked up.
         if left - kept < own + count <= left and not administers():
             left -= kept
@@ -62,7 +62,7 @@ class Places:
         if own + count > left:
             asked = "as many as are left for all others" if count == 1 else f"and asks for {count}"
             return f"{name} has {own} of {most} {self.what}, {asked}"
-        self._held[name] = own + count
+        self._shares[name] = own + count
         self.taken += count
         return ""
 
@@ -70,16 +70,16 @@ class Places:
         """Give places back."""
         name = shared_by(who)
         self.taken -= count
-        self._held[name] -= count
-        if not self._held[name]:
-            del self._held[name]
+        self._shares[name] -= count
+        if not self._shares[name]:
+            del self._shares[name]
 
     def note(self) -> str:
         """Return which callers are at the limit, and with how many places; "" if none is."""
         # A copy, made at once: others take and leave meanwhile.
-        left, held = self._most - self.taken, Counter(dict(self._held)).most_common(NAMED_MAX)
+        left, shares = self._most - self.taken, Counter(dict(self._shares)).most_common(NAMED_MAX)
         least = max(left - self._most // RESERVED_PART, self._most // RESERVED_PART, 1)
-        most = [f"{name} has {own}" for name, own in held if own >= least]
+        most = [f"{name} has {own}" for name, own in shares if own >= least]
         if self.taken and (most or left <= 0):
             return f"of {self._most} {self.what} {left} are left: {', '.join(most) or 'all shared'}"
         return ""

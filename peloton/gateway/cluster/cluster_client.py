@@ -35,7 +35,7 @@ from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.gateway.access import details
 from peloton.gateway.access.hidden import answer_of_nothing
 from peloton.gateway.access.permissions import Permissions, Rights
-from peloton.gateway.access.principals import Places
+from peloton.gateway.access.principals import SharedQuota
 from peloton.gateway.cluster.listing import gather
 from peloton.gateway.server.calls import CallContext, Later, is_hidden
 from peloton.gateway.translate.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
@@ -119,15 +119,17 @@ class ClusterClient:
         self.files: JobFileStore | None = None  # of jobs; the same, where we are beside the hosts
         self.on_mesos = False  # whether hosts are those of Mesos, which do more for tasks; the same
         self.permissions = permissions if permissions is not None else Permissions()
-        self.places: list[Places] = []
+        self.places: list[SharedQuota] = []
         """What callers share a limited number of."""
 
-    def shared(self, what: str) -> Places:
-        """Return the places of this name, of which `Places` limits what callers may take."""
-        self.places.append(Places(what))
+    def shared(self, what: str) -> SharedQuota:
+        """Return the places of this name, of which `SharedQuota` limits what callers may take."""
+        self.places.append(SharedQuota(what))
         return self.places[-1]
 
-    def place_for(self, places: Places, context: Context, *, most: int, text: str = "{}") -> None:
+    def take_quota(
+        self, places: SharedQuota, context: Context, *, most: int, text: str = "{}"
+    ) -> None:
         """Take a place for a call, or end it; `text` is around the reason."""
         why = places.take(
             self.permissions.whose(context),
@@ -270,8 +272,7 @@ class ClusterClient:
         return found if isinstance(found, JobView) else None
 
     def rights(self, context: Context) -> Rights | None:
-        """Return what answers to the caller are restricted to; None if the caller may see
-        everything."""
+        """Return what the caller may see; None if that is everything."""
         return self.permissions.rights(context)
 
     def listing(self, query: ListViews, context: Context) -> Listed:
@@ -395,5 +396,5 @@ def unopened(job: JobView, instance: int) -> InstanceView:
         runs=(),
         config=job.spec.default,
         code="NEW",
-        because=job.held or "its slice is being opened",
+        because=job.blocked_by or "its slice is being opened",
     )

@@ -20,7 +20,7 @@ AT = "@"
 PIECE_BYTES = 64 * 1024
 
 
-class FilePlaces(NamedTuple):
+class FileRoots(NamedTuple):
     """The folder below which files are here, and the sources of files on other machines."""
 
     here: Path

@@ -1,5 +1,4 @@
-"""What workflows do to which instances: asked of the slices of a job, as ranges, lists and
-events."""
+"""Asks the slices of a job what workflows do to which instances: as ranges, lists and events."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.waits import moment_of
 from peloton.actors.mentions import job_mention, pool_mention
 from peloton.actors.resources import amount
-from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, QueuePlace
+from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, QueuePosition
 from peloton.gateway.ops.host_rules import blockers_of_hosts
 from peloton.gateway.translate.reasons import active_instances, retry_text
 from peloton.gateway.translate.texts import rfc3339
@@ -82,9 +82,9 @@ def _blockers(of: WaitingInstance, *, now: float) -> Iterator[ops.Blocker]:
     elif view.code == "RETRY":
         again = ops.Blocker(code="retry", text=retry_text(view), change="wait until that time")
         yield _at(again, view.retry_at)
-    elif view.code == "NEW" and job.held:
+    elif view.code == "NEW" and job.blocked_by:
         change = "wait until these jobs end so, or create the job without them in peloton.after"
-        yield ops.Blocker(code="after", text=job.held, change=change)
+        yield ops.Blocker(code="after", text=job.blocked_by, change=change)
     elif view.code == "LAUNCH":
         text = view.because or "its host has not answered yet"
         yield ops.Blocker(code="launch", text=text, change="wait until its host answers")
@@ -151,7 +151,7 @@ def blockers_of_lot(lot: LotWaits) -> Iterator[ops.Blocker]:
             yield of_limit(each)
 
 
-def _of_queue(place: QueuePlace, path: str) -> ops.Blocker:
+def _of_queue(place: QueuePosition, path: str) -> ops.Blocker:
     among = f" of the first {place.looked_at} entries"
     gangs = f" ({place.gangs}{among} are gangs)" if place.gangs else ""
     text = (

@@ -101,8 +101,8 @@ def endpoint_of(
         ports=runtime.ports,
         health=task.HealthState.Name(runtime.healthy),
     )
-    held = host.runs.get(run) if host is not None else None
-    if held is not None:
-        for port, number in zip(view.config.ports, held.ports, strict=False):
+    there = host.runs.get(run) if host is not None else None
+    if there is not None:
+        for port, number in zip(view.config.ports, there.ports, strict=False):
             found.ports[port.name] = number
     return found

@@ -26,7 +26,7 @@ COUNTS = GetPeriods(limit=0)
 
 def leaves_late_s(cluster: Region, now: float) -> float:
     """For how long the first ended job of a local shard should have left memory by now."""
-    due = (held.due_s for held in cluster.ended_held("job"))
+    due = (held.due_s for held in cluster.ended_retained("job"))
     return max((now - since for since in due if since is not None and since < now), default=0.0)
 
 

@@ -41,7 +41,7 @@ class ClusterCollector(Collector):
         condition = self._cluster.daemon_health()
         yield GaugeMetricFamily("peloton_healthy", "1 when all is well", float(condition.ready))
         yield from _rooms(condition.rooms)
-        yield from self._held()
+        yield from self._retained()
         try:
             jobs, instances = self._counted().tallies
         except TimeoutError:
@@ -50,17 +50,21 @@ class ClusterCollector(Collector):
         yield _by_state("peloton_instances", "Instances of jobs by state", counts=instances)
         yield from self._archived()
 
-    def _held(self) -> Iterator[Metric]:
+    def _retained(self) -> Iterator[Metric]:
         """Yield the ended jobs in the memory of this process."""
-        held = self._cluster.ended_held("job")
+        retained = self._cluster.ended_retained("job")
         text = "Ended jobs in the memory of this daemon"
-        yield GaugeMetricFamily("peloton_ended_jobs_held", text, sum(one.entities for one in held))
+        yield GaugeMetricFamily(
+            "peloton_ended_jobs_held", text, sum(one.entities for one in retained)
+        )
         text = "Bytes of the ended jobs in the memory of this daemon, as stored"
-        yield GaugeMetricFamily("peloton_ended_job_held_bytes", text, sum(one.size for one in held))
+        yield GaugeMetricFamily(
+            "peloton_ended_job_held_bytes", text, sum(one.size for one in retained)
+        )
         text = "Ended jobs that had to leave the memory of this daemon, by the bound they met"
         left = CounterMetricFamily("peloton_ended_jobs_left", text, labels=["rule"])
         sums = Counter[str]()
-        for one in held:
+        for one in retained:
             sums.update(dict(one.left))
         for rule, count in sorted(sums.items()):
             left.add_metric([rule], count)

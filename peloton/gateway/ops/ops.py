@@ -28,7 +28,7 @@ from peloton.gateway.ops.blockers import WaitingInstance, explain_reason, run_ti
 from peloton.gateway.ops.early_checks import EarlyChecks
 from peloton.gateway.ops.hosts import forget, host_views, host_with_runs, known_host
 from peloton.gateway.ops.lost_room import add_lost_room
-from peloton.gateway.ops.pool_accounts import history_of
+from peloton.gateway.ops.pool_reports import history_of
 from peloton.gateway.ops.runs_in_doubt import RunsInDoubt
 from peloton.gateway.ops.waits import JobWaits
 from peloton.gateway.ops.watch import Watches
@@ -99,7 +99,7 @@ class Ops:
         reasons = self._reasons(job, found, in_doubt=in_doubt, alone=alone, context=context)
         add_lost_room(reasons, troubled, named=named)
         state = job.summary.state.name
-        if job.because and not job.held and not alone:
+        if job.because and not job.blocked_by and not alone:
             reasons.append(ops.Reason(state=state, code="job", text=job.because))
         text = "" if alone else workflow_text(job)
         if text:
@@ -153,7 +153,7 @@ class Ops:
         # A negative or NaN time means no wait.
         wait_s = min(sent.timeout_s if sent.timeout_s > 0 else 0.0, WAIT_S_MAX)
         text = "{}: poll the job instead"
-        self._cluster_client.place_for(self._waiting, call, most=WAITERS_MAX, text=text)
+        self._cluster_client.take_quota(self._waiting, call, most=WAITERS_MAX, text=text)
         try:
             job = known_job(sent.job_id)
             if job is not None and wait_s and not is_hidden(call):

@@ -14,10 +14,10 @@ from threading import Lock
 from typing import Any, NoReturn
 
 from peloton.actors.respool import rules
-from peloton.actors.respool.accounts import account
 from peloton.actors.respool.copies import CopyPools, PoolsCopy
 from peloton.actors.respool.messages import ROOT, GetPool, PoolConfig, pool_key
 from peloton.actors.respool.planning import GivenBack, PoolPlan, plan_lots, plan_pool
+from peloton.actors.respool.pool_report import report
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.access.permissions import Rights
 from peloton.gateway.access.principals import CallersInTurn
@@ -25,7 +25,7 @@ from peloton.gateway.cluster.cluster_client import RETRY_S, ClusterClient, Code,
 from peloton.gateway.cluster.inventories import all_hosts
 from peloton.gateway.ops.hosts import amounts
 from peloton.gateway.ops.planned_job import PlannedJob
-from peloton.gateway.ops.pool_accounts import account_of
+from peloton.gateway.ops.pool_reports import report_of
 from peloton.gateway.server.calls import is_hidden
 from peloton.gateway.translate.translate_pool import to_pool
 from peloton.gateway.v0.job_create import Creation
@@ -149,11 +149,11 @@ class Plans:
             end(context, Code.INVALID_ARGUMENT, text=text, field="path")
         with self._alone(context):
             views = self._cluster_client.pool(GetPool(path=sent.path), context)
-            found = account(self._copied(context), sent.path, now=time.time()) if views else None
+            found = report(self._copied(context), sent.path, now=time.time()) if views else None
         if found is None:
             end(context, Code.NOT_FOUND, text=f"no such pool: {sent.path}", field="path")
         rights = self._cluster_client.rights(context)
-        return account_of(found, rights=rights, text=views[0].because)
+        return report_of(found, rights=rights, text=views[0].because)
 
     def _planned_pool(
         self, pool: Key, config: PoolConfig, *, context: Context
@@ -188,7 +188,7 @@ class Plans:
         others."""
         who, turn = self._cluster_client.permissions.whose(context), Future[None]()
         with self._lock:
-            self._cluster_client.place_for(self._places, context, most=PLANS_MAX)
+            self._cluster_client.take_quota(self._places, context, most=PLANS_MAX)
             if self._made is None:
                 self._made = turn
                 turn.set_result(None)

@@ -21,7 +21,7 @@ from peloton.ops.v1 import outputs_pb2 as wire
 from peloton.runtime.far_files import FilesRemoved, NoFile
 from peloton.runtime.vocabulary import Key
 
-HOLD_S_MAX = 300.0
+LEASE_S_MAX = 300.0
 INSTANCES_MAX = 1000
 NAMES_MAX = 100
 """Of files, in one call."""
@@ -32,24 +32,26 @@ ANSWER_BYTES_MAX = 2 * 1024 * 1024
 ANSWER_S_MAX = 1.0
 """How long files are looked at for one answer; a disk may be slow."""
 
-Holds: TypeAlias = Callable[[str, float], bool]
+Leases: TypeAlias = Callable[[str, float], bool]
 """Keeps what the runs of a job leave for so many seconds; whether it can."""
 
 
 class Outputs:
     """The calls of the service; one method for each, named as on the wire."""
 
-    def __init__(self, cluster_client: ClusterClient, files: FilesAnywhere, *, hold: Holds) -> None:
-        self._cluster_client, self._files, self._hold = cluster_client, files, hold
+    def __init__(
+        self, cluster_client: ClusterClient, files: FilesAnywhere, *, lease: Leases
+    ) -> None:
+        self._cluster_client, self._files, self._lease = cluster_client, files, lease
 
     def HoldOutputs(self, sent: wire.HoldOutputsRequest, context: Context) -> Any:
         """Keep what the runs of a job leave for a while."""
-        if not 0.0 < sent.for_s <= HOLD_S_MAX:  # nor is it no number
-            text = f"must be > 0 and ≤ {HOLD_S_MAX:g}, got {sent.for_s:g}"
+        if not 0.0 < sent.for_s <= LEASE_S_MAX:  # nor is it no number
+            text = f"must be > 0 and ≤ {LEASE_S_MAX:g}, got {sent.for_s:g}"
             end(context, Code.INVALID_ARGUMENT, text=text, field="for_s")
         job = self._job(sent.job_id, context)
-        held = self._hold(client_name(job.summary.job), sent.for_s)
-        return wire.HoldOutputsResponse(for_s=sent.for_s if held else 0.0)
+        leased = self._lease(client_name(job.summary.job), sent.for_s)
+        return wire.HoldOutputsResponse(for_s=sent.for_s if leased else 0.0)
 
     def ReadOutputs(self, sent: wire.ReadOutputsRequest, context: Context) -> Any:
         """Return what these instances have printed, as much of it as one answer holds."""

@@ -59,7 +59,7 @@ class Watches:
 
     async def watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
         """Serve one stream until its client ends it."""
-        self._cluster_client.place_for(self._open, call, most=STREAMS_MAX)
+        self._cluster_client.take_quota(self._open, call, most=STREAMS_MAX)
         try:
             scope = await call.run(self._scope, sent)
             try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.state import Maintenance
 from peloton.actors.host.view import HostAnswer
@@ -53,9 +53,9 @@ class DrainingHosts:
         draining = isinstance(host, HostAnswer) and not host.removed
         if not draining or host.maintenance != Maintenance.DRAINING:
             end(context, Code.NOT_FOUND, text="Host not in DRAINING state")
-        held = sum(run.phase in HOLDING for run in host.runs.values())
-        if held:
-            text = f"{held} runs have not ended: the host is drained by itself once they have"
+        occupying = sum(run.phase in OCCUPYING for run in host.runs.values())
+        if occupying:
+            text = f"{occupying} runs have not ended: the host is drained by itself once they have"
             end(context, Code.FAILED_PRECONDITION, text=text)
         return hostsvc.MarkHostDrainedResponse(hostname=sent.hostname)
 
@@ -89,4 +89,4 @@ class DrainingHosts:
             if host_pb2.HostState.Value(wire_state(view)) == state
         ]
         for _, host in with_runs(self._cluster_client, hosts, context=context):
-            yield from sorted(name for name, run in host.runs.items() if run.phase in HOLDING)
+            yield from sorted(name for name, run in host.runs.items() if run.phase in OCCUPYING)

@@ -11,7 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable
 
-from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.view import HostAnswer
 from peloton.actors.resources import amount
@@ -204,7 +204,7 @@ def summary_of(key: Key, found: HostAnswer) -> host.HostSummary:
     )
     for label in found.labels:
         summary.labels.add(key=label.key, value=label.value)
-    taken = {port for run in found.runs.values() if run.phase in HOLDING for port in run.ports}
+    taken = {port for run in found.runs.values() if run.phase in OCCUPYING for port in run.ports}
     first, last = found.ports
     for port in sorted(one for one in taken if first <= one < last):
         if first < port:

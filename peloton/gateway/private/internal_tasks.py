@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from peloton.actors.host.holds.foreign_names import shown_run
-from peloton.actors.host.ledger import HOLDING, LedgerRun
+from peloton.actors.host.ledger import OCCUPYING, LedgerRun
 from peloton.actors.job.messages import JobStopped, StopJob
 from peloton.actors.job.slice.messages import FindInstances, InstanceView
 from peloton.actors.job.totals import ENDED_NAMES
@@ -110,7 +110,7 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
             name = client_name(host)
             tasks = found.hostTasksMap[name].tasks
             runs = (answer.runs[run] for run in sorted(answer.runs))
-            tasks.extend(_task(run, name) for run in runs if run.phase in HOLDING)
+            tasks.extend(_task(run, name) for run in runs if run.phase in OCCUPYING)
         return found
 
     def GetOrphanTasks(self, sent: resmgrsvc.GetOrphanTasksRequest, context: Context) -> Any:

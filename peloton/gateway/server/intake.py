@@ -7,8 +7,8 @@ read at once; one that comes later is there once its turn comes.
 
 Reads that find no room in the budget take turns in the *lane*: a few places besides it, which a
 read must leave after a moment if others wait. So small requests pass while large ones, or such as
-never come, take all the room. Callers share the budget by `Places`, those that wait for the lane
-take turns, and of too many those of the caller with the most are refused.
+never come, take all the room. Callers share the budget by `SharedQuota`, those that wait for the
+lane take turns, and of too many those of the caller with the most are refused.
 
 Small messages that have arrived are not counted: the number of calls bounds them.
 """
@@ -20,13 +20,13 @@ from collections.abc import Callable, Hashable
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from peloton.gateway.access.principals import CallersInTurn, Places
+from peloton.gateway.access.principals import CallersInTurn, SharedQuota
 from peloton.runtime.core.principal import Principal
 
 SMALL_BYTES_MAX = 16 * 1024
 """A message up to this size is not counted."""
-HELD_TWICE = 2
-"""A message is held as bytes and as what is parsed of them, and then as what is made of that."""
+KEPT_TWICE = 2
+"""A message is kept as bytes and as what is parsed of them, and then as what is made of that."""
 
 
 class IntakePace(NamedTuple):
@@ -60,7 +60,8 @@ class _Read(NamedTuple):
 
 
 class Intake:
-    """The reads under way and the bytes that are held. The methods may be called on any thread."""
+    """The reads under way and the bytes that are charged. The methods may be called on any
+    thread."""
 
     def __init__(self, *, message_bytes_max: int, bytes_max: int, pace: IntakePace = PACE) -> None:
         self._message_bytes_max = message_bytes_max
@@ -74,10 +75,10 @@ class Intake:
         self._waiting: dict[Hashable, _Read] = {}
         # The same; the newest of a caller first: its client is the likeliest to wait.
         self._turns: CallersInTurn[Hashable] = CallersInTurn(newest=True)
-        self._held: dict[Hashable, tuple[Principal, int]] = {}
+        self._charged: dict[Hashable, tuple[Principal, int]] = {}
         self._bytes = 0
-        self._reads = Places("reads of requests")
-        self.held = Places("bytes of large requests in work")
+        self._reads = SharedQuota("reads of requests")
+        self.shares = SharedQuota("bytes of large requests in work")
         """Of which each caller has a share."""
         self.administers: Callable[[Hashable], bool] = lambda call: True
         """Whether a call may have what is kept for administrators; set before the first read."""
@@ -122,7 +123,7 @@ class Intake:
         """End a read with so many bytes; return why there is no room for them, or ""."""
         with self._lock:
             self._forget_read(call)
-            why = self._hold(call, HELD_TWICE * size, who=who) if size > SMALL_BYTES_MAX else ""
+            why = self._charge(call, KEPT_TWICE * size, who=who) if size > SMALL_BYTES_MAX else ""
             others = bool(self._waiting or self._lane)
         if others:
             self._start_waiting(now_s)
@@ -138,13 +139,13 @@ class Intake:
             return waited
 
     def release(self, call: Hashable, now_s: float) -> None:
-        """Record that nothing of the call is held any more."""
+        """Record that nothing of the call is charged any more."""
         with self._lock:
-            who, held = self._held.pop(call, (None, 0))
+            who, charged = self._charged.pop(call, (None, 0))
             if who is not None:
-                self._bytes -= held
-                self.held.leave(who, held)
-        if held:
+                self._bytes -= charged
+                self.shares.leave(who, charged)
+        if charged:
             self._start_waiting(now_s)
 
     def next_look_s(self) -> float | None:
@@ -229,13 +230,13 @@ class Intake:
         self._bytes += self._message_bytes_max
         return True
 
-    def _hold(self, call: Hashable, cost: int, *, who: Principal) -> str:
+    def _charge(self, call: Hashable, cost: int, *, who: Principal) -> str:
         if self._bytes + cost > self._arrived_max:
             return self.refusal
         most = self._arrived_max
-        why = self.held.take(who, lambda: self.administers(call), most=most, count=cost)
+        why = self.shares.take(who, lambda: self.administers(call), most=most, count=cost)
         if not why:
-            self._held[call] = who, self._held.get(call, (who, 0))[1] + cost
+            self._charged[call] = who, self._charged.get(call, (who, 0))[1] + cost
             self._bytes += cost
         return why
 

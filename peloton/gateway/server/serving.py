@@ -28,7 +28,7 @@ from google.protobuf.message_factory import GetMessageClass
 from peloton.gateway.access import authentication as authn
 from peloton.gateway.access.authentication import SECRETS, UNIX, Authentication, without_secrets
 from peloton.gateway.access.guard import CallCode, CallEnded, Guard
-from peloton.gateway.access.principals import Places, claimed, host_of
+from peloton.gateway.access.principals import SharedQuota, claimed, host_of
 from peloton.gateway.server.calls import LEFT, CallContext, Later
 from peloton.gateway.server.carrier import call_server
 from peloton.gateway.server.gate import (
@@ -85,9 +85,9 @@ class Server:
         self._authentication, self._gates = authentication, gates
         self._answers = answers or OpenAnswers()
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
-        self.calls = Places("calls that wait")
+        self.calls = SharedQuota("calls that wait")
         """Those that need a thread of the pool, or wait for a `Later`."""
-        self.places: Sequence[Places] = (self.calls, intake.held)
+        self.places: Sequence[SharedQuota] = (self.calls, intake.shares)
         """All that its callers share a limited number of."""
         self.administers: Callable[[CallContext], bool] = lambda context: True
         """Whether a caller may have the places that are kept for administrators."""

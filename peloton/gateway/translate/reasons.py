@@ -24,7 +24,7 @@ from peloton.actors.task.messages import (
 )
 from peloton.gateway.translate.texts import rfc3339
 from peloton.placement.messages import NOT_UP
-from peloton.runtime.core.principal import parse
+from peloton.runtime.core.principal import principal_of
 from peloton.runtime.vocabulary import Bits, Key, counted
 
 _ENDED_BADLY = {"FAILED": "failed", "LOST": "lost", "KILLED": "killed"}
@@ -103,7 +103,7 @@ def _killed(view: InstanceView, job: JobView) -> str:
         return outcome_text(view)
     if order.reason:
         return f"stopped by its job: {order.reason}"
-    who = parse(order.who).shown or "a client that gave no name"
+    who = principal_of(order.who).shown or "a client that gave no name"
     return f"stopped on request by {who}: {outcome_text(view)}"
 
 

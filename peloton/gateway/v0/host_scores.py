@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from peloton.actors.host.ledger import HOLDING, LedgerRun
+from peloton.actors.host.ledger import OCCUPYING, LedgerRun
 from peloton.actors.job.messages import GetJob, JobView, job_key
 from peloton.gateway.cluster.cluster_client import ClusterClient, Context
 from peloton.gateway.cluster.inventories import takes_work, with_runs
@@ -40,7 +40,7 @@ def cheapest_hosts(cluster_client: ClusterClient, context: Context) -> list[str]
     pools = hosts_by_pool(cluster_client, context)
     hosts = [view.summary.host for view in pools.get(SHARED, ()) if takes_work(view)]
     runs: dict[Key, list[LedgerRun]] = {
-        host: [run for run in answer.runs.values() if run.phase in HOLDING]
+        host: [run for run in answer.runs.values() if run.phase in OCCUPYING]
         for host, answer in with_runs(cluster_client, hosts, context=context)
     }
     named = {job_of(run) for some in runs.values() for run in some}

@@ -14,8 +14,8 @@ from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.finding import by_instance, first_of, passes, up_to
 from peloton.actors.job.slice.messages import (
     FindInstances,
-    InstanceOrder,
     InstancesFound,
+    InstanceSort,
     InstanceView,
     slice_key,
 )
@@ -166,9 +166,9 @@ def _is_known(state: int) -> bool:
     return state in task.TaskState.DESCRIPTOR.values_by_number
 
 
-def _order(by: query.OrderBy) -> InstanceOrder:
+def _order(by: query.OrderBy) -> InstanceSort:
     field = TASK_SORT_FIELDS.get(by.property.value)
     if field is None:
         there = ", ".join(TASK_SORT_FIELDS)
         raise BadQuery(f"no such property to order by: {by.property.value!r}; there is {there}")
-    return InstanceOrder(field, by.order == query.OrderBy.DESC, STATES if field == "state" else ())
+    return InstanceSort(field, by.order == query.OrderBy.DESC, STATES if field == "state" else ())

@@ -26,7 +26,7 @@ from peloton.runtime.vocabulary import Bits, Key, Refused
 NO_SUCH_POD = "pod not found"
 
 
-class PodPlace(NamedTuple):
+class PodAddress(NamedTuple):
     """The job of a pod, and the number of its instance, whether they exist or not."""
 
     job_id: str
@@ -64,20 +64,20 @@ class PodService:
 
     def StartPod(self, sent: svc.StartPodRequest, context: Context) -> Any:
         """Begin a new run of a pod that was stopped; one that was not goes on."""
-        place = _placed(sent, context)
-        pod = self._existing(place, context)
+        address = _address_of(sent, context)
+        pod = self._existing(address, context)
         wrong = why_not_startable(pod.view)
         if wrong:
             end(context, Code.INVALID_ARGUMENT, text=wrong)
-        self._order(place, again=False, sent=sent, context=context)
+        self._order(address, again=False, sent=sent, context=context)
         return svc.StartPodResponse()
 
     def StopPod(self, sent: svc.StopPodRequest, context: Context) -> Any:
         """End a pod, which stays so until it is started."""
-        place = _placed(sent, context)
-        self._existing(place, context)
+        address = _address_of(sent, context)
+        self._existing(address, context)
         answer = self._instances.stop(
-            place.job, place.ranges, ended=Bits(), sent=sent, context=context
+            address.job, address.ranges, ended=Bits(), sent=sent, context=context
         )
         if not isinstance(answer, JobStopped):
             refuse(context, answer)
@@ -85,20 +85,20 @@ class PodService:
 
     def RestartPod(self, sent: svc.RestartPodRequest, context: Context) -> Any:
         """Begin a new run of a pod that was not stopped; a pod that runs is killed first."""
-        place = _place(sent.pod_name.value)
-        if isinstance(place, str):
+        address = _address(sent.pod_name.value)
+        if isinstance(address, str):
             end(context, Code.INVALID_ARGUMENT, text="invalid pod name")
-        pod = self._existing(place, context)
+        pod = self._existing(address, context)
         if sent.check_sla and pod.job.spec.is_service:
             self._restart_if_spared(pod, sent, context=context)
             return svc.RestartPodResponse()
-        self._order(place, again=True, sent=sent, context=context)
+        self._order(address, again=True, sent=sent, context=context)
         return svc.RestartPodResponse()
 
     def GetPod(self, sent: svc.GetPodRequest, context: Context) -> Any:
         """Return a pod as it is, and the runs it had before: `limit` runs in all, 0 for every
         one."""
-        pod = self._existing(_placed(sent, context), context)
+        pod = self._existing(_address_of(sent, context), context)
         now = self._instances.now(pod.job, pod.view, context=context)
         runs = self._instances.runs(pod.job, pod.view)[1 : sent.limit or None]
         ended = zip(runs, reversed(pod.view.runs), strict=False)  # no more than were asked for
@@ -113,11 +113,11 @@ class PodService:
 
     def GetPodCache(self, sent: svc.GetPodCacheRequest, context: Context) -> Any:
         """Return the status and the labels of a pod; nothing is cached that could be stale."""
-        place = _placed(sent, context)
-        job = self._cluster_client.job(place.job, context)
+        address = _address_of(sent, context)
+        job = self._cluster_client.job(address.job, context)
         if job is None:
             end(context, Code.NOT_FOUND, text="job not found in cache")
-        view = self._instances.one(job, place.instance, context=context)
+        view = self._instances.one(job, address.instance, context=context)
         if view is None:
             end(context, Code.NOT_FOUND, text="task not found in cache")
         now = self._instances.now(job, view, context=context)
@@ -131,9 +131,9 @@ class PodService:
     def GetPodEvents(self, sent: svc.GetPodEventsRequest, context: Context) -> Any:
         """Return the events of one run of a pod, the newest by default; of an unknown pod,
         nothing."""
-        place = _placed(sent, context)
-        only = _run(sent, place, context=context) if sent.pod_id.value else None
-        pod = self._found(place, context)
+        address = _address_of(sent, context)
+        only = _run(sent, address, context=context) if sent.pod_id.value else None
+        pod = self._found(address, context)
         if pod is None:
             return svc.GetPodEventsResponse()
         events = self._instances.events(pod.job, pod.view, runs_max=1, only=only)
@@ -141,11 +141,11 @@ class PodService:
 
     def DeletePodEvents(self, sent: svc.DeletePodEventsRequest, context: Context) -> Any:
         """Hide the events until now of one run of a pod."""
-        place = _placed(sent, context)
-        run = _run(sent, place, context=context)
-        pod = self._existing(place, context)
+        address = _address_of(sent, context)
+        run = _run(sent, address, context=context)
+        pod = self._existing(address, context)
         answer = self._instances.drop_events(
-            pod.job, place.instance, run=run, context=context, alone=True
+            pod.job, address.instance, run=run, context=context, alone=True
         )
         if isinstance(answer, Refused):
             end(context, Code.FAILED_PRECONDITION, text=answer.text)
@@ -153,20 +153,20 @@ class PodService:
 
     def RefreshPod(self, sent: svc.RefreshPodRequest, context: Context) -> Any:
         """Only whether it exists: nothing is cached that could be stale, and goals are resent."""
-        self._existing(_placed(sent, context), context)
+        self._existing(_address_of(sent, context), context)
         return svc.RefreshPodResponse()
 
     def BrowsePodSandbox(self, sent: svc.BrowsePodSandboxRequest, context: Context) -> Any:
         """Return where the files of a run are, of the newest one by default, to be fetched over
         HTTP."""
-        place = _placed(sent, context)
+        address = _address_of(sent, context)
         if sent.pod_id.value and not _names_run(sent.pod_id.value):
             text = f"{sent.pod_id.value!r} is not the id of a pod"
             end(context, Code.INVALID_ARGUMENT, text=text, field="pod_id")
-        pod = self._existing(place, context)
+        pod = self._existing(address, context)
         runs = self._instances.runs(pod.job, pod.view)
         found = files_of(
-            self._sandboxes, place.job_id, view=pod.view, runs=runs, named=sent.pod_id.value
+            self._sandboxes, address.job_id, view=pod.view, runs=runs, named=sent.pod_id.value
         )
         if found.missing is NoFiles.NOT_RUN:
             end(context, Code.ABORTED, text=f"pod has not been run: {found.text}")
@@ -183,19 +183,19 @@ class PodService:
 
     # ---- inside ----
 
-    def _found(self, place: PodPlace, context: Context) -> Pod | None:
-        job = self._cluster_client.job(place.job, context)
+    def _found(self, address: PodAddress, context: Context) -> Pod | None:
+        job = self._cluster_client.job(address.job, context)
         if job is None:
             return None
-        view = self._instances.one(job, place.instance, context=context)
+        view = self._instances.one(job, address.instance, context=context)
         return None if view is None else Pod(job, view)
 
-    def _existing(self, place: PodPlace, context: Context) -> Pod:
+    def _existing(self, address: PodAddress, context: Context) -> Pod:
         """Return the pod; end the call if there is none."""
-        job = self._cluster_client.job(place.job, context)
+        job = self._cluster_client.job(address.job, context)
         if job is None:
             end(context, Code.NOT_FOUND, text=NOT_FOUND)
-        view = self._instances.one(job, place.instance, context=context)
+        view = self._instances.one(job, address.instance, context=context)
         if view is None:
             end(context, Code.NOT_FOUND, text=NO_SUCH_POD)
         return Pod(job, view)
@@ -213,9 +213,9 @@ class PodService:
             end(context, Code.UNAVAILABLE, text=VIOLATES_TEXT, retry_s=RETRY_S)
         refuse(context, answer)
 
-    def _order(self, place: PodPlace, *, again: bool, sent: Any, context: Context) -> None:
+    def _order(self, address: PodAddress, *, again: bool, sent: Any, context: Context) -> None:
         answer = self._instances.start(
-            place.job, place.ranges, again=again, sent=sent, context=context
+            address.job, address.ranges, again=again, sent=sent, context=context
         )
         if not isinstance(answer, InstancesOrdered):
             _refuse(context, answer)
@@ -233,7 +233,7 @@ def _refuse(context: Context, refused: Refused) -> NoReturn:
     refuse(context, refused)
 
 
-def _place(name: str) -> PodPlace | str:
+def _address(name: str) -> PodAddress | str:
     """Return the job and the instance of a pod's name; or what is wrong with the name."""
     job_id, number = pod_parts(name)
     if not job_id:
@@ -241,12 +241,12 @@ def _place(name: str) -> PodPlace | str:
     instance = parse_number(number)
     if instance is None or pod_name(job_id, instance) != name.lower():
         return f"unable to parse instanceID {number}"
-    return PodPlace(job_id, instance)
+    return PodAddress(job_id, instance)
 
 
-def _placed(sent: Any, context: Context) -> PodPlace:
+def _address_of(sent: Any, context: Context) -> PodAddress:
     """Return the job and the instance of a request; end the call if its name is none of a pod."""
-    found = _place(sent.pod_name.value)
+    found = _address(sent.pod_name.value)
     if isinstance(found, str):
         end(context, Code.INVALID_ARGUMENT, text=found)
     return found
@@ -258,13 +258,13 @@ def _names_run(named: str) -> bool:
     return parts is not None and parts[2] > 0 and canonical(parts[0].split("/")[1]) is not None
 
 
-def _run(sent: Any, place: PodPlace, *, context: Context) -> int:
+def _run(sent: Any, address: PodAddress, *, context: Context) -> int:
     """Return the number of the run that a request names; end the call if it is no run of this
     pod."""
     named = sent.pod_id.value
     parts = parse_pod(named)
     run = parts[2] if parts is not None else 0
-    if not run or named.lower() != pod_name(place.job_id, place.instance, run=run):
-        text = f"{named!r} is not a run of pod {pod_name(place.job_id, place.instance)}"
+    if not run or named.lower() != pod_name(address.job_id, address.instance, run=run):
+        text = f"{named!r} is not a run of pod {pod_name(address.job_id, address.instance)}"
         end(context, Code.INVALID_ARGUMENT, text=text, field="pod_id")
     return run

@@ -138,7 +138,7 @@ class WatchService:
         if scope is None:
             end(call, Code.INVALID_ARGUMENT, text="not supported watch type")
         text = "max client reached: {}"
-        self._cluster_client.place_for(self._places, call, most=self._max, text=text)
+        self._cluster_client.take_quota(self._places, call, most=self._max, text=text)
         watch = ServiceWatch(scope)
         self._open[watch.watch_id] = watch
         try:

@@ -22,7 +22,7 @@ from peloton.runtime.adapters.folder_origin import FolderLease
 _LOCKS = Path("/proc/locks")
 
 
-class FolderHeld(Exception):
+class FolderTaken(Exception):
     """Another process holds the folder; `pid` is 0 if that process has not written its own."""
 
     def __init__(self, path: Path, pid: int) -> None:
@@ -32,7 +32,7 @@ class FolderHeld(Exception):
 
 
 class DataFolder:
-    """A data folder, created if missing and held until `close`. Raises FolderHeld, OSError."""
+    """A data folder, created if missing and held until `close`. Raises FolderTaken, OSError."""
 
     def __init__(self, path: Path) -> None:
         private_folder.make(path)
@@ -85,8 +85,8 @@ def _locked(path: Path) -> int:
     try:
         found = os.fstat(descriptor).st_ino
         free, pid = _lock(descriptor), _pid_in(descriptor)
-        if (path / LOCK).stat().st_ino != found or not free and not held_by_others_only(found):
-            raise FolderHeld(path, pid)
+        if (path / LOCK).stat().st_ino != found or not free and not locked_by_others_only(found):
+            raise FolderTaken(path, pid)
     except BaseException:
         os.close(descriptor)
         raise
@@ -104,7 +104,7 @@ def _replaced(path: Path, inode: int) -> int:
     descriptor = _open(path / NEW_LOCK)
     if not _lock(descriptor) or (path / LOCK).stat().st_ino != inode:
         os.close(descriptor)
-        raise FolderHeld(path, 0)
+        raise FolderTaken(path, 0)
     (path / NEW_LOCK).replace(path / LOCK)
     return descriptor
 
@@ -127,7 +127,7 @@ def _pid_in(descriptor: int) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def held_by_others_only(inode: int) -> bool:
+def locked_by_others_only(inode: int) -> bool:
     """Return whether only processes of other users, except root, hold the lock; if
     unsure, False."""
     holders = [

@@ -147,7 +147,7 @@ def _line(file: Path) -> str:
         return ""
 
 
-class LeaseHeld(Exception):
+class LeaseTaken(Exception):
     """A living process holds a folder with this id."""
 
     def __init__(self, pid: int) -> None:
@@ -156,7 +156,7 @@ class LeaseHeld(Exception):
 
 
 class FolderLease:
-    """A folder's id, taken on this machine until `close` or the process ends. Raises LeaseHeld.
+    """A folder's id, taken on this machine until `close` or the process ends. Raises LeaseTaken.
 
     The lease is an abstract socket name, which no file system has and no crash leaves behind. A
     name that another user has taken is not obeyed.
@@ -172,7 +172,7 @@ class FolderLease:
             self._socket.close()
             pid, user = _holder(name)
             if user in (os.geteuid(), 0):
-                raise LeaseHeld(pid) from None
+                raise LeaseTaken(pid) from None
 
     def close(self) -> None:
         self._socket.close()

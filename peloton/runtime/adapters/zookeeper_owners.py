@@ -100,7 +100,7 @@ class Owners:
         def done(found: NodeStatus) -> None:
             another = owner_of(found.data) not in ("", context.member)
             if found.trouble is None and found.ours:
-                self._answer(shard, NodeOutcome.HELD, found=found)
+                self._answer(shard, NodeOutcome.OURS, found=found)
                 self.leaders.ours(shard, found.zxid)
             elif found.trouble is None and another:
                 self._answer(shard, NodeOutcome.TAKEN, found=found)

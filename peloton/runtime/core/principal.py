@@ -65,7 +65,7 @@ class Principal(NamedTuple):
         return f"{name} (unverified)" if name else ""
 
 
-def parse(text: str) -> Principal:
+def principal_of(text: str) -> Principal:
     """Parse a principal from journaled text; an empty text gives one without a name."""
     how, colon, rest = text.partition(":")
     if not colon or how not in (*VERIFIED_BY, UNVERIFIED, NONE):
@@ -80,7 +80,7 @@ def creator_in(text: str) -> str:
 
     A name of `PART_LENGTH_MAX` characters may be only the beginning of a name.
     """
-    found = parse(text)
+    found = principal_of(text)
     return found.name if found.authenticated else ""
 
 

@@ -246,18 +246,18 @@ class Shard:
         load, self._to_load = tuple(self._to_load), {}
         return Turned(load, self.turns.outbox.drain())
 
-    def close(self, *, may_hold: bool = True) -> Ready:
+    def close(self, *, may_withhold: bool = True) -> Ready:
         """End the frame.
 
-        With `may_hold` lazy facts may wait for a later frame: then messages leave without one,
+        With `may_withhold` lazy facts may wait for a later frame: then messages leave without one,
         which proves that we own the shard.
         """
         self.is_open = False
         self.pump.closed()
         ended = self.endings.rows(self.position, self.reports)
         self._inbox.extend(self.endings.partings.take())
-        self.reads.ended = self.endings.held()
-        if may_hold and not ended and self._may_wait():
+        self.reads.ended = self.endings.retained()
+        if may_withhold and not ended and self._may_wait():
             frame = None
             self.lazy.wait()
         else:
@@ -300,7 +300,7 @@ class Shard:
         The query need not wait for the messages before it, as those are not acknowledged yet. It
         must wait for the frame in flight (`AFTER_FRAME`) if that has changed what the answer would
         show, and for a round (`IN_ROUND`) if the entity has to be loaded, turns could change the
-        answer, or what it would show is held back.
+        answer, or what it would show is withheld.
         """
         message: Any = envelope.message
         kind = self.kinds.get(kind_of(envelope.to))
@@ -330,7 +330,7 @@ class Shard:
     @property
     def busy(self) -> bool:
         """Whether a round would find something to do at once."""
-        # Those that have ended by what is held wait for its frame, and nothing else may wait.
+        # Those that have ended by what is withheld wait for its frame, and nothing else may wait.
         rows = self.endings.busy and not self.lazy
         said = bool(self.turns.outbox.replies)  # by no turn: a row that waits cannot be read
         return self.has_mail or said or bool(self.redrives) or self.checkpointer.busy or rows
@@ -349,7 +349,7 @@ class Shard:
             # before our clock has caught up.
             self._clock_lag_s = max(0.0, turns.now - now)
         now = max(now + self._clock_lag_s, turns.now)
-        turns.begin(now, wall, position=self.position + 1, held=bool(self.lazy))
+        turns.begin(now, wall, position=self.position + 1, withheld=bool(self.lazy))
         self.redrives.begin_frame()
         self.redrives.run(self)
         # In front of the inbox: these were sent before all that has arrived since.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.ended.retention import RetainedEnded
 from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.health import DaemonHealth
 from peloton.runtime.core.links.packing import Route
@@ -111,11 +111,11 @@ class Region:
         stamp: Stamp,
         *,
         company: Container[Ref],
-        held: dict[Hashable, None],
+        withheld: dict[Hashable, None],
     ) -> tuple[list[Envelope], Iterable[Ref]]:
         """Send what goes to one of `company`; return all other envelopes, and the refs with mail.
 
-        `held`: the keys for which a message waits already, as later ones must not overtake it;
+        `withheld`: the keys for which a message waits already, as later ones must not overtake it;
         those of the other envelopes are added.
         """
         others: list[Envelope] = []
@@ -123,9 +123,9 @@ class Region:
         here = self.routes.here
         for envelope in envelopes:
             part, ref = here(envelope.to)
-            if ref is None or ref not in company or part in held:
+            if ref is None or ref not in company or part in withheld:
                 others.append(envelope)
-                held[part] = None
+                withheld[part] = None
             elif ref in batches:
                 batches[ref].append(envelope)
             else:
@@ -259,10 +259,10 @@ class Region:
         """Return whether this daemon is live and ready, and all that is wrong."""
         return self.status.daemon_health()
 
-    def ended_held(self, kind: str) -> list[HeldEnded]:
+    def ended_retained(self, kind: str) -> list[RetainedEnded]:
         """Return what each local shard has in memory of ended entities of a kind."""
         found = (reads.ended.get(kind) for reads in [*self.routes.reads.values()])
-        return [held for held in found if held is not None]
+        return [one for one in found if one is not None]
 
     def owned(self) -> list[ShardId]:
         """Return the local shards, including those that recover."""

@@ -143,17 +143,19 @@ class RoundShell(LastingShell):
         envelopes: list[Envelope],
         *,
         stamp: Stamp,
-        held: dict[Hashable, None],
+        withheld: dict[Hashable, None],
     ) -> list[Envelope]:
         """Send what may be sent before the round is durable; return the rest, in order.
 
-        `held`: the keys for which the shard has held back mail since its frame was opened.
+        `withheld`: the keys for which the shard has withheld mail since its frame was opened.
         """
         # While our session is in doubt another owner may have newer state, and only a commit
         # proves that there is none.
         sure = shard.ref in self._company and self._region.routes.current
         company = self._company if sure else {}
-        left, receivers = self._region.hand_over(envelopes, stamp, company=company, held=held)
+        left, receivers = self._region.hand_over(
+            envelopes, stamp, company=company, withheld=withheld
+        )
         for ref in receivers:
             receiver = self._company[ref]
             if receiver is not None:

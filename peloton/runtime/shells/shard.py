@@ -70,9 +70,9 @@ class ShardShell(Shell):
         self.refused = 0  # batches over the limit of waiting mail, for metrics
         self._reply_addresses: dict[Any, None] = {}
         self._in_flight: Ready | None = None  # what it has done in the round at the store
-        self._held: list[Envelope] = []  # of the open frame: not sent yet
-        self._held_in_flight: list[Envelope] = []
-        self._held_for: dict[Hashable, None] = {}  # shards and services that it goes to
+        self._withheld: list[Envelope] = []  # of the open frame: not sent yet
+        self._withheld_in_flight: list[Envelope] = []
+        self._withheld_for: dict[Hashable, None] = {}  # shards and services that it goes to
         self._after_frame: list[Envelope] = []  # queries that wait for the frame in flight
         self._wake_core_s: float | None = None
         self._unclear_before = False  # the last answer of the journal was unclear, too
@@ -262,7 +262,7 @@ class ShardShell(Shell):
         self._unpublish()
         self._phase = ShardPhase.OVER
         self._in_flight = None
-        self._held, self._held_in_flight, self._after_frame = [], [], []
+        self._withheld, self._withheld_in_flight, self._after_frame = [], [], []
         self.core = None
         self._context.round.ended(self, text)
         self._report_trouble(text)
@@ -314,15 +314,17 @@ class ShardShell(Shell):
         if turned.load:
             send(context.reader_of(self.shard), Load(self.shard, turned.load, self.ref))
         if turned.mail:
-            stamp, held = Stamp(self.shard, core.epoch), self._held_for
-            self._held += context.round.hand_over(self, turned.mail, stamp=stamp, held=held)
+            stamp, withheld = Stamp(self.shard, core.epoch), self._withheld_for
+            self._withheld += context.round.hand_over(
+                self, turned.mail, stamp=stamp, withheld=withheld
+            )
 
     def close_frame(self) -> Work | None:
         assert self.core is not None
-        ready = self.core.close(may_hold=self._context.region.routes.current)
+        ready = self.core.close(may_withhold=self._context.region.routes.current)
         self._wake_core_s = ready.wake_at
         self._in_flight = ready
-        self._held_in_flight, self._held = self._held, []
+        self._withheld_in_flight, self._withheld = self._withheld, []
         if self.core.has_mail:
             self.wake_soon()  # more than a frame takes: the next one begins with it
         return ready.work(self.shard, self.core.epoch)
@@ -358,16 +360,16 @@ class ShardShell(Shell):
         # A committed frame proves that we owned the shard at its commit. Without a frame only the
         # session proves it, and is checked now: this process may have been paused since the turn.
         sure = ready.frame is not None or self._context.region.routes.current
-        held, self._held_in_flight = self._held_in_flight, []
+        withheld, self._withheld_in_flight = self._withheld_in_flight, []
         region = self._context.region
         stamp = Stamp(self.shard, self.core.epoch)
-        if held and sure:
-            region.tell(held, stamp)
+        if withheld and sure:
+            region.tell(withheld, stamp)
         # What the open frame holds back waited perhaps for these alone.
-        later, self._held, self._held_for = self._held, [], {}
+        later, self._withheld, self._withheld_for = self._withheld, [], {}
         if later:
-            self._held = self._context.round.hand_over(
-                self, later, stamp=stamp, held=self._held_for
+            self._withheld = self._context.round.hand_over(
+                self, later, stamp=stamp, withheld=self._withheld_for
             )
         for reply in (*followed, *ready.replies):
             self._reply_addresses.pop(reply.reply_to, None)

@@ -220,8 +220,8 @@ class Checkers:
                 raise Contradiction(f"R18 {name}: the process ended itself: {reason}")
 
     def _core(self, shard: ShardId, core: Shard) -> None:
-        held = core.deferred
-        if held.retrying or held.dead_letters or held.quarantined:
+        deferred = core.deferred
+        if deferred.retrying or deferred.dead_letters or deferred.quarantined:
             self.no_turn_failed(shard, core)
         newest = self._compared.get(shard, 0)
         is_new = newest < core.epoch == self._register(shard).epoch
@@ -235,9 +235,9 @@ class Checkers:
 
     def no_turn_failed(self, shard: ShardId, core: Shard) -> None:
         """Check R18: no turn raises."""
-        held, lines = core.deferred, core.turns.story._lines
+        deferred, lines = core.deferred, core.turns.story._lines
         failed = [line for line in lines if "failed:" in line.because]
-        stopped = [*held.retrying, *held.dead_letters, *held.quarantined]
+        stopped = [*deferred.retrying, *deferred.dead_letters, *deferred.quarantined]
         if (failed or stopped) and not self.poisoned:
             texts = [f"{line.key} {line.cause}: {line.because}" for line in failed[:3]]
             raise Contradiction(f"R18 {shard}: a turn failed: {texts or stopped[:3]}")

@@ -210,10 +210,10 @@ class SimulatedDaemon:
             stamp: Stamp,
             *,
             company: Container[Ref],
-            held: dict[Hashable, None],
+            withheld: dict[Hashable, None],
         ) -> tuple[list[Envelope], Iterable[Ref]]:
             some = company if self.hands_over() else ()
-            return hand_over(envelopes, stamp, company=some, held=held)
+            return hand_over(envelopes, stamp, company=some, withheld=withheld)
 
         def within(ref: Ref, batch: list[Envelope], *, stamp: Stamp) -> None:
             left = [*self.outlet(batch, stamp)]

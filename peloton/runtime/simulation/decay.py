@@ -13,7 +13,7 @@ from typing import Any
 from peloton.runtime.shells.journal import JournalShell
 from peloton.runtime.shells.shell_messages import Commit, Ref, Settle, send
 from peloton.runtime.simulation.daemon import SimulatedDaemon
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.shocks import weaken
 from peloton.runtime.simulation.storms import (
     Fault,

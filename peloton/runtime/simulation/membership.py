@@ -184,7 +184,7 @@ class Ensemble(ScheduledShell):
             self.owners[shard] = member
             self.changed()
         owner = self.owners[shard]
-        outcome = NodeOutcome.HELD if owner == member else NodeOutcome.TAKEN
+        outcome = NodeOutcome.OURS if owner == member else NodeOutcome.TAKEN
         return NodeAnswer(member, shard, outcome, self.position, "" if owner == member else owner)
 
     def remove(self, shard: ShardId, member: str) -> NodeAnswer:

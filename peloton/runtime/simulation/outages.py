@@ -12,8 +12,8 @@ from peloton.runtime.core.journal.statements import Bump, Statement, StatementFa
 from peloton.runtime.shells.journal import JournalShell, ReaderShell
 from peloton.runtime.shells.shell import Shell
 from peloton.runtime.simulation.daemon import SimulatedDaemon
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.process import SimulatedProcess
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.shocks import weaken
 from peloton.runtime.simulation.storms import Fault, LastingFault, MomentaryFault, Storm
 

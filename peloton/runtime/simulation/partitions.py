@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable
 from functools import partial
 
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import MomentaryFault, Storm, drawn_moments
 
 FLAP_S = 3.0

@@ -111,7 +111,7 @@ class SimulatedProcess:
         """Freeze, as by SIGSTOP: mail waits, and time passes without the process."""
         if not self.frozen:
             self.frozen = True
-            self._mail_waiting += self._stepper.hold(self.shells)
+            self._mail_waiting += self._stepper.pause(self.shells)
 
     def thaw(self) -> None:
         """Continue with what waits, and with the state from before."""
@@ -123,7 +123,7 @@ class SimulatedProcess:
         """Hold shells of this class: they wait for an answer from outside; all others continue."""
         shells = [shell for shell in self.shells if isinstance(shell, kind)]
         self._waiting.update(dict.fromkeys(shells))
-        self._mail_waiting += self._stepper.hold(shells)
+        self._mail_waiting += self._stepper.pause(shells)
 
     def go_on(self) -> None:
         """Give all waiting shells their answers."""

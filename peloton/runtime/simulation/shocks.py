@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.simulation.daemon import PortCall, SimulatedDaemon
 from peloton.runtime.simulation.membership import SimulatedMembership
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Deadly, Fault, LastingFault, MomentaryFault, Storm
 
 CLOCK_S_MAX = 10.0

@@ -1,7 +1,7 @@
-"""Shrinks a failing plan: fewer faults, actions, limits, daemons; still the same failure.
+"""Shrinks a failing scenario: fewer faults, actions, limits, daemons; still the same failure.
 
-Turns a plan and "does it fail in the same way?" into the smallest plan found within a number of
-tries.
+Turns a scenario and "does it fail in the same way?" into the smallest scenario found within a
+number of tries.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from peloton.runtime.simulation.plan import P, StormAction
+from peloton.runtime.simulation.scenario import P, StormAction
 
 T = TypeVar("T")
 
@@ -19,52 +19,55 @@ TRIES_MAX = 200
 
 
 def shrunk(
-    plan: P,
+    scenario: P,
     fails: Callable[[P], bool],
     *,
-    more: Callable[[P], Iterator[P]] = lambda plan: iter(()),
+    more: Callable[[P], Iterator[P]] = lambda scenario: iter(()),
     tries: int = TRIES_MAX,
 ) -> P:
-    """Return the smallest plan found that `fails`; `more` are further ways to make one smaller.
+    """Return the smallest scenario found that `fails`; `more` are further ways to make one smaller.
 
     After each step that still fails everything is tried again: what was needed before may be
     needless now.
     """
     left = tries
     while True:
-        for smaller in _smaller(plan, more):
+        for smaller in _smaller(scenario, more):
             if left == 0:
-                return plan
+                return scenario
             left -= 1
             if fails(smaller):
-                plan = smaller
+                scenario = smaller
                 break
         else:
-            return plan
+            return scenario
 
 
-def _smaller(plan: P, more: Callable[[P], Iterator[P]]) -> Iterator[P]:
-    """Yield smaller plans, large steps first: each of them that succeeds saves many small ones."""
-    for faults in _fewer(tuple(plan.faults)):
-        yield replace(plan, faults={name: plan.faults[name] for name in faults})
-    for actions in _fewer(plan.actions):
-        yield replace(plan, actions=actions)
-    for names in _fewer(tuple(plan.limits)):
-        yield replace(plan, limits={name: plan.limits[name] for name in names})
-    if plan.furnish_s_max:
-        yield replace(plan, furnish_s_max=0.0)
-    for daemons in _lower(plan.daemons, 1):
-        yield replace(plan, daemons=daemons)
-    yield from more(plan)
-    for group, size in plan.sizes.items():
+def _smaller(scenario: P, more: Callable[[P], Iterator[P]]) -> Iterator[P]:
+    """Yield smaller scenarios, large steps first: each of them that succeeds saves many small
+    ones."""
+    for faults in _fewer(tuple(scenario.faults)):
+        yield replace(scenario, faults={name: scenario.faults[name] for name in faults})
+    for actions in _fewer(scenario.actions):
+        yield replace(scenario, actions=actions)
+    for names in _fewer(tuple(scenario.limits)):
+        yield replace(scenario, limits={name: scenario.limits[name] for name in names})
+    if scenario.furnish_s_max:
+        yield replace(scenario, furnish_s_max=0.0)
+    for daemons in _lower(scenario.daemons, 1):
+        yield replace(scenario, daemons=daemons)
+    yield from more(scenario)
+    for group, size in scenario.sizes.items():
         for fewer in _lower(size, 1):
-            yield replace(plan, sizes={**plan.sizes, group: fewer})
-    for storm_s in (0.0, plan.storm_s / 2):
-        if storm_s < plan.storm_s - 1.0:
-            yield replace(plan, storm_s=storm_s)
-    for at, action in enumerate(plan.actions):
+            yield replace(scenario, sizes={**scenario.sizes, group: fewer})
+    for storm_s in (0.0, scenario.storm_s / 2):
+        if storm_s < scenario.storm_s - 1.0:
+            yield replace(scenario, storm_s=storm_s)
+    for at, action in enumerate(scenario.actions):
         for lesser in _lesser(action):
-            yield replace(plan, actions=(*plan.actions[:at], lesser, *plan.actions[at + 1 :]))
+            yield replace(
+                scenario, actions=(*scenario.actions[:at], lesser, *scenario.actions[at + 1 :])
+            )
 
 
 def _fewer(some: tuple[T, ...]) -> Iterator[tuple[T, ...]]:

@@ -133,11 +133,11 @@ class Stepper:
         self._wakes = [wake for wake in self._wakes if id(wake[2]) not in gone]
         heapq.heapify(self._wakes)
 
-    def hold(self, shells: list[Shell]) -> list[Shell]:
+    def pause(self, shells: list[Shell]) -> list[Shell]:
         """Stop stepping these shells; return those that were about to be stepped."""
-        held = {id(shell): None for shell in shells}
-        waiting = [shell for shell in self._ready if id(shell) in held]
-        self._ready = [shell for shell in self._ready if id(shell) not in held]
+        paused = {id(shell): None for shell in shells}
+        waiting = [shell for shell in self._ready if id(shell) in paused]
+        self._ready = [shell for shell in self._ready if id(shell) not in paused]
         return waiting
 
     def note(self, text: str) -> None:

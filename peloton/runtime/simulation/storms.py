@@ -1,9 +1,10 @@
-"""A storm over a world: a plan's lasting faults turned on, its actions done at their times.
+"""A storm over a world: a scenario's lasting faults turned on, its actions done at their times.
 
-Turns a plan into calls of the world, and counts what struck. There are two forms of faults: a
+Turns a scenario into calls of the world, and counts what struck. There are two forms of faults: a
 *lasting* one is on from the beginning to the calm, with a strength; a *momentary* one happens at
-the times in the plan. `shocks.py` has the faults of any world; other modules add rows of the same
-form. What the plan contains is not drawn again, so that parts of a plan can be removed.
+the times in the scenario. `shocks.py` has the faults of any world; other modules add rows of the
+same form. What the scenario contains is not drawn again, so that parts of a scenario can be
+removed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from peloton.runtime.simulation.daemon import PortCall, SimulatedDaemon
-from peloton.runtime.simulation.plan import StormAction, StormPlan
+from peloton.runtime.simulation.scenario import StormAction, StormScenario
 from peloton.runtime.simulation.world import World
 
 
@@ -54,16 +55,21 @@ class Deadly(NamedTuple):
 
 
 class Storm:
-    """A plan played over a world. `about` is what some faults need beside the world."""
+    """A scenario played over a world. `about` is what some faults need beside the world."""
 
     def __init__(
-        self, world: World, plan: StormPlan, *, faults: Mapping[str, Fault], about: Any = None
+        self,
+        world: World,
+        scenario: StormScenario,
+        *,
+        faults: Mapping[str, Fault],
+        about: Any = None,
     ) -> None:
         self.world = world
-        self.plan = plan
+        self.scenario = scenario
         self.faults = faults
         self.about = about
-        self.chance = random.Random(f"{plan.seed} storm")
+        self.chance = random.Random(f"{scenario.seed} storm")
         self.struck: Counter[str] = Counter()
         self.log: list[tuple[float, str]] = []
         """What struck at which time, for people."""
@@ -79,20 +85,20 @@ class Storm:
     def begin(self) -> None:
         """Turn on the lasting faults, and schedule all actions."""
         self.raging = True
-        for name, strength in sorted(self.plan.faults.items()):
+        for name, strength in sorted(self.scenario.faults.items()):
             fault = self.faults[name]
             assert isinstance(fault, LastingFault), f"{name} does not last"
             fault.begin(self, strength)
         if self.deadly:
             self.world.on_call = self._dies
-        for action in self.plan.actions:
+        for action in self.scenario.actions:
             self.later(action.at_s, partial(self.actions[action.name], self, action))
 
     def calm(self) -> None:
         """End all faults."""
         self.raging = False
         for fault in self.faults.values():
-            if isinstance(fault, LastingFault) and fault.name in self.plan.faults:
+            if isinstance(fault, LastingFault) and fault.name in self.scenario.faults:
                 self.struck[fault.name] += fault.count(self)
         self.world.calm()
 

@@ -15,7 +15,7 @@ from peloton.actors.host.devices import (
 )
 from peloton.actors.host.holds import hold_messages as hm
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -166,7 +166,7 @@ def test_no_device_is_held_twice_whatever_happens(steps: list[tuple[str, int, in
         elif which in reference:
             host = ended(host, which)
             del reference[which]
-        held = {run.member: {*run.devices} for run in host.runs.values() if run.phase in HOLDING}
+        held = {run.member: {*run.devices} for run in host.runs.values() if run.phase in OCCUPYING}
         assert held == reference
 
 

@@ -14,7 +14,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.decide import owed
 from peloton.actors.host.goals import POLL_EVERY_S, HostNotes, deadline
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import HOLDING, RUN_TABLE, RunEvent, RunPhase, RunStep
+from peloton.actors.host.ledger import OCCUPYING, RUN_TABLE, RunEvent, RunPhase, RunStep
 from peloton.actors.host.live.live_messages import LimitRun, LimitRuns
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
@@ -67,8 +67,8 @@ def with_run(phase: RunPhase, member: int = 0) -> Host:
     """A host that holds one run in this phase."""
     host = up()
     spec = SPEC if phase != RunPhase.REFUSED else m.RunSpec(ROOM + ROOM, "big")
-    hold = phase == RunPhase.HELD
-    host = receive(host, m.Launch(1, spec, hold=hold), member).state
+    prepare = phase == RunPhase.PREPARED
+    host = receive(host, m.Launch(1, spec, prepare=prepare), member).state
     if phase in (RunPhase.STARTED, RunPhase.ENDED):
         host = receive(host, m.RunsStarted((pod(member),))).state
     if phase == RunPhase.KILLING:
@@ -177,7 +177,7 @@ def test_a_kill_is_answered_from_every_phase(
         (RunPhase.KILLING, True),
         (RunPhase.ENDED, False),
         (RunPhase.REFUSED, False),
-        (RunPhase.HELD, False),  # it is told with the launch that is still to come
+        (RunPhase.PREPARED, False),  # it is told with the launch that is still to come
     ],
 )
 def test_another_limit_is_told_to_who_has_the_run(phase: RunPhase, passed: bool) -> None:
@@ -223,8 +223,8 @@ def test_ports_are_picked_and_never_given_twice() -> None:
     one = m.RunSpec(Resources(1), "x", ports=(dynamic,))
     again = receive(turn.state, m.Launch(1, one), 2, 3)
     assert [members for _, members in replies(again)] == [[3]]
-    held = [run.ports for run in again.state.runs.values() if run.phase == RunPhase.ACCEPTED]
-    assert sorted(held) == [(31001, 31000), (31002,)]
+    ports = [run.ports for run in again.state.runs.values() if run.phase == RunPhase.ACCEPTED]
+    assert sorted(ports) == [(31001, 31000), (31002,)]
 
 
 def test_a_run_whose_fixed_ports_are_one_number_is_refused() -> None:
@@ -698,7 +698,7 @@ BRINGS_ANOTHER = [
 
 
 @pytest.mark.parametrize("message", BRINGS_ANOTHER, ids=lambda message: type(message).__name__)
-@pytest.mark.parametrize("phase", sorted(HOLDING - {RunPhase.HELD}))
+@pytest.mark.parametrize("phase", sorted(OCCUPYING - {RunPhase.PREPARED}))
 @pytest.mark.parametrize("state", [HostStates.UP, HostStates.UNREACHABLE])
 def test_a_host_that_holds_runs_refuses_another_backend(
     message: Message, phase: RunPhase, state: HostStates
@@ -766,7 +766,7 @@ EVENTS: dict[RunEvent, tuple[Message, tuple[int, ...]]] = {
     RunEvent.ENDED: (m.RunsEnded((m.RunEnd(pod(0), DONE),)), ()),
     RunEvent.LISTED: (m.RunsListed((pod(0),)), ()),
     RunEvent.UNLISTED: (m.RunsListed(()), ()),
-    RunEvent.HOLD: (m.Launch(1, SPEC, hold=True), (0,)),
+    RunEvent.PREPARE: (m.Launch(1, SPEC, prepare=True), (0,)),
 }
 
 
@@ -774,20 +774,20 @@ def taken(before: Host, turn: Turn) -> RunStep:
     """The step that a host has taken with the run of member 0, by what can be seen of it."""
     old, new = before.runs.get(pod(0)), turn.state.runs.get(pod(0))
     if old is None or new is None:
-        if old is not new and old is not None and old.phase == RunPhase.HELD:
+        if old is not new and old is not None and old.phase == RunPhase.PREPARED:
             return RunStep.RELEASE
         if old is not new:
             return RunStep.FORGET if new is None else RunStep.GRANT
     elif new.phase != old.phase:
         if new.phase == RunPhase.ENDED:
             return RunStep.LOST if new.outcome is not None and new.outcome.system else RunStep.ENDED
-        if old.phase == RunPhase.HELD:
-            return RunStep.START_HELD
+        if old.phase == RunPhase.PREPARED:
+            return RunStep.START_PREPARED
         return RunStep.KILL if new.phase == RunPhase.KILLING else RunStep.STARTED
     ordered = {type(order) for order in orders(turn)}
     if m.StopRuns in ordered:
-        held = old is not None and old.phase in HOLDING - {RunPhase.HELD}
-        return RunStep.KILL_AGAIN if held else RunStep.KILL_UNOWNED
+        occupying = old is not None and old.phase in OCCUPYING - {RunPhase.PREPARED}
+        return RunStep.KILL_AGAIN if occupying else RunStep.KILL_UNOWNED
     if m.StartRuns in ordered:
         return RunStep.START_AGAIN
     answers = [message for message, _ in replies(turn)]

@@ -96,9 +96,9 @@ def test_another_machine_is_taken_only_once_nothing_runs_there_that_nobody_owns(
     assert receive(turn.state, listed("Y", asked_at=30.0), now=30.0).state.incarnation == "Y"
 
 
-def test_a_room_that_is_held_is_kept_as_no_machine_knows_of_it() -> None:
-    host = receive(at("X"), m.Launch(1, SPEC, hold=True), 0).state
+def test_a_room_that_is_prepared_is_kept_as_no_machine_knows_of_it() -> None:
+    host = receive(at("X"), m.Launch(1, SPEC, prepare=True), 0).state
     host = receive(host, listed("Y"), now=20.0).state
-    assert host.runs[pod(0)].phase == RunPhase.HELD
+    assert host.runs[pod(0)].phase == RunPhase.PREPARED
     (order,) = orders(receive(host, m.Launch(1, SPEC), 0, now=21.0))
     assert isinstance(order, m.StartRuns) and order.incarnation == "Y"

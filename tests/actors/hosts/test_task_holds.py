@@ -73,8 +73,8 @@ def test_a_host_that_waits_for_a_task_gives_nobody_else_room() -> None:
     assert not turn.state.task_holds and turn.state.summary(h.HOST).reserved is None
 
 
-def test_room_that_is_held_for_a_gang_is_not_kept_twice() -> None:
-    turn = receive(waiting(3), m.Launch(1, SPEC, hold=True), 3)
+def test_room_that_is_prepared_for_a_gang_is_not_kept_twice() -> None:
+    turn = receive(waiting(3), m.Launch(1, SPEC, prepare=True), 3)
     assert [type(fact) for fact in turn.facts] == [f.RunsAccepted, f.TaskHoldsEnded]
     assert not turn.state.task_holds and turn.state.free == ROOM - SPEC.resources
 

@@ -39,17 +39,17 @@ class Member:
     def __init__(self, number: int) -> None:
         self.number = number
         self.version, self.budget = 0, DownBudget(0, 1)
-        self.taken = self.failed = self.wished = self.asks = 0
+        self.taken = self.failed = self.wanted = self.asks = 0
         self.reports = 0
 
     @property
     def tally(self) -> Tally:
         down = self.taken + self.failed
-        return Tally((("RUNNING", 1000 - down),), down=DownTally(down, self.wished))
+        return Tally((("RUNNING", 1000 - down),), down=DownTally(down, self.wanted))
 
     def take(self) -> None:
-        while self.wished and self.taken + self.failed < self.budget.allowance:
-            self.taken, self.wished = self.taken + 1, self.wished - 1
+        while self.wanted and self.taken + self.failed < self.budget.allowance:
+            self.taken, self.wanted = self.taken + 1, self.wanted - 1
 
 
 class World:
@@ -95,7 +95,7 @@ class World:
 
 STEPS = st.tuples(
     st.sampled_from(
-        ["wish", "fail", "back", "mended", "report", "ask", "goal", "mail", "goal", "mail"]
+        ["want", "fail", "back", "mended", "report", "ask", "goal", "mail", "goal", "mail"]
     ),
     st.integers(0, SLICES - 1),
     st.integers(0, 1000),
@@ -115,8 +115,8 @@ def test_what_is_taken_down_is_never_more_than_may_be(
 
 
 def play(world: World, step: str, member: Member, *, which: int) -> None:
-    if step == "wish":
-        member.wished, member.asks = member.wished + 1, member.asks + 1
+    if step == "want":
+        member.wanted, member.asks = member.wanted + 1, member.asks + 1
         member.take()
     elif step == "fail":
         member.failed += 1
@@ -137,7 +137,7 @@ def play(world: World, step: str, member: Member, *, which: int) -> None:
 
 
 def settle(world: World) -> None:
-    """All that is owed arrives: then each wish is fulfilled, and nobody keeps an allowance."""
+    """All that is owed arrives: then each gets what it wants, and nobody keeps an allowance."""
     for _ in range(400):
         for member in world.members:
             member.failed = 0
@@ -155,9 +155,9 @@ def settle(world: World) -> None:
             assert isinstance(goal, SetSliceGoal)
             world.deliver(goal)
             world.check()
-        if not any(m.wished or m.taken for m in world.members) and not goals and not world.to_job:
+        if not any(m.wanted or m.taken for m in world.members) and not goals and not world.to_job:
             break
-    assert not any(member.wished for member in world.members)
+    assert not any(member.wanted for member in world.members)
     assert not any(share.allowance for share in world.job.shares.values())
 
 
@@ -179,10 +179,10 @@ def test_a_batch_job_has_no_budget() -> None:
     assert budget_of(take_turn(KIND, None, message=CreateJob(spec), at=at).state, 0) is None
 
 
-def test_those_who_wish_get_even_parts() -> None:
+def test_those_who_want_some_get_even_parts() -> None:
     world = World(4)
-    for number, wished in ((0, 9), (1, 1), (2, 9)):
-        world.members[number].wished = wished
+    for number, wanted in ((0, 9), (1, 1), (2, 9)):
+        world.members[number].wanted = wanted
         world.report(world.members[number])
     for message in world.to_job:
         world.tell(message)
@@ -198,7 +198,7 @@ def test_what_slices_may_have_taken_under_another_bound_is_not_given_again() -> 
     world.bound = 2
     world.tell(ReplaceJob(service(2)))
     assert bounds_of(world.job) == dict.fromkeys(range(SLICES), 1000)
-    world.members[1].wished = 5
+    world.members[1].wanted = 5
     world.report(world.members[1])
     for message in world.to_job:
         world.tell(message)

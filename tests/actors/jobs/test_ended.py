@@ -52,7 +52,7 @@ def test_a_job_is_final_by_its_state_alone(state: JobStates, goal: JobGoals) -> 
         ({"waits": Waits(waiters=WAITER)}, False),
         ({"waits": Waits(others=WAITER)}, True),  # they are told that nobody waits
         ({"waits": Waits(name=NameStates.ASKED)}, False),
-        ({"waits": Waits(name=NameStates.HELD)}, False),
+        ({"waits": Waits(name=NameStates.GRANTED)}, False),
         ({"waits": Waits(name=NameStates.FREED)}, True),
     ],
 )
@@ -96,9 +96,9 @@ def test_a_slice_is_final_once_all_have_ended_and_hold_no_ticket(
         ({"goal": TaskGoals.KILLED}, True),
         ({"goal": TaskGoals.DELETED}, False),  # it has to be forgotten
         ({"closed": (Bits.of(1),)}, False),
-        ({"held": Bits.of(1)}, False),
-        ({"held": Bits.of(1), "goal": TaskGoals.KILLED}, True),
-        ({"held": Bits.of(1), "goal": TaskGoals.RUNNING}, False),
+        ({"awaiting_restart": Bits.of(1)}, False),
+        ({"awaiting_restart": Bits.of(1), "goal": TaskGoals.KILLED}, True),
+        ({"awaiting_restart": Bits.of(1), "goal": TaskGoals.RUNNING}, False),
     ],
 )
 def test_a_slice_with_members_that_are_to_begin_is_not_final(

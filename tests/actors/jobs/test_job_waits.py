@@ -43,7 +43,7 @@ def test_a_reservation_that_follows_another_has_its_own_time() -> None:
     first = take_turn(NAME, None, message=ReserveName(WAITER), at=AT).state
     late = msgspec.structs.replace(AT, now=AT.now + RESERVATION_S)
     second = take_turn(NAME, first, message=ReserveName(Key("job/x")), at=late).state
-    assert second.holder == "job/x" and NAME.deadline(second)[1] == RESERVATION_S
+    assert second.job == "job/x" and NAME.deadline(second)[1] == RESERVATION_S
     assert NAME.deadline(second)[0] != NAME.deadline(first)[0]
 
 

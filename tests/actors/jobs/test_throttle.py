@@ -107,7 +107,7 @@ def test_a_late_tally_releases_at_once() -> None:
 def test_a_job_that_may_not_begin_yet_begins_with_one_release() -> None:
     waits = msgspec.structs.replace(throttled(25), after=(After(Key("job/o")),))
     job = turn(None, m.CreateJob(waits), 100.0).state
-    assert KIND.deadline(job) is None and KIND.inspect[m.GetJob](job, m.GetJob(), AT).held
+    assert KIND.deadline(job) is None and KIND.inspect[m.GetJob](job, m.GetJob(), AT).blocked_by
     found = turn(job, m.EndTold(Key("job/o"), m.JobStates.SUCCEEDED), 500.0)
     assert goals(found)[0].begins == 10
     assert sum(isinstance(fact, f.GrantsRaised) for fact in found.facts) == 1

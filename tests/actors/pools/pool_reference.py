@@ -122,7 +122,7 @@ class Reference:
         kids = sorted(self.children(pool), key=lambda key: (self.pools[key].config.name, key))
         return [pool, *(key for kid in kids for key in self.all(kid))]
 
-    def held(self, pool: Key, kind: int) -> dict[str, int]:
+    def use_by_job(self, pool: Key, kind: int) -> dict[str, int]:
         """How much of a kind each job holds there."""
         found: dict[str, int] = {}
         for key, lot in self.lots.items():

@@ -94,7 +94,7 @@ def test_the_lower_priority_gives_what_is_missing_after_the_time() -> None:
         "preempted: a task of priority 7 waits in <pool /a>, this one has priority 1; for "
         "<job high>: room for 2 tasks"
     )
-    assert world.held(high) == 2
+    assert world.admitted(high) == 2
     for _ in range(10):
         assert world.serve(AFTER_S) == [], "their new tickets move nobody"
 
@@ -108,7 +108,7 @@ def test_what_is_on_its_way_is_not_asked_for_again() -> None:
     for _ in range(5):
         assert world.serve(AFTER_S) == []
     world.leave(Key("lot/low/0/0"))
-    assert world.serve() == [] and world.held(high) == 3
+    assert world.serve() == [] and world.admitted(high) == 3
 
 
 def test_it_is_off_unless_the_pool_is_named() -> None:
@@ -155,7 +155,7 @@ def test_the_lowest_comes_first_and_the_same_priority_never() -> None:
     world.lot("high", A, size_of(1), tasks=9, priority=7)
     world.serve()
     assert sorted(world.serve(AFTER_S)) == [("low", 3), ("mid", 3)]
-    assert world.held(Key("lot/same/0/0")) == 3 and world.held(Key("lot/high/0/0")) == 7
+    assert world.admitted(Key("lot/same/0/0")) == 3 and world.admitted(Key("lot/high/0/0")) == 7
 
 
 def test_a_gang_gets_room_for_all_or_nobody_is_ended() -> None:
@@ -174,7 +174,7 @@ def test_a_gang_gets_room_for_all_or_nobody_is_ended() -> None:
     assert isinstance(ask.message, ProveGang)
     hear(world.tree, GangRoomFound(ask.message.number, True, (host,), (size_of(5),)))
     assert world.serve() == [("low", 5)]
-    assert world.held(gang) == 5
+    assert world.admitted(gang) == 5
 
 
 def test_what_others_owe_to_the_pool_comes_first() -> None:
@@ -199,7 +199,7 @@ def test_nobody_is_ended_for_what_another_pool_would_get() -> None:
     asks = world.lot("asks", B, size_of(2), tasks=1)
     world.lot("high", A, size_of(1), tasks=1, priority=7)
     world.serve()
-    assert world.serve(AFTER_S) == [] and world.held(asks) == 0
+    assert world.serve(AFTER_S) == [] and world.admitted(asks) == 0
     assert OTHERS_FIRST in world.verdict(A)
 
 
@@ -287,7 +287,7 @@ def test_work_on_slack_gives_way_to_other_work_at_the_limit_of_its_pool(
     slack = world.lot("slack", A, small, tasks=3, priority=priority, revocable=True)
     world.settle()
     late = world.lot("late", A, mb.times(100), tasks=10, priority=5, preemptible=False)
-    assert world.serve() == [] and (world.held(slack), world.held(late)) == (3, 9)
+    assert world.serve() == [] and (world.admitted(slack), world.admitted(late)) == (3, 9)
     said = world.tree.lot_verdict(late)
     assert said == "tasks of its pool are asked to give it back once it has waited for 5 s"
     assert world.serve(AFTER_S) == [("slack", 3)]
@@ -295,7 +295,7 @@ def test_work_on_slack_gives_way_to_other_work_at_the_limit_of_its_pool(
         "preempted: a task that is not revocable waits in <pool /a>, this one is; for <job late>: "
         "room for 1 task; 1 other lot is spared"
     )
-    assert (world.held(first), world.held(slack), world.held(late)) == (10, 0, 10)
+    assert (world.admitted(first), world.admitted(slack), world.admitted(late)) == (10, 0, 10)
     for _ in range(5):
         assert world.serve(AFTER_S) == []
 
@@ -312,5 +312,5 @@ def test_work_on_slack_is_spared_where_all_of_it_is_not_enough() -> None:
     world.serve()
     for _ in range(3):
         assert world.serve(AFTER_S) == []
-    assert world.held(slack) == 3 and world.held(late) == 4
+    assert world.admitted(slack) == 3 and world.admitted(late) == 4
     assert world.tree.lot_verdict(late) == IN_VAIN

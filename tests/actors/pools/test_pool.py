@@ -504,7 +504,7 @@ def test_the_job_that_holds_most_is_named() -> None:
     )
     put(found, "many/0/0", None)
     put(found, "many/1/0", None)
-    assert found.holder(ROOT, 0) == ("few", 2 * UNIT)
+    assert found.largest_user(ROOT, 0) == ("few", 2 * UNIT)
 
 
 def test_a_cluster_that_is_too_small_is_waited_for() -> None:

@@ -249,10 +249,10 @@ class Pools(RuleBasedStateMachine):
             own = [lot for lot in tree.lots.values() if lot.shape.pool == pool]
             assert tree.members(pool) == sum(len(lot.waiting) + len(lot.admitted) for lot in own)
             for kind in range(5):
-                held = reference.held(pool, kind)
-                job, most = tree.holder(pool, kind)
-                assert most == max(held.values(), default=0)
-                assert held.get(job, 0) == most
+                used = reference.use_by_job(pool, kind)
+                job, most = tree.largest_user(pool, kind)
+                assert most == max(used.values(), default=0)
+                assert used.get(job, 0) == most
             for lane in lanes_of(pool):
                 order = reference.order(lane)
                 queue = tree.queues.get(lane)

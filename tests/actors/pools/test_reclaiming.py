@@ -123,7 +123,7 @@ class World:
     def verdict(self, pool: Key) -> str:
         return self.tree.reclaims.verdict(pool, self.tree.waiting)
 
-    def held(self, key: Key) -> int:
+    def admitted(self, key: Key) -> int:
         return len(self.tree.lots[key].admitted)
 
     def _turn(
@@ -159,7 +159,7 @@ def two_pools(tasks: int = 10, **shape: bool | int) -> tuple[World, Key, Key]:
     world.pool(B, size_of(4))
     lent = world.lot("lent", A, size_of(1), tasks=tasks, **shape)
     world.settle()
-    assert world.held(lent) == tasks
+    assert world.admitted(lent) == tasks
     asks = world.lot("asks", B, size_of(1), tasks=4)
     return world, lent, asks
 
@@ -173,7 +173,7 @@ def test_four_of_ten_are_given_back_where_six_are_entitled() -> None:
     for _ in range(5):
         assert world.serve(AFTER_S / 5 - 0.01) == []
     assert world.serve(0.05) == [("lent", 4)]
-    assert (world.held(lent), world.held(asks)) == (6, 4)
+    assert (world.admitted(lent), world.admitted(asks)) == (6, 4)
     for _ in range(10):
         assert world.serve(AFTER_S) == [], "their new tickets move nobody"
 
@@ -188,7 +188,7 @@ def test_what_is_on_its_way_is_not_asked_for_again() -> None:
     for _ in range(5):
         assert world.serve(AFTER_S) == []
     world.leave(lent)
-    assert world.serve() == [] and world.held(asks) == 4
+    assert world.serve() == [] and world.admitted(asks) == 4
     assert world.verdict(B) == "" and not world.tree.reclaims.coming
 
 
@@ -221,7 +221,7 @@ def test_who_stops_waiting_in_time_costs_nobody_anything() -> None:
         world.tree.put(asks, old=gone, new=None)
         assert world.serve(1.0) == []
         world.tree.put(asks, old=None, new=gone)
-    assert world.held(lent) == 10
+    assert world.admitted(lent) == 10
 
 
 def test_a_slice_that_gives_less_is_left_alone_and_others_are_asked() -> None:
@@ -244,7 +244,7 @@ def test_a_slice_that_gives_less_is_left_alone_and_others_are_asked() -> None:
     world.leave(other)
     world.leave(first)
     world.settle()
-    assert world.held(Key("lot/asks/0/0")) == 4
+    assert world.admitted(Key("lot/asks/0/0")) == 4
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_nobody_gives_what_is_not_enough_for_one_task() -> None:
     lot = world.tree.lots[kept]
     world.tree.put(kept, old=lot, new=None)
     assert world.serve(AFTER_S) == []
-    assert world.held(Key("lot/asks/0/0")) == 1, "what is free is enough now"
+    assert world.admitted(Key("lot/asks/0/0")) == 1, "what is free is enough now"
 
 
 def test_of_what_is_not_enough_for_all_whole_tasks_are_made() -> None:
@@ -449,5 +449,5 @@ def test_what_was_ended_for_others_is_not_released_for_those_that_wait_here() ->
     world.tree.note(world.now)
     world.serve()
     assert world.serve(AFTER_S) == [("lent", 4)]
-    assert world.held(lent) == 6
+    assert world.admitted(lent) == 6
     assert world.tree.releases.rate(A, 0, now=world.now, up=world.tree.up) is None

@@ -55,7 +55,7 @@ def test_a_sibling_gives_though_their_parent_uses_no_more_than_its_own() -> None
     asks = world.lot("asks", A2, size_of(1), tasks=5)
     world.serve()
     assert world.serve(AFTER_S) == [("lent", 5)]
-    assert world.held(asks) == 5
+    assert world.admitted(asks) == 5
     for _ in range(5):
         assert world.serve(AFTER_S) == []
 
@@ -72,7 +72,7 @@ def test_who_asks_gives_nothing_for_itself_though_its_parent_is_beyond_its_own()
     world.serve()
     found = [each for _ in range(5) for each in world.serve(AFTER_S)]
     assert {job for job, _ in found} == {"lent"} and sum(tasks for _, tasks in found) == 10
-    assert [world.held(each) for each in asks] == [2, 8]
+    assert [world.admitted(each) for each in asks] == [2, 8]
 
 
 @settings(max_examples=100, deadline=None)
@@ -112,7 +112,7 @@ def test_nobody_gives_for_a_millionth_by_which_an_entitlement_is_rounded() -> No
     asks = world.lot("asks", B, Resources(UNIT + 1), tasks=7)
     world.serve()
     assert sorted(world.serve(AFTER_S)) == [("newer", 5), ("older", 2)]
-    assert world.held(asks) == 7
+    assert world.admitted(asks) == 7
 
 
 def test_slack_that_a_host_took_back_is_not_missing_for_tasks_without_slack() -> None:
@@ -165,7 +165,7 @@ def test_hosts_that_are_lost_with_what_was_given_back() -> None:
     resize(world, size_of(8))
     world.leave(lent)
     assert world.serve() == [] and not world.tree.reclaims.coming
-    assert world.serve(AFTER_S) == [("lent", 2)] and world.held(asks) == 1
+    assert world.serve(AFTER_S) == [("lent", 2)] and world.admitted(asks) == 1
 
 
 def test_a_smaller_task_that_takes_what_was_given_back() -> None:
@@ -175,8 +175,8 @@ def test_a_smaller_task_that_takes_what_was_given_back() -> None:
         ((ticket, members),) = last_tickets(world.tree.lots[lent], Bits.of(one))
         world.release(lent, ticket, members)
         world.settle()
-    assert world.held(small) == 1 and world.held(asks) == 0
-    assert world.serve(AFTER_S) == [("lent", 1)] and world.held(asks) == 1
+    assert world.admitted(small) == 1 and world.admitted(asks) == 0
+    assert world.serve(AFTER_S) == [("lent", 1)] and world.admitted(asks) == 1
 
 
 def test_what_comes_for_one_that_is_not_entitled_to_it_any_more_is_for_others() -> None:
@@ -197,7 +197,7 @@ def test_what_comes_for_one_that_is_not_entitled_to_it_any_more_is_for_others() 
     assert world.serve(1.0) == []
     assert world.serve(1.0) == [], "what it waits for comes already"
     world.leave(lent)
-    assert world.serve() == [] and world.held(asks) == 1
+    assert world.serve() == [] and world.admitted(asks) == 1
 
 
 def test_slow_ones_are_waited_for() -> None:
@@ -205,7 +205,7 @@ def test_slow_ones_are_waited_for() -> None:
     for _ in range(5):
         assert world.serve(AFTER_S) == [], "they still are on their way"
     world.leave(lent)
-    assert world.serve() == [] and world.held(asks) == 1
+    assert world.serve() == [] and world.admitted(asks) == 1
 
 
 def test_an_order_inside_of_a_pool_that_nobody_answers() -> None:
@@ -232,7 +232,7 @@ def test_who_has_given_all_it_may_does_not_keep_others_from_being_asked() -> Non
     world.answer(spent)
     world.leave(spent)
     assert world.serve() == [] and "as often as it may" in world.verdict(B)
-    assert world.serve(AFTER_S) == [("young", 1)] and world.held(asks) == 3
+    assert world.serve(AFTER_S) == [("young", 1)] and world.admitted(asks) == 3
 
 
 def test_all_that_are_due_at_once_are_looked_at_without_another_message() -> None:

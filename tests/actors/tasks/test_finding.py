@@ -10,7 +10,7 @@ import pytest
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.configs import spec_rows
-from peloton.actors.job.slice.finding import ORDER_FIELDS, find_instances
+from peloton.actors.job.slice.finding import SORT_FIELDS, find_instances
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.tally import list_instances
 from peloton.actors.task.kind import KIND as TASK
@@ -62,9 +62,9 @@ def made(chance: random.Random, *, limited: bool) -> tuple[Slice, At]:
 
 
 def drawn(chance: random.Random) -> m.FindInstances:
-    fields = chance.sample([*ORDER_FIELDS, "state"], chance.randrange(3))
+    fields = chance.sample([*SORT_FIELDS, "state"], chance.randrange(3))
     order = tuple(
-        m.InstanceOrder(field, chance.random() < 0.5, STATES if field == "state" else ())
+        m.InstanceSort(field, chance.random() < 0.5, STATES if field == "state" else ())
         for field in fields
     )
     return m.FindInstances(
@@ -87,7 +87,7 @@ def naive(query: m.FindInstances, views: Sequence[m.InstanceView]) -> list[m.Ins
         and (not query.hosts or view.host in query.hosts)
     ]
     for order in reversed(query.order):
-        read: Any = ORDER_FIELDS.get(order.field, lambda view: STATES.index(view.state))
+        read: Any = SORT_FIELDS.get(order.field, lambda view: STATES.index(view.state))
         found.sort(key=read, reverse=order.down)
     return found
 
@@ -119,7 +119,7 @@ class Counted(Crowd):
 def test_by_instance_no_more_views_are_made_than_are_wanted() -> None:
     slice_, at = made(random.Random(1), limited=False)
     at.index.__class__ = Counted
-    down = (m.InstanceOrder("instance", True),)
+    down = (m.InstanceSort("instance", True),)
     for order in ((), down):
         query = m.FindInstances(0, 10**6, states=("RUNNING",), order=order, limit=5)
         assert len(find_instances(slice_, query, at).views) == 5

@@ -1,4 +1,4 @@
-"""Gangs: lots that are admitted as one, and a slice that starts none before all are held.
+"""Gangs: lots that are admitted as one, and a slice that starts none before all are prepared.
 
 Lots are put into the tree by hand, and hosts are drawn events.
 """
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.facts import GangComplete
-from peloton.actors.job.slice.gang import HOLD_LIMIT_S, PAUSES, backoff_s
+from peloton.actors.job.slice.gang import PAUSES, PREPARE_LIMIT_S, backoff_s
 from peloton.actors.job.slice.goals import pursue
 from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.state import Slice, WishNotes
@@ -43,9 +43,9 @@ from peloton.actors.task.messages import (
     End,
     Ended,
     GiveWay,
-    Held,
     KillCause,
     Place,
+    Prepared,
     RunGone,
     RunOutcome,
     RunRefused,
@@ -296,8 +296,8 @@ class Stage:
         for fact in step.facts:
             if isinstance(fact, GangComplete):
                 self.complete += 1
-                held = {n for n, t in self.tasks.items() if t.state == TaskStates.HELD}
-                assert {*self.slice.forming} <= held, "the gang is complete, and not held"
+                prepared = {n for n, t in self.tasks.items() if t.state == TaskStates.PREPARED}
+                assert {*self.slice.forming} <= prepared, "the gang is complete, and not prepared"
             self.slice = KIND.evolve[type(fact)](self.slice, fact)  # type: ignore[assignment]
         self.notes = step.notes if step.notes is not None else self.notes
         for send in step.sends:
@@ -329,29 +329,29 @@ class Stage:
         return [self.tasks[member].state.name for member in range(3)]
 
 
-def test_all_are_admitted_then_held_then_started() -> None:
+def test_all_are_admitted_then_prepared_then_started() -> None:
     stage = Stage()
     assert stage.wished is None
     stage.admit()
     assert stage.wished is not None and [*stage.wished.parts[0].members] == [0, 1, 2]
     stage.propose()
-    assert stage.states() == ["HOLDING"] * 3
-    stage.tell(0, Held(1))
-    stage.tell(2, Held(1))
+    assert stage.states() == ["PREPARING"] * 3
+    stage.tell(0, Prepared(1))
+    stage.tell(2, Prepared(1))
     stage.settle()
-    assert stage.states() == ["HELD", "HOLDING", "HELD"] and not stage.complete
-    stage.tell(1, Held(1))
+    assert stage.states() == ["PREPARED", "PREPARING", "PREPARED"] and not stage.complete
+    stage.tell(1, Prepared(1))
     stage.settle()
     assert stage.states() == ["LAUNCHING"] * 3 and stage.complete == 1
     assert not stage.slice.gang_open and not stage.slice.forming
 
 
 def with_a_refusal() -> Stage:
-    """The first member is held, the second is refused, the host of the third has not answered."""
+    """The first member is prepared, the second refused, the host of the third has not answered."""
     stage = Stage()
     stage.admit()
     stage.propose()
-    stage.tell(0, Held(1))
+    stage.tell(0, Prepared(1))
     stage.tell(1, RunRefused(1, "full"))
     stage.settle()
     return stage
@@ -373,7 +373,7 @@ def test_a_gang_that_is_refused_whole_pauses_as_well() -> None:
     stage.admit()
     for attempt in range(1, 5):
         stage.propose()
-        assert stage.states() == ["HOLDING"] * 3
+        assert stage.states() == ["PREPARING"] * 3
         at = At(now=stage.now, key=CROWD, sender=Key("host/h"))
         for member in range(3):
             refusal = RunRefused(attempt, "too early")
@@ -400,9 +400,9 @@ def test_after_too_long_all_give_back() -> None:
     stage = Stage()
     stage.admit()
     stage.propose()
-    stage.tell(0, Held(1))
+    stage.tell(0, Prepared(1))
     stage.settle()
-    stage.now += HOLD_LIMIT_S
+    stage.now += PREPARE_LIMIT_S
     stage.settle()
     assert stage.states() == ["KILLING"] * 3
     assert stage.notes is not None and stage.notes.gang is not None
@@ -438,14 +438,14 @@ def test_of_a_gang_that_waits_for_hosts_no_part_keeps_its_allocation() -> None:
     assert stage.slice.forming == Bits.of(0, 1, 2) and stage.slice.gang_round == 1
     stage.admit()
     stage.propose()
-    assert stage.states() == ["HOLDING"] * 3
+    assert stage.states() == ["PREPARING"] * 3
 
 
-def test_a_gang_of_which_hosts_hold_some_is_left_to_its_attempt() -> None:
+def test_a_gang_of_which_hosts_prepared_some_is_left_to_its_attempt() -> None:
     stage = Stage()
     stage.admit()
     stage.propose()
-    stage.tell(0, Held(1))
+    stage.tell(0, Prepared(1))
     stage.tell(1, RunRefused(1, "full"))
     assert stage.tasks[1].state == TaskStates.WAITING
     assert evicted(stage, 1) == []
@@ -467,14 +467,14 @@ def test_what_was_not_heard_is_said_again() -> None:
     stage.admit()
     stage.propose()
     for member in range(3):
-        stage.tell(member, Held(1))
+        stage.tell(member, Prepared(1))
     step = pursue(stage.slice, stage.at())
     assert isinstance(step, Decision)
     stage.take(step)
     stage.outbox.clear()  # the word to go is lost
     stage.settle()
-    assert stage.states() == ["HELD"] * 3 and stage.complete == 1
-    stage.now += HOLD_LIMIT_S
+    assert stage.states() == ["PREPARED"] * 3 and stage.complete == 1
+    stage.now += PREPARE_LIMIT_S
     stage.settle()
     assert stage.states() == ["LAUNCHING"] * 3 and stage.complete == 1
 
@@ -483,8 +483,8 @@ def test_who_is_stopped_is_not_waited_for() -> None:
     stage = Stage()
     stage.admit()
     stage.propose()
-    stage.tell(0, Held(1))
-    stage.tell(1, Held(1))
+    stage.tell(0, Prepared(1))
+    stage.tell(1, Prepared(1))
     stage.settle()
     stage.hear(m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(2)))
     stage.settle()
@@ -497,7 +497,7 @@ def test_a_restart_does_not_wait_for_members_that_are_to_stop() -> None:
     stage.admit()
     stage.propose()
     for member in range(3):
-        stage.tell(member, Held(1))
+        stage.tell(member, Prepared(1))
     stage.settle()
     assert stage.complete == 1
     stage.hear(m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(2)))
@@ -550,14 +550,14 @@ def test_a_gang_that_can_never_fit_gives_its_tickets_back() -> None:
 def test_a_repeated_or_late_word_starts_nobody() -> None:
     stage = Stage()
     stage.admit()
-    for message in (Place(), GiveWay(KillCause.HOLD_DROPPED, "late"), Held(7)):
+    for message in (Place(), GiveWay(KillCause.PREPARATION_DROPPED, "late"), Prepared(7)):
         stage.tell(0, message)
     assert stage.states() == ["WAITING"] * 3
-    stage.tell(0, Place(hold=True), (Key("host/h"),))
+    stage.tell(0, Place(prepare=True), (Key("host/h"),))
     stage.tell(0, Place())
-    assert stage.tasks[0].state == TaskStates.HOLDING, "it is not held yet"
+    assert stage.tasks[0].state == TaskStates.PREPARING, "it is not prepared yet"
     stage.tell(0, SetTaskGoal(3, TaskGoals.KILLED, stage.tasks[0].policy, 0, Key("lot/j/0/0")))
-    stage.tell(0, Held(1))
+    stage.tell(0, Prepared(1))
     stage.tell(0, Place())
     assert stage.tasks[0].state == TaskStates.KILLING
 
@@ -576,14 +576,14 @@ def test_no_part_of_a_gang_starts_whatever_hosts_answer(events: list[tuple[int, 
     for task, kind, member in drawn(events, stage):
         if kind == 0:
             stage.propose()
-        elif kind == 1 and task.state in (TaskStates.HOLDING, TaskStates.HELD):
-            stage.tell(member, Held(task.run))
-        elif kind == 2 and task.state == TaskStates.HOLDING:
+        elif kind == 1 and task.state in (TaskStates.PREPARING, TaskStates.PREPARED):
+            stage.tell(member, Prepared(task.run))
+        elif kind == 2 and task.state == TaskStates.PREPARING:
             stage.tell(member, RunRefused(task.run, "full"))
         elif kind == 3 and task.state == TaskStates.KILLING:
             stage.tell(member, RunGone(task.run))
         elif kind == 4:
-            stage.tell(member, Held(max(task.run - 1, 1)))
+            stage.tell(member, Prepared(max(task.run - 1, 1)))
         elif kind == 5:
             stage.notes = None  # another owner has taken over
         else:
@@ -592,7 +592,7 @@ def test_no_part_of_a_gang_starts_whatever_hosts_answer(events: list[tuple[int, 
         if not stage.complete:
             launched = [name for name in stage.states() if name in ("LAUNCHING", "RUNNING")]
             assert not launched
-    for _ in range(40):  # hosts answer from now on: it is held, and starts
+    for _ in range(40):  # hosts answer from now on: it is prepared, and starts
         if stage.complete:
             break
         stage.now += 60.0
@@ -600,8 +600,8 @@ def test_no_part_of_a_gang_starts_whatever_hosts_answer(events: list[tuple[int, 
         stage.propose()
         for member, task in itertools.product(range(3), (0,)):
             now = stage.tasks[member]
-            if now.state == TaskStates.HOLDING:
-                stage.tell(member, Held(now.run))
+            if now.state == TaskStates.PREPARING:
+                stage.tell(member, Prepared(now.run))
             elif now.state == TaskStates.KILLING:
                 stage.tell(member, RunGone(now.run))
             assert task == 0
@@ -610,13 +610,13 @@ def test_no_part_of_a_gang_starts_whatever_hosts_answer(events: list[tuple[int, 
     assert all(name == "LAUNCHING" for name in stage.states())
 
 
-@pytest.mark.parametrize("state", [TaskStates.HOLDING, TaskStates.HELD])
-def test_a_held_run_is_cancelled_by_its_task(state: TaskStates) -> None:
+@pytest.mark.parametrize("state", [TaskStates.PREPARING, TaskStates.PREPARED])
+def test_a_prepared_run_is_cancelled_by_its_task(state: TaskStates) -> None:
     stage = Stage()
     stage.admit()
     stage.propose()
-    if state == TaskStates.HELD:
-        stage.tell(0, Held(1))
+    if state == TaskStates.PREPARED:
+        stage.tell(0, Prepared(1))
     assert stage.tasks[0].state == state
     stage.tell(0, SetTaskGoal(3, TaskGoals.KILLED, stage.tasks[0].policy, 0, Key("lot/j/0/0")))
     assert stage.tasks[0].state == TaskStates.KILLING

@@ -15,7 +15,7 @@ from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.goals import recall_s
 from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.messages import RunNotStarted
-from peloton.actors.job.slice.parking import STEPS, HoldPolicy, pursue_with, recall_with
+from peloton.actors.job.slice.parking import STEPS, ParkingPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.placing import AVOIDED_S
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.tally import why
@@ -36,7 +36,7 @@ from tests.actors.pools.test_lot import KIND as LOT
 from tests.actors.pools.test_lot import SHAPE
 from tests.actors.tasks.test_slice import OPENING, READY
 
-POLICY = HoldPolicy()
+POLICY = ParkingPolicy()
 SLICE, CROWD, PLACER = Key("slice/j/0"), Key("task/j/0"), Key("placer/1")
 PARKED = msgspec.structs.replace(READY, admission=Admission.PARKED, unschedulable=True)
 
@@ -47,11 +47,11 @@ PARKED = msgspec.structs.replace(READY, admission=Admission.PARKED, unschedulabl
 def test_the_attempts_of_a_cycle_take_10_15_and_20_minutes_and_so_again() -> None:
     minutes = [POLICY.attempt_s(attempt) / 60 for attempt in range(9)]
     assert minutes == [10, 15, 20, 10, 15, 20, 10, 15, 20]
-    assert POLICY.hold_s == 45 * 60, "after a cycle the allocation goes back"
+    assert POLICY.patience_s == 45 * 60, "after a cycle the allocation goes back"
 
 
 def test_without_backoff_all_attempts_take_the_same() -> None:
-    assert HoldPolicy(attempts=4, timeout_s=60, backoff_s=0).hold_s == 240
+    assert ParkingPolicy(attempts=4, timeout_s=60, backoff_s=0).patience_s == 240
 
 
 # ---- a slice ----
@@ -102,23 +102,23 @@ def parks(step: Any) -> list[tuple[str, list[int]]]:
 def test_who_waits_longer_than_a_cycle_gives_its_allocation_back() -> None:
     crowd = tasks(ready=Bits.of(1, 2))
     notes = wished(crowd, 1000.0)
-    (since, members), *_ = notes.holding
-    assert members == Bits.of(1, 2) and 0 <= since - 1000.0 < POLICY.hold_s / STEPS
-    until = since + POLICY.hold_s
+    (since, members), *_ = notes.unplaced_since
+    assert members == Bits.of(1, 2) and 0 <= since - 1000.0 < POLICY.patience_s / STEPS
+    until = since + POLICY.patience_s
     notes = msgspec.structs.replace(notes, kept_at=until)
     assert RECALL(notes) == until
     assert PURSUE(the_slice(), at(crowd, until - 1, notes)) is WAITING
     step = PURSUE(the_slice(), at(crowd, until, notes))
     text = "no host for 2700 s: the pool has its allocation back until there is one"
     assert parks(step) == [(text, [1, 2])]
-    assert isinstance(step, Decision) and step.notes.holding == ()
+    assert isinstance(step, Decision) and step.notes.unplaced_since == ()
     assert step.notes.kept == Bits.of(1, 2), "the placer goes on looking"
 
 
 def test_who_came_later_holds_on() -> None:
     notes = wished(tasks(ready=Bits.of(1)), 0.0)
-    notes = wished(tasks(ready=Bits.of(1, 2)), POLICY.hold_s / 2, notes)
-    crowd, until = tasks(ready=Bits.of(1, 2)), notes.holding[0][0] + POLICY.hold_s
+    notes = wished(tasks(ready=Bits.of(1, 2)), POLICY.patience_s / 2, notes)
+    crowd, until = tasks(ready=Bits.of(1, 2)), notes.unplaced_since[0][0] + POLICY.patience_s
     notes = msgspec.structs.replace(notes, kept_at=until)
     assert [each for _, each in parks(PURSUE(the_slice(), at(crowd, until, notes)))] == [[1]]
 
@@ -128,23 +128,23 @@ def test_times_are_few_however_many_come() -> None:
     notes, crowd = None, Bits()
     for number in range(200):
         crowd = crowd | Bits.of(number)
-        notes = wished(tasks(ready=crowd), number * POLICY.hold_s / 200, notes)
-        assert len(notes.holding) <= STEPS + 1
+        notes = wished(tasks(ready=crowd), number * POLICY.patience_s / 200, notes)
+        assert len(notes.unplaced_since) <= STEPS + 1
 
 
 def test_who_found_a_host_is_forgotten_and_counts_anew() -> None:
     notes = wished(tasks(ready=Bits.of(1, 2)), 0.0)
     notes = wished(tasks(ready=Bits.of(2)), 5000.0, notes)  # repeats the wish of the other
-    assert [each for _, each in notes.holding] == [Bits.of(2)]
+    assert [each for _, each in notes.unplaced_since] == [Bits.of(2)]
 
 
 def test_who_holds_nothing_is_not_told_to_give_back() -> None:
     notes = wished(tasks(parked=Bits.of(1)), 0.0)
-    assert notes.kept == Bits.of(1) and notes.holding == ()
+    assert notes.kept == Bits.of(1) and notes.unplaced_since == ()
 
 
 def test_without_a_policy_the_goals_alone_decide() -> None:
-    off = slice_kind(HoldPolicy(enabled=False))
+    off = slice_kind(ParkingPolicy(enabled=False))
     assert off.recall_s is recall_s and off.recall_s is not RECALL
 
 

@@ -537,18 +537,18 @@ def test_ended_members_of_a_limited_slice_are_restarted_within_the_grant() -> No
     tasks = crowd(ended=Bits.of(0, 1), running=Bits.of(2, 3, 4))
     turn = take_turn(KIND, some, message=again(2, 0, 1, 2, grant=3), at=at(tasks))
     assert restarted(turn) == [(2, [2])], "who is active already makes no more active"
-    assert turn.state.held == Bits.of(0, 1)
+    assert turn.state.awaiting_restart == Bits.of(0, 1)
     counts = confirmed(turn)
     assert counts.counts == (("INITIALIZED", 7), ("RUNNING", 3)) and counts.active == 3
     views = list_instances(turn.state, m.ListInstances(0, 2), at(tasks))
     assert {(view.state, view.code) for view in views} == {("INITIALIZED", "LIMIT")}
     fewer = crowd(ended=Bits.of(0, 1, 3), running=Bits.of(2, 4))
     fewer_turn = take_turn(KIND, turn.state, message=Pursue(), at=at(fewer))
-    assert restarted(fewer_turn) == [(2, [0])] and fewer_turn.state.held == Bits.of(1)
+    assert restarted(fewer_turn) == [(2, [0])] and fewer_turn.state.awaiting_restart == Bits.of(1)
     same_frame = take_turn(KIND, fewer_turn.state, message=Pursue(), at=at(fewer))
     assert not restarted(same_frame) and not begun(same_frame), "its task does not know yet"
     stop = m.SetSliceGoal(3, JOB, 0, TaskGoals.SUCCEEDED, Bits.of(1), None, 3)
-    assert not take_turn(KIND, fewer_turn.state, message=stop, at=at(fewer)).state.held
+    assert not take_turn(KIND, fewer_turn.state, message=stop, at=at(fewer)).state.awaiting_restart
 
 
 def test_a_slice_gets_more_members_and_the_others_keep_their_configs() -> None:
@@ -580,4 +580,4 @@ def test_an_ended_member_that_still_holds_its_ticket_is_none_that_the_job_counts
     tasks.columns.write("spec", Bits.of(2).raw, value=0)
     assert tally(some, at(tasks)).active == 2
     turn = take_turn(KIND, some, message=again(2, 2, grant=2), at=at(tasks))
-    assert not restarted(turn) and turn.state.held == Bits.of(2)
+    assert not restarted(turn) and turn.state.awaiting_restart == Bits.of(2)

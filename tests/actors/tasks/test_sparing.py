@@ -15,7 +15,7 @@ from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.state import Maintenance
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import down_tally
-from peloton.actors.job.slice.evicting import WISH_S
+from peloton.actors.job.slice.evicting import DISRUPTION_WANTED_S
 from peloton.actors.job.slice.goals import pursue
 from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.messages import Evict, SetSliceGoal, SliceOpening, TaskConfig
@@ -27,7 +27,7 @@ from peloton.actors.job.slice.rollout_messages import (
     RestartIfSpared,
     SpareAsked,
     SparedFor,
-    WishToSpare,
+    WantDisruption,
 )
 from peloton.actors.job.slice.sparing import ends_step
 from peloton.actors.job.slice.state import Slice
@@ -148,15 +148,15 @@ def test_a_restart_asks_the_job_for_a_time_and_gives_it_back() -> None:
     tasks = crowd(ALL)
     refused = turn(told(DownBudget(0, 5)), RestartIfSpared(2), tasks)
     assert isinstance(refused.reply, Refused) and refused.reply.code == "ASKED_JOB"
-    assert not refused.facts and [send.message for send in refused.sends] == [WishToSpare(1)]
-    wished = turn(refused.state, WishToSpare(1), tasks, SLICE)
-    assert KIND.recall_s(wished.notes) == 9.0 + WISH_S
-    assert down_tally(wished.state, tasks) == DownTally(0, 1)
-    over = turn(wished.state, Pursue(), tasks, notes=wished.notes, now=9.0 + WISH_S)
+    assert not refused.facts and [send.message for send in refused.sends] == [WantDisruption(1)]
+    wanting = turn(refused.state, WantDisruption(1), tasks, SLICE)
+    assert KIND.recall_s(wanting.notes) == 9.0 + DISRUPTION_WANTED_S
+    assert down_tally(wanting.state, tasks) == DownTally(0, 1)
+    over = turn(wanting.state, Pursue(), tasks, notes=wanting.notes, now=9.0 + DISRUPTION_WANTED_S)
     assert down_tally(over.state, tasks) == DownTally(0, 0)
     more = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=DownBudget(1, 5, 1))
-    spared = turn(turn(wished.state, more, tasks).state, RestartIfSpared(2), tasks)
-    assert spared.reply == MemberRestarted(wanted=True) and not spared.state.wished
+    spared = turn(turn(wanting.state, more, tasks).state, RestartIfSpared(2), tasks)
+    assert spared.reply == MemberRestarted(wanted=True) and not spared.state.disruption_wanted
 
 
 def test_an_order_to_give_back_waits_for_the_job_and_is_answered_in_any_case() -> None:
@@ -164,7 +164,7 @@ def test_an_order_to_give_back_waits_for_the_job_and_is_answered_in_any_case() -
     order = Evict(1, 3, Resources(), "for others")
     waits = turn(told(DownBudget(0, 5)), order, tasks, lot)
     assert not any(isinstance(send.message, Yielded) for send in waits.sends)
-    over = turn(waits.state, Pursue(), tasks, notes=waits.notes, now=9.0 + WISH_S)
+    over = turn(waits.state, Pursue(), tasks, notes=waits.notes, now=9.0 + DISRUPTION_WANTED_S)
     (answer,) = [s.message for s in over.sends if isinstance(s.message, Yielded)]
     assert not answer.going and "no more of its instances may be down" in answer.because
     more = SetSliceGoal(2, JOB, 0, TaskGoals.RUNNING, opening=OPENING, budget=DownBudget(2, 5, 1))
@@ -185,29 +185,31 @@ def test_two_orders_that_wait_for_the_job_are_both_answered_by_what_it_gives() -
     given = turn(state, more, tasks, notes=notes)
     answered = [send.to for send in given.sends if isinstance(send.message, Yielded)]
     assert answered == [*lots], "neither waits for its lot to ask again"
-    assert not given.state.wished
+    assert not given.state.disruption_wanted
 
 
-def test_a_restart_that_was_spared_leaves_an_order_its_wish() -> None:
+def test_a_restart_that_was_spared_leaves_an_order_what_it_wants() -> None:
     tasks, lot = crowd(ALL), Key("lot/j/0/0")
     waits = turn(told(DownBudget(0, 5)), Evict(1, 2, Resources(), "for others"), tasks, lot)
     down = crowd(Bits.of(0, 1), Bits.of(2, 3))
     found = turn(waits.state, RestartIfSpared(2), down, notes=waits.notes)
-    assert found.reply == MemberRestarted(wanted=True) and found.state.wished == 2
-    over = turn(found.state, Pursue(), down, notes=found.notes or waits.notes, now=9.0 + WISH_S)
+    assert found.reply == MemberRestarted(wanted=True) and found.state.disruption_wanted == 2
+    over = turn(
+        found.state, Pursue(), down, notes=found.notes or waits.notes, now=9.0 + DISRUPTION_WANTED_S
+    )
     assert [send.to for send in over.sends if isinstance(send.message, Yielded)] == [lot]
 
 
-def test_a_wish_that_is_over_is_over_though_members_look_for_hosts_in_the_same_turn() -> None:
-    wished = turn(told(DownBudget(0, 5)), WishToSpare(1), crowd(ALL), SLICE)
+def test_a_want_that_is_over_is_over_though_members_look_for_hosts_in_the_same_turn() -> None:
+    wanting = turn(told(DownBudget(0, 5)), WantDisruption(1), crowd(ALL), SLICE)
     looks = Task(TaskGoals.RUNNING, TaskStates.WAITING, Policy(), 3, 1, Admission.ADMITTED)
     tasks = crowd(Bits.of(0, 1, 2))
     tasks.classes[looks] = Bits.of(3).raw
     tasks.columns.add(Bits.of(3).raw)
     tasks.columns.write("spec", Bits.of(3).raw, value=0)
-    now = 9.0 + WISH_S
-    over = turn(wished.state, Pursue(), tasks, notes=wished.notes, now=now)
-    assert not over.state.wished and over.notes.wished == Bits.of(3)
+    now = 9.0 + DISRUPTION_WANTED_S
+    over = turn(wanting.state, Pursue(), tasks, notes=wanting.notes, now=now)
+    assert not over.state.disruption_wanted and over.notes.wished == Bits.of(3)
     assert (KIND.recall_s(over.notes) or 0.0) > now, "it is not woken for what is over"
 
 

@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from peloton.backends.keeper.group_places import find_place
+from peloton.backends.keeper.group_roots import find_root
 from peloton.backends.keeper.processes import folder_number
 
 DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
@@ -18,7 +18,7 @@ DEADLINE_S = float(os.environ.get("PELOTON_TEST_DEADLINE_S", "60"))
 
 def groups_left(path: Path) -> list[Path]:
     """The folders of its control groups, innermost first."""
-    place = find_place("any").place
+    place = find_root("any").place
     name = f"peloton-*-{folder_number(str(path)).replace(':', '-')}"
     parents = {Path(one).parent for one in place.folders.values()} if place else set()
     found = [one for parent in parents for one in parent.glob(name)]

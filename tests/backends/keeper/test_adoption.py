@@ -59,7 +59,7 @@ def test_where_nobody_takes_the_supervisors_place_runs_it_had_are_watched(
 
     runs = runs_of(memory_of(stranger.pid, birth_of(stranger.pid)))
     run = runs.adopted["r-0-1"]
-    run.held = True
+    run.inherited = True
     runs.left.add(run)
     keeper = SimpleNamespace(_runs=runs, _selector=SimpleNamespace(unregister=lambda fd: None))
     Service._hear_supervisor(keeper, Below())  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper import checks
 from peloton.backends.keeper.accounts import Accounts
 from peloton.backends.keeper.checks import CheckMeans, CheckRequest, Checks
-from peloton.backends.keeper.group_places import find_place
+from peloton.backends.keeper.group_roots import find_root
 from peloton.backends.keeper.kinds import KeeperRun
 from peloton.backends.keeper.limits import Limits
 from peloton.backends.keeper.processes import Spawner
@@ -29,7 +29,7 @@ from peloton.backends.keeper_messages import (
 )
 from tests.backends.keeper.conftest import HOST, alive, keeper_pid, until
 
-GROUPS = find_place("any").place is not None
+GROUPS = find_root("any").place is not None
 WAITS = "echo mine > word; echo > ready; while :; do sleep 0.05; done"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from peloton.backends.keeper.engine import (
     ContainerRefused,
-    Place,
+    ContainerSettings,
     RunUser,
     container_of,
     create_arguments,
@@ -17,7 +17,7 @@ from peloton.backends.keeper.engine import (
 )
 from peloton.backends.keeper.kinds import KeeperRun
 
-PLACE = Place("k-1", "/k/runs/r-0-1", {"nofile": (1024, 4096), "nproc": (-1, -1)})
+PLACE = ContainerSettings("k-1", "/k/runs/r-0-1", {"nofile": (1024, 4096), "nproc": (-1, -1)})
 ALWAYS = [
     "create", "--name=peloton-k-1-r-0-1", "--label=peloton.keeper=k-1", "--label=peloton.run=r-0-1",
     "--network=host", "--log-driver=none", "--env-file=/dev/fd/5",
@@ -101,7 +101,7 @@ def test_what_cannot_be_a_container_says_why() -> None:
     run = KeeperRun("r", "h", command={"value": "x", "shell": True, "arguments": []}, memory_mb=0.0)
     run.container = {"engine": "/usr/bin/podman", "image": "debian"}
     with pytest.raises(ContainerRefused, match="has a colon"):
-        create_arguments(run, Place("k", "/a:b/r", {}))
+        create_arguments(run, ContainerSettings("k", "/a:b/r", {}))
 
 
 @pytest.mark.parametrize(

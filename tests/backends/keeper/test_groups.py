@@ -19,13 +19,13 @@ from peloton.backends.keeper import groups as groups_module
 from peloton.backends.keeper import kinds, limits
 from peloton.backends.keeper.disk import Disk
 from peloton.backends.keeper.ends import adopted_exit_of
-from peloton.backends.keeper.group_places import FoundPlace, find_place, hierarchies, prepare
+from peloton.backends.keeper.group_roots import FoundRoot, find_root, hierarchies, prepare
 from peloton.backends.keeper.groups import (
     V1,
     V2,
     ControlGroups,
     GroupLimits,
-    GroupPlace,
+    GroupRoot,
     GroupUsage,
 )
 from peloton.backends.keeper.kinds import KeeperRun
@@ -95,7 +95,7 @@ def machine2(tmp_path: Path, own: str = "/user/session") -> tuple[Path, Path]:
 
 def place2(tmp_path: Path, kernel: Kernel2) -> ControlGroups:
     top, proc = machine2(tmp_path)
-    found = find_place("mine", proc=str(proc), disk=kernel)
+    found = find_root("mine", proc=str(proc), disk=kernel)
     assert found.place is not None
     groups = ControlGroups(found.place, kernel)
     groups.open()
@@ -112,9 +112,9 @@ def content(groups: ControlGroups, name: str) -> dict[str, str]:
 
 def test_version_2_divides_the_nearest_group_upwards_that_gives_memory(tmp_path):
     top, proc = machine2(tmp_path)
-    found = find_place("mine", proc=str(proc), disk=Kernel2())
+    found = find_root("mine", proc=str(proc), disk=Kernel2())
     folders = dict.fromkeys(("memory", "cpu", "pids"), str(top / "user" / "mine"))
-    assert found == FoundPlace(GroupPlace(2, folders, (str(top / "user/session"),)))
+    assert found == FoundRoot(GroupRoot(2, folders, (str(top / "user/session"),)))
 
 
 def test_a_group_of_version_2_without_processes_may_give_what_it_has(tmp_path):
@@ -122,7 +122,7 @@ def test_a_group_of_version_2_without_processes_may_give_what_it_has(tmp_path):
     (top / "user" / "cgroup.subtree_control").write_text("")
     (top / "user" / "cgroup.procs").write_text("")
     kernel = Kernel2()
-    found = find_place("mine", proc=str(proc), disk=kernel)
+    found = find_root("mine", proc=str(proc), disk=kernel)
     assert found.place is not None and found.place.folders["memory"] == str(top / "user/mine")
     ControlGroups(found.place, kernel).open()
     given = (top / "user" / "cgroup.subtree_control").read_text()
@@ -132,13 +132,13 @@ def test_a_group_of_version_2_without_processes_may_give_what_it_has(tmp_path):
 def test_without_a_group_that_gives_memory_there_is_no_place(tmp_path):
     top, proc = machine2(tmp_path, own="/session")
     (top / "cgroup.subtree_control").write_text("cpu pids")
-    assert find_place("mine", proc=str(proc), disk=Kernel2()).place is None
+    assert find_root("mine", proc=str(proc), disk=Kernel2()).place is None
 
 
 def test_what_a_place_does_not_give_is_named(tmp_path):
     top, proc = machine2(tmp_path)
     (top / "user" / "cgroup.subtree_control").write_text("memory")
-    assert find_place("mine", proc=str(proc), disk=Kernel2()).why == "no limit of cpu and pids"
+    assert find_root("mine", proc=str(proc), disk=Kernel2()).why == "no limit of cpu and pids"
 
 
 def test_our_groups_of_version_1_are_found_in_each_hierarchy(tmp_path):
@@ -151,7 +151,7 @@ def test_our_groups_of_version_1_are_found_in_each_hierarchy(tmp_path):
     )
     (tmp_path / "mountinfo").write_text(mounts)
     (tmp_path / "cgroup").write_text("3:memory:/a/b\n2:cpu,cpuacct:/docker/x\n1:pids:/\n0::/\n")
-    place = find_place("mine", proc=str(tmp_path)).place
+    place = find_root("mine", proc=str(tmp_path)).place
     assert place is not None and place.version == 1
     assert place.folders == {
         "memory": f"{tmp_path}/memory/a/b/mine",
@@ -168,7 +168,7 @@ def test_a_path_with_a_blank_is_read_as_the_kernel_writes_it():
 def test_a_group_that_the_keeper_could_not_return_to_is_no_place(tmp_path):
     top, proc = machine2(tmp_path)
     (top / "user/session/cgroup.procs").unlink()
-    assert find_place("mine", proc=str(proc), disk=Kernel2()).place is None
+    assert find_root("mine", proc=str(proc), disk=Kernel2()).place is None
 
 
 # ---- what is written ----
@@ -256,7 +256,7 @@ UNIFIED = Path("/sys/fs/cgroup/unified") if Path("/sys/fs/cgroup/unified").is_di
 def test_real_groups_of_version_2_are_entered_killed_and_removed() -> None:
     assert UNIFIED is not None
     name = f"peloton-test-{os.getpid()}"
-    groups = ControlGroups(GroupPlace(2, {"none": f"{UNIFIED}/{name}"}, (str(UNIFIED),)))
+    groups = ControlGroups(GroupRoot(2, {"none": f"{UNIFIED}/{name}"}, (str(UNIFIED),)))
     os.mkdir(f"{UNIFIED}/{name}")
     groups.make("r-0-1", GroupLimits())
     groups.enter("r-0-1")
@@ -290,13 +290,13 @@ def limits_on(tmp_path: Path, kernel: Disk, find=None, **more) -> limits.Limits:
     return limits.Limits(
         str(folder),
         disk=kernel,
-        find=find or (lambda name, disk: find_place(name, proc=str(proc), disk=disk)),
+        find=find or (lambda name, disk: find_root(name, proc=str(proc), disk=disk)),
         **more,
     )
 
 
-def nowhere(name: str, disk: Disk) -> FoundPlace:
-    return FoundPlace(None, "nothing is mounted")
+def nowhere(name: str, disk: Disk) -> FoundRoot:
+    return FoundRoot(None, "nothing is mounted")
 
 
 def test_without_groups_a_run_that_must_have_one_is_refused_with_the_reason(tmp_path):
@@ -316,9 +316,9 @@ def test_without_groups_another_run_begins_without(tmp_path, mode):
 def test_groups_are_not_looked_for_at_each_run(tmp_path):
     looks, now = [], [0.0]
 
-    def find(name: str, disk: Disk) -> FoundPlace:
+    def find(name: str, disk: Disk) -> FoundRoot:
         looks.append(name)
-        return FoundPlace(None, "nothing")
+        return FoundRoot(None, "nothing")
 
     made = limits_on(tmp_path, Kernel2(), find, clock=lambda: now[0])
     for now[0] in (1.0, 2.0, 60.9):
@@ -439,7 +439,7 @@ def test_the_keeper_of_a_copied_folder_leaves_the_groups_of_the_original(tmp_pat
 def test_a_place_is_tried_before_a_run_depends_on_it(tmp_path):
     kernel = Kernel2()
     _, proc = machine2(tmp_path)
-    found = find_place("mine", proc=str(proc), disk=kernel)
+    found = find_root("mine", proc=str(proc), disk=kernel)
     kernel.refuses["memory.oom.group"] = errno.EOPNOTSUPP
     with pytest.raises(OSError):
         prepare(found, kernel)
@@ -478,7 +478,7 @@ def test_a_trial_of_a_killed_keeper_that_cannot_be_removed_yet_is_no_obstacle(tm
     groups.make("trial", GroupLimits())
     left = Path(groups.place.folders["memory"], "trial")
     (left / "cgroup.procs").write_text(NOBODY)
-    found = FoundPlace(groups.place)
+    found = FoundRoot(groups.place)
     assert prepare(found, kernel).names() == ["trial"]
     assert (left / "cgroup.kill").read_text() == "1"
     (left / "cgroup.procs").write_text("")

@@ -427,9 +427,9 @@ def test_sandboxes_are_pruned_to_the_newest(daemon_of, folder, procs):
     procs.until(lambda: not (folder / "trash").exists(), "and the trash with them")
 
 
-def test_what_the_runs_of_a_job_leave_is_kept_while_it_is_held(daemon_of, folder, procs):
+def test_what_the_runs_of_a_job_leave_is_kept_while_it_is_leased(daemon_of, folder, procs):
     daemon = daemon_of(sandboxes_kept_max=0)
-    daemon.runs.hold("held", 60.0)
+    daemon.runs.lease("held", 60.0)
     for run in ("held-0-1", "held-1-1", "r-0-1"):
         daemon.launch(run, "true")
         daemon.end(run)
@@ -446,13 +446,19 @@ def test_a_run_id_must_name_a_folder_of_its_own(daemon):
     assert daemon.end("r-0-1").outcome == "SUCCEEDED", "the others of the order run"
 
 
-HOLDS = (b'{"q":"hold"}\n', b'{"q":"hold","jobs":["a"]}\n', b'{"q":"hold","jobs":{"a":"b"}}\n')
+LEASES = (b'{"q":"lease"}\n', b'{"q":"lease","jobs":["a"]}\n', b'{"q":"lease","jobs":{"a":"b"}}\n')
 
 
 def test_nonsense_ends_the_connection_not_the_keeper(daemon, folder, procs):
     daemon.log.next_report(KeeperUp)
     pid = procs.keeper_pid(folder)
-    for nonsense in (b"hello\n", b"[]\n", b'{"q":"dance","host":"h","epoch":1}\n', b"{}\n", *HOLDS):
+    for nonsense in (
+        b"hello\n",
+        b"[]\n",
+        b'{"q":"dance","host":"h","epoch":1}\n',
+        b"{}\n",
+        *LEASES,
+    ):
         sock = dial(folder)
         sock.setblocking(True)
         sock.settimeout(60)

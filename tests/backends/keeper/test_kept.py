@@ -17,9 +17,9 @@ from peloton.backends.keeper.kept import (
     BYTES,
     COUNT,
     FREE,
-    HELD_MAX,
     HELPER_S_MAX,
-    HOLD_S_MAX,
+    LEASE_S_MAX,
+    LEASES_MAX,
     SPARED_S,
     KeepRules,
     KeptSandboxes,
@@ -108,9 +108,9 @@ def test_failed_runs_take_half_at_most(ended):
     assert runs.gone() == "e", "two have failed, which is half"
 
 
-def test_of_a_job_that_is_held_nothing_goes(ended):
+def test_of_a_job_that_is_leased_nothing_goes(ended):
     runs = ended(most=1, age_s=10.0, mb=1)
-    runs.kept.hold("a", 60.0)
+    runs.kept.lease("a", 60.0)
     for run in ("a-0-1", "a-1-1", "a-2-1"):
         runs.end(run, 1)
     runs.end("a-3-1", failed=True)
@@ -120,27 +120,27 @@ def test_of_a_job_that_is_held_nothing_goes(ended):
     assert runs.due() == [], "what is held does not count either"
     runs.now += 50.0
     assert runs.gone() == "b-0-1"
-    runs.kept.hold("a", 60.0)
+    runs.kept.lease("a", 60.0)
     runs.now += 59.0
     assert runs.due() == [], "it was renewed"
     runs.now += 1.0
     assert runs.gone() == "a-0-1 a-1-1 a-2-1 a-3-1", "nobody renews it any more"
 
 
-def test_what_was_held_counts_as_the_newest(ended):
+def test_what_was_leased_counts_as_the_newest(ended):
     """So it is for who has just read it."""
     runs = ended(most=1)
     runs.end("a-0-1")
-    runs.kept.hold("a", 60.0)
+    runs.kept.lease("a", 60.0)
     runs.end("b-0-1")
     runs.now += 60.0
     assert runs.gone() == "b-0-1"
 
 
-def test_a_shorter_hold_ends_none(ended):
+def test_a_shorter_lease_ends_none(ended):
     runs = ended(most=0)
-    runs.kept.hold("a", 60.0)
-    runs.kept.hold("a", 1.0)
+    runs.kept.lease("a", 60.0)
+    runs.kept.lease("a", 1.0)
     runs.end("a-0-1")
     runs.now += 59.0
     assert runs.due() == []
@@ -149,25 +149,25 @@ def test_a_shorter_hold_ends_none(ended):
 
 
 @pytest.mark.parametrize("for_s", [1e9, float("inf")])
-def test_no_hold_lasts_long(ended, for_s):
+def test_no_lease_lasts_long(ended, for_s):
     runs = ended(most=0)
-    runs.kept.hold("a", for_s)
+    runs.kept.lease("a", for_s)
     runs.end("a-0-1")
-    runs.now += HOLD_S_MAX
+    runs.now += LEASE_S_MAX
     assert runs.gone() == "a-0-1"
 
 
-def test_so_many_jobs_are_held_at_most(ended):
+def test_so_many_jobs_are_leased_at_most(ended):
     runs = ended(most=0)
-    for number in range(HELD_MAX + 1):
-        runs.kept.hold(str(number), 60.0)
-    runs.end(f"{HELD_MAX}-0-1")
-    assert runs.gone() == f"{HELD_MAX}-0-1"
+    for number in range(LEASES_MAX + 1):
+        runs.kept.lease(str(number), 60.0)
+    runs.end(f"{LEASES_MAX}-0-1")
+    assert runs.gone() == f"{LEASES_MAX}-0-1"
 
 
-def test_the_reserve_of_the_disk_wins_even_of_what_is_held(ended):
+def test_the_reserve_of_the_disk_wins_even_of_what_is_leased(ended):
     runs = ended(free_mb=1)
-    runs.kept.hold("a", 60.0)
+    runs.kept.lease("a", 60.0)
     runs.end("a-0-1", 2)
     runs.end("a-1-1", 2, failed=True)
     runs.end("b-0-1", 2, failed=True)
@@ -192,7 +192,7 @@ def test_all_jobs_have_their_turn_to_be_looked_at(ended):
     runs = ended(most=10_000, age_s=60.0)
     for number in range(300):
         runs.kept.add(f"{number}-0-1")
-    runs.kept.hold("0", 100.0)
+    runs.kept.lease("0", 100.0)
     runs.now += 60.0
     gone = [runs.gone().split() for _ in range(5)]
     assert sum(map(len, gone)) == 299
@@ -218,7 +218,7 @@ def test_a_keeper_that_begins_knows_which_runs_failed(tmp_path, monkeypatch):
     assert (again.kept._done.runs, again.kept._failed.runs) == (1, 2)
 
 
-def test_a_keeper_that_begins_gives_readers_time_to_renew_their_holds(tmp_path):
+def test_a_keeper_that_begins_gives_readers_time_to_renew_their_leases(tmp_path):
     now = 0.0
     kept = KeptSandboxes(str, KeepRules(0, age_s=1.0, free_mb=1), ticks=lambda: now)
     kept.add("a-0-1", 0.0)
@@ -288,9 +288,9 @@ def test_the_oldest_go_until_the_others_fit(ended):
     assert runs.due() == [("c", BYTES), ("d", BYTES)]
 
 
-def test_more_bytes_are_no_matter_while_they_are_held(ended):
+def test_more_bytes_are_no_matter_while_they_are_leased(ended):
     runs = ended(mb=2)
-    runs.kept.hold("a", 60.0)
+    runs.kept.lease("a", 60.0)
     runs.end("a-0-1", 4)
     runs.end("b-0-1", 1)
     runs.measure()

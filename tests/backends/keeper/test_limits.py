@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 
 from peloton.backends.keeper import kinds, limits
-from peloton.backends.keeper.group_places import find_place
-from peloton.backends.keeper.groups import GroupPlace
+from peloton.backends.keeper.group_roots import find_root
+from peloton.backends.keeper.groups import GroupRoot
 from peloton.backends.keeper_messages import KeeperRunsListed, RunLimits, RunStarted
 
-PLACE = find_place("any").place
+PLACE = find_root("any").place
 grouped = pytest.mark.needs_root("to make control groups", possible=PLACE is not None)
 ENFORCED = RunLimits("enforce", cpu=0.5, pids=64)
 EATS = f"exec {sys.executable} -c 'x = bytearray(300 * 1024 * 1024)'"
 WAITS = "echo > ready; while :; do sleep 0.05; done"
 
 
-def place_of(folder: Path) -> GroupPlace:
-    found = find_place(limits.Limits(str(folder))._name()).place
+def place_of(folder: Path) -> GroupRoot:
+    found = find_root(limits.Limits(str(folder))._name()).place
     assert found is not None
     return found
 

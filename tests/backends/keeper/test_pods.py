@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from peloton.backends.keeper import kinds, pod_run
-from peloton.backends.keeper.group_places import find_place
+from peloton.backends.keeper.group_roots import find_root
 from peloton.backends.keeper.pods import Pods
 from peloton.backends.keeper_messages import (
     ContainersMoved,
@@ -34,7 +34,7 @@ STUBBORN = "trap '' TERM; touch $PELOTON_CONTAINER_NAME.up; while :; do sleep 0.
 ACCOUNT = "games"
 ENFORCED = RunLimits("enforce", cpu=0.5, pids=64)
 grouped = pytest.mark.needs_root(
-    "to make control groups", possible=find_place("any").place is not None
+    "to make control groups", possible=find_root("any").place is not None
 )
 
 

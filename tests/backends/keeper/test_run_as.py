@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from peloton.backends.keeper import accounts, kinds
-from peloton.backends.keeper.group_places import find_place
+from peloton.backends.keeper.group_roots import find_root
 from peloton.backends.keeper.switching import AccountStarts, AccountTask
 from peloton.backends.keeper_messages import (
     KeeperRunsListed,
@@ -310,7 +310,7 @@ def test_a_hard_link_to_the_file_of_another_is_not_served(daemon: Any, passable:
 
 
 @as_root
-@pytest.mark.skipif(find_place("any").place is None, reason="no control groups here")
+@pytest.mark.skipif(find_root("any").place is None, reason="no control groups here")
 def test_it_begins_in_its_control_group_within_the_least_limits(daemon: Any) -> None:
     limits = RunLimits("enforce", cpu=0.1, pids=1)
     told = "id -un; grep memory /proc/self/cgroup"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from peloton.backends.keeper import kinds, secret_files
-from peloton.backends.keeper.engine import ContainerRefused, Place, create_arguments
+from peloton.backends.keeper.engine import ContainerRefused, ContainerSettings, create_arguments
 from peloton.backends.keeper.kinds import KeeperRun
 from peloton.backends.keeper.secret_files import RunSecret, SecretFiles, path_problem
 from peloton.backends.keeper_messages import RunRequest
@@ -111,7 +111,7 @@ def test_a_container_has_them_at_their_paths(place):
     run.command |= {"value": "true", "shell": True, "arguments": []}
     place.put(run)
     held = place.memory / "peloton-k1" / "r-0-1"
-    arguments = create_arguments(run, Place("k1", str(place.sandbox), {}))
+    arguments = create_arguments(run, ContainerSettings("k1", str(place.sandbox), {}))
     assert f"--volume={held}/0:/mnt/mesos/sandbox/token:ro" in arguments
     assert f"--volume={held}/1:/etc/app/key:ro" in arguments
     assert [*place.sandbox.iterdir()] == []
@@ -122,7 +122,7 @@ def test_a_path_that_an_engine_cannot_mount_is_refused(place):
     run.command |= {"value": "true", "shell": True, "arguments": []}
     place.put(run)
     with pytest.raises(ContainerRefused, match="colon"):
-        create_arguments(run, Place("k1", str(place.sandbox), {}))
+        create_arguments(run, ContainerSettings("k1", str(place.sandbox), {}))
 
 
 @pytest.mark.parametrize(

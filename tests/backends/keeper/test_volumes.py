@@ -19,7 +19,7 @@ from peloton.actors.host.run_parts import Container
 from peloton.actors.task.messages import End
 from peloton.backends import volumes as volume_folders
 from peloton.backends.keeper import volumes
-from peloton.backends.keeper.engine import Place, create_arguments
+from peloton.backends.keeper.engine import ContainerSettings, create_arguments
 from peloton.backends.keeper.kinds import KeeperRun, Memory, launch_record
 from peloton.backends.keeper.requests import MALFORMED, BadRequest, run_of
 from peloton.backends.keeper.secret_files import RunSecret
@@ -254,7 +254,7 @@ def test_a_container_has_it_mounted(path: str, inside: str) -> None:
     )
     run.container = {"engine": "/usr/bin/podman", "image": "image"}
     run.volume = {"name": "h/r-0", "path": path, "mb": 1.0}
-    found = create_arguments(run, Place("k", "/k/runs/r", {}, "/k/volumes/h/r-0"))
+    found = create_arguments(run, ContainerSettings("k", "/k/runs/r", {}, "/k/volumes/h/r-0"))
     (mounted,) = [one for one in found if one.startswith("--volume=/k/volumes")]
     prefix, _, where = mounted.rpartition(":")
     assert prefix == "--volume=/k/volumes/h/r-0"

@@ -13,7 +13,7 @@ from peloton.backends.mesos.masters.elections import NoLeader, candidates
 from peloton.backends.mesos.masters.leading_master import LeadingMaster
 from peloton.backends.mesos.masters.operator_api import Credential, NoAnswer
 from peloton.settings.backend import MesosBackendSettings, mesos_problems
-from peloton.settings.mesos_master import ZooKeeperPlace, printable
+from peloton.settings.mesos_master import ZooKeeperPath, printable
 
 NOBODY = "zk://user:secret@127.0.0.1:1/me/sos"
 
@@ -30,7 +30,7 @@ NOBODY = "zk://user:secret@127.0.0.1:1/me/sos"
     ],
 )
 def test_a_place_is_read_and_shown(master: str, place: tuple[str, str] | None, shown: str) -> None:
-    assert (ZooKeeperPlace.of(master), printable(master)) == (place, shown)
+    assert (ZooKeeperPath.of(master), printable(master)) == (place, shown)
 
 
 def test_a_credential_with_a_slash_is_not_shown_either() -> None:
@@ -38,7 +38,7 @@ def test_a_credential_with_a_slash_is_not_shown_either() -> None:
 
 
 def test_no_failure_to_find_a_master_shows_the_credential() -> None:
-    place = ZooKeeperPlace.of(NOBODY)
+    place = ZooKeeperPath.of(NOBODY)
     assert place is not None
     text = "no master to be found in ZooKeeper at 127.0.0.1:1: 127.0.0.1:1/me/sos: "
     with pytest.raises(NoLeader, match=text) as first:

@@ -2,7 +2,7 @@
 
 Each seed is a play of its own (`simulated/`): a storm, a calm, and the end of all runs. Beside
 those of `PLAYED` they are fresh ones, as many as there is time for. A failure names the seed, what
-of its plan matters, and the story up to it; the seed then belongs into `PLAYED`.
+of its scenario matters, and the story up to it; the seed then belongs into `PLAYED`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pytest
 
 from peloton.chaos.sweep import fresh_seed, within
 from tests.backends.mesos.simulated.acts import failure, shrunk
-from tests.backends.mesos.simulated.plan import drawn
 from tests.backends.mesos.simulated.planted import PLANTED, search
+from tests.backends.mesos.simulated.scenario import drawn
 
 SHARE_OF_TIME = 0.05
 PLAYED = (*range(10), 1375)
@@ -29,8 +29,8 @@ def test_whatever_happens_no_run_begins_twice_and_each_has_its_end(storm_seconds
     for seed in chain(PLAYED, fresh):
         if failure(drawn(seed)) is None:
             continue
-        plan, why = shrunk(drawn(seed))
-        story = "\n".join((*map(str, plan.acts), *why.story[-STORY_MAX:]))
+        scenario, why = shrunk(drawn(seed))
+        story = "\n".join((*map(str, scenario.acts), *why.story[-STORY_MAX:]))
         pytest.fail(f"seed {seed}: {why}\n{story}")
 
 

@@ -160,7 +160,7 @@ def test_an_owner_that_cannot_be_sure_writes_at_once() -> None:
     """A frame proves that it owns the shard; messages that leave without one need that it knows."""
     bench = begun()
     bench.send(NOTE, w.Add(2))
-    assert bench.ready(may_hold=False).frame is not None
+    assert bench.ready(may_withhold=False).frame is not None
 
 
 def test_what_has_ended_by_it_leaves_after_its_frame() -> None:

@@ -11,14 +11,22 @@ from typing import Any
 import pytest
 
 from peloton.actors.resources import Resources
-from peloton.actors.respool.accounts import LotInLine, PoolAccount
 from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView
 from peloton.actors.respool.planning import GivenBack
+from peloton.actors.respool.pool_report import LotInLine, PoolReport
 from peloton.gateway.access import permissions
 from peloton.gateway.access.permissions import Permissions, Rights
 from peloton.gateway.ops.plans import given_by
-from peloton.gateway.ops.pool_accounts import account_of
-from peloton.runtime.core.principal import BASIC, NONE, TLS, TOKEN, UNVERIFIED, Principal, parse
+from peloton.gateway.ops.pool_reports import report_of
+from peloton.runtime.core.principal import (
+    BASIC,
+    NONE,
+    TLS,
+    TOKEN,
+    UNVERIFIED,
+    Principal,
+    principal_of,
+)
 from peloton.runtime.vocabulary import Key
 from peloton.settings.config import BadSetting
 from peloton.settings.permissions_file import PERMISSIONS, Permission, read_access
@@ -102,11 +110,11 @@ def test_the_account_of_a_pool_names_jobs_to_those_who_may_see_them(tmp_path: Pa
     config = PoolConfig("ml", ROOT, Resources(), Resources())
     view = PoolView(Key("respool/ml"), "/ml", config, (), Resources(), Resources())
     line = LotInLine("x", 2, 0, Resources(), False, "job y holds all of it")
-    found = PoolAccount(view, None, (), [], [], [line], 2, [])
+    found = PoolReport(view, None, (), [], [], [line], 2, [])
 
     def told(who: Principal) -> tuple[str, str, str, int]:
         text = "job y holds all of it"
-        answer = account_of(found, rights=rights(RULES, who, tmp_path), text=text)
+        answer = report_of(found, rights=rights(RULES, who, tmp_path), text=text)
         (waits,) = answer.waiting
         return answer.text, waits.job, waits.text, waits.instances
 
@@ -133,7 +141,7 @@ def test_a_job_is_its_creators_if_they_were_known(tmp_path: Path) -> None:
     assert may(strange, strange) and not may(user("pat"), strange)
     # What is stored is cut: two long names must not pass for each other.
     long, longer = user("n" * 128), user("n" * 129)
-    assert parse(longer.text).name == long.name
+    assert principal_of(longer.text).name == long.name
     assert not may(long, longer) and not may(longer, longer)
 
 

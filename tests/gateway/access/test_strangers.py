@@ -216,15 +216,15 @@ class Refuses(NoCluster):
 
     def ask(self, key: Any, query: Any, **more: Any) -> Future[Any]:
         found: Future[Any] = Future()
-        text = f"its name is held by {job_mention(ID)} in {pool_mention('/other/a b')}"
+        text = f"its name is that of {job_mention(ID)} in {pool_mention('/other/a b')}"
         found.set_result(Refused("BUSY", text))
         return found
 
 
 def test_a_refusal_names_no_stranger() -> None:
     for by, told in (
-        (VERA, "its name is held by another job in another pool"),
-        (ADMIN, f"its name is held by job {ID} in pool /other/a b"),
+        (VERA, "its name is that of another job in another pool"),
+        (ADMIN, f"its name is that of job {ID} in pool /other/a b"),
     ):
         client, call = ClusterClient(Refuses(), ByRules(by)), CallContext()  # type: ignore[arg-type]
         found = client.ask(Key("job/x"), GetJob(), context=call)  # type: ignore[arg-type]

@@ -16,13 +16,13 @@ from peloton.actors.resources import Resources
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.access.file_links import FileLinks
-from peloton.gateway.cluster.files_anywhere import FilePlaces
+from peloton.gateway.cluster.files_anywhere import FileRoots
 from peloton.gateway.cluster.sandboxes import FOLDERS_DEEP_MAX, SandboxFiles
 from peloton.gateway.http_server import OPEN, HttpServer
-from peloton.gateway.ops.run_outputs import ANSWER_BYTES_MAX, DATA_BYTES_MAX, HOLD_S_MAX
+from peloton.gateway.ops.run_outputs import ANSWER_BYTES_MAX, DATA_BYTES_MAX, LEASE_S_MAX
 from peloton.ops.v1 import outputs_pb2, outputs_pb2_grpc
 from peloton.placement.messages import HostSummary
-from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.ended.retention import RetainedEnded
 from peloton.runtime.core.health import DaemonHealth, NotReadyReason
 from peloton.runtime.core.reading.listing import Listed, ListViews
 from peloton.runtime.far_files import NoFile
@@ -184,7 +184,7 @@ class Ill:
     def read(self, shard: Key, query: Query) -> Any:
         """Its shards are elsewhere."""
 
-    def ended_held(self, kind: str) -> list[HeldEnded]:
+    def ended_retained(self, kind: str) -> list[RetainedEnded]:
         return []
 
     def daemon_health(self) -> DaemonHealth:
@@ -204,7 +204,7 @@ def asked(
     server = HttpServer(
         Address("127.0.0.1", 0),
         cluster,  # type: ignore[arg-type]
-        sandboxes=FilePlaces(boxes),
+        sandboxes=FileRoots(boxes),
         access=OPEN,
         notes=lambda: notes,
     )
@@ -282,7 +282,7 @@ def test_a_note_is_told_and_is_no_reason_against_being_ready(tmp_path: Path) -> 
 def test_other_addresses_than_loopback_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a loopback"):
         HttpServer(
-            Address("0.0.0.0", 0), Ill(live=True), sandboxes=FilePlaces(tmp_path), access=OPEN
+            Address("0.0.0.0", 0), Ill(live=True), sandboxes=FileRoots(tmp_path), access=OPEN
         )  # type: ignore[arg-type]
 
 
@@ -464,7 +464,7 @@ def test_what_is_asked_of_outputs_has_limits(deployment: Deployment) -> None:
     ):
         code, text = refused(stub.ReadOutputs, sent)
         assert code.name == "INVALID_ARGUMENT" and text.startswith(f"{field}: at most 10")
-    for for_s in (0.0, -1.0, HOLD_S_MAX + 1, float("nan")):
+    for for_s in (0.0, -1.0, LEASE_S_MAX + 1, float("nan")):
         code, text = refused(
             stub.HoldOutputs, outputs_pb2.HoldOutputsRequest(job_id=job, for_s=for_s)
         )
@@ -474,5 +474,5 @@ def test_what_is_asked_of_outputs_has_limits(deployment: Deployment) -> None:
         (stub.HoldOutputs, lambda **sent: outputs_pb2.HoldOutputsRequest(for_s=1.0, **sent)),
     ):
         assert refused(call, kind(job_id="none"))[0].name == "NOT_FOUND"
-    held = stub.HoldOutputs(outputs_pb2.HoldOutputsRequest(job_id=job, for_s=HOLD_S_MAX))
+    held = stub.HoldOutputs(outputs_pb2.HoldOutputsRequest(job_id=job, for_s=LEASE_S_MAX))
     assert held.for_s == 0.0, "simulated runs leave nothing"

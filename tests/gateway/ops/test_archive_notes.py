@@ -13,7 +13,7 @@ from peloton.gateway.ops.health_notes import (
     archive_notes,
     leaves_late_s,
 )
-from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.ended.retention import RetainedEnded
 from peloton.runtime.vocabulary import Key, Query, key
 
 NOW_S = 1_000_000.0
@@ -34,8 +34,8 @@ class Lagging:
             return None  # it is elsewhere
         return PeriodsListed((), 3, 4, due_at=self.forgotten_at)
 
-    def ended_held(self, kind: str) -> list[HeldEnded]:
-        return [HeldEnded(), HeldEnded(2, 20, due_s=self.leaves_at)]
+    def ended_retained(self, kind: str) -> list[RetainedEnded]:
+        return [RetainedEnded(), RetainedEnded(2, 20, due_s=self.leaves_at)]
 
 
 @pytest.mark.parametrize(

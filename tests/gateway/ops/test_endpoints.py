@@ -15,7 +15,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task
 from peloton.cli.shared import exits
 from peloton.gateway.access.file_links import FileLinks
-from peloton.gateway.cluster.files_anywhere import FilePlaces
+from peloton.gateway.cluster.files_anywhere import FileRoots
 from peloton.gateway.http_server import HttpAccess, HttpServer
 from peloton.ops.v1 import endpoints_pb2, endpoints_pb2_grpc
 from peloton.settings.config import Address
@@ -93,7 +93,7 @@ def test_over_http_they_are_for_who_has_the_token(deployment: Deployment, tmp_pa
     job = service(deployment, 1)
     access = HttpAccess(FileLinks(b"k" * 32), lambda shown: shown == "Bearer t")
     here = Address("127.0.0.1", 0)
-    server = HttpServer(here, deployment.region, sandboxes=FilePlaces(tmp_path), access=access)
+    server = HttpServer(here, deployment.region, sandboxes=FileRoots(tmp_path), access=access)
     try:
         path = f"/services/{job}/endpoints"
         assert got(server.address, path)[0] == 403

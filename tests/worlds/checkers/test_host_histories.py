@@ -28,7 +28,7 @@ from peloton.chaos.cluster.work.host_pooling import (
     INSIDE,
     LEFT,
     OUTSIDE,
-    PlaceCheck,
+    HostPoolCheck,
 )
 from peloton.chaos.cluster.work.quarantining import TOLD_S_MAX, QuarantineCheck
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
@@ -190,11 +190,11 @@ PLACED_WELL: list[Step] = [
 
 @pytest.mark.parametrize("text", PLACES)
 def test_a_run_on_a_host_of_another_pool_is_found(text: str) -> None:
-    breaks(lambda: note(PlaceCheck(), PLACES[text]), text)
+    breaks(lambda: note(HostPoolCheck(), PLACES[text]), text)
 
 
 def test_runs_on_hosts_of_their_pools_are_right() -> None:
-    check = PlaceCheck()
+    check = HostPoolCheck()
     note(check, PLACED_WELL)
     assert check.checked == 2
 
@@ -215,15 +215,15 @@ LOTS: list[Step] = [of(STORM_POOL, pf.PoolCreated(HALF)), opened("lot/a/0"), ope
 
 def test_controllers_with_more_than_their_share_are_found() -> None:
     one, other = admitted("lot/a/0", 0, 1), admitted("lot/b/0", 0)
-    breaks(lambda: note(PlaceCheck(), [*LOTS, one, other]), "R26 controllers of")
+    breaks(lambda: note(HostPoolCheck(), [*LOTS, one, other]), "R26 controllers of")
     smaller = PoolConfig("p", ROOT, NEED.times(2), NEED.times(9), controller_percent=50.0)
     updated = of(STORM_POOL, pf.PoolUpdated(smaller))
-    breaks(lambda: note(PlaceCheck(), [*LOTS, updated, one]), "R26 controllers of")
+    breaks(lambda: note(HostPoolCheck(), [*LOTS, updated, one]), "R26 controllers of")
 
 
 def test_controllers_after_each_other_are_right() -> None:
     gone = of("lot/a/0", lf.LotReleased(Bits.of(1), 1))
-    check = PlaceCheck()
+    check = HostPoolCheck()
     note(check, [*LOTS, admitted("lot/a/0", 0, 1), gone, admitted("lot/b/0", 0)])
     assert check.checked == 2
 

@@ -317,11 +317,11 @@ def holds(*members: int) -> Entry:
 
 
 def gives_back(*members: int) -> Entry:
-    return of("host/h0", hf.HeldReleased(CROWD, Bits.of(*members), 1))
+    return of("host/h0", hf.PreparedReleased(CROWD, Bits.of(*members), 1))
 
 
 def starts(*members: int) -> Entry:
-    return of("host/h0", hf.HeldStarted(CROWD, Bits.of(*members), 1, 1.0))
+    return of("host/h0", hf.PreparedStarted(CROWD, Bits.of(*members), 1, 1.0))
 
 
 WHOLE: list[Step] = [OPENED, holds(0, 1), COMPLETE, GO, starts(0, 1)]

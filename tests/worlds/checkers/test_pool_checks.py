@@ -89,7 +89,7 @@ DRIFTS: dict[str, Callable[[ExplainedTree], None]] = {
         rationed=lambda was: [was[0], was[1] + Resources(1), was[2]]
     ),
     "its firm use is": _node(rationed=lambda was: [was[0], was[1], was[2] + Resources(1)]),
-    "its use by job is": _node(held=lambda was: {**was, "gone": Resources()}),
+    "its use by job is": _node(use_by_job=lambda was: {**was, "gone": Resources()}),
     "2 members give back": _forgets_what_comes,
     "is for those who wait": lambda found: found.reclaims._claims.update({A1: ROOM}),
     "its children are entitled to": _entitled_to_all,

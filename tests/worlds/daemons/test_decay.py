@@ -8,16 +8,16 @@ import pytest
 
 from peloton.actors.job.messages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.storm import ClusterPlan, StormRun
+from peloton.chaos.cluster.storm import ClusterScenario, StormRun
 from peloton.chaos.cluster.world.cluster import ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.world.machines import Fate
 from peloton.runtime.core.journal.statements import FrameRow, InsertRow, ReadSegment, RowsFound
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.decay import ANSWERS, DRIFT
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.process import SkewedClock
 from peloton.runtime.simulation.quorum_reads import is_needed
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.stepper import Stepper, VirtualClock
 from peloton.runtime.simulation.store import NEVER_DONE, Late, SimulatedStore, StoreFaults
 
@@ -130,7 +130,7 @@ def alone(fault: str) -> StormRun:
     """A storm of one fault, and two jobs."""
     actions = tuple(StormAction(at_s=at, name="create", count=5) for at in (0.5, 12.0))
     return StormRun(
-        ClusterPlan(seed=5, sizes=SIZES, faults={fault: 1.0}, actions=actions, storm_s=30.0)
+        ClusterScenario(seed=5, sizes=SIZES, faults={fault: 1.0}, actions=actions, storm_s=30.0)
     )
 
 

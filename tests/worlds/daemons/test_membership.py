@@ -285,7 +285,7 @@ def test_a_service_that_answers_twice_ends_the_daemon():
     deployment = Deployment(17, sizes={"a": 1}, daemons=1)
     settle(deployment)
     daemon = deployment.daemons["d1"]
-    send(daemon.claim.ref, NodeAnswer("d1.1", ShardId("a", 0), NodeOutcome.HELD, 99))
+    send(daemon.claim.ref, NodeAnswer("d1.1", ShardId("a", 0), NodeOutcome.OURS, 99))
     with pytest.raises(AssertionError, match="UnexpectedAnswer"):
         deployment.run(1)
 

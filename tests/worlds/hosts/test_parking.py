@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from peloton.actors.job.messages import DeleteJob, StopJob
-from peloton.actors.job.slice.parking import HoldPolicy
+from peloton.actors.job.slice.parking import ParkingPolicy
 from peloton.actors.job.slice.tally import GIVEN_BACK
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.lot.facts import LotEnqueued, LotParked
@@ -25,15 +25,15 @@ from peloton.chaos.cluster.world.machines import Fate
 from peloton.runtime.vocabulary import Key
 from tests.worlds.hosts.test_preemption import for_ever
 
-POLICY = HoldPolicy(attempts=2, timeout_s=20.0, backoff_s=10.0)
+POLICY = ParkingPolicy(attempts=2, timeout_s=20.0, backoff_s=10.0)
 HELD_S = 50.0
 HOSTS = 2
 POOL_CPUS = 4
 """Of the pool under test: one large task needs all of it."""
 
 
-def cluster_of(policy: HoldPolicy = POLICY, *, seed: int = 0) -> CheckedCluster:
-    setup = ClusterSetup(fates=for_ever, holding=policy)
+def cluster_of(policy: ParkingPolicy = POLICY, *, seed: int = 0) -> CheckedCluster:
+    setup = ClusterSetup(fates=for_ever, parking=policy)
     return CheckedCluster(hosts=HOSTS, setup=setup, seed=seed)
 
 
@@ -45,7 +45,7 @@ def spec(count: int, pool: Key, size: int = 1, **fields: object) -> JobSpec:
 class Stage:
     """Each host has one cpu less than the large task needs, which its pool admits first."""
 
-    def __init__(self, policy: HoldPolicy = POLICY, *, seed: int = 0) -> None:
+    def __init__(self, policy: ParkingPolicy = POLICY, *, seed: int = 0) -> None:
         self.cluster = cluster = cluster_of(policy, seed=seed)
         self.pool = cluster.make_pool("tight", NEED.times(POOL_CPUS))
         other = cluster.make_pool("other", HOST_CAPACITY.times(HOSTS))
@@ -111,14 +111,14 @@ def test_it_comes_back_to_its_place_once_a_host_has_room() -> None:
 
 def test_nobody_waits_for_a_timer_to_be_placed() -> None:
     """The timer bounds how long an allocation is held; what places is the news of a host."""
-    stage = Stage(policy=HoldPolicy(timeout_s=1e6))
+    stage = Stage(policy=ParkingPolicy(timeout_s=1e6))
     stage.cluster.ask(stage.blocking, StopJob())
     stage.until(stage.large, 1, within_s=5.0)
     assert stage.facts(AdmissionParking) == 0
 
 
 def test_without_the_policy_it_holds_on() -> None:
-    stage = Stage(policy=HoldPolicy(enabled=False))
+    stage = Stage(policy=ParkingPolicy(enabled=False))
     stage.cluster.run_for(5 * HELD_S)
     assert stage.facts(AdmissionParking) == 0
 
@@ -247,7 +247,7 @@ def test_whatever_crashes_everybody_runs_in_the_end_and_nothing_is_left(seed: in
     chance = random.Random(seed)
     setup = ClusterSetup(
         fates=lambda run: Fate(chance.choice((9.0, 30.0))),
-        holding=HoldPolicy(attempts=1, timeout_s=4.0),
+        parking=ParkingPolicy(attempts=1, timeout_s=4.0),
     )
     cluster = CheckedCluster(hosts=HOSTS, setup=setup, seed=seed)
     pools = [cluster.make_pool(name, NEED.times(6)) for name in ("one", "two")]

@@ -33,7 +33,7 @@ def history(cluster: CheckedCluster, path: str) -> PoolHistory:
 
 
 def cpu_hours(hours: tuple[PoolHour, ...]) -> float:
-    return sum(hour.held.cpu for hour in hours) / UNIT
+    return sum(hour.used.cpu for hour in hours) / UNIT
 
 
 def test_what_was_held_is_kept_and_a_recovery_loses_the_open_hour_only() -> None:

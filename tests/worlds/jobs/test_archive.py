@@ -24,7 +24,7 @@ from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import ClusterSetup
 from peloton.chaos.cluster.world.machines import Fate
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.ended.retention import RetainedEnded
 from peloton.runtime.ports import EndedRow, ShardId
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import Moment
@@ -142,9 +142,11 @@ def test_a_job_that_never_answers_holds_up_no_other(monkeypatch: pytest.MonkeyPa
     assert not rows(cluster, "job", jobs)
 
 
-def held(cluster: CheckedCluster) -> list[HeldEnded]:
+def held(cluster: CheckedCluster) -> list[RetainedEnded]:
     """What the shards of jobs publish of those that ended and are in memory."""
-    return [each for daemon in cluster.world.living() for each in daemon.region.ended_held("job")]
+    return [
+        each for daemon in cluster.world.living() for each in daemon.region.ended_retained("job")
+    ]
 
 
 def test_beyond_its_bytes_the_oldest_leave_memory_and_the_newest_stay() -> None:

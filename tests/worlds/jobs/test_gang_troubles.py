@@ -24,7 +24,12 @@ from peloton.chaos.cluster.world.machines import Fate
 from peloton.runtime.vocabulary import Key
 from tests.worlds.jobs.test_gangs import FAILS, cluster_of, gang
 
-TRAVEL = [("placer", "GangWish"), ("slice", "GangPlaced"), ("task", "Held"), ("lot", "RegroupLot")]
+TRAVEL = [
+    ("placer", "GangWish"),
+    ("slice", "GangPlaced"),
+    ("task", "Prepared"),
+    ("lot", "RegroupLot"),
+]
 """What is sent between shards of a gang."""
 
 

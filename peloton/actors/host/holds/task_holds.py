@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from peloton.actors.host import facts as f
 from peloton.actors.host.holds import hold_messages as hm
-from peloton.actors.host.ledger import HOLDING, NO_SETS
+from peloton.actors.host.ledger import NO_SETS, OCCUPYING
 from peloton.actors.host.maintenance import no_host
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources
@@ -63,7 +63,7 @@ def _runs_of(host: Host, crowd: Key, *, member: int) -> Resources:
     """Return what the runs of this task hold here."""
     found = Resources()
     for some in host.runs.grouped.get(crowd, NO_SETS):
-        if some.phase in HOLDING and member in some.members:
+        if some.phase in OCCUPYING and member in some.members:
             found = found + some.resources
     return found
 

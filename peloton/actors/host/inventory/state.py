@@ -201,5 +201,5 @@ def _capacity(host: Host | None) -> Resources:
     if host is None or host.state == HostStates.LOST:
         return Resources()
     if host.maintenance != Maintenance.NONE:
-        return host.held_by_runs
+        return host.used_by_runs
     return host.capacity

@@ -26,7 +26,7 @@ def reserve_first(message: m.ReserveName, at: At) -> Decision:
 
 def reserve(name: Name, message: m.ReserveName, at: At) -> Decision:
     """Refuse the reservation, unless the name is reserved for the same job."""
-    if name.holder == message.job:
+    if name.job == message.job:
         return Decision(reply=m.NameReserved(), because="reserved already")
     if not name.claimed and at.now >= name.kept_at + RESERVATION_S:
         return reserve_first(message, at)
@@ -36,7 +36,7 @@ def reserve(name: Name, message: m.ReserveName, at: At) -> Decision:
 
 def cancel(name: Name, message: m.CancelReservation, at: At) -> Decision:
     """Forget a reservation of this job."""
-    mine = name.holder == message.job and not name.claimed
+    mine = name.job == message.job and not name.claimed
     facts = (f.NameForgotten(),) if mine else ()
     return Decision(facts=facts, reply=m.NameReserved(), because="its job was not created")
 
@@ -49,8 +49,8 @@ def claim_first(message: m.ClaimName, at: At) -> Decision:
 
 def claim(name: Name, message: m.ClaimName, at: At) -> Decision:
     """Give the name to the job that it is reserved for; a repeat is answered again."""
-    if name.holder != message.job:
-        return Decision(sends=(Send(SENDER, m.NameRefused(name.holder)),), because="it is taken")
+    if name.job != message.job:
+        return Decision(sends=(Send(SENDER, m.NameRefused(name.job)),), because="it is taken")
     facts = () if name.claimed else (f.NameClaimed(message.job),)
     return Decision(facts=facts, sends=(Send(SENDER, m.NameGranted()),))
 
@@ -60,7 +60,7 @@ def free(name: Name, message: m.FreeName, at: At) -> Decision:
 
     A job that does not hold it is answered as well.
     """
-    facts = (f.NameForgotten(),) if name.holder == message.job else ()
+    facts = (f.NameForgotten(),) if name.job == message.job else ()
     return Decision(facts=facts, sends=(Send(SENDER, m.NameFreed()),), because="its job has ended")
 
 

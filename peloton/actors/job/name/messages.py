@@ -12,7 +12,7 @@ from peloton.runtime.vocabulary import Delivery, Key, Message, Value, key
 
 NAME_TAKEN = "NAME_TAKEN"
 NAME_LENGTH_MAX = 200
-"""Longest name, in characters, that can be held: it is part of a key."""
+"""Longest name, in characters, that can be taken: it is part of a key."""
 
 
 class ReserveName(Message, frozen=True, gc=False, array_like=True):
@@ -51,7 +51,7 @@ class NameGranted(Message, frozen=True, gc=False, array_like=True):
 class NameRefused(Message, frozen=True, gc=False, array_like=True):
     """Owner to job: another job has the name."""
 
-    holder: Key
+    job: Key
 
 
 class NameFreed(Message, frozen=True, gc=False, array_like=True):

@@ -12,7 +12,7 @@ from peloton.runtime.vocabulary import Key, Value
 class Name(Value, frozen=True, gc=False, array_like=True):
     """The job that has the name; `claimed` once that job itself has claimed it."""
 
-    holder: Key
+    job: Key
     claimed: bool = False
     kept_at: float = 0.0  # when it was reserved
 

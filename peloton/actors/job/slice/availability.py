@@ -103,9 +103,9 @@ def down_tally(slice_: Slice, index: Any) -> DownTally | None:
     if slice_.budget is None or not slice_.budget.most:
         return None
     up = available_of(slice_, index)
-    wished = slice_.wished + _for_rollout(slice_, up)
-    wished += len(members_of_runs(tuple(pair for each in slice_.ends for pair in each.runs)) & up)
-    return DownTally(down_of(slice_, index), min(wished, len(up)))
+    wanted = slice_.disruption_wanted + _for_rollout(slice_, up)
+    wanted += len(members_of_runs(tuple(pair for each in slice_.ends for pair in each.runs)) & up)
+    return DownTally(down_of(slice_, index), min(wanted, len(up)))
 
 
 def asked(slice_: Slice) -> tuple[Send, ...]:
@@ -117,7 +117,7 @@ def asked(slice_: Slice) -> tuple[Send, ...]:
     return (Send(slice_.job, SpareAsked(slice_.number, slice_.asks)),)
 
 
-def asking_for(slice_: Slice, *facts: f.EndsAsked | f.SpareWished) -> tuple[Send, ...]:
+def asking_for(slice_: Slice, *facts: f.EndsAsked | f.DisruptionWanted) -> tuple[Send, ...]:
     """Return the question about a wish once these facts are journaled."""
     for fact in facts:
         slice_ = EVOLVE[type(fact)](slice_, fact) or slice_

@@ -23,8 +23,8 @@ INITIALIZED = "INITIALIZED"
 _NAMES = {
     TaskStates.LAUNCHING: "LAUNCHED",
     TaskStates.THROTTLED: BETWEEN_ATTEMPTS,
-    TaskStates.HOLDING: "PLACING",
-    TaskStates.HELD: "PLACED",
+    TaskStates.PREPARING: "PLACING",
+    TaskStates.PREPARED: "PLACED",
 }
 
 
@@ -80,7 +80,7 @@ def phase(slice_: Slice, index: Any) -> Phase | None:
         return False, active, known, rollout
     if not begun and not rollout[0]:
         return None
-    waiting = bool(slice_.held.raw or (slice_.closed and slice_.waiting.raw))
+    waiting = bool(slice_.awaiting_restart.raw or (slice_.closed and slice_.waiting.raw))
     if not (active or waiting):
         counts = index.count(counted_state) if index is not None else {}
         return begun, 0, tuple(sorted(counts.items())), rollout
@@ -107,7 +107,7 @@ def _down_phase(slice_: Slice, index: Any, *, most: int) -> tuple[int, int]:
     """Return how many are down, as long as that leaves anything to others, and how many are
     wished."""
     counted = down_tally(slice_, index)
-    return (min(counted.down, most), counted.wished) if counted is not None else (0, 0)
+    return (min(counted.down, most), counted.disruption_wanted) if counted is not None else (0, 0)
 
 
 def is_final(phase: Phase | None) -> bool:
@@ -131,7 +131,7 @@ def tally(slice_: Slice, at: At) -> Tally:
         begins = len(slice_.waiting - slice_.unadded) if slice_.closed else 0
     if slice_.goal != TaskGoals.DELETED:
         begins += unborn(slice_, at.index).raw.bit_count()
-    again = slice_.held.raw | reviving(slice_, at.index).raw
+    again = slice_.awaiting_restart.raw | reviving(slice_, at.index).raw
     for task, raw in at.index.split(again) if again else ():
         if task is not None and task.state in ENDED:
             found[counted_state(task)] -= raw.bit_count()
@@ -178,7 +178,7 @@ def _controller(slice_: Slice, at: At) -> str:
     if not slice_.specs[at.index.columns.read("spec", 0) or 0].config.controller:
         return ""
     state = at.index.state_of(0)
-    if state is not None and 0 in slice_.held | reviving(slice_, at.index):
+    if state is not None and 0 in slice_.awaiting_restart | reviving(slice_, at.index):
         return INITIALIZED
     return client_state(state) if state is not None else ""
 

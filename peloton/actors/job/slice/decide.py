@@ -42,8 +42,8 @@ from peloton.actors.job.slice.placing import (
     keep_wish,
     take_hosts,
 )
-from peloton.actors.job.slice.renewing import begun_rollout, due, told_at_once
-from peloton.actors.job.slice.rollout_messages import AskToEnd, RestartIfSpared, WishToSpare
+from peloton.actors.job.slice.renewing import begun_rollout, steady_due, told_at_once
+from peloton.actors.job.slice.rollout_messages import AskToEnd, RestartIfSpared, WantDisruption
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.job.slice.volume_homes import leave, left_already
@@ -121,10 +121,10 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
         facts.append(f.SliceGrown(opening, _metered(message)))
     facts.append(_goal_fact(message))
     begun = _begun(slice_, message)
-    now, held = _restarts(slice_, message, at=at, begun=begun)
-    if (held, now) != (slice_.held, slice_.reviving):
-        facts.append(f.RestartsOrdered(held, now))
-    gang, joining = reopened(slice_, now | held, at=at, stopped=message.stopped)
+    now, later = _restarts(slice_, message, at=at, begun=begun)
+    if (later, now) != (slice_.awaiting_restart, slice_.reviving):
+        facts.append(f.RestartsOrdered(later, now))
+    gang, joining = reopened(slice_, now | later, at=at, stopped=message.stopped)
     facts += gang
     sends = [*_to_limit(slice_, limits, at), *joining]
     asleep = _asleep(_fold(slice_, rolled).rollout)
@@ -132,7 +132,7 @@ def goal_set(slice_: Slice, message: m.SetSliceGoal, at: At) -> Decision:
     sends += restart(slice_, message.version, goal=message.goal, some=now)
     if message.goal not in WANTED:
         asleep = NO_MEMBERS
-    for goal, some in _by_goal(message, begun - now - held - asleep - _going(slice_, message)):
+    for goal, some in _by_goal(message, begun - now - later - asleep - _going(slice_, message)):
         # The tasks exist, so the fields that create them stay empty.
         goals = SetTaskGoal(message.version, goal, Policy(), 0, Key(""), _reason(goal))
         sends.append(Send(slice_.crowd, goals, some))
@@ -261,7 +261,7 @@ def _restarts(slice_: Slice, message: m.SetSliceGoal, *, at: At, begun: Bits) ->
     """
     if message.goal not in WANTED:
         return Bits(), Bits()
-    some = slice_.held
+    some = slice_.awaiting_restart
     for version, members in message.restarts:
         if version > slice_.version:
             some = some | (members & begun)
@@ -348,10 +348,10 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     GangPlaced: gang_placed,
     AskToEnd: sparing.ends_asked,
     RestartIfSpared: sparing.restart,
-    WishToSpare: sparing.wish,
+    WantDisruption: sparing.want_disruption,
     LeaveVolume: leave,
     HostsTold: hosts_found,
-    Due: due,
+    Due: steady_due,
 }
 
 

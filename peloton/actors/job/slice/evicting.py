@@ -23,7 +23,7 @@ from peloton.actors.job.slice.availability import (
     spared,
     told,
 )
-from peloton.actors.job.slice.facts import GangFormed, MembersEvicted, SpareWished
+from peloton.actors.job.slice.facts import DisruptionWanted, GangFormed, MembersEvicted
 from peloton.actors.job.slice.folds import EVOLVE
 from peloton.actors.job.slice.messages import AskLeavers, Evict
 from peloton.actors.job.slice.rollout_messages import SparedFor
@@ -36,7 +36,7 @@ from peloton.actors.task.state import Task, TaskStates, ready_for_host
 from peloton.placement.messages import PLACER_ANY, AskRoom, RoomFound
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send, counted
 
-WISH_S = 10.0
+DISRUPTION_WANTED_S = 10.0
 """For so long a slice asks its job for what does not wait; after it, others may have it again."""
 NO_GAIN = "no task that waits would fit on the hosts of the others"
 NO_SPARE = "no more of its instances may be down at once"
@@ -77,11 +77,11 @@ def _decided(slice_: Slice, order: PendingEviction, at: At, *, last: bool = Fals
     chosen = idle[: order.count]
     spare = spare_of(slice_, at.index)
     if running and not spare and len(chosen) < order.count and not last and _shares(slice_):
-        count = max(min(order.count - len(chosen), len(running)), slice_.wished)
-        wish = (SpareWished(count),) if count > slice_.wished else ()
-        after = _noted(order, msgspec.structs.replace(at, notes=wishing(at)), spare=True)
-        sends, because = asking_for(slice_, *wish), "asks its job whom it can spare"
-        return Decision(facts=wish, sends=sends, because=because, notes=after)
+        count = max(min(order.count - len(chosen), len(running)), slice_.disruption_wanted)
+        wanted = (DisruptionWanted(count),) if count > slice_.disruption_wanted else ()
+        after = _noted(order, msgspec.structs.replace(at, notes=wanting_disruption(at)), spare=True)
+        sends, because = asking_for(slice_, *wanted), "asks its job whom it can spare"
+        return Decision(facts=wanted, sends=sends, because=because, notes=after)
     if len(chosen) == order.count or not (running and spare) or order.need == Resources():
         most = min(order.count - len(chosen), spare)
         return _carry_out(slice_, order, at, chosen=chosen + running[:most])
@@ -95,10 +95,10 @@ def _shares(slice_: Slice) -> bool:
     return slice_.budget is not None and slice_.budget.most > slice_.budget.allowance
 
 
-def wishing(at: At) -> WishNotes:
+def wanting_disruption(at: At) -> WishNotes:
     """Return the notes of a slice that asks its job for more, from now on."""
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    return msgspec.structs.replace(notes, wish_until=at.now + WISH_S)
+    return msgspec.structs.replace(notes, disruption_until=at.now + DISRUPTION_WANTED_S)
 
 
 def _noted(order: PendingEviction, at: At, *, spare: bool) -> WishNotes:
@@ -108,14 +108,16 @@ def _noted(order: PendingEviction, at: At, *, spare: bool) -> WishNotes:
     return msgspec.structs.replace(notes, evicting=(*others, order))
 
 
-def unwished(slice_: Slice, at: At, *, but: Key | None = None) -> tuple[SpareWished, ...]:
-    """Return the fact that nothing more is wished of the job.
+def disruption_over(
+    slice_: Slice, at: At, *, but: Key | None = None
+) -> tuple[DisruptionWanted, ...]:
+    """Return the fact that no more disruption is wanted of the job.
 
     It is empty while an order of a lot, other than `but`, waits for the wish.
     """
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
     waits = any(each.spare and each.lot != but for each in notes.evicting)
-    return (SpareWished(0),) if slice_.wished and not waits else ()
+    return (DisruptionWanted(0),) if slice_.disruption_wanted and not waits else ()
 
 
 def spared_step(slice_: Slice, at: At, *, last: bool = False) -> Decision | None:
@@ -224,7 +226,9 @@ def _candidates(
         return [], []
     ready: int = at.index.where(ready_for_host)
     if slice_.forming.raw & ~at.index.where(_waits):
-        ready &= ~slice_.forming.raw  # hosts hold some of it, or have just been told to give back
+        ready &= (
+            ~slice_.forming.raw
+        )  # hosts have granted some of it, or have just been told to give back
     idle = _of_lot(ready, lot, at)
     read = at.index.columns.read
     running = [
@@ -300,7 +304,7 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
     facts: tuple[Fact, ...] = (fact,)
     if slice_.budget is not None:
         facts = (*spared(slice_, members, by=SparedFor.PREEMPTION, index=at.index), fact)
-        facts = (*facts, *unwished(slice_, at, but=order.lot))
+        facts = (*facts, *disruption_over(slice_, at, but=order.lot))
     if slice_.forming & members:
         # What is left of a gang could not start, and would keep others from starting: it is to be
         # admitted as one again.
@@ -311,8 +315,8 @@ def _carry_out(slice_: Slice, order: PendingEviction, at: At, *, chosen: list[in
     if notes is not None and notes.evicting:
         others = tuple(each for each in notes.evicting if each.lot != order.lot)
         notes = msgspec.structs.replace(notes, evicting=others)
-        if SpareWished(0) in facts:
-            notes = msgspec.structs.replace(notes, wish_until=0.0)
+        if DisruptionWanted(0) in facts:
+            notes = msgspec.structs.replace(notes, disruption_until=0.0)
     return Decision(facts, (answer, *sends), because=f"{text} preempted", notes=notes)
 
 

@@ -49,7 +49,7 @@ class SliceGrown(Fact, frozen=True, gc=False, array_like=True):
 class RestartsOrdered(Fact, frozen=True, gc=False, array_like=True):
     """Members that wait for the grant to be restarted, and those that are restarted now."""
 
-    held: Bits
+    awaiting_restart: Bits
     reviving: Bits
 
 
@@ -72,7 +72,7 @@ class MembersEvicted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class GangComplete(Fact, frozen=True, gc=False, array_like=True):
-    """All of the gang are held: they start, and are single instances from now on."""
+    """All of the gang are prepared: they start, and are single instances from now on."""
 
 
 class GangFormed(Fact, frozen=True, gc=False, array_like=True):
@@ -164,7 +164,7 @@ class EndsAsked(Fact, frozen=True, gc=False, array_like=True):
     runs: tuple[tuple[int, Bits], ...]
 
 
-class SpareWished(Fact, frozen=True, gc=False, array_like=True):
+class DisruptionWanted(Fact, frozen=True, gc=False, array_like=True):
     """So many members more than the allowance are to be taken down at once; 0: none any more."""
 
     count: int
@@ -231,7 +231,7 @@ FACTS: dict[int, type] = {
     14: MembersSettled,
     15: MembersSpared,
     16: EndsAsked,
-    17: SpareWished,
+    17: DisruptionWanted,
     18: RestartGiven,
     25: MembersRemoved,
     75: HostsSeen,

@@ -16,8 +16,8 @@ import msgspec
 from peloton.actors.job.slice.counts import INITIALIZED, client_state
 from peloton.actors.job.slice.messages import (
     FindInstances,
-    InstanceOrder,
     InstancesFound,
+    InstanceSort,
     InstanceView,
 )
 from peloton.actors.job.slice.state import Slice
@@ -25,7 +25,7 @@ from peloton.actors.job.slice.tally import views_of
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import At, Bits
 
-ORDER_FIELDS: Mapping[str, Callable[[InstanceView], Any]] = {
+SORT_FIELDS: Mapping[str, Callable[[InstanceView], Any]] = {
     "started_at": lambda view: view.started_at or 0.0,
     "host": lambda view: view.host,
     "instance": lambda view: view.instance,
@@ -74,22 +74,22 @@ def passes(query: FindInstances, view: InstanceView) -> bool:
     )
 
 
-def by_instance(order: Sequence[InstanceOrder]) -> bool:
+def by_instance(order: Sequence[InstanceSort]) -> bool:
     """Return whether instances come by their numbers."""
     return not order or order[0].field == "instance"
 
 
 def first_of(query: FindInstances, views: Iterable[InstanceView]) -> list[InstanceView]:
     """Return the first views in order, up to the limit; equal ones come by their numbers."""
-    found = sorted(views, key=ORDER_FIELDS["instance"])
+    found = sorted(views, key=SORT_FIELDS["instance"])
     for order in reversed(query.order):
         found.sort(key=_key_of(order), reverse=order.down)
     return found[: query.limit]
 
 
-def _key_of(order: InstanceOrder) -> Callable[[InstanceView], Any]:
+def _key_of(order: InstanceSort) -> Callable[[InstanceView], Any]:
     if order.field != "state":
-        return ORDER_FIELDS[order.field]
+        return SORT_FIELDS[order.field]
     ranks = {state: rank for rank, state in enumerate(order.states)}
     return lambda view: ranks.get(view.state, len(ranks))
 
@@ -103,10 +103,10 @@ def _by_state(slice_: Slice, query: FindInstances, at: At) -> Bits:
     for state, raw in at.index.split(wanted.raw & at.index.present):
         if not query.states or client_state(state) in query.states:
             # Those that are to run again are shown as not begun.
-            found |= raw & ~slice_.held.raw
+            found |= raw & ~slice_.awaiting_restart.raw
     if not query.states or INITIALIZED in query.states:
         unadded = slice_.unadded
-        found |= wanted.raw & (slice_.waiting.raw & ~unadded.raw | slice_.held.raw)
+        found |= wanted.raw & (slice_.waiting.raw & ~unadded.raw | slice_.awaiting_restart.raw)
     return Bits(found)
 
 

@@ -83,8 +83,8 @@ def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
     after = msgspec.structs.replace(
         slice_,
         closed=closed if any(closed) else (),
-        held=slice_.held - fact.members,
-        reviving=slice_.reviving | (slice_.held & fact.members),
+        awaiting_restart=slice_.awaiting_restart - fact.members,
+        reviving=slice_.reviving | (slice_.awaiting_restart & fact.members),
         begun=begun,
         begun_at=slice_.begun_at if fact.at is None else fact.at,
     )
@@ -95,7 +95,11 @@ def _begun(slice_: Slice, fact: f.MembersBegun) -> Slice:
 
 
 def _restarts(slice_: Slice, fact: f.RestartsOrdered) -> Slice:
-    return _without_spare(msgspec.structs.replace(slice_, held=fact.held, reviving=fact.reviving))
+    return _without_spare(
+        msgspec.structs.replace(
+            slice_, awaiting_restart=fact.awaiting_restart, reviving=fact.reviving
+        )
+    )
 
 
 def _goal(slice_: Slice, fact: f.SliceGoalSet) -> Slice:
@@ -270,9 +274,9 @@ def _asked(slice_: Slice, fact: f.EndsAsked) -> Slice:
     return msgspec.structs.replace(slice_, ends=(*others, *more), asks=slice_.asks + grown)
 
 
-def _wished(slice_: Slice, fact: f.SpareWished) -> Slice:
-    asks = slice_.asks + (fact.count > slice_.wished)
-    return msgspec.structs.replace(slice_, wished=fact.count, asks=asks)
+def _disruption_wanted(slice_: Slice, fact: f.DisruptionWanted) -> Slice:
+    asks = slice_.asks + (fact.count > slice_.disruption_wanted)
+    return msgspec.structs.replace(slice_, disruption_wanted=fact.count, asks=asks)
 
 
 def _rolled(slice_: Slice, fold: Callable[[r.Rollout], r.Rollout]) -> Slice:
@@ -319,7 +323,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Slice | None]] = {
     f.MembersSpared: lambda s, fact: msgspec.structs.replace(s, spared=(*fact.still, *fact.runs)),
     f.EndsAsked: _asked,
     f.RestartGiven: lambda s, fact: s,
-    f.SpareWished: _wished,
+    f.DisruptionWanted: _disruption_wanted,
     f.MembersTaken: _taken,
     f.MembersSettled: _settled,
     f.MembersRemoved: _removed,

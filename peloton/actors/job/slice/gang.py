@@ -2,9 +2,9 @@
 
 The states of the members determine the next step of the gang: wish for hosts for all, have all
 hosts hold room, and once all hold, start. The slice owns the gang, because all its members are its
-own: whether all hold is seen in one place, and the order to start is one fact.
+own: whether all have room is seen in one place, and the order to start is one fact.
 
-Nothing is waited for while room is held: one refusal, or too long a time, and all of it is given
+Nothing is waited for while room is granted: one refusal, or too long a time, and all of it is given
 back. So two gangs cannot wait for each other. That they do not prevent each other for ever follows
 from `backoff_s`: pauses double, and are drawn from the job's id and the number of the attempt, so
 that sooner or later one is alone for longer than an attempt takes. No member may start before all
@@ -33,13 +33,20 @@ from peloton.actors.task.messages import (
     Place,
     TaskGoals,
 )
-from peloton.actors.task.state import HOLDS, ON_HOST, Task, TaskStates, is_held, waits_for_gang
+from peloton.actors.task.state import (
+    IN_PREPARATION,
+    ON_HOST,
+    Task,
+    TaskStates,
+    is_held,
+    waits_for_gang,
+)
 from peloton.pauses import Pauses
 from peloton.placement.messages import PLACER_ANY, GangPart, GangWish
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Send, counted
 
-HOLD_LIMIT_S = 15.0
-"""If not all members hold after so long, all give back: a host may be out of reach."""
+PREPARE_LIMIT_S = 15.0
+"""If not all members have room after so long, all give back: a host may be out of reach."""
 PAUSES = Pauses(0.1, 25.6)
 NO_GANG = GangNotes()
 RESTARTED = "a member of the gang failed, and the gang restarts as one"
@@ -61,8 +68,8 @@ class GangStates(NamedTuple):
     does."""
 
     looking: Bits
-    holding: Bits
-    held: Bits
+    preparing: Bits
+    prepared: Bits
 
 
 def states_of(index: Any, forming: Bits) -> GangStates:
@@ -71,7 +78,7 @@ def states_of(index: Any, forming: Bits) -> GangStates:
     def some(test: Any) -> Bits:
         return Bits(index.where(test)) & forming
 
-    return GangStates(some(looks_for_host), some(_is_holding), some(is_held))
+    return GangStates(some(looks_for_host), some(_is_preparing), some(is_held))
 
 
 def gang_step(slice_: Slice, at: At) -> Decision | None:
@@ -87,50 +94,50 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
         # A time of what nobody waits for any more would hide those of the other members.
         return None if gang == NO_GANG else _decided(at, NO_GANG)
     seen = states_of(at.index, forming)
-    if seen.held == forming:
+    if seen.prepared == forming:
         go = Send(slice_.crowd, Place(), forming)
-        because = counted(len(forming), "member is held", many="members are held")
-        after = GangNotes(told=forming, held_at=at.now)
+        because = counted(len(forming), "member is prepared", many="members are prepared")
+        after = GangNotes(told=forming, prepare_at=at.now)
         return _decided(at, after, facts=(GangComplete(),), sends=(go,), because=because)
-    if seen.holding or seen.held:
-        return _await_holds(slice_, at, gang=gang, seen=seen)
+    if seen.preparing or seen.prepared:
+        return _await_prepared(slice_, at, gang=gang, seen=seen)
     return _look(slice_, at, gang=gang, seen=seen)
 
 
 # ---- before it is complete ----
 
 
-def _await_holds(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
+def _await_prepared(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
     """Continue only while all others may soon have a held host, as some members have."""
     moving = gang.assigned & seen.looking
-    lost = slice_.forming - seen.holding - seen.held - moving
-    late = gang.held_at > 0.0 and at.now >= gang.held_at + HOLD_LIMIT_S
+    lost = slice_.forming - seen.preparing - seen.prepared - moving
+    late = gang.prepare_at > 0.0 and at.now >= gang.prepare_at + PREPARE_LIMIT_S
     if not lost and not late:
-        if gang.held_at and gang.assigned == moving:
+        if gang.prepare_at and gang.assigned == moving:
             return None
-        return _decided(at, replace(gang, assigned=moving, held_at=gang.held_at or at.now))
-    drop = (seen.holding | seen.held) - gang.told
+        return _decided(at, replace(gang, assigned=moving, prepare_at=gang.prepare_at or at.now))
+    drop = (seen.preparing | seen.prepared) - gang.told
     if not drop:
         # They were told, and have not heard of it: they are told once more.
-        return _decided(at, replace(gang, told=NO_MEMBERS, held_at=at.now)) if late else None
+        return _decided(at, replace(gang, told=NO_MEMBERS, prepare_at=at.now)) if late else None
     reason = _why_dropped(gang, lost=len(lost))
     attempt = gang.attempt + (not gang.told)
     after = replace(
         gang,
         assigned=NO_MEMBERS,
         told=gang.told | drop,
-        held_at=at.now,
+        prepare_at=at.now,
         attempt=attempt,
         rest_until=at.now + backoff_s(slice_.job, attempt),
         because=reason,
     )
-    give_back = Send(slice_.crowd, GiveWay(KillCause.HOLD_DROPPED, reason), drop)
+    give_back = Send(slice_.crowd, GiveWay(KillCause.PREPARATION_DROPPED, reason), drop)
     return _decided(at, after, sends=(give_back,), because=reason)
 
 
 def _why_dropped(gang: GangNotes, *, lost: int) -> str:
     if not lost:
-        return f"not all hosts of the gang answered within {HOLD_LIMIT_S:g} s"
+        return f"not all hosts of the gang answered within {PREPARE_LIMIT_S:g} s"
     found = counted(lost, "member of the gang has", many="members of the gang have") + " no host"
     return f"{found}: {gang.because}" if gang.because else found
 
@@ -139,13 +146,13 @@ def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decisi
     """Wish for hosts for all members, once all are admitted and none has a held host."""
     clean = replace(gang, told=NO_MEMBERS)
     if gang.assigned:
-        if at.now < gang.held_at + WISH_TIMEOUT_S:
-            return None  # they are told to hold, and learn of it in this very frame
+        if at.now < gang.prepare_at + WISH_TIMEOUT_S:
+            return None  # they are told to ask for room, and learn of it in this very frame
         clean = replace(clean, assigned=NO_MEMBERS)
-    clean = replace(clean, held_at=0.0)
+    clean = replace(clean, prepare_at=0.0)
     if at.now >= gang.rest_until:
         clean = replace(clean, rest_until=0.0)
-    if gang.held_at and not gang.told:
+    if gang.prepare_at and not gang.told:
         # Nobody has anything to give back, as all were refused at once.
         attempt = gang.attempt + 1
         pause_s = backoff_s(slice_.job, attempt)
@@ -181,13 +188,13 @@ def next_wish_at(gang: GangNotes) -> float:
 def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
     """Start members that are still held though all may start; an earlier owner may have told
     them already."""
-    holds = Bits(at.index.where(_holds)) & members_of_gang(slice_)
-    late = at.now >= gang.held_at + HOLD_LIMIT_S
-    told = NO_MEMBERS if late else gang.told & holds
+    there = Bits(at.index.where(_in_preparation)) & members_of_gang(slice_)
+    late = at.now >= gang.prepare_at + PREPARE_LIMIT_S
+    told = NO_MEMBERS if late else gang.told & there
     left = Bits(at.index.where(is_held)) & members_of_gang(slice_) - told
     if left:
         go = Send(slice_.crowd, Place(), left)
-        after = GangNotes(told=told | left, held_at=at.now, ending=gang.ending)
+        after = GangNotes(told=told | left, prepare_at=at.now, ending=gang.ending)
         return _decided(at, after, sends=(go,))
     if gang.told and not told:
         return _decided(at, GangNotes(ending=gang.ending))
@@ -242,17 +249,17 @@ def recall_at(gang: GangNotes | None) -> list[float]:
         times.append(next_wish_at(gang))
     if gang.rest_until:
         times.append(gang.rest_until)
-    if gang.held_at:
-        times.append(gang.held_at + (WISH_TIMEOUT_S if gang.assigned else HOLD_LIMIT_S))
+    if gang.prepare_at:
+        times.append(gang.prepare_at + (WISH_TIMEOUT_S if gang.assigned else PREPARE_LIMIT_S))
     return times
 
 
-def _is_holding(task: Task) -> bool:
-    return task.state == TaskStates.HOLDING
+def _is_preparing(task: Task) -> bool:
+    return task.state == TaskStates.PREPARING
 
 
-def _holds(task: Task) -> bool:
-    return task.state in HOLDS
+def _in_preparation(task: Task) -> bool:
+    return task.state in IN_PREPARATION
 
 
 def _on_host(task: Task) -> bool:

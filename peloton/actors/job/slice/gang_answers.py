@@ -62,13 +62,13 @@ def gang_placed(slice_: Slice, message: GangPlaced, at: At) -> Decision:
         again = Send(slice_.crowd, MarkUnschedulable(False), members - ready)
         sends = (again, *_declined(message, looking, at))
         return Decision(sends=sends, notes=replace(notes, gang=after), because="it fits now")
-    after = replace(after, assigned=members, held_at=at.now)
-    hold = tuple(
-        Send(slice_.crowd, Place(part.shares, hold=True), part.members, part.hosts)
+    after = replace(after, assigned=members, prepare_at=at.now)
+    orders = tuple(
+        Send(slice_.crowd, Place(part.shares, prepare=True), part.members, part.hosts)
         for part in message.parts
     )
-    because = f"hosts for a gang of {len(members)}: to be held first"
-    return Decision(sends=hold, notes=replace(notes, gang=after), because=because)
+    because = f"hosts for a gang of {len(members)}: to be prepared first"
+    return Decision(sends=orders, notes=replace(notes, gang=after), because=because)
 
 
 def _declined(message: GangPlaced, wanted: Bits, at: At) -> tuple[Send, ...]:
@@ -113,7 +113,7 @@ def gang_unplaced(slice_: Slice, message: Unplaced, at: At) -> Decision:
 
 
 def gang_refused(slice_: Slice, message: RunRefused, at: At) -> Decision:
-    """A host does not hold: the next wish says so. What others hold is given back in this turn."""
+    """A host grants no room: the next wish says so. The room of others is given back at once."""
     notes, gang = _noted(at)
     members = at.members if at.members is not None else Bits()
     known = {summary.host: summary for summary in gang.refused}

@@ -28,7 +28,7 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.actors.job.slice.renewing import rollout_step
-from peloton.actors.job.slice.sparing import ends_step, wish_step
+from peloton.actors.job.slice.sparing import disruption_step, ends_step
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.volume_homes import wishes_by_home
 from peloton.actors.task.messages import WANTED, Policy, SetTaskGoal, TaskGoals
@@ -58,7 +58,7 @@ class SliceStates(enum.StrEnum):
 def slice_state_of(slice_: Slice, crowd: Any) -> SliceStates:
     """Return the state of the slice."""
     under_way = slice_.rollout is not None and bool(slice_.rollout.current)
-    if (slice_.closed or slice_.held.raw or under_way) and slice_.goal in WANTED:
+    if (slice_.closed or slice_.awaiting_restart.raw or under_way) and slice_.goal in WANTED:
         return SliceStates.ACTIVE
     if crowd is None or not crowd.present:
         return SliceStates.EMPTY
@@ -166,9 +166,9 @@ def begin(slice_: Slice, at: At) -> Decision | None:
     have a host each begin with their hosts."""
     if slice_.homes is not None:
         return home_step(slice_, at)
-    if not (slice_.closed or slice_.held.raw):
+    if not (slice_.closed or slice_.awaiting_restart.raw):
         return None
-    waiting = slice_.waiting | slice_.held
+    waiting = slice_.waiting | slice_.awaiting_restart
     if slice_.rollout is not None:
         waiting = waiting - slice_.rollout.unadded  # these begin with their leave
     active = active_of(slice_, at.index)
@@ -178,8 +178,8 @@ def begin(slice_: Slice, at: At) -> Decision | None:
     some = waiting.lowest(max(min(grant - active, left), 0))
     if not some:
         return None
-    sends = create(slice_, slice_.version, goal=slice_.goal, some=some - slice_.held)
-    sends += restart(slice_, slice_.version, goal=slice_.goal, some=some & slice_.held)
+    sends = create(slice_, slice_.version, goal=slice_.goal, some=some - slice_.awaiting_restart)
+    sends += restart(slice_, slice_.version, goal=slice_.goal, some=some & slice_.awaiting_restart)
     because = counted(len(some), "instance may begin", many="instances may begin")
     because += f": {active} of at most {grant} are active"
     begun = MembersBegun(some, at.now if throttled else None)
@@ -234,9 +234,9 @@ def restart(slice_: Slice, version: int, *, goal: TaskGoals, some: Bits) -> list
 
 def spare(slice_: Slice, at: At) -> Decision | None:
     """End whom somebody waits for, as soon as the job can spare them."""
-    if not (slice_.ends or slice_.wished):
+    if not (slice_.ends or slice_.disruption_wanted):
         return None
-    return ends_step(slice_, at) or spared_step(slice_, at) or wish_step(slice_, at)
+    return ends_step(slice_, at) or spared_step(slice_, at) or disruption_step(slice_, at)
 
 
 def forget(slice_: Slice, at: At) -> Decision | None:
@@ -292,6 +292,6 @@ def recall_s(notes: WishNotes) -> float | None:
         times.append(notes.kept_at + KEPT_REPEAT_S)
     if notes.resting.raw:
         times.append(notes.retry_at)
-    if notes.wish_until:
-        times.append(notes.wish_until)
+    if notes.disruption_until:
+        times.append(notes.disruption_until)
     return min([*times, *recall_at(notes.gang)], default=None)

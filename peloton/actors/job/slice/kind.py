@@ -22,7 +22,7 @@ from peloton.actors.job.slice.messages import (
     VolumeHomesListed,
     VolumeLeft,
 )
-from peloton.actors.job.slice.parking import HoldPolicy, pursue_with, recall_with
+from peloton.actors.job.slice.parking import ParkingPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.renewing import steady_in
 from peloton.actors.job.slice.rollout_messages import GetRollout, MemberRestarted, RolloutView
 from peloton.actors.job.slice.state import Slice
@@ -77,8 +77,8 @@ def _fresh(message: object) -> bool:
     return isinstance(message, m.SetSliceGoal) and message.number == 0 and message.version == 1
 
 
-def kind(policy: HoldPolicy = HoldPolicy()) -> Kind:  # noqa: B008
-    """Return the kind, for members that hold an allocation without a host by this policy."""
+def kind(policy: ParkingPolicy = ParkingPolicy()) -> Kind:  # noqa: B008
+    """Return the kind, for members that keep an allocation without a host by this policy."""
     return Kind(
         name="slice",
         group="jobmgr",

@@ -17,7 +17,7 @@ from peloton.actors.job.slice.rollout_messages import (
     RestartIfSpared,
     RolloutOrder,
     RolloutTally,
-    WishToSpare,
+    WantDisruption,
 )
 from peloton.actors.job.slice.rollout_messages import RunNotStarted as RunNotStarted
 from peloton.actors.job.slice.task_config import Command as Command
@@ -201,7 +201,7 @@ class ListInstances(Query, frozen=True, gc=False, array_like=True):
     unadded: bool = False
 
 
-class InstanceOrder(Value, frozen=True, gc=False, array_like=True):
+class InstanceSort(Value, frozen=True, gc=False, array_like=True):
     """Orders instances by this field; for "state", `states` are the states in order."""
 
     field: str
@@ -221,7 +221,7 @@ class FindInstances(Query, frozen=True, gc=False, array_like=True):
     states: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    order: tuple[InstanceOrder, ...] = ()
+    order: tuple[InstanceSort, ...] = ()
     limit: int = 0
 
 
@@ -333,7 +333,7 @@ MESSAGES: dict[int, type] = {
     9: RunNotStarted,
     10: AskToEnd,
     11: RestartIfSpared,
-    12: WishToSpare,
+    12: WantDisruption,
     70: HostsTold,
     80: AskLeavers,
     81: ProveGang,

@@ -20,7 +20,7 @@ from peloton.actors.job.slice.availability import (
 from peloton.actors.job.slice.home_wishes import host_is_down
 from peloton.actors.job.slice.messages import SliceOpening
 from peloton.actors.job.slice.rollout_messages import RolloutOrder, SparedFor
-from peloton.actors.job.slice.rollout_rows import RowPlan, rows_in_use
+from peloton.actors.job.slice.rollout_rows import RowChoices, rows_in_use
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.task.messages import (
@@ -69,21 +69,21 @@ def begun_rollout(
     # Only another update adds what an aborted one had still to add.
     kept = NO_MEMBERS if order.members is None else later
     added = added | (later - kept)
-    plan = RowPlan(slice_, order, opening=opening, forced=forced, at=at)
+    choices = RowChoices(slice_, order, opening=opening, forced=forced, at=at)
     if at.index is not None and not order.over:
         for spec, raw in at.index.columns.groups("spec", here.raw):
-            plan.place(spec or 0, Bits(raw), beyond=beyond)
-    plan.place_new(unborn - beyond - kept | added if not order.over else added - existing)
+            choices.choose(spec or 0, Bits(raw), beyond=beyond)
+    choices.choose_new(unborn - beyond - kept | added if not order.over else added - existing)
     dropped = beyond & slice_.waiting
     removing = beyond - dropped - leaving if order.members is None else NO_MEMBERS
     return f.RolloutBegun(
         order=order,
         opening=opening,
-        rows=plan.rows(rows_in_use(slice_, at, coming=unborn - slice_.waiting)),
+        rows=choices.rows(rows_in_use(slice_, at, coming=unborn - slice_.waiting)),
         added=added,
         asleep=asleep,
         current=current,
-        before=plan.before if order.keeps else (),
+        before=choices.before if order.keeps else (),
         removing=removing,
         leaving=leaving - wanted,
         dropped=dropped,
@@ -254,7 +254,7 @@ def steady_in(slice_: Slice) -> tuple[str, float] | None:
     return f"{STEADY} {rollout.settled_at!r}", rollout.order.healthy_s
 
 
-def due(slice_: Slice, message: Due, at: At) -> Decision:
+def steady_due(slice_: Slice, message: Due, at: At) -> Decision:
     """Record that all members have done their work for long enough, if none fell in this very
     frame."""
     rollout, deadline = slice_.rollout, steady_in(slice_)

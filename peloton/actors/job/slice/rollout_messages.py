@@ -131,7 +131,7 @@ class DownTally(Value, frozen=True, gc=False, array_like=True):
     to be, and may not."""
 
     down: int = 0
-    wished: int = 0
+    disruption_wanted: int = 0
 
 
 class SparedFor(enum.IntEnum):
@@ -176,7 +176,7 @@ class RestartIfSpared(Message, frozen=True, gc=False, array_like=True):
     member: int
 
 
-class WishToSpare(Message, frozen=True, gc=False, array_like=True):
+class WantDisruption(Message, frozen=True, gc=False, array_like=True):
     """A slice to itself: ask the job for so many more, for a time."""
 
     count: int

@@ -36,8 +36,8 @@ def _compared(config: TaskConfig) -> TaskConfig:
     )
 
 
-class RowPlan:
-    """Which row each member of a slice is to have, as members are placed."""
+class RowChoices:
+    """Which row each member of a slice is to have, as members are looked at."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class RowPlan:
         self._coming = _rows_to_come(slice_, at)
         self._found: dict[tuple[int | None, int | None, bool], Bits] = {}
 
-    def place(self, spec: int, members: Bits, *, beyond: Bits) -> None:
+    def choose(self, spec: int, members: Bits, *, beyond: Bits) -> None:
         """Place members that exist, and have the row `spec`; those `beyond` get none."""
         self._note_before(spec, members)
         members = members - beyond
@@ -83,7 +83,7 @@ class RowPlan:
             self._add(group, spec, runs=False, members=kept)
             self._add(group, None, runs=True, members=some & members - kept)
 
-    def place_new(self, members: Bits) -> None:
+    def choose_new(self, members: Bits) -> None:
         """Place members that do not exist yet: they begin with the new config."""
         for group, (_, some) in enumerate(self._groups):
             self._add(group, None, runs=True, members=some & members)

@@ -1,5 +1,4 @@
-"""The rollout of a slice, as facts leave it: members that wait for leave, are under way or
-through."""
+"""The rollout of a slice as facts leave it: members that wait, are under way, or are through."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from peloton.actors.job.slice.availability import (
     spared,
     told,
 )
-from peloton.actors.job.slice.evicting import spared_step, unwished, wishing
+from peloton.actors.job.slice.evicting import disruption_over, spared_step, wanting_disruption
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice, WishNotes
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
@@ -145,19 +145,19 @@ def restart(slice_: Slice, message: b.RestartIfSpared, at: At) -> Decision:
         return _refused(slice_)
     order = GiveWay(KillCause.SPARED_RESTART, RESTART_TEXT, task.run)
     first = spared(slice_, member, by=b.SparedFor.RESTART, index=at.index)
-    used = unwished(slice_, at)
+    used = disruption_over(slice_, at)
     return Decision(
         facts=(*first, f.RestartGiven(message.member), *used),
         sends=(Send(slice_.crowd, order, member),),
         reply=b.MemberRestarted(wanted=True),
         because=RESTART_TEXT,
-        notes=_without_wish(at) if used else None,
+        notes=_without_disruption(at) if used else None,
     )
 
 
-def _without_wish(at: At) -> WishNotes | None:
+def _without_disruption(at: At) -> WishNotes | None:
     notes: WishNotes | None = at.notes
-    return msgspec.structs.replace(notes, wish_until=0.0) if notes is not None else None
+    return msgspec.structs.replace(notes, disruption_until=0.0) if notes is not None else None
 
 
 def _refused(slice_: Slice) -> Decision:
@@ -166,34 +166,34 @@ def _refused(slice_: Slice) -> Decision:
         refusal = Refused(b.VIOLATES_SLA, b.VIOLATES_TEXT, again=True)
         return Decision(reply=refusal, because=b.VIOLATES_TEXT)
     # By a message of its own: an answer that comes with a fact would be kept for repeats.
-    wish = (Send(SELF, b.WishToSpare(1)),)
+    want = (Send(SELF, b.WantDisruption(1)),)
     refusal = Refused(b.ASKED_JOB, b.VIOLATES_TEXT, again=True)
-    return Decision(sends=wish, reply=refusal, because="the job is asked whether it can spare it")
+    return Decision(sends=want, reply=refusal, because="the job is asked whether it can spare it")
 
 
-def wish(slice_: Slice, message: b.WishToSpare, at: At) -> Decision:
+def want_disruption(slice_: Slice, message: b.WantDisruption, at: At) -> Decision:
     """Ask the job for a higher allowance, until it is used or the time is over."""
-    if slice_.wished >= message.count:
+    if slice_.disruption_wanted >= message.count:
         return Decision(because="the job is asked already")
-    fact, because = f.SpareWished(message.count), "asks its job for more"
-    after = wishing(at)
+    fact, because = f.DisruptionWanted(message.count), "asks its job for more"
+    after = wanting_disruption(at)
     return Decision(facts=(fact,), sends=asking_for(slice_, fact), because=because, notes=after)
 
 
-def wish_step(slice_: Slice, at: At) -> Decision | None:
+def disruption_step(slice_: Slice, at: At) -> Decision | None:
     """Give back what was not used in time: the job may give it to other slices."""
-    if not slice_.wished:
+    if not slice_.disruption_wanted:
         return None
     notes: WishNotes = at.notes if at.notes is not None else WishNotes()
-    if not notes.wish_until:
-        return Decision(notes=wishing(at))  # a recovery does not know since when
-    if at.now < notes.wish_until:
+    if not notes.disruption_until:
+        return Decision(notes=wanting_disruption(at))  # a recovery does not know since when
+    if at.now < notes.disruption_until:
         return None
     done = spared_step(slice_, at, last=True)
     if done is not None:
         return done
-    after = msgspec.structs.replace(notes, wish_until=0.0)
-    return Decision(facts=(f.SpareWished(0),), because="nobody asked again", notes=after)
+    after = msgspec.structs.replace(notes, disruption_until=0.0)
+    return Decision(facts=(f.DisruptionWanted(0),), because="nobody asked again", notes=after)
 
 
 def no_member(message: b.RestartIfSpared, at: At) -> Decision:

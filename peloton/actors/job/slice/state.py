@@ -50,7 +50,9 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     stopped: Bits = Bits()
     grant: int | None = None  # how many may be active at once
     closed: tuple[Bits, ...] = ()  # by row: members that do not exist yet for lack of a grant
-    held: Bits = Bits()  # ended members that are to be restarted, and wait for lack of a grant
+    awaiting_restart: Bits = (
+        Bits()
+    )  # ended members that are to be restarted, and wait for lack of a grant
     reviving: Bits = Bits()  # members that were told of their restart since the goal changed
     begins: int | None = None  # how many may have begun in all, by the job's throttle
     begun: int = 0  # how many have, or will not
@@ -65,8 +67,8 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
     budget: DownBudget | None = None  # how many may be down; None: any number
     spared: tuple[tuple[int, Bits], ...] = ()  # by run: members taken down by the last such order
     ends: tuple[AskedEnds, ...] = ()  # by host
-    wished: int = 0  # how many more are to be down for what does not wait
-    asks: int = 0  # how often there was something new to be wished of the job
+    disruption_wanted: int = 0  # how many more are to be down for what does not wait
+    asks: int = 0  # how often there was something new to be wanted of the job
     homes: Homes | None = None  # of a daemon job: its hosts
     gone: Bits = Bits()  # of `count` members, those that were removed, or dropped
     past: int = 0  # no run or ticket of a removed member had a higher number
@@ -101,7 +103,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def forming(self) -> Bits:
-        """The members that are to be admitted, held and started together."""
+        """The members that are to be admitted, prepared and started together."""
         if self.gang_open and self.goal in WANTED:
             return self.gang_base - self.stopped
         return NO_MEMBERS
@@ -122,7 +124,7 @@ class Slice(Value, frozen=True, gc=False, array_like=True):
         """Return how the slice uses what the throttle allows; None without one."""
         if self.begins is None:
             return None
-        return StartsUsed(self.begun, len(self.waiting | self.held), self.begun_at)
+        return StartsUsed(self.begun, len(self.waiting | self.awaiting_restart), self.begun_at)
 
 
 NO_MEMBERS = Bits()
@@ -152,10 +154,10 @@ class GangNotes(Value, frozen=True, gc=False, array_like=True):
     asked_at: float = 0.0
     kept: bool = False  # the placer keeps the wish
     placer: Key | None = None
-    assigned: Bits = Bits()  # members that were told to hold, and have not begun to
+    assigned: Bits = Bits()  # members that were told to ask for room, and have not begun to
     told: Bits = Bits()  # members that were told to start, or to give back
     ending: Bits = Bits()  # members that were told to end, because the gang restarts as one
-    held_at: float = 0.0  # since when they hold
+    prepare_at: float = 0.0  # since when they ask for room, or have it
     attempt: int = 0  # how many attempts have failed
     rest_until: float = 0.0
     refused: tuple[HostSummary, ...] = ()
@@ -188,8 +190,8 @@ class WishNotes(Value, frozen=True, gc=False, array_like=True):
     placer: Key | None = None  # the one that was the last to keep members
     evicting: tuple[PendingEviction, ...] = ()  # orders that wait for what hosts have free
     gang: GangNotes | None = None
-    holding: tuple[tuple[float, Bits], ...] = ()  # members without a host, by since when
+    unplaced_since: tuple[tuple[float, Bits], ...] = ()  # members without a host, by since when
     avoid: tuple[tuple[Key, float], ...] = ()  # hosts where a run did not start, and until when
-    wish_until: float = 0.0  # when what is wished of the job, and not used, is given back
+    disruption_until: float = 0.0  # when what is wanted of the job, and not used, is given back
     at_home: immutables.Map[int, str] = immutables.Map()  # why its only host has not a member
     held_at: immutables.Map[int, float] = immutables.Map()  # when its host was asked to keep room

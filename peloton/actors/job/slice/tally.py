@@ -28,7 +28,7 @@ from peloton.actors.task.messages import SLICE_SIZE, ContainerEnd, KillCause
 from peloton.actors.task.run_messages import LiveContainers, TaskHealth
 from peloton.actors.task.state import (
     ENDED,
-    HOLDS,
+    IN_PREPARATION,
     ON_HOST,
     PARKS,
     Admission,
@@ -86,8 +86,8 @@ def views_of(slice_: Slice, wanted: Bits, at: At) -> tuple[InstanceView, ...]:
     for state, raw in at.index.split(wanted.raw & at.index.present):
         for member in Bits(raw):
             view = _view(slice_, member, task=state, at=at)
-            if member in slice_.held:
-                view = _held(slice_, view, why=not_begun)
+            if member in slice_.awaiting_restart:
+                view = _to_restart(slice_, view, why=not_begun)
             elif member in kept:
                 view = msgspec.structs.replace(view, code=SPARE, because=kept[member])
             found[member] = view
@@ -188,7 +188,7 @@ def _why_not_begun(slice_: Slice, at: At) -> tuple[str, str]:
     return (LIMIT, LIMIT_TEXT) if reached else (THROTTLE, THROTTLE_TEXT)
 
 
-def _held(slice_: Slice, view: InstanceView, *, why: tuple[str, str]) -> InstanceView:
+def _to_restart(slice_: Slice, view: InstanceView, *, why: tuple[str, str]) -> InstanceView:
     """Return the view of an ended member that is restarted once its job allows it."""
     return msgspec.structs.replace(
         view,
@@ -229,10 +229,10 @@ def gang_why(task: Task, notes: WishNotes, at: At) -> tuple[tuple[str, str], Wis
     noted = msgspec.structs.replace(notes, reasons=gang.reasons, reasons_at=gang.reasons_at)
     if waits_for_gang(task):
         return (GANG, "waits for the others of its gang to end, to run again with them"), noted
-    if task.state in HOLDS:
-        return (GANG, "a host holds its room, it waits for those of its whole gang"), noted
-    if task.state == TaskStates.KILLING and task.cause == KillCause.HOLD_DROPPED:
-        return (GANG, f"its host has to give back the room that it held: {task.because}"), noted
+    if task.state in IN_PREPARATION:
+        return (GANG, "a host has granted its room, it waits for those of its whole gang"), noted
+    if task.state == TaskStates.KILLING and task.cause == KillCause.PREPARATION_DROPPED:
+        return (GANG, f"its host has to give back the room that it granted: {task.because}"), noted
     if gang.never and (task.unschedulable or task.admission == Admission.ADMITTED):
         return (NEVER, gang.because), noted
     if task.admission in PARKS:

@@ -122,7 +122,7 @@ def leave(slice_: Any, message: LeaveVolume, at: At) -> Decision:
         return Decision(reply=VolumeLeft(Key("")), because="no volume is known")
     member = Bits.of(message.member)
     runs = at.index.where(_is_to_run) if at.index is not None else 0
-    if member & (Bits(runs) | slice_.held):
+    if member & (Bits(runs) | slice_.awaiting_restart):
         return Decision(reply=Refused(VOLUME_HELD, STOP_FIRST, "id", again=True))
     return Decision(facts=(f.VolumeHomesLeft(member),), reply=VolumeLeft(host))
 

@@ -234,8 +234,8 @@ def _same_again(job: Job, message: m.ReplaceJob, *, digest: str, at: At) -> Deci
 
 def _digest(spec: JobSpec, overrides: tuple[tuple[int, tuple[Override, ...]], ...]) -> str:
     """Return a digest that equal requests share; it leaves out the number of the version."""
-    wish = msgspec.structs.replace(spec, config_version=0), overrides
-    return hashlib.sha256(msgspec.msgpack.encode(wish)).hexdigest()
+    wanted = msgspec.structs.replace(spec, config_version=0), overrides
+    return hashlib.sha256(msgspec.msgpack.encode(wanted)).hexdigest()
 
 
 def _wrong(known: JobSpec, spec: JobSpec, *, given: list[Override]) -> Refused | None:

@@ -145,7 +145,7 @@ class PoolBlocker(Value, frozen=True, gc=False, array_like=True):
     never: bool = False  # more is wanted than this limit, whatever others release
 
 
-class QueuePlace(Value, frozen=True, gc=False, array_like=True):
+class QueuePosition(Value, frozen=True, gc=False, array_like=True):
     """The entries before a lot in the queue of its pool.
 
     `gangs` are counted among the first `looked_at` entries, of which there may be more.
@@ -186,7 +186,7 @@ class LotWaits(Value, frozen=True, gc=False, array_like=True):
     rule: str = ""
     never: bool = False
     blockers: tuple[PoolBlocker, ...] = ()  # all of them; the first is that of `because`
-    place: QueuePlace | None = None  # None: nobody is before it
+    place: QueuePosition | None = None  # None: nobody is before it
     outlook: Outlook | None = None
 
 

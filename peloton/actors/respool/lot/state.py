@@ -61,7 +61,7 @@ class Lot(Value, frozen=True, gc=False, array_like=True):
         return self.gang is not None and self.gang.lots > 0 and bool(self.gang.members)
 
 
-def held_and_wanted(lot: Lot | None) -> tuple[int, int]:
+def admitted_and_wanted(lot: Lot | None) -> tuple[int, int]:
     """Return how many members are admitted, and how many wait; none of a lot that does not
     exist."""
     if lot is None:
@@ -127,7 +127,7 @@ def _released(lot: Lot, fact: f.LotReleased) -> Lot | None:
     waiting, admitted = lot.waiting - fact.members, lot.admitted - fact.members
     parked = lot.parked - fact.members
     if not waiting and not admitted and not parked:
-        # No ticket is held. A late repeat of one would open the lot again, and is then released.
+        # No ticket is left. A late repeat of one would open the lot again, and is then released.
         return None
     return msgspec.structs.replace(
         lot,

@@ -6,7 +6,7 @@ import nothing but the standard library and the keeper: agents have no more.
 
     __main__   the start
     guardian   the process that the agent knows: what is left of a killed executor ends with it
-    secret_places  where the files of secrets lie, and how those of a killed executor are found
+    secret_folders  where the files of secrets lie, and how those of a killed executor are found
     talk       what is heard, and what it makes us say and do
     loop       processes, sockets and times, on one thread
     agent_link the two connections to the agent

@@ -24,7 +24,7 @@ def main() -> None:
     os.umask(0o077)
     work = import_module("peloton.backends.mesos.executor.loop").work
     guard = import_module("peloton.backends.mesos.executor.guardian").guard
-    clear = import_module("peloton.backends.mesos.executor.secret_places").sweep
+    clear = import_module("peloton.backends.mesos.executor.secret_folders").sweep
     guard(partial(work, dict(os.environ)), clear=clear)
 
 

@@ -28,7 +28,7 @@ from peloton.backends.keeper.wakeups import read_alarm, wake_on_signals
 
 from .agent_environment import AgentEnvironment
 from .agent_link import AgentGone, AgentLink, AgentRefuses, NotTaken
-from .secret_places import SecretPlaces, sweep
+from .secret_folders import SecretFolders, sweep
 from .talk import HOST, ExecutorConfig, ExecutorTalk
 
 ROUND_S = 1.0
@@ -77,7 +77,7 @@ class ConnectPauses:
         return pause_s
 
 
-def runs_in(folder: str, places: SecretPlaces) -> Runs:
+def runs_in(folder: str, places: SecretFolders) -> Runs:
     """Return a keeper's runs, none yet, with sandboxes in this folder, which is the working folder.
 
     Their secrets are not there: an agent shows all of it.
@@ -102,7 +102,7 @@ def work(environment: Mapping[str, str], guardian: int) -> None:
     processes.reset_signals()
     processes.become_subreaper()
     sweep()
-    places = SecretPlaces()
+    places = SecretFolders()
     runs = runs_in(os.path.realpath(found.folder), places)
     try:
         ExecutorLoop(found, runs, guardian=guardian).serve()

@@ -90,17 +90,17 @@ def _text(body: bytes) -> str:
 
 def records(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the records of a stream: each stands behind its length, in a line of its own."""
-    held = bytearray()
+    buffer = bytearray()
     for piece in pieces:
-        held += piece
-        while (line := held.find(b"\n")) >= 0:
-            if not held[:line].isdigit():
+        buffer += piece
+        while (line := buffer.find(b"\n")) >= 0:
+            if not buffer[:line].isdigit():
                 raise BrokenAnswer("a record does not begin with its length")
-            end = line + 1 + int(held[:line])
-            if len(held) < end:
+            end = line + 1 + int(buffer[:line])
+            if len(buffer) < end:
                 break
-            yield bytes(held[line + 1 : end])
-            del held[:end]
+            yield bytes(buffer[line + 1 : end])
+            del buffer[:end]
 
 
 class MesosDriver(MesosSchedulerDriver):  # type: ignore[misc]

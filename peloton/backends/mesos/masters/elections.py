@@ -7,7 +7,7 @@ from typing import Any
 
 from peloton.backends.mesos.masters.operator_api import HttpDoor
 from peloton.runtime.ports import Unreachable
-from peloton.settings.mesos_master import ZooKeeperPlace
+from peloton.settings.mesos_master import ZooKeeperPath
 
 _INFO = "json.info_"
 
@@ -16,7 +16,7 @@ class NoLeader(Exception):
     """No leader is found; the text says why, without a credential."""
 
 
-def candidates(place: ZooKeeperPlace, *, timeout_s: float) -> list[HttpDoor]:
+def candidates(place: ZooKeeperPath, *, timeout_s: float) -> list[HttpDoor]:
     """Return all masters that stand for election, the leader first. Raises `NoLeader`."""
     # Only where it is wanted: its client is of the fleet's extra.
     from peloton.runtime.adapters.zookeeper_leader import candidates_of

@@ -22,7 +22,7 @@ from peloton.backends.mesos.masters.operator_api import (
     NotThere,
     OperatorApi,
 )
-from peloton.settings.mesos_master import ZooKeeperPlace
+from peloton.settings.mesos_master import ZooKeeperPath
 
 ASKED_MAX = 3
 """How many that stand for election are asked before we give up: each may be silent for a while."""
@@ -70,7 +70,7 @@ class LeadingMaster:
 
     def _doors(self) -> Iterator[HttpDoor]:
         """Yield the masters to ask, one after another."""
-        place = ZooKeeperPlace.of(self._masters)
+        place = ZooKeeperPath.of(self._masters)
         if place is None:
             yield HttpDoor.of(self._masters)
             return

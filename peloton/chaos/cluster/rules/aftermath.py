@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.job.messages import JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.resources import Resources
@@ -70,9 +70,9 @@ def _ledger(cluster: SimulatedCluster) -> Iterator[str]:
     """Check that ledgers, pools and outboxes are empty, and nothing failed on the way."""
     world = cluster.world
     for key, host in world.cells("host").items():
-        held = [run for run, entry in host.runs.items() if entry.phase in HOLDING]
-        if held or host.used != Resources():
-            yield f"{key} holds {held}, {host.used}"
+        occupying = [run for run, entry in host.runs.items() if entry.phase in OCCUPYING]
+        if occupying or host.used != Resources():
+            yield f"{key} holds {occupying}, {host.used}"
     for key, lot in world.cells("lot").items():
         if lot.waiting or lot.admitted:
             yield f"{key} waits for {lot.waiting}, holds {lot.admitted}"

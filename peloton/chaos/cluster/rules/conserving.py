@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from peloton.actors.host.ledger import HOLDING
+from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.state import Lot
@@ -36,7 +36,7 @@ class LotSums:
         self.non_preemptible = NONE
         self.on_slack = NONE
         self.members = 0
-        self.held: dict[str, Resources] = {}  # by job
+        self.use_by_job: dict[str, Resources] = {}  # by job
         self.coming = NONE
         self.going = 0  # how many members
 
@@ -51,7 +51,7 @@ class LotSums:
         self.members += sign * (admitted + waiting)
         self.going += sign * (leaving + ordered)
         self.coming = self.coming + need.times(sign * (leaving + ordered))
-        self._hold(job, need.times(sign * admitted))
+        self._add(job, need.times(sign * admitted))
         if lot.shape.on_slack:
             self.on_slack = self.on_slack + need.times(sign * admitted)
             return
@@ -60,10 +60,10 @@ class LotSums:
         if not (lot.shape.preemptible or lot.shape.revocable):
             self.non_preemptible = self.non_preemptible + need.times(sign * admitted)
 
-    def _hold(self, job: str, more: Resources) -> None:
-        self.held[job] = self.held.get(job, NONE) + more
-        if self.held[job] == NONE:
-            del self.held[job]
+    def _add(self, job: str, more: Resources) -> None:
+        self.use_by_job[job] = self.use_by_job.get(job, NONE) + more
+        if self.use_by_job[job] == NONE:
+            del self.use_by_job[job]
 
 
 class ConservationCheck:
@@ -116,12 +116,12 @@ class ConservationCheck:
     ) -> tuple[Resources, Resources, dict[str, Resources]]:
         """Check a pool and all below it; return use, demand, and use by job."""
         own, node = self._sums.get(pool) or LotSums(), tree._nodes[pool]
-        use, demand, held = own.use, own.demand, dict(own.held)
+        use, demand, used = own.use, own.demand, dict(own.use_by_job)
         for child in below.get(pool, ()):
             more, wanted, jobs = self._adds_up(tree, child, below=below)
             use, demand = use + more, demand + wanted
             for job, amount in jobs.items():
-                held[job] = held.get(job, NONE) + amount
+                used[job] = used.get(job, NONE) + amount
         for name, known, found in (
             ("use", node.use, use),
             ("demand", node.demand, demand),
@@ -129,11 +129,11 @@ class ConservationCheck:
             ("use on slack", node.on_slack, own.on_slack),
             ("firm use", node.rationed[Ration.NON_PREEMPTIBLE], own.non_preemptible),
             ("number of members", node.members, own.members),
-            ("use by job", node.held, held),
+            ("use by job", node.use_by_job, used),
         ):
             if known != found:
                 raise Contradiction(f"R10 {pool}: its {name} is {found}, its sum is {known}")
-        return use, demand, held
+        return use, demand, used
 
     def _loans_add_up(self, tree: Tree) -> None:
         """Check that what is coming back was ordered, for the lots it is taken for."""
@@ -188,8 +188,8 @@ def root_has_what_hosts_have(view: ClusterView) -> None:
         if host.maintenance == Maintenance.NONE:
             there = there + host.capacity
         else:
-            held = (some for _, some in host.runs.sets() if some.phase in HOLDING)
-            there = sum((some.resources.times(len(some.members)) for some in held), start=there)
+            used = (some for _, some in host.runs.sets() if some.phase in OCCUPYING)
+            there = sum((some.resources.times(len(some.members)) for some in used), start=there)
     if known != there:
         raise Contradiction(f"R10 {ROOT} has {known}, its hosts have {there}")
 

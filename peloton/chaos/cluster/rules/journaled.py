@@ -16,18 +16,18 @@ from peloton.runtime.vocabulary import Key
 
 def held_by_lots(view: ClusterView) -> dict[Key, Resources]:
     """What the lots of each pool hold, by the actors in memory."""
-    held: dict[Key, Resources] = {}
+    used: dict[Key, Resources] = {}
     for lot in view.cells("lot").values():
         pool, need = lot.shape.pool, lot.shape.resources
-        held[pool] = held.get(pool, Resources()) + need.times(len(lot.admitted))
-    return held
+        used[pool] = used.get(pool, Resources()) + need.times(len(lot.admitted))
+    return used
 
 
 def ledger_equals_the_actors(ledger: ShadowLedger, view: ClusterView) -> None:
     """R10: the sums of all journaled facts are those of the actors in memory."""
-    held = held_by_lots(view)
-    for pool in sorted({**held, **ledger.use}):
-        live, journaled = held.get(pool, Resources()), ledger.use.get(pool, Resources())
+    used = held_by_lots(view)
+    for pool in sorted({**used, **ledger.use}):
+        live, journaled = used.get(pool, Resources()), ledger.use.get(pool, Resources())
         if live != journaled:
             raise Contradiction(f"R10 {pool}: its lots hold {live}, by the journal {journaled}")
     for key, host in view.cells("host").items():

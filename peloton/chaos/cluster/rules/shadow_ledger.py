@@ -41,7 +41,7 @@ from peloton.actors.respool.node import NO_SLACK_LIMIT
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import End, TaskGoals, pod_id
 from peloton.actors.task.run_messages import UNHEALTHY
-from peloton.chaos.cluster.rules.holdings import HostHoldings, SliceHoldings
+from peloton.chaos.cluster.rules.usage import HostUsage, SliceUsage
 from peloton.chaos.cluster.world.machines import Machines
 from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.core.entities.records import RequestAnswered
@@ -57,8 +57,8 @@ class ShadowLedger:
     """The ledger of one cluster."""
 
     def __init__(self, machines: Machines) -> None:
-        self.tasks: dict[Key, SliceHoldings] = {}
-        self.hosts: dict[Key, HostHoldings] = {}
+        self.tasks: dict[Key, SliceUsage] = {}
+        self.hosts: dict[Key, HostUsage] = {}
         self.lots: dict[Key, tuple[LotShape, Key]] = {}
         self.pools: dict[Key, tuple[Key, Resources]] = {}  # parent and limit
         self.use: dict[Key, Resources] = {}  # of a pool, by its own lots
@@ -78,7 +78,7 @@ class ShadowLedger:
         self._capacity: dict[Key, Resources] = {}  # of the cluster, by inventory
         self._machines = machines
         self._started = 0
-        self._held_first: dict[str, Key] = {}
+        self._prepared_first: dict[str, Key] = {}
         self._unsettled: dict[Key, float] = {}  # slices, and when they were changed last
         self._now_s = 0.0
 
@@ -139,7 +139,7 @@ class ShadowLedger:
 
     def created(self, entry: Entry, fact: tf.TaskCreated) -> None:
         """Create instances; for one that was removed the numbers of runs go on."""
-        tasks = self.tasks.setdefault(entry.key, SliceHoldings())
+        tasks = self.tasks.setdefault(entry.key, SliceUsage())
         _none(entry, tasks.existing, rule="R8a", text="exist already")
         tasks.existing |= entry.members
         self.goal(entry, fact)
@@ -216,9 +216,9 @@ class ShadowLedger:
             # A new job of the same id will use the same run ids.
             for run in range(1, tasks.runs.pop(member) + 1):
                 self.accepted.pop(pod_id(entry.key, member, run=run), None)
-                self._held_first.pop(pod_id(entry.key, member, run=run), None)
+                self._prepared_first.pop(pod_id(entry.key, member, run=run), None)
 
-    def _count(self, tasks: SliceHoldings, members: int) -> None:
+    def _count(self, tasks: SliceUsage, members: int) -> None:
         for member in Bits(members):
             tasks.runs[member] += 1
 
@@ -226,7 +226,7 @@ class ShadowLedger:
 
     def configured(self, entry: Entry, fact: hf.HostConfigured) -> None:
         """Set the capacity of a host."""
-        host = self.hosts.setdefault(entry.key, HostHoldings())
+        host = self.hosts.setdefault(entry.key, HostUsage())
         host.capacity, host.labels = fact.capacity, fact.labels
         host.declared = fact.capacity.slack
         host.set_slack()
@@ -240,25 +240,27 @@ class ShadowLedger:
     def accept(self, entry: Entry, fact: hf.RunsAccepted) -> None:
         """Reserve a host's resources for runs, which start, or for which room is held."""
         host = self.hosts[entry.key]
-        known, verb = (self._held_first, "held") if fact.held else (self.accepted, "accepted")
+        known, verb = (self._prepared_first, "held") if fact.held else (self.accepted, "accepted")
         for at, pod in enumerate(names_of(fact.crowd, fact.members.raw, run=fact.run)):
             first = known.setdefault(pod, entry.key)
             if first != entry.key or pod in host.runs:
                 raise Contradiction(f"R9 {pod} was {verb} by {first}, and again by {entry.key}")
             if not fact.held:
                 self.times_accepted[pod] += 1
-            if wrong := host.hold(pod, fact, ports=fact.ports[at] if fact.ports else ()):
+            if wrong := host.take(pod, fact, ports=fact.ports[at] if fact.ports else ()):
                 raise Contradiction(f"R9 {pod} is {verb} by {entry.key}: {wrong}")
 
-    def begin(self, entry: Entry, fact: hf.HeldStarted) -> None:
+    def begin(self, entry: Entry, fact: hf.PreparedStarted) -> None:
         """Start runs that were held."""
         for pod in _runs(fact):
             if pod not in self.hosts[entry.key].runs or pod in self.accepted:
-                raise Contradiction(f"R9 {pod} is started on {entry.key}, which does not hold it")
+                raise Contradiction(
+                    f"R9 {pod} is started on {entry.key}, which has not prepared it"
+                )
             self.accepted[pod] = entry.key
             self.times_accepted[pod] += 1
 
-    def give_back(self, entry: Entry, fact: hf.HeldReleased) -> None:
+    def give_back(self, entry: Entry, fact: hf.PreparedReleased) -> None:
         """Free what was held for runs that were never started."""
         for pod in _runs(fact):
             if pod in self.accepted:
@@ -266,7 +268,7 @@ class ShadowLedger:
             self.hosts[entry.key].free(pod)
 
     def given(self, entry: Entry, fact: hf.DevicesGiven) -> None:
-        """Give a host's gpus to runs that it has just accepted, or holds."""
+        """Give a host's gpus to runs that it has just accepted, or prepared."""
         if wrong := self.hosts[entry.key].give(fact):
             raise Contradiction(f"R9 {entry.key} gives {wrong}")
 
@@ -308,7 +310,7 @@ class ShadowLedger:
         Theirs were never made; or are to be deleted, and then the instances are not to run.
         """
         crowd = Key("task" + entry.key[len("slice") :])
-        to_run = Bits(fact.members.raw & ~self.tasks.setdefault(crowd, SliceHoldings()).stopping)
+        to_run = Bits(fact.members.raw & ~self.tasks.setdefault(crowd, SliceUsage()).stopping)
         running = names_of(crowd, to_run.raw, run=0)
         for pod in names_of(crowd, fact.members.raw, run=0):
             name = pod.rpartition("-")[0]
@@ -322,7 +324,7 @@ class ShadowLedger:
         host = self.hosts[entry.key]
         for run in _runs(fact):
             if run not in host.runs:
-                raise Contradiction(f"R13 {run} ended on {entry.key}, which does not hold it")
+                raise Contradiction(f"R13 {run} ended on {entry.key}, which has not prepared it")
             host.free(run)
 
     def dropped(self, entry: Entry, fact: hf.RunsForgotten | hf.SetForgotten) -> None:
@@ -352,7 +354,7 @@ class ShadowLedger:
     def admitted(self, entry: Entry, fact: lf.LotAdmitted) -> None:
         """Admit members of a lot: the pool is charged for them."""
         shape, crowd = self.lots[entry.key]
-        tasks = self.tasks.setdefault(crowd, SliceHoldings())
+        tasks = self.tasks.setdefault(crowd, SliceUsage())
         if tasks.charges & fact.members.raw:
             raise Contradiction(f"R10 {entry.key} is charged twice for some of {fact.members}")
         tasks.charged[entry.key] = tasks.charged.get(entry.key, 0) | fact.members.raw
@@ -368,7 +370,7 @@ class ShadowLedger:
     def left(self, entry: Entry, fact: lf.LotReleased | lf.LotEnqueued | lf.LotParked) -> None:
         """Free the charges of members of a lot that were released, or queued again."""
         shape, crowd = self.lots[entry.key]
-        tasks = self.tasks.setdefault(crowd, SliceHoldings())
+        tasks = self.tasks.setdefault(crowd, SliceUsage())
         before = tasks.charged.get(entry.key, 0)
         gone = before & fact.members.raw
         self._change(crowd)
@@ -466,7 +468,7 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     tf.TaskCreated: ShadowLedger.created,
     tf.TaskGoalSet: ShadowLedger.goal,
     tf.TaskLaunching: ShadowLedger.launching,
-    tf.RoomHeld: ShadowLedger.in_progress,
+    tf.TaskPrepared: ShadowLedger.in_progress,
     tf.LaunchAccepted: ShadowLedger.in_progress,
     tf.TaskStarted: ShadowLedger.in_progress,
     tf.TaskKilling: ShadowLedger.in_progress,
@@ -477,8 +479,8 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     tf.TaskForgotten: ShadowLedger.vanished,
     hf.HostConfigured: ShadowLedger.configured,
     hf.RunsAccepted: ShadowLedger.accept,
-    hf.HeldStarted: ShadowLedger.begin,
-    hf.HeldReleased: ShadowLedger.give_back,
+    hf.PreparedStarted: ShadowLedger.begin,
+    hf.PreparedReleased: ShadowLedger.give_back,
     hf.DevicesGiven: ShadowLedger.given,
     hf.SlackMeasured: ShadowLedger.measured,
     hf.ProcessesEnded: ShadowLedger.stopped,

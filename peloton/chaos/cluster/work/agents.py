@@ -12,7 +12,7 @@ from functools import partial
 
 from peloton.chaos.cluster.work.workload import cluster_of
 from peloton.chaos.cluster.world.subscription import MACHINES_ENGINE
-from peloton.runtime.simulation.plan import P, StormAction, changed
+from peloton.runtime.simulation.scenario import P, StormAction, changed
 from peloton.runtime.simulation.storms import (
     Fault,
     LastingFault,
@@ -121,12 +121,12 @@ def drawn(seed: int, *, storm_s: float) -> tuple[dict[str, float], list[StormAct
     return drawn_faults(chance, some, storm_s=storm_s)
 
 
-def over_agents(plan: P) -> P:
+def over_agents(scenario: P) -> P:
     """Return the same storm over machines that exist once, with the faults of such a cluster."""
-    faults, more = drawn(plan.seed, storm_s=plan.storm_s)
+    faults, more = drawn(scenario.seed, storm_s=scenario.storm_s)
     return changed(
-        plan,
+        scenario,
         outside=True,
-        faults={**plan.faults, **faults},
-        actions=tuple(sorted((*plan.actions, *more), key=lambda action: action.at_s)),
+        faults={**scenario.faults, **faults},
+        actions=tuple(sorted((*scenario.actions, *more), key=lambda action: action.at_s)),
     )

@@ -1,6 +1,6 @@
 """Clients that start, restart and update existing jobs, in some storms.
 
-Turns an action of a plan into operations of clients, like `workload.py`.
+Turns a scenario's action into operations of clients, like `workload.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from peloton.actors.job.messages import CreateJob, StartInstances, UpdateJob
 from peloton.actors.job.spec import JobSpec
 from peloton.chaos.cluster.work.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.work.workload import client_of, cluster_of
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key, Message
 

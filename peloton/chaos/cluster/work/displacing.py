@@ -1,6 +1,6 @@
 """R32: inside of a pool a lower priority gives back, where allowed, and work on slack for other.
 
-Turns an action of a plan into a job of one of several priorities, larger than what is free, and
+Turns a scenario's action into a job of one of several priorities, larger than what is free, and
 committed facts of lots into a `Contradiction` or nothing. How long a run is left alone is not
 compared, as clocks of daemons are set and drift in a storm: `tests/actors/tasks/test_evicting.py`
 is.
@@ -19,8 +19,8 @@ from peloton.chaos.cluster.work.drawing import ActionDraw
 from peloton.chaos.cluster.work.workload import CLIENTS, cluster_of
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key
 

@@ -1,4 +1,4 @@
-"""Draws the actions of a plan that have a generator of their own.
+"""Draws the actions of a scenario that have a generator of their own.
 
 A module that adds work to storms draws it separately, so that older seeds keep all else as it was.
 The order in which chance is asked is part of every seed, so it must never change.
@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 
 
 class ActionDraw(NamedTuple):

@@ -1,6 +1,6 @@
 """R35: every matching host that is ready runs one instance of each daemon job; and such jobs.
 
-Turns actions of a plan into daemon jobs, hosts that get and lose the label by which some of these
+Turns scenario actions into daemon jobs, hosts that get and lose the label by which some of these
 choose, and maintenance of hosts; and a cluster in a calm into one in which each such job was seen
 on every host that is for it, or a `Contradiction`: two on one host, or one on a host that is not
 for it. The jobs are stopped then: a storm ends only when nothing runs. The code by which
@@ -26,8 +26,8 @@ from peloton.chaos.cluster.work.workload import client_of, cluster_of, create_jo
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.placement.messages import Constraint, Label
 from peloton.runtime.core.turning.envelope import Envelope
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key, Message
 
@@ -94,7 +94,7 @@ def maintain_host(storm: Storm, action: StormAction) -> None:
     There is none in storms whose pools are as large as all hosts: they could not be created
     meanwhile.
     """
-    if any(other.name in lending.WORK for other in storm.plan.actions):
+    if any(other.name in lending.WORK for other in storm.scenario.actions):
         return
     message = StartMaintenance() if action.other % 2 else CompleteMaintenance()
     _tell(storm, action, message=message, spared=1)

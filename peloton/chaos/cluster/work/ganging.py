@@ -1,6 +1,6 @@
-"""R29: no member of a gang starts before hosts hold room for all, or once it is to end.
+"""R29: no member of a gang starts before hosts have granted room to all, or once it is to end.
 
-Turns an action of a plan into a job with a gang, and committed facts of slices, tasks and hosts
+Turns a scenario's action into a job with a gang, and committed facts of slices, tasks and hosts
 into a `Contradiction` or nothing. That every gang runs in the end is R7. The code by which slices
 decide is not used.
 """
@@ -20,8 +20,8 @@ from peloton.chaos.cluster.work.drawing import ActionDraw
 from peloton.chaos.cluster.work.workload import CLIENTS, cluster_of
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Bits, Key
 
@@ -38,7 +38,7 @@ class _GangSlice:
     def __init__(self, gang: int) -> None:
         self.forming: int | None = (1 << gang) - 1  # None once it is complete
         self.stopped = 0
-        self.held = 0  # by hosts, and not given back since
+        self.prepared = 0  # by hosts, and not given back since
         self.told = 0  # members whose tasks have said go to their hosts
         self.ending = 0  # members whose tasks are to end
 
@@ -64,18 +64,18 @@ class GangCheck:
             sf.SliceForgotten: self._vanishes,
             tf.TaskLaunching: self._launches,
             tf.TaskGoalSet: self._aims,
-            hf.RunsAccepted: self._holds,
-            hf.HeldReleased: self._gives_back,
-            hf.HeldStarted: self._begins,
+            hf.RunsAccepted: self._prepares,
+            hf.PreparedReleased: self._gives_back,
+            hf.PreparedStarted: self._begins,
         }
 
     def settle(self) -> None:
         """Check after all frames of a round were noted. Raises `Contradiction`."""
         for key, members in self._complete:
             of = self._slices.get(key)
-            missing = members & ~of.held if of is not None else 0
+            missing = members & ~of.prepared if of is not None else 0
             if missing:
-                text = f"starts as complete, and no host holds {[*Bits(missing)][:5]}"
+                text = f"starts as complete, and no host has prepared {[*Bits(missing)][:5]}"
                 raise Contradiction(f"R29 the gang of {key} {text}")
             self.checked += 1
         for key, members in self._begun:
@@ -131,17 +131,17 @@ class GangCheck:
             of.ending &= ~entry.members
             of.ending |= entry.members if fact.goal in ENDING else 0
 
-    def _holds(self, entry: Entry, fact: hf.RunsAccepted) -> None:  # noqa: ARG002
+    def _prepares(self, entry: Entry, fact: hf.RunsAccepted) -> None:  # noqa: ARG002
         of = self._slices.get(slice_of_crowd(fact.crowd))
         if fact.held and of is not None:
-            of.held |= fact.members.raw
+            of.prepared |= fact.members.raw
 
-    def _gives_back(self, entry: Entry, fact: hf.HeldReleased) -> None:  # noqa: ARG002
+    def _gives_back(self, entry: Entry, fact: hf.PreparedReleased) -> None:  # noqa: ARG002
         of = self._slices.get(slice_of_crowd(fact.crowd))
         if of is not None and not fact.reason:  # what is refused, its tasks hear of
-            of.held &= ~fact.members.raw
+            of.prepared &= ~fact.members.raw
 
-    def _begins(self, entry: Entry, fact: hf.HeldStarted) -> None:  # noqa: ARG002
+    def _begins(self, entry: Entry, fact: hf.PreparedStarted) -> None:  # noqa: ARG002
         self._begun.append((slice_of_crowd(fact.crowd), fact.members.raw))
 
 

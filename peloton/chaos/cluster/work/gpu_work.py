@@ -1,7 +1,7 @@
 """Jobs with gpus during a storm, so that hosts give out devices and take them back.
 
-Turns an action of a plan into a job whose instances need whole gpus. A storm that has such jobs has
-hosts with gpus; others keep theirs without, so older seeds keep their storms. `HostHoldings.give`
+Turns a scenario's action into a job whose instances need whole gpus. A storm that has such jobs has
+hosts with gpus; others keep theirs without, so older seeds keep their storms. `HostUsage.give`
 judges which run gets which device.
 """
 
@@ -15,7 +15,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.chaos.cluster.work.drawing import ActionDraw
 from peloton.chaos.cluster.work.workload import CLIENTS, cluster_of
 from peloton.chaos.cluster.world.cluster import HOST_CAPACITY, NEED, STORM_POOL
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 
 HOST_GPUS = 3

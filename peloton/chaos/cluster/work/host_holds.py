@@ -1,6 +1,6 @@
 """R22: a held host is its holder's alone, until a time; and the callers' actions on held hosts.
 
-Turns actions of a plan into holds, launches on them and their ends; and committed facts into a
+Turns scenario actions into holds, launches on them and their ends; and committed facts into a
 `Contradiction` or nothing. A host that nobody holds must not be used: a launch on such a hold is
 refused, whatever the storm does. The host actor is not asked.
 """
@@ -31,8 +31,8 @@ from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.workload import client_of, cluster_of
 from peloton.chaos.cluster.world.cluster import NEED, SimulatedCluster
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Bits, Key
 

@@ -1,6 +1,6 @@
 """R26: a run is placed by the pool of its host and the room for controllers; and such jobs.
 
-Turns actions of a plan into pools of hosts, hosts that change theirs, jobs with conditions on them
+Turns scenario actions into pools of hosts, hosts that change theirs, jobs with conditions on them
 and a limit of controllers; and committed facts into a `Contradiction` or nothing. The code by which
 hosts, placers and pools decide is not used.
 """
@@ -38,8 +38,8 @@ from peloton.chaos.cluster.world.cluster import (
 )
 from peloton.placement.messages import Constraint, Label
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key
 
@@ -64,7 +64,7 @@ FORMS = (
 """Each is met by a host of the default pool, where all are in the calm."""
 
 
-class PlaceCheck:
+class HostPoolCheck:
     """The pool of each host, and what each pool of resources gives to controllers."""
 
     def __init__(self) -> None:

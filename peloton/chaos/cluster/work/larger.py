@@ -1,6 +1,6 @@
 """Actions of clients in few storms: jobs of several slices, jobs sent in pieces, redrives.
 
-Turns an action of a plan into operations of clients, like `workload.py`; these actions cost more
+Turns a scenario's action into operations of clients, like `workload.py`; these actions cost more
 than ordinary ones, or need another to mean anything, so they are drawn separately and rarely.
 """
 
@@ -18,7 +18,7 @@ from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster.work.workload import CLIENTS, cluster_of
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
 from peloton.runtime.core.turning.envelope import Envelope
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key, Refused
 

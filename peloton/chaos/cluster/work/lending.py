@@ -1,6 +1,6 @@
 """R28: pools take back no more than was ordered, and only from tasks that may be preempted.
 
-Turns an action of a plan into a preemptible job of one of two pools that share all hosts, and
+Turns a scenario's action into a preemptible job of one of two pools that share all hosts, and
 committed facts of lots and slices into a `Contradiction` or nothing. That what was taken back
 reaches somebody, and that nobody gives in vain, is checked where nothing else happens
 (`tests/actors/pools/test_reclaiming.py`, `tests/worlds/hosts/test_preemption.py`): in a storm those
@@ -22,8 +22,8 @@ from peloton.chaos.cluster.work.drawing import ActionDraw
 from peloton.chaos.cluster.work.workload import CLIENTS, cluster_of
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key
 

@@ -1,6 +1,6 @@
 """R24: the end of a job is notified at least once, and no end that did not happen.
 
-Turns an action of a plan into a job with a notification, orders of jobs into the posts that a
+Turns a scenario's action into a job with a notification, orders of jobs into the posts that a
 listener outside got, and those into a `Contradiction` or nothing. Of several ends of one job only
 the last has to be notified. The simulated service loses posts and answers, and keeps nothing, as
 the real one.
@@ -17,8 +17,8 @@ from peloton.chaos.cluster.work.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.work.workload import cluster_of, create_job
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.world.listener import Listener
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 
 SHARE = 0.15

@@ -1,6 +1,6 @@
 """Jobs that wait for others, have a deadline, or want their name; and R38: the owner of a name.
 
-Turns an action of a plan into operations of clients, like `workload.py`. Committed facts of names
+Turns a scenario's action into operations of clients, like `workload.py`. Committed facts of names
 become a `Contradiction` or nothing.
 """
 
@@ -18,8 +18,8 @@ from peloton.chaos.cluster.work.workload import cluster_of, create_job
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.world.history import Asked
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key
 
@@ -114,9 +114,9 @@ def begun_in_order(cluster: SimulatedCluster) -> None:
 
 def names_are_free(cluster: SimulatedCluster) -> None:
     """Check R7: all jobs have ended, so nobody holds a name."""
-    held = cluster.cells("name")
-    if held:
-        raise Contradiction(f"R7 names are held by jobs that have ended: {held}")
+    names = cluster.cells("name")
+    if names:
+        raise Contradiction(f"R7 names belong to jobs that have ended: {names}")
 
 
 def _is_create(operation: Any) -> bool:

@@ -1,6 +1,6 @@
 """Revocable jobs during a storm, and hosts whose slack shrinks and rises.
 
-Turns an action of a plan into a job that runs on slack, or into a report of a host's measured
+Turns a scenario's action into a job that runs on slack, or into a report of a host's measured
 slack. A storm that has them has hosts with slack; others keep theirs without, so older seeds keep
 their storms. That no host grants more slack than it has is R9, as for all kinds; what it takes back
 is judged once all is quiet, by `checks.hosts_keep_their_slack`.
@@ -18,7 +18,7 @@ from peloton.chaos.cluster.work.drawing import ActionDraw
 from peloton.chaos.cluster.work.workload import CLIENTS, cluster_of
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
 from peloton.chaos.cluster.world.machines import machine_report
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key
 

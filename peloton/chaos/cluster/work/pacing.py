@@ -1,6 +1,6 @@
 """R23: no period has more starts of a throttled job than its throttle says; and such jobs.
 
-Turns an action of a plan into a job with a throttle, and committed facts of slices into a
+Turns a scenario's action into a job with a throttle, and committed facts of slices into a
 `Contradiction` or nothing. That all of them start in the end is R7. Starts are timed by the clocks
 of their owners, so while clocks of daemons differ nothing is judged.
 """
@@ -19,8 +19,8 @@ from peloton.chaos.cluster.work.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.work.workload import cluster_of, create_job
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key, key
 

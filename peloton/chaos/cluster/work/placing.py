@@ -1,6 +1,6 @@
 """Jobs with placement conditions during a storm: instances apart, near tasks, and with ports.
 
-Turns an action of a plan into jobs with conditions that become true once other tasks have ended, so
+Turns a scenario's action into jobs with conditions that become true once other tasks have ended, so
 that each of them ends in the calm. Drawn separately from all other work, so that older seeds keep
 their storms.
 """
@@ -16,7 +16,7 @@ from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.workload import cluster_of, create_job
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
 from peloton.placement.messages import Constraint, Label
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 
 SHARE = 0.35

@@ -1,6 +1,6 @@
 """Operators that create, change, delete and read pools during a storm, without any job.
 
-Turns an action of a plan into requests about pools whose histories are searched afterwards. Each
+Turns a scenario's action into requests about pools whose histories are searched afterwards. Each
 config is unlike all others, so that an answer shows which request it comes from. Drawn separately
 from all other work, so that older seeds keep their storms.
 """
@@ -23,7 +23,7 @@ from peloton.chaos.cluster.rules.pool_history import POOL_PREFIX
 from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.workload import client_of, cluster_of
 from peloton.runtime.simulation.daemon import SimulatedDaemon
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key, Message
 

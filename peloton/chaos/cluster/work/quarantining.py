@@ -1,6 +1,6 @@
 """R27: a quarantined host gets no new run; and hosts that fail whatever runs on them.
 
-Turns an action of a plan into a machine that starts nothing for a while, and committed facts of
+Turns a scenario's action into a machine that starts nothing for a while, and committed facts of
 hosts into a `Contradiction` or nothing. Placers learn of a quarantine, and use its hosts if they
 are more than a tenth of those that are up: so a host is judged only if it was alone in it for a
 while, in a calm. Placers are not asked.
@@ -17,8 +17,8 @@ from peloton.chaos.cluster.work.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.work.workload import cluster_of
 from peloton.chaos.cluster.world.cluster import SimulatedCluster
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key
 

@@ -1,6 +1,6 @@
 """Readers during a storm: followers of change feeds, and clients that read at all daemons at once.
 
-Turns an action of a plan into readers whose pages and answers are judged elsewhere: of a feed by
+Turns a scenario's action into readers whose pages and answers are judged elsewhere: of a feed by
 `feed_check.py`, of jobs by the history of clients. Drawn separately from all other faults, so that
 older seeds keep their storms.
 """
@@ -16,7 +16,7 @@ from peloton.chaos.cluster.work.workload import CLIENTS, cluster_of
 from peloton.chaos.cluster.world.feed_readers import FeedReader
 from peloton.runtime.core.reading.inspection import FollowChanges
 from peloton.runtime.simulation.daemon import SimulatedDaemon
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Fault, MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key
 

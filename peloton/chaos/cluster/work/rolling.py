@@ -3,7 +3,7 @@
 R37: a workflow has succeeded, or is rolled back, only after all instances that it changed, and that
 are to run, have stayed up for as long as was asked, at the end.
 
-Turns an action of a plan into commands of clients; and a cluster in a calm into one in which each
+Turns a scenario's action into commands of clients; and a cluster in a calm into one in which each
 service that has had a workflow is given another command once more, an instance at a time, and that
 workflow succeeds (R7): none is stuck, whatever the state of those before. Instances that an aborted
 workflow left to be added are added by it. The code by which slices decide is not used.
@@ -31,8 +31,8 @@ from peloton.chaos.cluster.work.sparing import BudgetCheck
 from peloton.chaos.cluster.work.workload import client_of, cluster_of
 from peloton.chaos.cluster.world.cluster import SimulatedCluster
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import members_of
 

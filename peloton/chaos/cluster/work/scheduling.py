@@ -1,6 +1,6 @@
 """R25: each moment of a schedule makes one job at most, none is lost, and none comes too early.
 
-Turns actions of a plan into schedules that are due each minute, and committed facts into a
+Turns scenario actions into schedules that are due each minute, and committed facts into a
 `Contradiction` or nothing. After a time without an owner only the last moment counts, and a moment
 may make no job if its schedule journals the reason: so only the moments in a calm may not be lost,
 and the jobs that a moment was to make. If jobs may not overlap, the one before has ended, or is
@@ -27,8 +27,8 @@ from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.workload import client_of, cluster_of
 from peloton.chaos.cluster.world.cluster import SimulatedCluster, job_spec
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key, Message
 

@@ -1,6 +1,6 @@
 """Services during a storm: jobs that run for ever, until a client stops them.
 
-Turns an action of a plan into operations of clients, and a cluster in a calm into one in which each
+Turns a scenario's action into operations of clients, and a cluster in a calm into one in which each
 service that nobody stopped was seen to run with all its instances (R7), and is then stopped: a
 storm ends only when nothing runs. That no service ends by itself (R33) is checked by the clients'
 answers, in `history.py`. Runs of a service end as any others, so most of its time is pauses.
@@ -22,7 +22,7 @@ from peloton.chaos.cluster.rules.liveness import reach
 from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.workload import client_of, cluster_of, create_job
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL, SimulatedCluster
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Bits, Key
 

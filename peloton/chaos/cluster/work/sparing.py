@@ -1,6 +1,6 @@
 """R34: wanted disruptions take no more instances of a service down than may be down at once.
 
-Turns actions of a plan into services with a disruption budget, updates of these, hosts that go down
+Turns scenario actions into services with a disruption budget, updates of these, hosts that go down
 and come back, and restarts of single instances; and committed facts into a `Contradiction` or
 nothing. Each time a slice takes members down, those that are down by the facts before it are
 counted, whatever took them down; and no member is ended for a workflow, a host, a pool or a restart
@@ -34,8 +34,8 @@ from peloton.chaos.cluster.work.servicing import (
 from peloton.chaos.cluster.work.workload import client_of, cluster_of
 from peloton.chaos.cluster.world.cluster import SimulatedCluster
 from peloton.runtime.core.entities.codec import Entry
-from peloton.runtime.simulation.plan import StormAction
 from peloton.runtime.simulation.scan import Contradiction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key, Message, members_of
 

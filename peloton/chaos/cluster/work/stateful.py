@@ -1,6 +1,6 @@
 """Services with volumes during a storm: R36, an instance runs where its volume is, or waits.
 
-Turns actions of a plan into stateful services that end, fail, are stopped, started, restarted and
+Turns scenario actions into stateful services that end, fail, are stopped, started, restarted and
 replaced as others are, and into volumes that are deleted as the gateway does it: the slice first,
 then the host, and now and then the slice alone, as if the call had been cut off. That each volume
 is on one host, is removed only once it was given up, and no run has another, is judged by the
@@ -30,7 +30,7 @@ from peloton.chaos.cluster.work.servicing import (
 from peloton.chaos.cluster.work.workload import client_of, cluster_of, create_job
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.runtime.core.turning.envelope import Envelope
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import Storm
 from peloton.runtime.vocabulary import Key
 

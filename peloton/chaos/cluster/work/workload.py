@@ -1,8 +1,8 @@
 """The actions of clients during a storm, by name: create, stop, delete, get, and invalid requests.
 
-Turns an action of a plan into operations of clients. Sizes and choices come from the action's
-numbers, so an action means the same whatever else the plan contains. An answer is judged only if a
-single one can be right.
+Turns a scenario's action into operations of clients. Sizes and choices come from the action's
+numbers, so an action means the same whatever else the scenario contains. An answer is judged only
+if a single one can be right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL, SimulatedClust
 from peloton.chaos.cluster.world.history import TIMED
 from peloton.chaos.cluster.world.machines import FAILURE
 from peloton.runtime.core.turning.envelope import Envelope
-from peloton.runtime.simulation.plan import StormAction
+from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.storms import MomentaryFault, Storm
 from peloton.runtime.vocabulary import Key, Message, Refused
 

@@ -19,7 +19,7 @@ from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.state import HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import NOTIFIER, CreateJob, RestartJob, StartInstances, job_key
-from peloton.actors.job.slice.parking import HoldPolicy
+from peloton.actors.job.slice.parking import ParkingPolicy
 from peloton.actors.job.spec import Command, JobSpec, TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
@@ -84,7 +84,7 @@ class ClusterSetup(NamedTuple):
     """Whether each message is decided a second time, which must change nothing."""
     policy: ArchivePolicy = ArchivePolicy()
     preemption: PreemptionPolicy = PreemptionPolicy()
-    holding: HoldPolicy = HoldPolicy()
+    parking: ParkingPolicy = ParkingPolicy()
 
 
 class SimulatedCluster:
@@ -104,7 +104,7 @@ class SimulatedCluster:
             policy=setup.policy._replace(finished_jobs_max=setup.finished_jobs_max),
             quarantine=setup.quarantine_after,
             preemption=setup.preemption,
-            holding=setup.holding,
+            parking=setup.parking,
         )
         self.twice = TwiceCheck(restarts)
         if setup.twice:

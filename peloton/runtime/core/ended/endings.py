@@ -18,7 +18,7 @@ from peloton.runtime.core.ended.ended_rows import RowDamaged as RowDamaged
 from peloton.runtime.core.ended.ended_rows import open_row as open_row
 from peloton.runtime.core.ended.gathering import Gathering
 from peloton.runtime.core.ended.parting import Partings
-from peloton.runtime.core.ended.retention import HeldEnded, Retained
+from peloton.runtime.core.ended.retention import Retained, RetainedEnded
 from peloton.runtime.core.entities.codec import Codec, Entry, encode
 from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.core.entities.records import SHARD_KEY, EntitiesEvicted
@@ -194,7 +194,7 @@ class Endings:
         found = self.waiting.next_s, *(kept.next_s for kept in self._kept.values())
         return min((at for at in found if at is not None), default=None)
 
-    def held(self) -> dict[str, HeldEnded]:
+    def retained(self) -> dict[str, RetainedEnded]:
         """Return what is kept in memory although it has ended, by kind."""
         return {name: kept.figures for name, kept in self._kept.items()}
 

@@ -1,7 +1,7 @@
 """Ended entities of one kind that stay in memory for a while (`Kind.retention`), oldest first.
 
 Turns the bounds of a kind (count, bytes as encoded, seconds) into the entities that have to leave,
-and counts what is held until it has left. An entity is as old as its kind says
+and counts what is retained until it has left. An entity is as old as its kind says
 (`Retention.ended_at`), or else begins anew with the process. `endings` writes the row before it
 removes an entity.
 """
@@ -22,7 +22,7 @@ STALE_MIN = 64
 """So many entries of the order may be of entities that are gone, or as many as are not."""
 
 
-class HeldEnded(NamedTuple):
+class RetainedEnded(NamedTuple):
     """The ended entities of a kind that one shard has in memory.
 
     `left`: how many had to leave, by bound, since the shard was opened here. `due_s`: since when,
@@ -35,7 +35,7 @@ class HeldEnded(NamedTuple):
     due_s: float | None = None
 
 
-class _Held(NamedTuple):
+class _Entry(NamedTuple):
     """An ended entity; `number` tells its entry in the order from older ones of the same key."""
 
     since: float
@@ -49,7 +49,7 @@ class Retained:
 
     def __init__(self, bounds: Retention) -> None:
         self._bounds = bounds
-        self._of: dict[Key, _Held] = {}
+        self._of: dict[Key, _Entry] = {}
         self._order: list[tuple[float, int, Key]] = []  # a heap: since when, number, key
         self._bytes = 0
         self._added = 0
@@ -66,10 +66,10 @@ class Retained:
         """Add an entity that ended at `ended_at`, as far as its kind knows that."""
         self.discard(key)
         self._added += 1
-        held = _Held(min(ended_at or now, now), size, self._added, now)
-        self._of[key] = held
+        entry = _Entry(min(ended_at or now, now), size, self._added, now)
+        self._of[key] = entry
         self._bytes += size
-        heapq.heappush(self._order, (held.since, held.number, key))
+        heapq.heappush(self._order, (entry.since, entry.number, key))
 
     def discard(self, key: Key) -> None:
         """Remove an entity that is gone, or has not ended any more."""
@@ -79,13 +79,13 @@ class Retained:
             self._going_bytes -= going[1]
 
     def let_go(self, key: Key, *, now: float) -> None:
-        """Mark the entity as leaving; until then it counts as held, but for no bound."""
-        held = self._take(key)
-        if held is not None:
+        """Mark the entity as leaving; until then it counts as retained, but for no bound."""
+        entry = self._take(key)
+        if entry is not None:
             # Not since before we knew of it: nothing was late while no process ran.
-            due = min(now, max(held.noted, held.since + self._bounds.seconds))
-            self._going[key] = due, held.size
-            self._going_bytes += held.size
+            due = min(now, max(entry.noted, entry.since + self._bounds.seconds))
+            self._going[key] = due, entry.size
+            self._going_bytes += entry.size
 
     def leaving(self, now: float, at_most: int) -> list[Key]:
         """Return the oldest entities that are beyond a bound; from now on they are leaving."""
@@ -106,11 +106,11 @@ class Retained:
         return self._of[oldest].since + self._bounds.seconds if oldest is not None else None
 
     @property
-    def figures(self) -> HeldEnded:
-        """What is held now."""
+    def figures(self) -> RetainedEnded:
+        """What is retained now."""
         going = next((since for since, _ in self._going.values()), None)
         due = [at for at in (going, self._next_due_s()) if at is not None]
-        return HeldEnded(
+        return RetainedEnded(
             len(self._of) + len(self._going),
             self._bytes + self._going_bytes,
             tuple(self._left.items()),
@@ -121,21 +121,21 @@ class Retained:
         next_s, oldest = self.next_s, self._oldest()
         return max(next_s, self._of[oldest].noted) if next_s is not None and oldest else None
 
-    def _take(self, key: Key) -> _Held | None:
-        held = self._of.pop(key, None)
-        if held is not None:
-            self._bytes -= held.size
+    def _take(self, key: Key) -> _Entry | None:
+        entry = self._of.pop(key, None)
+        if entry is not None:
+            self._bytes -= entry.size
             if len(self._order) > 2 * len(self._of) + STALE_MIN:
                 self._order = [(one.since, one.number, name) for name, one in self._of.items()]
                 heapq.heapify(self._order)  # as rare as it is long
-        return held
+        return entry
 
     def _oldest(self) -> Key | None:
         """Return the entity that ended first; entries of those that are gone are dropped here."""
         while self._order:
             _, number, key = self._order[0]
-            held = self._of.get(key)
-            if held is not None and held.number == number:
+            entry = self._of.get(key)
+            if entry is not None and entry.number == number:
                 return key
             heapq.heappop(self._order)
         return None

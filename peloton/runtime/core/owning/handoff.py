@@ -65,12 +65,12 @@ NODE_AGAIN_S = 1.0
 
 
 _OF_OUTCOME = {
-    NodeOutcome.HELD: OwnershipEvent.MADE,
+    NodeOutcome.OURS: OwnershipEvent.MADE,
     NodeOutcome.TAKEN: OwnershipEvent.TAKEN,
     NodeOutcome.GONE: OwnershipEvent.GONE,
     NodeOutcome.UNKNOWN: OwnershipEvent.UNKNOWN,
 }
-_CLAIMING = (OwnershipState.ASKING, OwnershipState.HELD, OwnershipState.OPENING)
+_CLAIMING = (OwnershipState.ASKING, OwnershipState.ACQUIRED, OwnershipState.OPENING)
 _HERE = (OwnershipState.OPENING, OwnershipState.OPEN)
 _MOVING = (OwnershipState.DRAINING, OwnershipState.REMOVING)
 
@@ -245,8 +245,8 @@ class Handoff:
             status.node_at_s = now + NODE_AGAIN_S
         else:
             status.version = answer.version
-            held = answer.outcome is NodeOutcome.HELD
-            status.owner = self.member if held else answer.owner
+            ours = answer.outcome is NodeOutcome.OURS
+            status.owner = self.member if ours else answer.owner
             if self.view is not None and self.view.version > answer.version:
                 status.owner = self.view.owners.get(answer.shard, "")
         self._happened(answer.shard, _OF_OUTCOME[answer.outcome])
@@ -328,12 +328,12 @@ class Handoff:
         if self.leaving:
             return Assignment.YIELD
         if self.session is not SessionState.CONNECTED or self.view is None:
-            return Assignment.HOLD
+            return Assignment.KEEP
         if status.first != self.member or shard in self.damaged:
             return Assignment.YIELD
         if self.standing.arriving:  # nobody else seems fit; that is seen differently in a moment
-            return Assignment.HOLD
-        return Assignment.TAKE if status.owner in ("", self.member) else Assignment.HOLD
+            return Assignment.KEEP
+        return Assignment.TAKE if status.owner in ("", self.member) else Assignment.KEEP
 
     def _wants(self, status: ShardStatus) -> bool:
         return status.first == self.member or status.owner == self.member

@@ -20,7 +20,7 @@ class OwnershipState(enum.Enum):
 
     OUT = "not here, and no node of ours"
     ASKING = "the node is being created"
-    HELD = "the node is ours; the claim is not begun"
+    ACQUIRED = "the node is ours; the claim is not begun"
     OPENING = "the node is ours; claiming and recovering"
     OPEN = "the node is ours; the shard takes mail"
     DRAINING = "the node is ours; finishing what is in flight"
@@ -48,7 +48,7 @@ class Assignment(enum.Enum):
     """What the view asks of this daemon for a shard."""
 
     TAKE = "first in rank, and no other's node is in the way"
-    HOLD = "begin nothing, end nothing"
+    KEEP = "begin nothing, end nothing"
     YIELD = "another should own it"
 
 
@@ -93,7 +93,7 @@ _N, _W = OwnershipEvent, Assignment
 _NO_ANSWER: Row = {_N.MADE: NEVER, _N.TAKEN: NEVER, _N.GONE: NEVER, _N.UNKNOWN: NEVER}
 # Late news of an instance of the shard that has ended.
 _NOT_HERE: Row = {_N.OPENED: STAY, _N.LOST: STAY, _N.CLOSED: STAY}
-_NO_WISH: Row = {_W.TAKE: STAY, _W.HOLD: STAY, _W.YIELD: STAY}
+_UNMOVED: Row = {_W.TAKE: STAY, _W.KEEP: STAY, _W.YIELD: STAY}
 _CREATE, _REMOVE = (
     Transition(OwnershipState.ASKING, ActionKind.CREATE),
     Transition(OwnershipState.REMOVING, ActionKind.REMOVE),
@@ -116,7 +116,7 @@ _HERE: Row = {
     _N.CLOSED: _LEFT,
     _N.SESSION_LOST: _DROP,
     _W.TAKE: STAY,
-    _W.HOLD: STAY,
+    _W.KEEP: STAY,
     _W.YIELD: _DRAIN,
 }
 
@@ -128,13 +128,13 @@ TABLE: Mapping[OwnershipState, Row] = {
         _N.NOT_OURS: STAY,
         _N.SESSION_LOST: STAY,
         _W.TAKE: _CREATE,
-        _W.HOLD: STAY,
+        _W.KEEP: STAY,
         _W.YIELD: STAY,
     },
     OwnershipState.ASKING: {
         **_NOT_HERE,
-        **_NO_WISH,  # wait for the answer
-        _N.MADE: Transition(OwnershipState.HELD),
+        **_UNMOVED,  # wait for the answer
+        _N.MADE: Transition(OwnershipState.ACQUIRED),
         _N.TAKEN: _OUT,
         _N.GONE: NEVER,
         _N.UNKNOWN: _LEFT,
@@ -142,21 +142,21 @@ TABLE: Mapping[OwnershipState, Row] = {
         _N.NOT_OURS: STAY,
         _N.SESSION_LOST: _OUT,
     },
-    OwnershipState.HELD: {
+    OwnershipState.ACQUIRED: {
         **_NO_ANSWER,
         **_NOT_HERE,
         _N.OURS: STAY,
         _N.NOT_OURS: _OUT,
         _N.SESSION_LOST: _OUT,
         _W.TAKE: Transition(OwnershipState.OPENING, ActionKind.OWN),
-        _W.HOLD: STAY,  # no takeover while the owner of the node is unknown
+        _W.KEEP: STAY,  # no takeover while the owner of the node is unknown
         _W.YIELD: _REMOVE,
     },
     OwnershipState.OPENING: {**_HERE, _N.OPENED: Transition(OwnershipState.OPEN)},
     OwnershipState.OPEN: {**_HERE, _N.OPENED: STAY},
     OwnershipState.DRAINING: {
         **_NO_ANSWER,
-        **_NO_WISH,  # a drain is never undone
+        **_UNMOVED,  # a drain is never undone
         _N.OURS: STAY,
         _N.NOT_OURS: _END,
         _N.OPENED: STAY,
@@ -171,12 +171,12 @@ TABLE: Mapping[OwnershipState, Row] = {
         _N.NOT_OURS: _OUT,
         _N.SESSION_LOST: _OUT,
         _W.TAKE: _CREATE,  # its answer tells whose node it is
-        _W.HOLD: STAY,
+        _W.KEEP: STAY,
         _W.YIELD: _REMOVE,
     },
     OwnershipState.REMOVING: {
         **_NOT_HERE,
-        **_NO_WISH,
+        **_UNMOVED,
         _N.MADE: NEVER,
         _N.TAKEN: NEVER,
         _N.GONE: _OUT,
@@ -187,7 +187,7 @@ TABLE: Mapping[OwnershipState, Row] = {
     },
     OwnershipState.DROPPING: {
         **_NO_ANSWER,
-        **_NO_WISH,  # begin nothing before the old instance has ended
+        **_UNMOVED,  # begin nothing before the old instance has ended
         _N.OURS: STAY,
         _N.NOT_OURS: STAY,
         _N.OPENED: STAY,

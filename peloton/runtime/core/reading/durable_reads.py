@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from peloton.runtime.core.ended.retention import HeldEnded
+from peloton.runtime.core.ended.retention import RetainedEnded
 from peloton.runtime.core.entities.population import Population
 from peloton.runtime.core.reading.listing import ListViews
 from peloton.runtime.core.reading.views import Views
@@ -46,8 +46,8 @@ class DurableReads:
         self._cold: dict[Key, None] = {}  # of these, entities that are cold or not in memory
         self._answers: dict[str, Answers] = {}  # by kind
         self._next: dict[Key, Any] = {}  # of frames that are not durable yet
-        self.ended: Mapping[str, HeldEnded] = {}
-        """What is held in memory of ended entities, by kind; replaced as a whole after each run."""
+        self.ended: Mapping[str, RetainedEnded] = {}
+        """What is retained in memory of ended entities, by kind; replaced as a whole each time."""
 
     # ---- any thread ----
 

@@ -2,7 +2,7 @@
 
 To lose a fact of `Kind.lazy` is the same as to lose the message that caused it, which is sent again
 because its sender, or the entity itself, owes it until later facts say otherwise. So a round that
-made only such facts is held back: its entries are the first of the next frame, and its messages
+made only such facts is withheld: its entries are the first of the next frame, and its messages
 leave at once, as in a round without facts. A frame is a commit, and in the life of a small job
 every third one would hold nothing else.
 
@@ -10,12 +10,12 @@ A lazy fact must not write a time: the time of its frame is not that of its turn
 
 Other facts must not be lazy, such as the release of a ticket:
 
-    1. the release is held, and the lot's answer leaves
+    1. the release is withheld, and the lot's answer leaves
     2. the task journals that it holds no ticket, and owes nothing any more
     3. the lot's shard dies, and its next owner finds the ticket: its resources are never free again
 
-Nobody waits for a held fact: a reply to a caller ends the wait, and a reader's query is answered in
-a round, with a reply. The time limit only bounds what a recovery has to repeat.
+Nobody waits for a withheld fact: a reply to a caller ends the wait, and a reader's query is
+answered in a round, with a reply. The time limit only bounds what a recovery has to repeat.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LazyFacts:
         return None if self._since_s is None else self._since_s + LAZY_S_MAX
 
     def may_wait(self) -> bool:
-        """Return whether the entries of this round, and those held, may wait for the next."""
+        """Return whether the entries of this round, and those withheld, may wait for the next."""
         turns = self._turns
         if not turns.rows or turns.must_write or turns.outbox.replies:
             return False

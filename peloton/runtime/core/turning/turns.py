@@ -71,14 +71,14 @@ class Turns:
         self.codec = codec
         self.level = codec.level
 
-    def begin(self, now: float, wall: float, *, position: int, held: bool = False) -> None:
+    def begin(self, now: float, wall: float, *, position: int, withheld: bool = False) -> None:
         """Begin a frame, whose turns see these times and position.
 
-        `held`: the frame begins with the entries held so far.
+        `withheld`: the frame begins with the entries withheld so far.
         """
         self.now, self.wall, self.position = now, wall, position
         self.level = self.codec.level
-        if held:
+        if withheld:
             return
         self.rows, self.bytes, self.lines = [], 0, []
         self.must_write = False

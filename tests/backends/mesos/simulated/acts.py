@@ -1,6 +1,6 @@
-"""How each act of a plan is carried out on a simulated cluster.
+"""How each act of a scenario is carried out on a simulated cluster.
 
-The plan has all details of an act.
+The scenario has all details of an act.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.simulated.checks import Broken
 from tests.backends.mesos.simulated.cluster import MACHINES, Cluster
 from tests.backends.mesos.simulated.hosts import Host
-from tests.backends.mesos.simulated.plan import STORM_S, Act, Plan, without
+from tests.backends.mesos.simulated.scenario import STORM_S, Act, Scenario, without
 from tests.servers.mesos_model.agents import Agent
 
 
@@ -152,19 +152,19 @@ QUIET_S = 2000.0
 """Longer than the pause between two questions for all tasks."""
 
 
-def play(plan: Plan) -> Cluster:
+def play(scenario: Scenario) -> Cluster:
     """A storm, a calm, and the end of all runs. Raises `Broken`."""
-    on = Cluster(plan.seed)
+    on = Cluster(scenario.seed)
     try:
-        _play(on, plan)
+        _play(on, scenario)
     except Broken as broken:
         broken.story = on.times.story
         raise
     return on
 
 
-def _play(on: Cluster, plan: Plan) -> None:
-    for act in plan.acts:
+def _play(on: Cluster, scenario: Scenario) -> None:
+    for act in scenario.acts:
         on.until(act.at)
         on.times.note(f"-- {act.name} {act.which} {act.much:.2f}")
         ACTS[act.name](on, act)
@@ -186,9 +186,9 @@ def _play(on: Cluster, plan: Plan) -> None:
     on.checks.over()
 
 
-def shrunk(plan: Plan) -> tuple[Plan, Broken]:
+def shrunk(scenario: Scenario) -> tuple[Scenario, Broken]:
     """The same without what does not matter for its failure."""
-    least, why = plan, failure(plan)
+    least, why = scenario, failure(scenario)
     assert why is not None
     kind = why.kind
     size = max(1, len(least.acts) // 2)
@@ -205,10 +205,10 @@ def shrunk(plan: Plan) -> tuple[Plan, Broken]:
     return least, why
 
 
-def failure(plan: Plan) -> Broken | None:
+def failure(scenario: Scenario) -> Broken | None:
     """What must not be in this play, if anything."""
     try:
-        play(plan)
+        play(scenario)
     except Broken as broken:
         return broken
     return None

@@ -1,6 +1,6 @@
 """A simulated cluster: hosts, daemons of which one should be subscribed, a master and its agents.
 
-Plays a plan, then a calm, then the end of all runs. What must not be is collected in `broken`.
+Plays a scenario, then a calm, then the end of all runs. What must not be is collected in `broken`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.backends.mesos.bench import JOB
 from tests.backends.mesos.simulated.checks import Checks
 from tests.backends.mesos.simulated.daemons import Daemon
 from tests.backends.mesos.simulated.hosts import Host
-from tests.backends.mesos.simulated.plan import KINDS
+from tests.backends.mesos.simulated.scenario import KINDS
 from tests.backends.mesos.simulated.streams import Stream
 from tests.backends.mesos.words import ROLE, Json
 from tests.servers.mesos_model.agents import Agent
@@ -47,7 +47,7 @@ class Planned(Programs):
         self._chance = chance
         self._planned: dict[str, Program] = {}
 
-    def plan(self, run: str, program: Program) -> None:
+    def expect(self, run: str, program: Program) -> None:
         """The containers of a run do alike, but the first one ends first."""
         self._planned[run] = program
 
@@ -223,7 +223,7 @@ class Cluster:
             mesos=m.MesosWords(EXECUTOR) if kind == "custom" else None,
         )
         runs_s = None if much > 0.8 else 120.0 * much**3
-        self.programs.plan(run, Program(runs_s, which // 64 % 3, deaf=kind == "custom"))
+        self.programs.expect(run, Program(runs_s, which // 64 % 3, deaf=kind == "custom"))
         if host.start(m.StartRun(run, spec)):
             self.times.note(f"{host.key} accepts {run[-4:]} of {kind} for {runs_s}")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from peloton.actors.host import messages as m
 from peloton.actors.host.goals import HostNotes, deadline, recall_s
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import HOLDING, RunPhase
+from peloton.actors.host.ledger import OCCUPYING, RunPhase
 from peloton.actors.host.state import Host as Actor
 from peloton.actors.host.state import HostStates, lost_outcome
 from peloton.actors.task import messages as t
@@ -60,7 +60,7 @@ class Host:
     def runs(self) -> dict[str, RunPhase]:
         """Those that hold resources."""
         every = self._actor.runs.items() if self._actor is not None else ()
-        return {name: run.phase for name, run in every if run.phase in HOLDING}
+        return {name: run.phase for name, run in every if run.phase in OCCUPYING}
 
     # ---- what is told ----
 

@@ -19,7 +19,7 @@ from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.reconciliation import Reconciliation
 from peloton.backends.mesos.runs.words import Bundle
 from tests.backends.mesos.simulated.acts import failure
-from tests.backends.mesos.simulated.plan import drawn
+from tests.backends.mesos.simulated.scenario import drawn
 
 SEEDS_MAX = 150
 """A mistake that so many plays do not find is one that they are blind to."""

@@ -1,4 +1,4 @@
-"""The account of one pool: its entitlement, the tasks that wait there, and those that give back.
+"""The report of one pool: its entitlement, the tasks that wait there, and those that give back.
 
 It explains a copy of the tree by the code that decides on the tree itself. `planning.py` tells what
 happens next.
@@ -21,7 +21,7 @@ from peloton.actors.respool.walks import find_pool
 from peloton.runtime.vocabulary import Key
 
 LOTS_SHOWN_MAX = 20
-"""Lots that wait, and lots that give back, in one account."""
+"""Lots that wait, and lots that give back, in one report."""
 POOLS_SHOWN_MAX = 200
 """Siblings, and children."""
 
@@ -47,7 +47,7 @@ class GivingLot(NamedTuple):
     reason: str
 
 
-class PoolAccount(NamedTuple):
+class PoolReport(NamedTuple):
     """What people are told of a pool."""
 
     pool: PoolView
@@ -60,8 +60,8 @@ class PoolAccount(NamedTuple):
     giving: list[GivingLot]  # of this pool and those below
 
 
-def account(of: PoolsCopy, path: str, *, now: float) -> PoolAccount | None:
-    """Return the account of the pool at a path; None if there is none."""
+def report(of: PoolsCopy, path: str, *, now: float) -> PoolReport | None:
+    """Return the report of the pool at a path; None if there is none."""
     tree = fork(of)
     admissions(tree)  # finds who can never be admitted, and so needs nothing; it admits nobody
     pool = find_pool(tree, path)
@@ -70,7 +70,7 @@ def account(of: PoolsCopy, path: str, *, now: float) -> PoolAccount | None:
     parent = tree.pools[pool].config.parent if pool != ROOT else None
     siblings = [each for each in tree.below(parent) if each != pool] if parent else []
     waiting, in_all = _waiting(tree, pool, now=now)
-    return PoolAccount(
+    return PoolReport(
         view(tree, pool),
         view(tree, parent) if parent else None,
         tree.steps(pool),

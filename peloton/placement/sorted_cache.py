@@ -13,7 +13,7 @@ from typing import Protocol
 from peloton.actors.resources import EPSILON
 from peloton.placement.labels import Ints, LabelTable
 from peloton.placement.messages import Label
-from peloton.placement.order import KeptOrder, OrderKey
+from peloton.placement.sorted_rows import SortedRows, SortKey
 
 KEPT_MAX = 16
 """Orders of hosts with any labels kept at once; each is updated on every change."""
@@ -21,12 +21,12 @@ KEPT_MAX = 16
 SCOPED_MAX = 64
 """Orders of hosts with one label kept at once; each is updated on changes of those."""
 
-OrderName = tuple[int, object, Label | None]
+SortName = tuple[int, object, Label | None]
 """Ascending (1) or descending (-1), what identifies the set of hosts, and a label of all of them
 if few others have it."""
 
 
-NO_ORDERS: Mapping[OrderName, KeptOrder] = {}
+NONE_SORTED: Mapping[SortName, SortedRows] = {}
 
 
 class FreeRows(Protocol):
@@ -37,17 +37,17 @@ class FreeRows(Protocol):
     host_labels: LabelTable
 
 
-class KeptOrders:
+class SortedRowsCache:
     """The kept orders by name; those used least recently are dropped."""
 
     def __init__(self, source: FreeRows, mend_rows: int | None = None) -> None:
         self._source = source
         self._mend_rows = mend_rows
-        self._orders: dict[OrderName, KeptOrder] = {}  # least recently used first
-        self._scoped: dict[OrderName, KeptOrder] = {}  # likewise
-        self._by_label: dict[Label, dict[OrderName, KeptOrder]] = {}  # the same by their labels
+        self._orders: dict[SortName, SortedRows] = {}  # least recently used first
+        self._scoped: dict[SortName, SortedRows] = {}  # likewise
+        self._by_label: dict[Label, dict[SortName, SortedRows]] = {}  # the same by their labels
 
-    def of(self, name: OrderName) -> KeptOrder:
+    def of(self, name: SortName) -> SortedRows:
         """Return the order of this name, which may have to be built.
 
         Orders that are not built yet are evicted first: a stream of constraints that are each used
@@ -60,18 +60,18 @@ class KeptOrders:
             if len(orders) >= most:
                 idle = (name for name, order in orders.items() if not order.built)
                 self._evict(orders, next(idle, next(iter(orders))))
-            order = KeptOrder(sign, self, mend_rows=self._mend_rows, scoped=label is not None)
+            order = SortedRows(sign, self, mend_rows=self._mend_rows, scoped=label is not None)
             if label is not None:
                 self._by_label.setdefault(label, {})[name] = order
         orders[name] = order
         return order
 
-    def built(self, name: OrderName) -> KeptOrder | None:
+    def built(self, name: SortName) -> SortedRows | None:
         """Return the order of this name if it is built already."""
         order = (self._scoped if name[2] else self._orders).get(name)
         return self.of(name) if order is not None and order.built else None
 
-    def _evict(self, orders: dict[OrderName, KeptOrder], name: OrderName) -> None:
+    def _evict(self, orders: dict[SortName, SortedRows], name: SortName) -> None:
         del orders[name]
         label = name[2]
         if label is not None:
@@ -86,10 +86,10 @@ class KeptOrders:
         if self._by_label:
             for row in rows:
                 for label in self._source.host_labels.at(row):
-                    for order in self._by_label.get(label, NO_ORDERS).values():
+                    for order in self._by_label.get(label, NONE_SORTED).values():
                         order.touch((row,))
 
-    def of_row(self, row: int, sign: int) -> OrderKey:
+    def of_row(self, row: int, sign: int) -> SortKey:
         """Return the key of one row."""
         cpu, memory, disk, gpu, *_ = self._source.free[:, row].tolist()
         group = int(self._source.group[row])

@@ -14,17 +14,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .disk import DISK, Disk, read_file
-from .groups import CONTROLLERS, MEMORY, ControlGroups, GroupLimits, GroupPlace
+from .groups import CONTROLLERS, MEMORY, ControlGroups, GroupLimits, GroupRoot
 
 # No run has such a name. More than one: that of a killed keeper may not be gone at once.
 _TRIALS = ("trial", "trial.1", "trial.2")
 _TRIAL_LIMITS = GroupLimits(memory_bytes=64 * 1024 * 1024, cpus=1.0, pids=64)
 
 
-class FoundPlace(NamedTuple):
+class FoundRoot(NamedTuple):
     """A place, or None and the reason; `why` also names the controllers that the place lacks."""
 
-    place: GroupPlace | None
+    place: GroupRoot | None
     why: str = ""
 
 
@@ -67,7 +67,7 @@ def hierarchies(mounts: str, groups: str) -> Iterator[Hierarchy]:
             yield Hierarchy(2 if kind == "cgroup2" else 1, known, mounted, f"{mounted}{below}")
 
 
-def find_place(name: str, *, proc: str = "/proc/self", disk: Disk = DISK) -> FoundPlace:
+def find_root(name: str, *, proc: str = "/proc/self", disk: Disk = DISK) -> FoundRoot:
     """Return the place of the keeper of this name. Raises OSError."""
     mounts = read_file(f"{proc}/mountinfo", disk).decode()
     found = [*hierarchies(mounts, read_file(f"{proc}/cgroup", disk).decode())]
@@ -79,10 +79,10 @@ def find_place(name: str, *, proc: str = "/proc/self", disk: Disk = DISK) -> Fou
     place = _separate([one for one in found if one.version == 1], name)
     if place is not None:
         return _told(place)
-    return FoundPlace(None, "no group with a limit of memory that this user may divide")
+    return FoundRoot(None, "no group with a limit of memory that this user may divide")
 
 
-def prepare(found: FoundPlace, disk: Disk = DISK) -> ControlGroups:
+def prepare(found: FoundRoot, disk: Disk = DISK) -> ControlGroups:
     """Return the groups of the place, after a trial in one. Raises OSError.
 
     It raises NotLeft if nothing may be started until `leave` of its groups succeeds.
@@ -120,12 +120,12 @@ def _trial_name(groups: ControlGroups) -> str:
     raise OSError(errno.EBUSY, "the groups of earlier trials cannot be removed")
 
 
-def _told(place: GroupPlace) -> FoundPlace:
+def _told(place: GroupRoot) -> FoundRoot:
     lacks = [name for name in CONTROLLERS if name not in place.folders]
-    return FoundPlace(place, f"no limit of {' and '.join(lacks)}" if lacks else "")
+    return FoundRoot(place, f"no limit of {' and '.join(lacks)}" if lacks else "")
 
 
-def _separate(found: list[Hierarchy], name: str) -> GroupPlace | None:
+def _separate(found: list[Hierarchy], name: str) -> GroupRoot | None:
     """Return the place of version 1: our own group of each controller, if it can be divided."""
     folders: dict[str, str] = {}
     homes: dict[str, None] = {}
@@ -136,10 +136,10 @@ def _separate(found: list[Hierarchy], name: str) -> GroupPlace | None:
             if os.access(f"{hierarchy.own}/tasks", os.W_OK):
                 folders[controller] = f"{hierarchy.own}/{name}"
                 homes[hierarchy.own] = None
-    return GroupPlace(1, folders, tuple(homes)) if MEMORY in folders else None
+    return GroupRoot(1, folders, tuple(homes)) if MEMORY in folders else None
 
 
-def _unified(hierarchy: Hierarchy, name: str, *, disk: Disk) -> GroupPlace | None:
+def _unified(hierarchy: Hierarchy, name: str, *, disk: Disk) -> GroupRoot | None:
     """Return the place of version 2: the nearest group above with memory for its children.
 
     A group with processes cannot give any, so it is seldom our own. The keeper must be able to
@@ -153,7 +153,7 @@ def _unified(hierarchy: Hierarchy, name: str, *, disk: Disk) -> GroupPlace | Non
             given = _controllers(group, disk)
             if MEMORY in given:
                 folders = dict.fromkeys(given, f"{group}/{name}")
-                return GroupPlace(2, folders, (hierarchy.own,))
+                return GroupRoot(2, folders, (hierarchy.own,))
         if group == hierarchy.mounted or len(group) < len(hierarchy.mounted):
             return None
         group = os.path.dirname(group)

@@ -1,9 +1,9 @@
 """The folders of secret files of a machine's executors, and their removal after kills.
 
 They are not in the sandboxes, which an agent shows: they are in memory if there is some, else in a
-folder of the machine's disk. Each executor has a place of its own, beside a lock that it holds
-while it lives, so that others, and its guardian, know that a place has no owner any more: a process
-of this number may be another one, or in another container.
+folder of the machine's disk. Each executor has a folder of its own, beside a lock that it holds
+while it lives, so that others, and its guardian, know that a folder has no owner any more: a
+process of this number may be another one, or in another container.
 """
 
 from __future__ import annotations
@@ -24,56 +24,56 @@ _BYTES = 8
 _TRIES = 5
 
 
-class _Place(NamedTuple):
+class _Folder(NamedTuple):
     """A folder of ours, and the descriptor of its lock."""
 
     root: str
     lock: int
 
 
-class SecretPlaces:
+class SecretFolders:
     """The places of one executor. Nothing is made before they are asked for."""
 
     def __init__(self, parents: Iterable[str] = PARENTS) -> None:
         self._parents = tuple(parents)
-        self._held: dict[str, _Place] = {}
+        self._taken: dict[str, _Folder] = {}
 
     def roots(self) -> list[str]:
         """Return the folders, the best first; the caller makes them.
 
-        Raises OSError if no place can be held. One whose name others have taken, while nothing lay
+        Raises OSError if no folder can be held. One whose name others have taken, while nothing lay
         there, is given up.
         """
         trouble: OSError | None = None
         for parent in self._parents:
-            place = self._held.get(parent)
-            if place is not None and os.path.lexists(place.root) and not is_ours(place.root):
+            folder = self._taken.get(parent)
+            if folder is not None and os.path.lexists(folder.root) and not is_ours(folder.root):
                 self._give_up(parent)
             try:
-                if parent not in self._held:
-                    self._held[parent] = _hold(parent)
+                if parent not in self._taken:
+                    self._taken[parent] = _take(parent)
             except OSError as found:
                 trouble = found
-        if not self._held:
-            raise trouble or FileNotFoundError("no place for files of secrets")
-        return [self._held[parent].root for parent in self._parents if parent in self._held]
+        if not self._taken:
+            raise trouble or FileNotFoundError("no folder for files of secrets")
+        return [self._taken[parent].root for parent in self._parents if parent in self._taken]
 
     def close(self) -> None:
         """Give up the places: no file of ours is needed any more."""
-        for place in self._held.values():
-            os.close(place.lock)
-        self._held = {}
+        for folder in self._taken.values():
+            os.close(folder.lock)
+        self._taken = {}
         sweep(self._parents)
 
     def _give_up(self, parent: str) -> None:
-        place = self._held.pop(parent)
+        folder = self._taken.pop(parent)
         with contextlib.suppress(OSError):
-            os.unlink(place.root + LOCK)
-        os.close(place.lock)
+            os.unlink(folder.root + LOCK)
+        os.close(folder.lock)
 
 
-def _hold(parent: str) -> _Place:
-    """Hold a place.
+def _take(parent: str) -> _Folder:
+    """Hold a folder.
 
     A process that sweeps just now may take the lock before us: then another name is tried. The
     folder comes first, as everybody can read the name of the lock, and make what should be ours.
@@ -87,7 +87,7 @@ def _hold(parent: str) -> _Place:
             os.rmdir(root)
             raise
         if _lock(root + LOCK, lock):
-            return _Place(root, lock)
+            return _Folder(root, lock)
         os.close(lock)
         remove_place(root)
     raise BlockingIOError(f"others take what we make in {parent}")
@@ -106,7 +106,7 @@ def sweep(parents: Iterable[str] = PARENTS) -> None:
 
 
 def _clear(lock: str) -> None:
-    """Clear a place. What cannot be removed stays for the next executor."""
+    """Clear a folder. What cannot be removed stays for the next executor."""
     try:
         found = os.lstat(lock)
         if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
@@ -130,7 +130,7 @@ def _lock(path: str, descriptor: int) -> bool:
     """Return whether we hold the lock now, and it is still the file of this name."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        named, held = os.lstat(path), os.fstat(descriptor)
+        named, opened = os.lstat(path), os.fstat(descriptor)
     except (BlockingIOError, FileNotFoundError):
         return False
-    return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

@@ -1,4 +1,4 @@
-"""The ledger of lending: integrals over time, hours that are closed and kept, and what is lost.
+"""The metering of lending: integrals over time, hours that are closed and kept, and what is lost.
 
 Admissions and preemptions are made by hand.
 """
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import messages as m
 from peloton.actors.respool.kind import kind as pool_kind
-from peloton.actors.respool.ledger import HOUR_S, NOTED_MAX, LendingLedger
+from peloton.actors.respool.lending import HOUR_S, NOTED_MAX, LendingMeters
 from peloton.actors.respool.messages import ROOT, PoolConfig, PoolHour
 from peloton.actors.respool.state import HOURS_KEPT_MAX, Pool
 from peloton.runtime.core.turning.turn import take_turn
@@ -32,26 +32,26 @@ class Uses:
     """Pools of a fixed reservation, each below the root."""
 
     def __init__(self) -> None:
-        self.ledger = LendingLedger()
+        self.lending = LendingMeters()
         self.use: dict[Key, Resources] = {}
         self.reserved = size_of(4)
 
     def set(self, pool: Key, cpu: float, at: float) -> None:
         self.use[pool] = size_of(cpu)
         self.use[ROOT] = sum((self.use[each] for each in self.use if each != ROOT), Resources())
-        self.ledger.touch(pool)
+        self.lending.touch(pool)
         self.note(at)
 
     def note(self, at: float) -> None:
-        self.ledger.note(at, look=self.look, up=lambda pool: [pool, ROOT])
+        self.lending.note(at, look=self.look, up=lambda pool: [pool, ROOT])
 
     def look(self, pool: Key) -> tuple[Resources, Resources]:
         return self.use.get(pool, Resources()), self.reserved
 
     def open(self, pool: Key, at: float) -> tuple[float, float, float]:
-        hour = self.ledger.open_hour(pool, at)
+        hour = self.lending.open_hour(pool, at)
         assert hour is not None
-        return cpus(hour.held), cpus(hour.borrowed), cpus(hour.unused)
+        return cpus(hour.used), cpus(hour.borrowed), cpus(hour.unused)
 
 
 def test_use_is_counted_for_as_long_as_it_lasts() -> None:
@@ -60,19 +60,19 @@ def test_use_is_counted_for_as_long_as_it_lasts() -> None:
     town.set(A, 1, START + 0.5 * HOUR_S)
     assert town.open(A, START + 0.75 * HOUR_S) == (3.25, 1.0, 0.75)
     assert town.open(ROOT, START + 0.75 * HOUR_S) == (3.25, 1.0, 0.75)
-    assert town.ledger.take_closed() == []
+    assert town.lending.take_closed() == []
 
 
 def test_an_hour_is_closed_by_the_first_change_after_it() -> None:
     town = Uses()
     town.set(A, 2, START)
     town.set(A, 3, START + 2.5 * HOUR_S)
-    (closed, above) = town.ledger.take_closed()
+    (closed, above) = town.lending.take_closed()
     assert closed[0] == A and above[0] == ROOT
     hour = closed[1]
     assert (hour.began, hour.ended) == (START, START + 2.5 * HOUR_S)
-    assert (cpus(hour.held), cpus(hour.unused)) == (5.0, 5.0)
-    assert town.ledger.take_closed() == []
+    assert (cpus(hour.used), cpus(hour.unused)) == (5.0, 5.0)
+    assert town.lending.take_closed() == []
     assert town.open(A, START + 3 * HOUR_S) == (1.5, 0.0, 0.5)
 
 
@@ -87,11 +87,11 @@ def test_one_note_dates_so_many_and_the_next_the_others() -> None:
     town = Uses()
     for number in range(NOTED_MAX + 1):
         town.use[Key(f"respool/p{number}")] = size_of(1)
-        town.ledger.touch(Key(f"respool/p{number}"))
+        town.lending.touch(Key(f"respool/p{number}"))
     town.note(START)
-    assert town.ledger.is_behind
+    assert town.lending.is_behind
     town.note(START)
-    assert not town.ledger.is_behind
+    assert not town.lending.is_behind
     assert town.open(Key(f"respool/p{NOTED_MAX}"), START + HOUR_S)[0] == 1.0
 
 
@@ -109,16 +109,16 @@ def test_the_integrals_are_those_of_the_definition(steps: list[tuple[Key, int, i
     for pool, cpu, lasts in steps:
         town.set(pool, cpu, now)
         use[pool] = cpu
-        for closed, hour in town.ledger.take_closed():
+        for closed, hour in town.lending.take_closed():
             if closed != ROOT:
-                kept[closed] += cpus(hour.held)
+                kept[closed] += cpus(hour.used)
         now += lasts
         for each, amount in use.items():
             exact[each] += amount * lasts / HOUR_S
     for pool in use:
-        hour = town.ledger.open_hour(pool, now)
+        hour = town.lending.open_hour(pool, now)
         assert hour is not None
-        assert kept[pool] + cpus(hour.held) == pytest.approx(exact[pool], abs=1e-4)
+        assert kept[pool] + cpus(hour.used) == pytest.approx(exact[pool], abs=1e-4)
 
 
 def keep(pool: Pool, hour: PoolHour) -> Pool:
@@ -148,7 +148,7 @@ def test_what_is_given_back_is_counted_for_who_gave_it() -> None:
     assert world.serve(AFTER_S) == [("lent", 4)]
     world.tree.note(world.now)
     for pool in (A, ROOT):
-        hour = world.tree.ledger.open_hour(pool, world.now)
+        hour = world.tree.lending.open_hour(pool, world.now)
         assert hour is not None and (cpus(hour.given), hour.tasks) == (4.0, 4)
-    other = world.tree.ledger.open_hour(B, world.now)
+    other = world.tree.lending.open_hour(B, world.now)
     assert other is not None and other.tasks == 0

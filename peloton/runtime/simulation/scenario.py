@@ -1,8 +1,9 @@
-"""The plan of one storm as data: the size of the fleet, its faults, and the actions with times.
+"""The scenario of one storm as data: the size of the fleet, its faults, and the actions with times.
 
-Turns a plan into JSON and back, so that a failing storm is a file that can be replayed alone. All
-that a storm draws while it runs comes from the plan's seed. A target is a number, taken modulo the
-targets there are at that moment, so that a plan stays meaningful after parts of it were removed.
+Turns a scenario into JSON and back, so that a failing storm is a file that can be replayed alone.
+All that a storm draws while it runs comes from the scenario's seed. A target is a number, taken
+modulo the targets there are at that moment, so that a scenario stays meaningful after parts of it
+were removed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class StormAction(
     for_s: float = 0.0
 
 
-class StormPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StormScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A storm. `faults` are the lasting ones, by name, with a strength from 0 to 1.
 
     `limits` are those made tiny, by name; all others are as in production. Ephemeral services are
@@ -47,25 +48,27 @@ class StormPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     storm_s: float = 30.0
 
 
-P = TypeVar("P", bound=StormPlan)
+P = TypeVar("P", bound=StormScenario)
 
 
-def changed(plan: P, **fields: Any) -> P:
-    """Return the same plan with these fields replaced."""
-    return replace(plan, **fields)
+def changed(scenario: P, **fields: Any) -> P:
+    """Return the same scenario with these fields replaced."""
+    return replace(scenario, **fields)
 
 
-def save(plan: StormPlan, path: Path) -> None:
+def save(scenario: StormScenario, path: Path) -> None:
     """Save as JSON that a person can read."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(plan, order="deterministic")) + b"\n")
+    path.write_bytes(
+        msgspec.json.format(msgspec.json.encode(scenario, order="deterministic")) + b"\n"
+    )
 
 
-BAD_PLAN = (msgspec.MsgspecError, UnicodeDecodeError)
-"""What `load_plan` raises where a file holds no plan."""
+BAD_SCENARIO = (msgspec.MsgspecError, UnicodeDecodeError)
+"""What `load_scenario` raises where a file holds no scenario."""
 
 
-def load_plan(cls: type[P], path: Path) -> P:
-    """What `save` wrote. Raises one of `BAD_PLAN`.
+def load_scenario(cls: type[P], path: Path) -> P:
+    """What `save` wrote. Raises one of `BAD_SCENARIO`.
 
     Unknown names are refused: otherwise a misspelled fault would silently be no fault at all.
     """

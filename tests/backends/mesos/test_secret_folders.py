@@ -14,8 +14,8 @@ import pytest
 
 from peloton.backends.keeper.kinds import KeeperRun
 from peloton.backends.keeper.secret_files import RunSecret, SecretFiles
-from peloton.backends.mesos.executor import secret_places
-from peloton.backends.mesos.executor.secret_places import LOCK, PREFIX, SecretPlaces, sweep
+from peloton.backends.mesos.executor import secret_folders
+from peloton.backends.mesos.executor.secret_folders import LOCK, PREFIX, SecretFolders, sweep
 
 NOBODY = 65534
 
@@ -30,7 +30,7 @@ def parents(tmp_path: Path) -> tuple[Path, Path]:
     return found
 
 
-def put(folder: Path, places: SecretPlaces) -> SecretFiles:
+def put(folder: Path, places: SecretFolders) -> SecretFiles:
     """A run there that has a secret."""
     files = SecretFiles(str(folder / "executor"), lambda: "", places=places.roots)
     run = KeeperRun("r-0-1", "mesos", command={}, memory_mb=0.0)
@@ -46,7 +46,7 @@ def left(parents: tuple[Path, Path]) -> list[str]:
 def test_a_run_has_its_files_in_the_first_place_and_nothing_in_the_sandbox(
     tmp_path: Path, parents: tuple[Path, Path]
 ) -> None:
-    places = SecretPlaces(map(str, parents))
+    places = SecretFolders(map(str, parents))
     assert not left(parents), "nothing is made before it is needed"
     files = put(tmp_path, places)
     link = tmp_path / "executor" / "runs" / "r-0-1" / "token"
@@ -65,16 +65,16 @@ def test_where_the_first_place_is_not_to_be_had_the_second_one_has_to_do(
     tmp_path: Path, parents: tuple[Path, Path]
 ) -> None:
     parents[0].rmdir()
-    places = SecretPlaces(map(str, parents))
+    places = SecretFolders(map(str, parents))
     put(tmp_path, places)
     assert (tmp_path / "executor/runs/r-0-1/token").resolve().is_relative_to(parents[1])
     with pytest.raises(FileNotFoundError):
-        SecretPlaces([str(tmp_path / "none")]).roots()
+        SecretFolders([str(tmp_path / "none")]).roots()
 
 
 def test_a_run_that_no_place_is_to_be_had_for_is_over_and_that_is_all(tmp_path: Path) -> None:
     """What its end raises would end the executor, and all other tasks with it."""
-    files = SecretFiles(str(tmp_path), lambda: "", places=SecretPlaces([f"{tmp_path}/none"]).roots)
+    files = SecretFiles(str(tmp_path), lambda: "", places=SecretFolders([f"{tmp_path}/none"]).roots)
     run = KeeperRun("r-0-1", "mesos", command={}, memory_mb=0.0)
     run.secrets = (RunSecret("token", b"value"),)
     with pytest.raises(FileNotFoundError):
@@ -91,7 +91,7 @@ def test_a_place_whose_name_others_have_taken_is_another_one(
     tmp_path: Path, parents: tuple[Path, Path], what: str
 ) -> None:
     """Everybody can read the names of locks there, and make what should be ours."""
-    places = SecretPlaces(map(str, parents))
+    places = SecretFolders(map(str, parents))
     put(tmp_path, places).drop("r-0-1")
     (tmp_path / "executor/runs/r-0-1/token").unlink()
     taken = [*map(Path, places.roots())]
@@ -117,7 +117,7 @@ def test_a_place_whose_name_others_have_taken_is_another_one(
 def test_what_another_one_has_that_lives_is_not_touched(
     tmp_path: Path, parents: tuple[Path, Path]
 ) -> None:
-    places = SecretPlaces(map(str, parents))
+    places = SecretFolders(map(str, parents))
     put(tmp_path, places)
     before = left(parents)
     sweep(map(str, parents))
@@ -129,7 +129,7 @@ def test_what_a_killed_one_had_is_removed(tmp_path: Path, parents: tuple[Path, P
     child = os.fork()
     if child == 0:
         try:
-            put(tmp_path, SecretPlaces(map(str, parents)))
+            put(tmp_path, SecretFolders(map(str, parents)))
             os.write(writes, b"!")
             signal.pause()
         finally:
@@ -154,10 +154,10 @@ def test_a_lock_that_was_swept_away_or_is_of_another_one_is_not_held(tmp_path: P
     path = str(tmp_path / "lock")
     first = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     os.unlink(path)
-    assert not secret_places._lock(path, first)
+    assert not secret_folders._lock(path, first)
     second, third = (os.open(path, os.O_WRONLY | os.O_CREAT, 0o600) for _ in range(2))
-    assert not secret_places._lock(path, first), "another file has the name"
-    assert secret_places._lock(path, second)
-    assert not secret_places._lock(path, third)
+    assert not secret_folders._lock(path, first), "another file has the name"
+    assert secret_folders._lock(path, second)
+    assert not secret_folders._lock(path, third)
     for descriptor in (first, second, third):
         os.close(descriptor)

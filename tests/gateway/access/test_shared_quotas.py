@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as watch_svc
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
 from peloton.gateway.access.guard import CallCode, CallEnded
-from peloton.gateway.access.principals import RESERVED_PART, CallersInTurn, Places
+from peloton.gateway.access.principals import RESERVED_PART, CallersInTurn, SharedQuota
 from peloton.gateway.cluster.cluster_client import ClusterClient
 from peloton.gateway.grpc_server import ServerOptions
 from peloton.gateway.ops import plans as gateway_plans
@@ -37,7 +37,7 @@ MOST = 100
 ANN, BOB, ROOT = (Principal(name, BASIC) for name in ("ann", "bob", "root"))
 
 
-def taken(places: Places, who: Principal, *, most: int = MOST) -> int:
+def taken(places: SharedQuota, who: Principal, *, most: int = MOST) -> int:
     """How many somebody gets who wants all."""
     for count in range(most + 1):
         if places.take(who, lambda: who == ROOT, most=most):
@@ -46,7 +46,7 @@ def taken(places: Places, who: Principal, *, most: int = MOST) -> int:
 
 
 def test_one_caller_leaves_as_many_as_they_take_and_all_leave_some_to_administrators() -> None:
-    places, kept = Places("streams"), MOST // RESERVED_PART
+    places, kept = SharedQuota("streams"), MOST // RESERVED_PART
     alone = taken(places, ANN)
     assert alone == (MOST - kept + 1) // 2
     assert places.take(ANN, lambda: False, most=MOST) == (
@@ -71,23 +71,23 @@ class Changing(Counter[str]):
 
 
 def test_who_is_at_the_limit_is_told_while_others_come_and_go() -> None:
-    places = Places("streams")
+    places = SharedQuota("streams")
     taken(places, ANN)
-    places._held = Changing(places._held)
+    places._shares = Changing(places._shares)
     assert "ann has" in places.note()
 
 
 def test_who_proves_nothing_is_one_by_their_address() -> None:
-    places = Places("streams")
+    places = SharedQuota("streams")
     claims = [Principal(f"name-{number}", UNVERIFIED, "10.0.0.7") for number in range(MOST)]
     got = [places.take(who, lambda: False, most=MOST) for who in claims]
-    assert got.count("") == taken(Places("streams"), ANN)
+    assert got.count("") == taken(SharedQuota("streams"), ANN)
     assert "somebody at 10.0.0.7 has" in got[-1]
     assert not places.take(Principal("", NONE, "10.0.0.8"), lambda: False, most=MOST)
 
 
 def test_health_names_who_is_at_the_limit_as_long_as_they_are() -> None:
-    places = Places("streams")
+    places = SharedQuota("streams")
     assert places.note() == ""
     for who in (BOB, BOB):
         places.take(who, lambda: False, most=MOST)
@@ -101,7 +101,7 @@ def test_health_names_who_is_at_the_limit_as_long_as_they_are() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=300), st.integers(0, 40))
 def test_places_are_neither_lost_nor_given_twice(moves: list[tuple[int, bool]], most: int) -> None:
-    places, held = Places("streams"), [0] * 5
+    places, held = SharedQuota("streams"), [0] * 5
     for number, takes in moves:
         who = Principal(f"user-{number}", BASIC)
         if takes:
@@ -163,7 +163,7 @@ def test_streams_of_one_caller_leave_others_some(tmp_path: Path, twenty: int, op
 
 
 def test_bytes_are_shared_as_places_are_and_a_refusal_says_how_many_were_asked_for() -> None:
-    places = Places("bytes")
+    places = SharedQuota("bytes")
     assert not places.take(ANN, lambda: False, most=MOST, count=30)
     assert places.take(ANN, lambda: False, most=MOST, count=40) == (
         f"ann has 30 of {MOST} bytes, and asks for 40"

@@ -48,14 +48,14 @@ OF_AGENTS = ("agent away", "agent cut", "agent renewed", "agent beside", "master
 TAKEOVERS = ("overtaken", "daemon begins anew")
 
 
-class Plan(NamedTuple):
+class Scenario(NamedTuple):
     """A seed, and what it has drawn."""
 
     seed: int
     acts: tuple[Act, ...]
 
 
-def drawn(seed: int) -> Plan:
+def drawn(seed: int) -> Scenario:
     """Some seeds have few troubles and some all: what one hides another one shows."""
     chance = random.Random(f"{seed} plan")
     share = chance.choice((0.15, 0.4, 0.8))
@@ -70,10 +70,10 @@ def drawn(seed: int) -> Plan:
         at += chance.choice((0.0, 0.3, 2.0, 15.0)) * chance.random()
         name = chance.choices(names, counts)[0]
         acts.append(Act(min(at, STORM_S), name, chance.randrange(1 << 16), chance.random()))
-    return Plan(seed, tuple(sorted(acts)))
+    return Scenario(seed, tuple(sorted(acts)))
 
 
-def without(plan: Plan, left_out: Iterable[Act]) -> Plan:
+def without(scenario: Scenario, left_out: Iterable[Act]) -> Scenario:
     """The same without these acts."""
     gone = {*left_out}
-    return plan._replace(acts=tuple(act for act in plan.acts if act not in gone))
+    return scenario._replace(acts=tuple(act for act in scenario.acts if act not in gone))

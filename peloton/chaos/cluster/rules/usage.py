@@ -16,7 +16,7 @@ from peloton.placement.messages import Constraint, Label
 from peloton.runtime.vocabulary import Key
 
 
-class SliceHoldings:
+class SliceUsage:
     """The instances of one slice as bitmaps, and the number of each one's run."""
 
     def __init__(self) -> None:
@@ -33,15 +33,15 @@ class SliceHoldings:
 
     @property
     def charges(self) -> int:
-        """The members that any lot holds resources for."""
+        """The members that any lot has resources for."""
         found = 0
         for raw in self.charged.values():
             found |= raw
         return found
 
 
-class HostHoldings:
-    """A host: its capacity, and what each accepted run holds."""
+class HostUsage:
+    """A host: its capacity, and what each accepted run takes."""
 
     def __init__(self) -> None:
         self.capacity = Resources()
@@ -54,7 +54,7 @@ class HostHoldings:
         self.measured: int | None = None
         self.volumes: dict[str, Resources] = {}  # their room, by name
 
-    def hold(self, pod: str, fact: RunsAccepted, *, ports: Sequence[int]) -> str:
+    def take(self, pod: str, fact: RunsAccepted, *, ports: Sequence[int]) -> str:
         """Take an accepted run; return what is wrong with that, or nothing."""
         wrong = self._wrong(fact, ports)
         if not wrong and not fact.spec.resources.within(self.capacity - self.used):
@@ -140,7 +140,7 @@ def _met(
     """Return whether a constraint is met; None if it cannot be judged."""
     if constraint.form == "label":
         if constraint.kind == "host" and constraint.label.key == "host_pool":
-            return None  # hosts change it: `PlaceCheck` knows which they have
+            return None  # hosts change it: `HostPoolCheck` knows which they have
         counted = labels.count(constraint.label)
         if constraint.kind == "task":
             counted = tasks.get(constraint.label, 0)

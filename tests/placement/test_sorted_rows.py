@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from peloton.placement.labels import Ints
-from peloton.placement.order import BLOCK_MAX, KeptOrder, OrderKey, Search
+from peloton.placement.sorted_rows import BLOCK_MAX, Search, SortedRows, SortKey
 
 
 class Keys:
@@ -17,7 +17,7 @@ class Keys:
         self.free[0] = np.arange(1, size + 1) * 1_000
         self.free[1, ::2] = self.free[2, 1::2] = 1_000  # enough of one of both
 
-    def of_row(self, row: int, sign: int) -> OrderKey:
+    def of_row(self, row: int, sign: int) -> SortKey:
         cpu, memory, disk, gpu = (sign * self.free[:, row]).tolist()
         return 0, gpu, cpu, memory, disk, row
 
@@ -50,7 +50,7 @@ def test_a_search_that_reads_too_much_skips_no_row() -> None:
     keys, third = Keys(4 * BLOCK_MAX), 2 * BLOCK_MAX
     stay, fits, later = range(third, third + 17), third + 14, 3 * BLOCK_MAX + 1
     keys.free[1:3, [fits, later]] = 1_000
-    order = KeptOrder(1, keys, mend_rows=10_000)
+    order = SortedRows(1, keys, mend_rows=10_000)
     allowed = Allowed(4 * BLOCK_MAX)
     assert order.ready(allowed)
     # Sorts the third block.

@@ -1,4 +1,4 @@
-"""Plans as data, how a failing one is made smaller, and that what fails is told.
+"""Scenarios as data, how a failing one is made smaller, and that what fails is told.
 
 Whole storms are in `test_fleet`.
 """
@@ -11,13 +11,19 @@ import msgspec
 import pytest
 
 from peloton.chaos.cluster.faults import ALL_FAULTS
-from peloton.chaos.cluster.storm import ClusterPlan, StormFailed, StormRun, draw, smaller
+from peloton.chaos.cluster.storm import ClusterScenario, StormFailed, StormRun, draw, smaller
 from peloton.chaos.replay import replay
-from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, load_plan, save
+from peloton.runtime.simulation.scenario import (
+    StormAction,
+    StormScenario,
+    changed,
+    load_scenario,
+    save,
+)
 from peloton.runtime.simulation.shrink import shrunk
 from peloton.runtime.simulation.sometimes import Sometimes
 
-SMALL = ClusterPlan(
+SMALL = ClusterScenario(
     seed=3,
     daemons=1,
     sizes={"jobmgr": 1, "resmgr": 1, "hostmgr": 1},
@@ -31,19 +37,19 @@ SMALL = ClusterPlan(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_plan_comes_back_from_its_file(seed: int, tmp_path: Path) -> None:
-    plan = draw(seed)
-    save(plan, tmp_path / "plan.json")
-    assert load_plan(ClusterPlan, tmp_path / "plan.json") == plan
+def test_a_scenario_comes_back_from_its_file(seed: int, tmp_path: Path) -> None:
+    scenario = draw(seed)
+    save(scenario, tmp_path / "scenario.json")
+    assert load_scenario(ClusterScenario, tmp_path / "scenario.json") == scenario
 
 
-def test_a_plan_with_a_name_nobody_knows_is_refused(tmp_path: Path) -> None:
-    save(SMALL, tmp_path / "plan.json")
+def test_a_scenario_with_a_name_nobody_knows_is_refused(tmp_path: Path) -> None:
+    save(SMALL, tmp_path / "scenario.json")
     with pytest.raises(msgspec.ValidationError):
-        load_plan(StormPlan, tmp_path / "plan.json")
+        load_scenario(StormScenario, tmp_path / "scenario.json")
 
 
-def test_a_plan_is_the_same_each_time_it_is_drawn() -> None:
+def test_a_scenario_is_the_same_each_time_it_is_drawn() -> None:
     assert draw(7) == draw(7)
     assert draw(7) != draw(8)
 
@@ -52,25 +58,25 @@ def test_shrinking_keeps_what_the_failure_needs_and_nothing_else() -> None:
     needed = StormAction(at_s=3.0, name="delete")
     faults = dict.fromkeys(list(ALL_FAULTS)[:20], 0.5)
     actions = (*(StormAction(at_s=float(at), name="look", count=9) for at in range(30)), needed)
-    plan = changed(
+    scenario = changed(
         SMALL, daemons=7, hosts=40, faults={**faults, "parcels lost": 1.0}, actions=actions
     )
 
-    def fails(smaller: ClusterPlan) -> bool:
+    def fails(smaller: ClusterScenario) -> bool:
         return (
             "parcels lost" in smaller.faults and needed in smaller.actions and smaller.daemons > 1
         )
 
-    small = shrunk(plan, fails, more=smaller)
+    small = shrunk(scenario, fails, more=smaller)
     assert small.faults == {"parcels lost": 1.0}
     assert small.actions == (needed,)
     assert (small.daemons, small.hosts) == (2, 1)
 
 
 def test_shrinking_stops_after_so_many_tries() -> None:
-    tried: list[ClusterPlan] = []
+    tried: list[ClusterScenario] = []
 
-    def fails(smaller: ClusterPlan) -> bool:
+    def fails(smaller: ClusterScenario) -> bool:
         tried.append(smaller)
         return False
 
@@ -78,17 +84,17 @@ def test_shrinking_stops_after_so_many_tries() -> None:
     assert len(tried) == 5
 
 
-def _deaf(plan: ClusterPlan) -> StormRun:
+def _deaf(scenario: ClusterScenario) -> StormRun:
     """Orders arrive and nothing is done: no run ever starts."""
-    stage = StormRun(plan)
+    stage = StormRun(scenario)
     stage.cluster.machines.deaf = True
     return stage
 
 
 def test_a_goal_that_is_never_reached_fails_and_shrinks_to_one_job() -> None:
-    def fails(plan: ClusterPlan) -> bool:
+    def fails(scenario: ClusterScenario) -> bool:
         try:
-            _deaf(plan).play()
+            _deaf(scenario).play()
         except StormFailed as failed:
             return failed.sort == "Contradiction R7"
         return False

@@ -1,4 +1,4 @@
-"""The ledger of lending: what each pool held, borrowed and left to others, hour by hour.
+"""The metering of lending: what each pool used, borrowed and left to others, hour by hour.
 
 Changes of use are integrated over time: nothing is sampled, so none is missed, and a pool that does
 not change costs nothing. An hour of a pool is closed by the first change after its end, and then
@@ -25,10 +25,10 @@ UseOf = Callable[[Key], tuple[Resources, Resources]]
 """What a pool uses now, and what it reserves."""
 
 
-class LendingAccount:
+class PoolMeter:
     """The open hour of one pool. Integrals are in millionths of a unit times milliseconds."""
 
-    __slots__ = ("_at", "_began", "_borrowed", "_held", "_rates", "_unused", "given", "tasks")
+    __slots__ = ("_at", "_began", "_borrowed", "_used", "_rates", "_unused", "given", "tasks")
 
     def __init__(self, now: int) -> None:
         self._at = now
@@ -48,7 +48,7 @@ class LendingAccount:
             return
         self._at = now
         for kind, use, borrowed, unused in self._rates:
-            self._held[kind] += use * lasted
+            self._used[kind] += use * lasted
             self._borrowed[kind] += borrowed * lasted
             self._unused[kind] += unused * lasted
 
@@ -63,7 +63,7 @@ class LendingAccount:
     def row(self) -> PoolHour:
         """Return what has accumulated until the last advance."""
         return PoolHour(
-            self._began / 1000, self._at / 1000, _hours(self._held), _hours(self._borrowed),
+            self._began / 1000, self._at / 1000, _hours(self._used), _hours(self._borrowed),
             _hours(self._unused), self.given, self.tasks,
         )  # fmt: skip
 
@@ -71,15 +71,15 @@ class LendingAccount:
         """Open the next hour."""
         kinds = len(Resources.KINDS)
         self._began = self._at
-        self._held, self._borrowed, self._unused = [0] * kinds, [0] * kinds, [0] * kinds
+        self._used, self._borrowed, self._unused = [0] * kinds, [0] * kinds, [0] * kinds
         self.given, self.tasks = Resources(), 0
 
 
-class LendingLedger:
+class LendingMeters:
     """The open hours of all pools of one tree that were in use under the present owner."""
 
     def __init__(self) -> None:
-        self._accounts: dict[Key, LendingAccount] = {}
+        self._meters: dict[Key, PoolMeter] = {}
         self._touched: dict[Key, None] = {}  # pools whose use or reservation may be another
         self._gave: dict[Key, tuple[Resources, int]] = {}  # to others, not noted yet
         self._closed: list[tuple[Key, PoolHour]] = []
@@ -90,7 +90,7 @@ class LendingLedger:
 
     def touch_known(self, pool: Key) -> None:
         """Mark a pool, unless it was never in use."""
-        if pool in self._accounts:
+        if pool in self._meters:
             self._touched[pool] = None
 
     @property
@@ -106,7 +106,7 @@ class LendingLedger:
 
     def drop(self, pool: Key) -> None:
         """Forget a pool that does not exist any more."""
-        for known in (self._accounts, self._touched, self._gave):
+        for known in (self._meters, self._touched, self._gave):
             known.pop(pool, None)
 
     def note(self, now: float, *, look: UseOf, up: Up) -> None:
@@ -122,19 +122,19 @@ class LendingLedger:
             del self._touched[each]
         for pool in dict.fromkeys(above for each in touched for above in up(each)):
             use, reserved = look(pool)
-            account = self._accounts.get(pool)
-            if account is None:
-                account = self._accounts[pool] = LendingAccount(at)
-            account.advance(at)
-            if at // MS_PER_HOUR > account.hour:
-                self._closed.append((pool, account.row()))
-                account.begin()
-            account.set(use, reserved)
+            meter = self._meters.get(pool)
+            if meter is None:
+                meter = self._meters[pool] = PoolMeter(at)
+            meter.advance(at)
+            if at // MS_PER_HOUR > meter.hour:
+                self._closed.append((pool, meter.row()))
+                meter.begin()
+            meter.set(use, reserved)
         for pool in touched:
             amount, tasks = self._gave.pop(pool, (Resources(), 0))
             for above in up(pool) if tasks else ():
-                account = self._accounts[above]
-                account.given, account.tasks = account.given + amount, account.tasks + tasks
+                meter = self._meters[above]
+                meter.given, meter.tasks = meter.given + amount, meter.tasks + tasks
 
     def take_closed(self) -> list[tuple[Key, PoolHour]]:
         """Return the hours that were closed since the last call, to be kept by their pools."""
@@ -143,11 +143,11 @@ class LendingLedger:
 
     def open_hour(self, pool: Key, now: float) -> PoolHour | None:
         """Return what has accumulated for a pool until now and is not kept yet."""
-        account = self._accounts.get(pool)
-        if account is None:
+        meter = self._meters.get(pool)
+        if meter is None:
             return None
-        account.advance(int(now * 1000))
-        return account.row()
+        meter.advance(int(now * 1000))
+        return meter.row()
 
 
 def _hours(integrals: list[int]) -> Resources:

@@ -1,6 +1,6 @@
-"""What clients read of the account of a pool.
+"""What clients read of the report of a pool.
 
-The account becomes the message of the plans service, with only the pools that the caller may see.
+The report becomes the message of the plans service, with only the pools that the caller may see.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peloton.actors.resources import amount
-from peloton.actors.respool.accounts import PoolAccount
 from peloton.actors.respool.division import FillStage
 from peloton.actors.respool.messages import PoolHistory, PoolHour, PoolView
+from peloton.actors.respool.pool_report import PoolReport
 from peloton.gateway.access.permissions import Rights
 from peloton.gateway.ops.hosts import amounts
 from peloton.gateway.translate.translate_pool import POOL_KINDS, standing_of
@@ -22,7 +22,7 @@ UNITS = 1e6
 """Shares are counted in millionths."""
 
 
-def account_of(found: PoolAccount, *, rights: Rights | None, text: str) -> wire.ExplainPoolResponse:
+def report_of(found: PoolReport, *, rights: Rights | None, text: str) -> wire.ExplainPoolResponse:
     """Return the answer; `text` says what others do for those that wait."""
 
     def seen(view: PoolView) -> bool:
@@ -57,7 +57,7 @@ def account_of(found: PoolAccount, *, rights: Rights | None, text: str) -> wire.
     return answer
 
 
-def _waiting(found: PoolAccount, *, told: bool) -> Iterator[wire.WaitingTasks]:
+def _waiting(found: PoolReport, *, told: bool) -> Iterator[wire.WaitingTasks]:
     """Yield waiting tasks; their owners, and what blocks them, only if the caller may see jobs
     of the pool."""
     for lot in found.waiting:
@@ -71,7 +71,7 @@ def _waiting(found: PoolAccount, *, told: bool) -> Iterator[wire.WaitingTasks]:
         )
 
 
-def _giving(found: PoolAccount, rights: Rights | None) -> Iterator[wire.GivingTasks]:
+def _giving(found: PoolReport, rights: Rights | None) -> Iterator[wire.GivingTasks]:
     for each in found.giving:
         if rights is None or rights.may(Permission.SEE, each.pool):
             yield wire.GivingTasks(
@@ -96,7 +96,7 @@ def _hour(hour: PoolHour) -> ops.PoolHour:
     return ops.PoolHour(
         began=hour.began,
         ended=hour.ended,
-        held=amounts(hour.held),
+        held=amounts(hour.used),
         borrowed=amounts(hour.borrowed),
         unused=amounts(hour.unused),
         given_back=amounts(hour.given),

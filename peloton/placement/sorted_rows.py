@@ -20,7 +20,7 @@ from peloton.actors.resources import COUNT_MAX, EPSILON
 from peloton.placement.labels import Ints
 from peloton.runtime.vocabulary import Value
 
-OrderKey = tuple[int, int, int, int, int, int]
+SortKey = tuple[int, int, int, int, int, int]
 """Group, then gpu, cpu, memory and disk, times the sign of the strategy; then the row."""
 
 BLOCK_MAX = 128
@@ -59,7 +59,7 @@ def few_max(size: int) -> int:
 class Search(Value, frozen=True):
     """The need of one member, and the least that is enough, in millionths."""
 
-    amounts: tuple[int, ...]  # of the kinds in an `OrderKey`: cpu, memory, disk, gpu
+    amounts: tuple[int, ...]  # of the kinds in an `SortKey`: cpu, memory, disk, gpu
     least: tuple[int, ...]
     each_max: int = COUNT_MAX  # the most members that one row takes
 
@@ -88,10 +88,10 @@ class AllowedRows(Protocol):
         """Return whether one row belongs into the order."""
 
 
-class OrderKeys(Protocol):
+class SortKeys(Protocol):
     """The keys of rows, as they are now."""
 
-    def of_row(self, row: int, sign: int) -> OrderKey:
+    def of_row(self, row: int, sign: int) -> SortKey:
         """Return the key of one row."""
 
     def columns(self, rows: Ints, sign: int) -> tuple[Ints, ...]:
@@ -117,7 +117,7 @@ class _Block:
 
     __slots__ = ("cpu", "disk", "gpu", "keys", "memory", "more", "number", "rows", "stale")
 
-    def __init__(self, number: int, keys: list[OrderKey], *, rows: Ints | None = None) -> None:
+    def __init__(self, number: int, keys: list[SortKey], *, rows: Ints | None = None) -> None:
         self.number = number
         self.keys = keys
         self.rows = rows  # None once the block is sorted
@@ -125,7 +125,7 @@ class _Block:
         self.cpu = self.memory = self.disk = self.gpu = 0  # the most that a row has, or more
         self.stale = False  # whether a row has left since that was determined
 
-    def admit(self, key: OrderKey, sign: int) -> None:
+    def admit(self, key: SortKey, sign: int) -> None:
         """Add a row with this key to the block."""
         _, gpu, cpu, memory, disk, _ = key
         if cpu * sign > self.cpu:
@@ -151,19 +151,19 @@ class _Block:
         self.stale = False
 
 
-class KeptOrder:
+class SortedRows:
     """The keys of all allowed rows, ascending; `touch` marks rows as out of date."""
 
     def __init__(
-        self, sign: int, keys: OrderKeys, *, mend_rows: int | None = None, scoped: bool = False
+        self, sign: int, keys: SortKeys, *, mend_rows: int | None = None, scoped: bool = False
     ) -> None:
         self.sign = sign
         self.built = False
         self._mend_rows = mend_rows
         self._source = keys
         self._blocks: list[_Block] = []
-        self._lasts: list[OrderKey] = []  # no key of a block is greater, none of the next is not
-        self._keys: dict[int, OrderKey] = {}  # of rows in sorted blocks
+        self._lasts: list[SortKey] = []  # no key of a block is greater, none of the next is not
+        self._keys: dict[int, SortKey] = {}  # of rows in sorted blocks
         self._where: list[int] | dict[int, int] = []  # by row: its unsorted block, or NO_BLOCK
         self._scoped = scoped  # whether only few of all rows may belong into it
         self._size = 0  # those that may
@@ -240,7 +240,7 @@ class KeptOrder:
             for block, *most in zip(self._blocks, cpu, memory, disk, gpu, strict=True):
                 block.cpu, block.memory, block.disk, block.gpu = most
 
-    def _keys_of(self, rows: Ints) -> list[OrderKey]:
+    def _keys_of(self, rows: Ints) -> list[SortKey]:
         columns = self._source.columns(rows, self.sign)
         return list(zip(*(column.tolist() for column in columns), rows.tolist(), strict=True))
 
@@ -256,7 +256,7 @@ class KeptOrder:
         if new is not None:
             self._insert(new)
 
-    def _replace(self, old: OrderKey, new: OrderKey | None) -> bool:
+    def _replace(self, old: SortKey, new: SortKey | None) -> bool:
         """Remove a key of a sorted block; return True if the new key was put into the same
         place."""
         at = bisect_left(self._lasts, old)
@@ -278,7 +278,7 @@ class KeptOrder:
             del self._blocks[at], self._lasts[at]
         return False
 
-    def _insert(self, key: OrderKey) -> None:
+    def _insert(self, key: SortKey) -> None:
         if not self._blocks:
             self._keys[key[-1]] = key
             self._add_block(0, [key], last=key)
@@ -314,7 +314,7 @@ class KeptOrder:
             where[key[-1]] = NO_BLOCK
         self._divide(at, keys)
 
-    def _divide(self, at: int, keys: list[OrderKey]) -> None:
+    def _divide(self, at: int, keys: list[SortKey]) -> None:
         """Replace a block by sorted blocks of these keys, or by none if there are none."""
         last = self._lasts[at]
         del self._blocks[at], self._lasts[at]
@@ -324,7 +324,7 @@ class KeptOrder:
             self._add_block(at, some, last=some[-1] if rest else last)
             at += 1
 
-    def _add_block(self, at: int, keys: list[OrderKey], *, last: OrderKey) -> None:
+    def _add_block(self, at: int, keys: list[SortKey], *, last: SortKey) -> None:
         block = _Block(self._numbers, keys)
         block.measure(self.sign)
         self._numbers += 1

@@ -1,4 +1,4 @@
-"""The account of a pool: the steps of its entitlement, its relatives, who waits and who gives back.
+"""The report of a pool: the steps of its entitlement, its relatives, who waits and who gives back.
 
 The division itself is tested in `test_entitlement.py` and `test_pool_index.py`.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.respool.accounts import LOTS_SHOWN_MAX, PoolAccount, account
 from peloton.actors.respool.copies import CopyPools, copy_pools
 from peloton.actors.respool.division import FillStage
 from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.pool_report import LOTS_SHOWN_MAX, PoolReport, report
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import At
 from tests.actors.pools.test_reclaiming import AFTER_S, A, B, C, World, size_of
@@ -19,14 +19,14 @@ from tests.actors.pools.test_reclaiming import AFTER_S, A, B, C, World, size_of
 CPU = 0
 
 
-def accounted(world: World, path: str) -> PoolAccount:
+def accounted(world: World, path: str) -> PoolReport:
     at = At(now=world.now, key=ROOT, index=world.tree)
-    found = account(copy_pools(world.tree.pools[ROOT], CopyPools(100), at), path, now=world.now)
+    found = report(copy_pools(world.tree.pools[ROOT], CopyPools(100), at), path, now=world.now)
     assert found is not None
     return found
 
 
-def cpus(found: PoolAccount) -> tuple[float, ...]:
+def cpus(found: PoolReport) -> tuple[float, ...]:
     """Divided; by reservation, by need, offered; reserved and needed by all."""
     steps = found.steps[CPU]
     each = (
@@ -115,7 +115,7 @@ def test_there_is_no_account_of_a_pool_that_is_not_there() -> None:
     world = World(Resources())
     at = At(now=0.0, key=ROOT, index=world.tree)
     copied = copy_pools(world.tree.pools[ROOT], CopyPools(100), at)
-    assert account(copied, "/none", now=0.0) is None
+    assert report(copied, "/none", now=0.0) is None
 
 
 def test_who_can_never_run_needs_nothing_in_an_account_either() -> None:
