@@ -1,4 +1,4 @@
-"""How a task gives up what it holds for others, though it is to run: preempted, moved, restarted.
+"""How a task gives up what it holds, though it is to run: preempted, moved, restarted, or its gang.
 
 The order ends its run, and the reported end becomes the outcome that is kept. The slice chooses the
 tasks, and knows whether the job can spare them.

@@ -83,6 +83,7 @@ def accepted(run: int = 1, members: Bits = ONE) -> hf.RunsAccepted:
 SLICE, VOLUME = slice_of_crowd(CROWD), VolumeConfig("data", 0)
 CREATED = tf.TaskCreated(TaskGoals.SUCCEEDED, Policy(), 0, LOT)
 LAUNCHING, ENDED = tf.TaskLaunching(), tf.RunEnded(SUCCESS)
+HOLDING = tf.TaskLaunching(hold=True)
 CONFIGURED = hf.HostConfigured(NEED, (), MACHINE_BACKEND, (1, 2), 60.0)
 MADE = jf.JobMade(JOB_KEY, JobSpec("j", "me", STORM_POOL, 1, TaskConfig()), "/p", 0.0)
 ASKED = RequestAnswered("c1-1", b"", b"", 0.0)
@@ -122,6 +123,10 @@ def given(devices: tuple[int, ...], *, run: int) -> Entry:
 JOURNALS: dict[str, tuple[str, list[Entry]]] = {
     "exists twice": ("R8a", [tasks(CREATED), tasks(CREATED)]),
     "launched twice": ("R8a", [*RUNNING, tasks(LAUNCHING)]),
+    "held twice": ("R8a", [*RUNNING[:-1], tasks(HOLDING), tasks(HOLDING)]),
+    "held while it runs": ("R8a", [*RUNNING, tasks(HOLDING)]),
+    "launched twice after it was held": ("R8a", [*RUNNING[:-1], tasks(HOLDING), tasks(LAUNCHING),
+        tasks(LAUNCHING)]),
     "tried again while it runs": ("R8a", [*RUNNING, tasks(tf.TaskRetried())]),
     "withdrawn while it runs": ("R8a", [*RUNNING, tasks(tf.TaskWithdrawn())]),
     "forgotten while it runs": ("R8a", [*RUNNING, tasks(tf.TaskForgotten())]),
