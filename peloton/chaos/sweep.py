@@ -16,7 +16,7 @@ import secrets
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import combinations, count
 from multiprocessing.pool import AsyncResult
@@ -25,7 +25,6 @@ from typing import NamedTuple, TypeVar
 from peloton.chaos.cluster.branches import BRANCHES
 from peloton.chaos.cluster.faults import ALL_FAULTS
 from peloton.chaos.cluster.storm import Played, StormFailed, draw, play
-from peloton.runtime.simulation.sometimes import Sometimes
 
 TEXT_MAX = 500
 PAIRS_SHOWN = 20
@@ -35,6 +34,28 @@ STORMS_PER_WORKER = 100
 FRESH_SEEDS = 10**9
 
 T = TypeVar("T")
+
+
+class Sometimes:
+    """The branches that should be reached at times, and how many storms reached each.
+
+    A sweep that reaches nothing rare proves little. Nothing that runs in a storm may read it.
+    """
+
+    def __init__(self, branches: Mapping[str, str]) -> None:
+        self.branches = dict(branches)
+        self.reached: Counter[str] = Counter()
+
+    def reach(self, name: str, times: int = 1) -> None:
+        """The branch was reached. Raises `KeyError` for a name that was not declared."""
+        if name not in self.branches:
+            raise KeyError(f"no branch {name!r} was declared")
+        if times:
+            self.reached[name] += times
+
+    def missing(self) -> list[str]:
+        """The branches that were never reached."""
+        return [name for name in self.branches if not self.reached[name]]
 
 
 class Swept(NamedTuple):

@@ -419,7 +419,7 @@ PLANTED: dict[str, Planted] = {
         _Kind("schedule"), "evolve", _unfolded(schedule_facts.MomentCome), seed=80033
     ),
     "a moment is forgotten": Planted(
-        _Kind("schedule"), "decide", _silent(job_messages.JobIsMade), seed=80033
+        _Kind("schedule"), "decide", _silent(job_messages.MakeHandled), seed=80033
     ),
     "an end is not told": Planted(orders, "_outside", lambda _: lambda job: (), seed=80006),
     "an end is told that was none": Planted(waits, "noticed", _counts_nothing, seed=80006),

@@ -132,17 +132,17 @@ def make_first(message: m.MakeJob, at: At) -> Decision:
     """Create the job of one moment of a schedule."""
     created = m.CreateJob(message.spec, message.overrides, pool_path=message.pool_path)
     decision = _create(None, created, replace(at, who=message.who))
-    answer: m.JobIsMade | m.JobNotMade = m.JobIsMade(at.key)
+    answer = m.MakeHandled(at.key)
     if isinstance(decision.reply, Refused):
         if decision.reply.again:
             return Decision(because=decision.reply.text)  # it is owed, and so sent again
-        answer = m.JobNotMade(at.key, f"{decision.reply.field}: {decision.reply.text}")
+        answer = m.MakeHandled(at.key, f"{decision.reply.field}: {decision.reply.text}")
     return replace(decision, reply=None, sends=(*decision.sends, Send(SENDER, answer)))
 
 
 def make(job: Job, message: m.MakeJob, at: At) -> Decision:
     """Answer that the moment has its job: no other client can have made one with this id."""
-    return Decision(sends=(Send(SENDER, m.JobIsMade(at.key)),), because="it is made already")
+    return Decision(sends=(Send(SENDER, m.MakeHandled(at.key)),), because="it is made already")
 
 
 def stop(job: Job, message: m.StopJob, at: At) -> Decision:
@@ -289,14 +289,12 @@ def deadline(job: Job) -> tuple[str, float] | None:
     pieces = (PIECES, PIECES_TIMEOUT_S) if job.spec is None or job.pieces else None
     own, starts = waiting.deadline_of(job), waiting.throttle_of(job)
     progress = waiting.progress_end_of(job) if job.workflow is not None else None
-    if own is None and starts is None and progress is None:
-        return pieces
     some = [one for one in (pieces, own, starts, progress) if one is not None]
-    return min(some, key=lambda one: one[1])
+    return min(some, key=lambda one: one[1], default=None)
 
 
 def spec_stored(job: Job, message: m.SpecStored, at: At) -> Decision:
-    """An owner has a spec; one that nobody wants any more is to go."""
+    """Note that an owner has a spec, or have it drop one that nobody wants any more."""
     versions = job.versions
     if any(one.number == message.number for one in versions.keeping):
         return Decision(facts=(f.SpecConfirmed(message.number),))
@@ -306,12 +304,12 @@ def spec_stored(job: Job, message: m.SpecStored, at: At) -> Decision:
 
 
 def spec_for_nobody(message: m.SpecStored, at: At) -> Decision:
-    """The job does not want it any more, or is deleted."""
+    """Have the owner drop a spec that the job does not want any more, or of a deleted job."""
     return Decision(sends=(Send(SENDER, DropSpec(message.number)),), because="nobody wants it")
 
 
 def spec_dropped(job: Job, message: m.SpecDropped, at: At) -> Decision:
-    """An owner has a spec no more: the next one is to go."""
+    """Note that an owner has a spec no more, and have the next one dropped."""
     if message.number not in job.versions.leaving:
         return Decision()
     fact = f.SpecGone(message.number)

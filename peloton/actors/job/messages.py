@@ -183,17 +183,11 @@ class MakeJob(Message, frozen=True, gc=False, array_like=True):
     who: str
 
 
-class JobIsMade(Message, frozen=True, gc=False, array_like=True):
-    """Answer to `MakeJob`: the job exists."""
+class MakeHandled(Message, frozen=True, gc=False, array_like=True):
+    """Answer to `MakeJob`: the job exists; or there cannot be such a job, and `text` says why."""
 
     job: Key
-
-
-class JobNotMade(Message, frozen=True, gc=False, array_like=True):
-    """Answer to `MakeJob`: there cannot be such a job, and why."""
-
-    job: Key
-    text: str
+    text: str = ""
 
 
 class GetJob(Query, frozen=True, gc=False, array_like=True):

@@ -23,7 +23,7 @@ from peloton.runtime.vocabulary import At, Decision, Refused
 def open_root(message: m.OpenRoot, at: At) -> Decision:
     """Open the root pool; its limit is the capacity of the cluster."""
     config = m.PoolConfig(m.ROOT_ID, m.ROOT, Resources(), Resources())
-    return Decision(facts=(f.PoolCreated(config),), because="first start")
+    return Decision(facts=(f.PoolConfigured(config),), because="first start")
 
 
 def root_open(pool: Pool, message: m.OpenRoot, at: At) -> Decision:
@@ -36,7 +36,7 @@ def create(message: m.CreatePool, at: At) -> Decision:
     refused = check(at.index, at.key, config=message.config)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
-    return Decision(facts=(f.PoolCreated(message.config),), reply=m.PoolDone(at.key))
+    return Decision(facts=(f.PoolConfigured(message.config),), reply=m.PoolDone(at.key))
 
 
 def exists(pool: Pool, message: m.CreatePool, at: At) -> Decision:
@@ -52,7 +52,7 @@ def update(pool: Pool, message: m.UpdatePool, at: At) -> Decision:
     refused = rules(at.index, at.key, config=message.config)
     if refused is not None:
         return Decision(reply=refused, because=refused.text)
-    return Decision(facts=(f.PoolUpdated(message.config),), reply=m.PoolDone(at.key))
+    return Decision(facts=(f.PoolConfigured(message.config),), reply=m.PoolDone(at.key))
 
 
 def delete(pool: Pool, message: m.DeletePool, at: At) -> Decision:

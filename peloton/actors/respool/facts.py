@@ -7,14 +7,8 @@ from peloton.actors.respool.messages import PoolConfig, PoolHour
 from peloton.runtime.vocabulary import Fact, Key
 
 
-class PoolCreated(Fact, frozen=True, gc=False, array_like=True):
-    """The pool exists."""
-
-    config: PoolConfig
-
-
-class PoolUpdated(Fact, frozen=True, gc=False, array_like=True):
-    """The pool has another config."""
+class PoolConfigured(Fact, frozen=True, gc=False, array_like=True):
+    """The pool has this config; it exists from the first one on."""
 
     config: PoolConfig
 
@@ -38,8 +32,7 @@ class HourKept(Fact, frozen=True, gc=False, array_like=True):
 
 
 FACTS: dict[int, type] = {
-    1: PoolCreated,
-    2: PoolUpdated,
+    1: PoolConfigured,
     3: PoolDeleted,
     4: CapacityChanged,
     5: HourKept,

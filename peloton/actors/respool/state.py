@@ -66,9 +66,14 @@ def _hour_kept(pool: Pool, fact: f.HourKept) -> Pool:
     return msgspec.structs.replace(pool, hours=hours)
 
 
+def _configured(pool: Pool | None, fact: f.PoolConfigured) -> Pool:
+    if pool is None:
+        return Pool(fact.config)
+    return msgspec.structs.replace(pool, config=fact.config)
+
+
 EVOLVE: Mapping[type, Callable[[Any, Any], Pool | None]] = {
-    f.PoolCreated: lambda pool, fact: Pool(fact.config),
-    f.PoolUpdated: lambda pool, fact: msgspec.structs.replace(pool, config=fact.config),
+    f.PoolConfigured: _configured,
     f.PoolDeleted: lambda pool, fact: None,
     f.CapacityChanged: _capacity,
     f.HourKept: _hour_kept,

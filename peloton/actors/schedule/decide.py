@@ -21,8 +21,7 @@ from peloton.actors.job.messages import (
     AwaitNoted,
     EndHeard,
     EndTold,
-    JobIsMade,
-    JobNotMade,
+    MakeHandled,
     MakeJob,
     StopJob,
     job_key,
@@ -149,18 +148,11 @@ def _job_of(schedule: Schedule, moment: float) -> Key:
     return job_key(f"{found[:8]}-{found[8:12]}-5{found[13:16]}-8{found[17:20]}-{found[20:32]}")
 
 
-def made(schedule: Schedule, message: JobIsMade, at: At) -> Decision:
-    """Record that the job of the moment exists."""
+def made(schedule: Schedule, message: MakeHandled, at: At) -> Decision:
+    """Record that the job of the moment exists, or cannot, and nothing else is tried for it."""
     if schedule.making != message.job:
         return Decision()
-    return _decided(schedule, (f.JobSettled(message.job, True, "", at.now),))
-
-
-def not_made(schedule: Schedule, message: JobNotMade, at: At) -> Decision:
-    """Record that there cannot be such a job: nothing else is tried for this moment."""
-    if schedule.making != message.job:
-        return Decision()
-    fact = f.JobSettled(message.job, False, message.text, at.now)
+    fact = f.JobSettled(message.job, not message.text, message.text, at.now)
     return _decided(schedule, (fact,), because=message.text)
 
 
@@ -273,8 +265,7 @@ def _missing(message: Any, at: At) -> Decision:
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.CreateSchedule: create,
     m.DeleteSchedule: delete,
-    JobIsMade: made,
-    JobNotMade: not_made,
+    MakeHandled: made,
     AwaitNoted: noted,
     EndTold: told,
 }

@@ -10,9 +10,8 @@ import enum
 from peloton.actors.job.messages import (
     AwaitNoted,
     EndTold,
-    JobIsMade,
-    JobNotMade,
     JobSpec,
+    MakeHandled,
     Override,
 )
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
@@ -141,8 +140,7 @@ MESSAGES: dict[int, type] = {
     1: CreateSchedule,
     2: PauseSchedule,
     3: DeleteSchedule,
-    4: JobIsMade,
-    5: JobNotMade,
+    4: MakeHandled,
     6: AwaitNoted,
     7: EndTold,
     8: RightsTold,

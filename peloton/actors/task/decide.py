@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from peloton.actors.delays import HEALTHY_AFTER_S
 from peloton.actors.host.live.live_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.job.slice.messages import RunNotStarted
@@ -30,7 +29,8 @@ from peloton.actors.task.goals import GANG_RETRY, HOST, LOT, killing, queueing
 from peloton.actors.task.run_changes import run_changed, told_of_nobody
 from peloton.actors.task.run_messages import RunChanged
 from peloton.actors.task.state import (
-    IN_PREPARATION,
+    HEALTHY_AFTER_S,
+    HOLDS,
     ON_HOST,
     PREEMPTIONS,
     Admission,

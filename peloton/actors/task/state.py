@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from peloton.actors.delays import THROTTLE
 from peloton.actors.task import facts as f
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,
@@ -30,8 +29,13 @@ from peloton.actors.task.messages import (
     TaskGoals,
 )
 from peloton.actors.task.run_messages import TaskHealth
+from peloton.pauses import Pauses
 from peloton.runtime.vocabulary import Value
 
+THROTTLE = Pauses(30.0, 3600.0)
+"""Before the next attempt of a service's instance: 30, 60, 120 … 3600 s."""
+HEALTHY_AFTER_S = 600.0
+"""A service that has run for so long begins anew with short delays, where its job says nothing."""
 SYSTEM_FAILURES_FREE = 4
 RUNS_KEPT_MAX = 10
 

@@ -52,7 +52,7 @@ FACTS: dict[tuple[str, str, str], str] = {
     ("slice", "MembersBegun", "SetSliceGoal"): "a limited job began its first members",
     ("slice", "Revived", "revived"): "a slice acted again after its end",
     ("slice", "SliceForgotten", "Pursue"): "a slice was deleted",
-    ("respool", "PoolUpdated", "UpdatePool"): "a pool changed with jobs in flight",
+    ("respool", "PoolConfigured", "UpdatePool"): "a pool changed with jobs in flight",
     ("shard", "CheckpointCut", ""): "a checkpoint was cut",
     ("shard", "EntitiesEvicted", ""): "ended entities left the memory",
 }

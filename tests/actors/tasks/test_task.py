@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.actors.delays import THROTTLE
 from peloton.actors.host.live.live_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
 from peloton.actors.respool.lot.messages import Enqueue, ReleaseTicket
@@ -21,7 +20,7 @@ from peloton.actors.task.decide import ABSENT, deadline, owed
 from peloton.actors.task.kind import KIND
 from peloton.actors.task.messages import End, Policy, RunOutcome, TaskGoals
 from peloton.actors.task.run_messages import RetryRules
-from peloton.actors.task.state import ON_HOST, Admission, Task, TaskStates
+from peloton.actors.task.state import ON_HOST, THROTTLE, Admission, Task, TaskStates
 from peloton.runtime.core.turning.turn import TurnOutcome as Turn
 from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Due, Key, Message

@@ -209,7 +209,7 @@ def admitted(lot: str, *members: int) -> Entry:
 
 
 HALF = PoolConfig("p", ROOT, NEED.times(4), NEED.times(9), controller_percent=50.0)
-LOTS: list[Step] = [of(STORM_POOL, pf.PoolCreated(HALF)), opened("lot/a/0"), opened("lot/b/0"),
+LOTS: list[Step] = [of(STORM_POOL, pf.PoolConfigured(HALF)), opened("lot/a/0"), opened("lot/b/0"),
         opened("lot/c/0", controller=False), admitted("lot/c/0", 0, 1, 2)]  # fmt: skip
 
 
@@ -217,8 +217,8 @@ def test_controllers_with_more_than_their_share_are_found() -> None:
     one, other = admitted("lot/a/0", 0, 1), admitted("lot/b/0", 0)
     breaks(lambda: note(HostPoolCheck(), [*LOTS, one, other]), "R26 controllers of")
     smaller = PoolConfig("p", ROOT, NEED.times(2), NEED.times(9), controller_percent=50.0)
-    updated = of(STORM_POOL, pf.PoolUpdated(smaller))
-    breaks(lambda: note(HostPoolCheck(), [*LOTS, updated, one]), "R26 controllers of")
+    updated = of(STORM_POOL, pf.PoolConfigured(smaller))
+    breaks(lambda: note(PlaceCheck(), [*LOTS, updated, one]), "R26 controllers of")
 
 
 def test_controllers_after_each_other_are_right() -> None:

@@ -90,8 +90,8 @@ ASKED = RequestAnswered("c1-1", b"", b"", 0.0)
 STOPPED = jf.StopOrdered(1.0)
 POOLS = [
     entry(ROOT, pf.CapacityChanged(key("inventory", 0), 1, HOST_CAPACITY)),
-    entry(ROOT, pf.PoolCreated(PoolConfig("root", ROOT, Resources(), Resources()))),
-    entry(STORM_POOL, pf.PoolCreated(PoolConfig("p", ROOT, Resources(), NEED))),
+    entry(ROOT, pf.PoolConfigured(PoolConfig("root", ROOT, Resources(), Resources()))),
+    entry(STORM_POOL, pf.PoolConfigured(PoolConfig("p", ROOT, Resources(), NEED))),
 ]
 ADMITTED = [
     entry(LOT, lf.LotOpened(SHAPE, CROWD, 0.0), lf.LotEnqueued(ONE, 1, 0.0)),

@@ -10,7 +10,6 @@ import random
 import msgspec
 import pytest
 
-from peloton.actors.delays import HEALTHY_AFTER_S
 from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import (
     DeleteJob,
@@ -23,6 +22,7 @@ from peloton.actors.job.messages import (
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import JobSpec, Throttle
 from peloton.actors.task.messages import TaskGoals
+from peloton.actors.task.state import HEALTHY_AFTER_S
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import (
     HOST_CAPACITY,

@@ -64,7 +64,7 @@ class SliceOpening(Value, frozen=True, gc=False, array_like=True):
     strategy: str = ""  # which ranks hosts; empty: as `spread` says
     service: bool = False  # its instances are to run for ever
     hosts_of: HostsOf | None = None  # of a daemon job: `count` numbers for these hosts
-    healthy_after_s: float | None = None  # None: as `delays` says
+    healthy_after_s: float | None = None  # None: as for all tasks
 
 
 class SetSliceGoal(Goal, frozen=True, gc=False, array_like=True):

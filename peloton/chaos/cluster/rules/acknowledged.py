@@ -177,7 +177,7 @@ class AcknowledgementCheck:
         counts = dict(fact.tally.counts)
         self._ended[entry.key][fact.number] = sum(counts.get(name, 0) for name in ENDED_NAMES)
 
-    def _pool(self, entry: Entry, fact: pf.PoolCreated | pf.PoolUpdated) -> None:
+    def _pool(self, entry: Entry, fact: pf.PoolConfigured) -> None:
         self._pools[entry.key] = fact.config
 
     def _no_pool(self, entry: Entry, fact: Any) -> None:  # noqa: ARG002
@@ -243,8 +243,7 @@ NOTED: Mapping[type, Callable[[AcknowledgementCheck, Entry, Any], None]] = {
     jf.WorkflowBegun: AcknowledgementCheck._rolls,
     jf.WorkflowUndone: AcknowledgementCheck._undone,
     jf.JobTallied: AcknowledgementCheck._tallies,
-    pf.PoolCreated: AcknowledgementCheck._pool,
-    pf.PoolUpdated: AcknowledgementCheck._pool,
+    pf.PoolConfigured: AcknowledgementCheck._pool,
     pf.PoolDeleted: AcknowledgementCheck._no_pool,
 }
 FOUND_DONE: Mapping[type, Callable[[AcknowledgementCheck, Key, Any], bool]] = {

@@ -334,8 +334,8 @@ class ShadowLedger:
 
     # ---- pools ----
 
-    def pool(self, entry: Entry, fact: pf.PoolCreated | pf.PoolUpdated) -> None:
-        """Create or update a pool."""
+    def pool(self, entry: Entry, fact: pf.PoolConfigured) -> None:
+        """A pool was created or updated."""
         self.pools[entry.key] = (fact.config.parent, fact.config.limit)
 
     def pool_deleted(self, entry: Entry, fact: Any) -> None:
@@ -491,8 +491,7 @@ APPLIED: Mapping[type, Callable[[ShadowLedger, Entry, Any], None]] = {
     hf.VolumesGone: lambda ledger, entry, fact: ledger.hosts[entry.key].remove(fact.volumes),
     hf.RunsForgotten: ShadowLedger.dropped,
     hf.SetForgotten: ShadowLedger.dropped,
-    pf.PoolCreated: ShadowLedger.pool,
-    pf.PoolUpdated: ShadowLedger.pool,
+    pf.PoolConfigured: ShadowLedger.pool,
     pf.PoolDeleted: ShadowLedger.pool_deleted,
     pf.CapacityChanged: ShadowLedger.capacity,
     lf.LotOpened: ShadowLedger.opened,

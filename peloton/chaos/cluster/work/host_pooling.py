@@ -76,8 +76,7 @@ class HostPoolCheck:
         self.noted: dict[type, Callable[[Entry, Any], None]] = {
             hf.HostPoolSet: self._moves,
             hf.RunsAccepted: self._accepts,
-            pf.PoolCreated: self._configured,
-            pf.PoolUpdated: self._configured,
+            pf.PoolConfigured: self._configured,
             lf.LotOpened: self._opened,
             lf.LotAdmitted: self._admits,
             lf.LotEnqueued: self._leave,
@@ -100,7 +99,7 @@ class HostPoolCheck:
 
     # ---- controllers ----
 
-    def _configured(self, entry: Entry, fact: pf.PoolCreated | pf.PoolUpdated) -> None:
+    def _configured(self, entry: Entry, fact: pf.PoolConfigured) -> None:
         self._configs[entry.key] = fact.config
 
     def _opened(self, entry: Entry, fact: lf.LotOpened) -> None:
