@@ -42,8 +42,7 @@ from peloton.runtime.ports import (
 from tests.contracts import journals
 from tests.contracts.journals import OTHER, SHARD
 
-READABLE = [name for name in (*journals.RIGS, *journals.SERVED) if name != "memory"]
-"""The journal in memory has no rows."""
+READABLE = (*journals.RIGS, *journals.SERVED)
 
 
 @pytest.fixture(params=READABLE)
