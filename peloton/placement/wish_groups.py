@@ -1,4 +1,4 @@
-"""Groups the wishes of one call that are decided as one: of one shape, and alike otherwise."""
+"""Groups wishes of one call that are decided as one: wishes of one shape without differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind "archive", as registered with the runtime: one entity in every jobmgr shard."""
+"""The kind "archive", as registered with the runtime: one per jobmgr shard, and its periods."""
 
 from __future__ import annotations
 

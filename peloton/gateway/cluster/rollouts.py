@@ -1,4 +1,4 @@
-"""Asks the slices of a job what workflows do to which instances: as ranges, lists and events."""
+"""What workflows do to which instances: asked of a job's slices, as ranges, lists and events."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Which sandboxes of ended runs stay: by job, number, age and bytes; held ones for the reserve of
-the disk alone; and what is told of the others."""
+"""Which sandboxes of ended runs stay: by job, number, age and bytes.
+
+Held ones are removed only for the reserve of the disk. The tests also show what is told of the
+others.
+"""
 
 from __future__ import annotations
 

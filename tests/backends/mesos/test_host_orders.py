@@ -1,5 +1,4 @@
-"""Orders that wait for secrets at the link to a Mesos: what goes on meanwhile, and what does
-not."""
+"""Orders that wait for secrets at the link to a Mesos: what goes on meanwhile, and what waits."""
 
 from __future__ import annotations
 

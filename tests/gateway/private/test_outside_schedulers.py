@@ -1,5 +1,4 @@
-"""What programs of the original that schedule tasks themselves are answered, and that none of it
-changes a task."""
+"""Answers to programs of the original that schedule tasks themselves: none changes a task."""
 
 from __future__ import annotations
 

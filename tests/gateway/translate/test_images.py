@@ -1,5 +1,8 @@
-"""Container images: checks by commands are refused where they are run, and events say nothing of
-an image where nothing ran."""
+"""Container images: what is refused where they are run, and what events say of them.
+
+Checks by commands are refused where images are run, and events say nothing of an image where
+nothing ran.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The user as which tasks run, by the creator of the job: what a client may choose, and what
-not."""
+"""The user as which tasks run, by the creator of the job: what a client may and may not choose."""
 
 from __future__ import annotations
 

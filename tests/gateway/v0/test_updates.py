@@ -1,5 +1,7 @@
-"""UpdateService of v0 and the workflow calls of v1alpha: real updates of services of one daemon,
-and each refusal with code and text."""
+"""UpdateService of v0 and the workflow calls of v1alpha, and each refusal with code and text.
+
+Real updates of services of one daemon.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rollout of a slice as facts leave it: members that wait, are under way, or are through."""
+"""The rollout of a slice: members that wait for leave, are under way, or are through."""
 
 from __future__ import annotations
 

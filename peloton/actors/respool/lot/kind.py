@@ -1,4 +1,4 @@
-"""The kind "lot", as registered with the runtime. The pools' tree is derived from lots too."""
+"""The kind "lot", as registered with the runtime. The tree of pools is derived from lots too."""
 
 from __future__ import annotations
 
