@@ -14,7 +14,13 @@ from peloton.chaos.cluster.faults import ALL_FAULTS
 from peloton.chaos.cluster.storm import ClusterScenario, StormFailed, StormRun, draw, smaller
 from peloton.chaos.replay import replay
 from peloton.chaos.sweep import Sometimes
-from peloton.runtime.simulation.plan import StormAction, StormPlan, changed, load_plan, save
+from peloton.runtime.simulation.scenario import (
+    StormAction,
+    StormScenario,
+    changed,
+    load_scenario,
+    save,
+)
 from peloton.runtime.simulation.shrink import shrunk
 
 SMALL = ClusterScenario(

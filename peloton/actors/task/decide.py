@@ -30,7 +30,7 @@ from peloton.actors.task.run_changes import run_changed, told_of_nobody
 from peloton.actors.task.run_messages import RunChanged
 from peloton.actors.task.state import (
     HEALTHY_AFTER_S,
-    HOLDS,
+    IN_PREPARATION,
     ON_HOST,
     PREEMPTIONS,
     Admission,

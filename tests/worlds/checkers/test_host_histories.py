@@ -218,7 +218,7 @@ def test_controllers_with_more_than_their_share_are_found() -> None:
     breaks(lambda: note(HostPoolCheck(), [*LOTS, one, other]), "R26 controllers of")
     smaller = PoolConfig("p", ROOT, NEED.times(2), NEED.times(9), controller_percent=50.0)
     updated = of(STORM_POOL, pf.PoolConfigured(smaller))
-    breaks(lambda: note(PlaceCheck(), [*LOTS, updated, one]), "R26 controllers of")
+    breaks(lambda: note(HostPoolCheck(), [*LOTS, updated, one]), "R26 controllers of")
 
 
 def test_controllers_after_each_other_are_right() -> None:
