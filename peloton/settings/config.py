@@ -127,8 +127,8 @@ def loopback(text: str, option: str) -> Address:
 
 
 def hosts_alike(count: int, size: HostSetting, **typed: float) -> list[dict[str, Any]]:
-    """`count` hosts of one size, but for what was typed, as a file lists them, with the customary
-    names."""
+    """Return `count` hosts of one size, except typed amounts, in the form of a file, with the
+    customary names."""
     alike = msgspec.to_builtins(msgspec.structs.replace(size, **typed))
     return [alike | {"name": f"{HOST_NAME_PREFIX}{number}"} for number in range(count)]
 

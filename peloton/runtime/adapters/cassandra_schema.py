@@ -183,7 +183,7 @@ def read_format(session: Any, keyspace: str) -> int | None:
 
 
 def differences(session: Any, keyspace: str) -> Iterator[str]:
-    """How the existing tables differ from those that should exist, as text."""
+    """Yield how the existing tables differ from those that should exist, as text."""
     existing = _columns(session, keyspace)
     for table in tables():
         have = existing.get(table.name)

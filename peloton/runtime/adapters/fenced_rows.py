@@ -294,19 +294,19 @@ def read_record(rows: Rows) -> ClusterRecord | None:
 
 
 def read_level(rows: Rows) -> int:
-    """The feature level of a cluster. Raises Unreachable."""
+    """Return the feature level of a cluster. Raises Unreachable."""
     row = _one(rows, ReadRegister(FEATURES))
     return row.epoch if isinstance(row, RegisterRow) else 0
 
 
 def read_final_state(rows: Rows, read: ReadEnded) -> EndedRow | None:
-    """The final state of an entity; None if there is none, or no more. Raises Unreachable."""
+    """Return an entity's final state; None without one, or if deleted. Raises Unreachable."""
     row = _one(rows, read)
     return row if isinstance(row, EndedRow) and not row.deleted else None
 
 
 def run_once(run: RunStatements, coroutine: ProtocolCoroutine[T]) -> T | Unclear:
-    """What a conversation with the store comes to; nothing is sent again."""
+    """Run a protocol coroutine, sending nothing again; return its result, or Unclear."""
     ask = next(coroutine)
     while not isinstance(ask, Unclear):
         try:
@@ -318,7 +318,7 @@ def run_once(run: RunStatements, coroutine: ProtocolCoroutine[T]) -> T | Unclear
 
 
 def read_items(run: RunStatements, reading: ReadCoroutine, *, kind: type[T]) -> Iterator[T]:
-    """What a reading coroutine finds of this kind, as it is found. Raises Unreachable."""
+    """Yield the items of this kind that a reading coroutine finds. Raises Unreachable."""
     replies: tuple[StatementReply, ...] | None = None
     while True:
         try:

@@ -127,7 +127,7 @@ def record(path: Path, folder_id: str = "") -> str:
 
 
 def write(path: Path, origin: Origin) -> None:
-    """Atomically, also in a crash, and where two daemons of a machine begin at once."""
+    """Write atomically, also in a crash, and if two daemons of a machine begin at once."""
     text = json.dumps(origin._asdict())
     private_folder.replace(path / ORIGIN, text, draft=f".{os.urandom(_BYTES).hex()}")
 

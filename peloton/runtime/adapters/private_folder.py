@@ -61,8 +61,10 @@ def write(file: Path, data: bytes) -> None:
 
 
 def replace(file: Path, text: str, *, draft: str = "") -> None:
-    """Another content for a file, whole or not at all, also in a crash. `draft` tells those of
-    several writers apart. Raises OSError."""
+    """Replace the content of a file, whole or not at all, also in a crash. Raises OSError.
+
+    `draft` distinguishes the drafts of several writers.
+    """
     fresh = file.with_name(f"{file.name}{draft}.new")
     write(fresh, text.encode())
     fresh.replace(file)

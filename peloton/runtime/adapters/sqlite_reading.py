@@ -1,13 +1,13 @@
 """Reads the SQLite journal: that of this process, or another's, whose cluster may be running.
 
-Answers the reads of port `Rows`, and no write. Who does not own the journal must not create or
-change a file, which SQLite does when a write-ahead log is read in the usual way: a reader writes
-its marks into `-shm`, and makes both files anew where they were removed at a clean stop. So:
+Answers the reads of port `Rows`, and no write. A reader that does not own the journal must not
+create or change a file, which SQLite does when a write-ahead log is read in the usual way: a reader
+writes its marks into `-shm`, and makes both files anew where they were removed at a clean stop. So:
 
-  no `-wal`           no process has the journal open: the file is read as immutable;
-                      if a process opens it meanwhile, the read is repeated
-  `-wal` and `-shm`   both are opened read-only
-  `-wal` alone        a copy without its index, as some backups are: read from a copy of our own
+    no `-wal`           no process has the journal open: the file is read as immutable;
+                        if a process opens it meanwhile, the read is repeated
+    `-wal` and `-shm`   both are opened read-only
+    `-wal` alone        a copy without its index, as some backups are: read from a copy of our own
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def check_format(path: Path) -> None:
 
 
 def segments_of(first: int, last: int) -> SegmentList:
-    """These positions as segments, of so many frames as a read may find at once: a journal in one
-    file has none."""
+    """Return these positions as segments, of as many frames as a read may find at once: a journal
+    in one file has none."""
     starts = range(first, last + 1, FRAMES_AT_ONCE)
     return tuple(SegmentStart(start, b"") for start in starts)
 
 
 class StoredRows:
-    """The rows of one file, as port `Rows` has them."""
+    """The rows of one file, read as port `Rows` reads them."""
 
     path: Path
 
@@ -150,12 +150,12 @@ class StoredRows:
         return replace(row, segments=segments_of(max(1, first), row.last_position))
 
     def _read(self, query: str, values: Sequence[object]) -> list[Any]:
-        """The rows of a query. Raises Unreachable, Damaged."""
+        """Return the rows of a query. Raises Unreachable, Damaged."""
         raise NotImplementedError
 
 
 class OwnRows(StoredRows):
-    """Those of the journal that this process writes; for any thread."""
+    """The rows of the journal that this process writes. Safe to call from any thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -163,13 +163,11 @@ class OwnRows(StoredRows):
         self._db: sqlite3.Connection | None = None
 
     def close(self) -> None:
-        """Close the connection."""
         with self._lock:
             self._discard()
 
     def _read(self, query: str, values: Sequence[object]) -> list[Any]:
-        """All rows at once, so that no snapshot stays open: it would keep the WAL from being
-        truncated."""
+        """Fetch all rows at once: an open snapshot would keep the WAL from being truncated."""
         with self._lock:
             try:
                 if self._db is None:
@@ -186,7 +184,7 @@ class OwnRows(StoredRows):
 
 
 class SqliteRows(StoredRows):
-    """The journal in a folder. Raises JournalRefused if there is none."""
+    """The readable rows of the journal in a folder. Raises JournalRefused if there is none."""
 
     def __init__(self, folder: Path, name: str = JOURNAL) -> None:
         self.path = folder / name
@@ -197,8 +195,7 @@ class SqliteRows(StoredRows):
         self._db: sqlite3.Connection | None = None
 
     def wrong(self) -> list[str]:
-        """What SQLite itself finds wrong with the file: pages have no digests, its trees have an
-        order. Raises Unreachable."""
+        """Return what SQLite's integrity check finds wrong with the file. Raises Unreachable."""
         try:
             found = [row[0] for row in self._read(f"PRAGMA integrity_check({WRONG_MAX})", ())]
         except Damaged as error:
@@ -206,7 +203,7 @@ class SqliteRows(StoredRows):
         return [] if found == ["ok"] else found
 
     def snapshot(self, read: Callable[[], T]) -> T:
-        """What `read` finds, all of it as of one moment, whatever a writer does meanwhile.
+        """Return the result of `read`, as of one moment, whatever a writer does meanwhile.
 
         The log cannot be truncated meanwhile, so read a shard, not a cluster.
         """
@@ -218,7 +215,7 @@ class SqliteRows(StoredRows):
                 self._db.execute("ROLLBACK")
 
     def ended(self, shard: ShardId) -> Iterator[EndedRow]:
-        """All final states of a shard, in the order of their keys. Raises Unreachable, Damaged."""
+        """Yield all final states of a shard by key. Raises Unreachable, Damaged."""
         after: tuple[str, str, int] = ("", "", 0)
         while True:
             found = self._read(READ_ALL_ENDED, (*shard, *after, ENDED_AT_ONCE))
@@ -229,7 +226,7 @@ class SqliteRows(StoredRows):
             after = found[-1][:3]
 
     def copy_to(self, target: Path) -> None:
-        """Copy all as of one moment into one file, which has no log. Raises Unreachable, Damaged.
+        """Copy the journal as of one moment into one file. Raises Unreachable, Damaged.
 
         It blocks no commit. The log of the source cannot start over meanwhile, so it grows.
         """
@@ -250,7 +247,7 @@ class SqliteRows(StoredRows):
             self.close()  # a process opened it meanwhile, and may have changed it
 
     def summary(self) -> JournalSummary:
-        """Raises JournalRefused where no cluster was ever started."""
+        """Return cluster and positions. Raises JournalRefused if no cluster was ever started."""
         found = self.query("cluster", sql.READ_CLUSTER)
         if not found:
             raise JournalRefused(f"{self.path} is of no cluster: it was never started")
@@ -260,7 +257,7 @@ class SqliteRows(StoredRows):
         return JournalSummary(found[0][0], found[0][1], named[0][0] if named else "", positions)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file and remove the private copy, if one was made."""
         db, self._db = self._db, None
         if db is not None:
             db.close()
@@ -301,7 +298,7 @@ class SqliteRows(StoredRows):
 
 
 def _fail(path: Path, error: sqlite3.Error) -> NoReturn:
-    """Raise what a failed read means for the journal."""
+    """Raise Damaged or Unreachable for a failed read."""
     damaged = sql.error_code(error) in (sql.CORRUPT, sql.NOT_A_DATABASE)
     raise (Damaged if damaged else Unreachable)(f"{path}: {error}") from error
 

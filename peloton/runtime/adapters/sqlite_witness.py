@@ -28,7 +28,7 @@ from peloton.runtime.ports import ClusterRecord, JournalBroken, RolledBack, Shar
 
 
 class WitnessOptions(NamedTuple):
-    """Where the witness is, and how a start behaves.
+    """The place of the witness, and the behaviour of a start.
 
     `epochs`: the highest that the keeper of the cluster `keeper_of` (hex) has obeyed. `accept`: a
     person's order to go on with a journal that was rolled back. `anew`: why a new generation begins

@@ -65,16 +65,16 @@ class EphemeralService(Protocol):
 
 
 class StatelessService:
-    """What a service inherits that has nothing to drop, and need not know its member's name."""
+    """Base of services that have no state, and need not know their member's name."""
 
     own_thread = False
     wake_at: float | None = None
 
     def reset(self) -> None:
-        """There is nothing to drop."""
+        """Do nothing: there is no state."""
 
     def rename(self, member: str, *, number: int, count: int) -> None:
-        """Who sends to it knows its key."""
+        """Do nothing: the senders know the service's key."""
 
 
 @runtime_checkable

@@ -259,8 +259,7 @@ class _Rows:
             self._daemon.moment("store", _name(statements[-1]), at=Moment.AFTER)
         return replies
 
-    def close(self) -> None:
-        """As the port says."""
+    def close(self) -> None: ...
 
 
 def _name(statement: Statement) -> str:

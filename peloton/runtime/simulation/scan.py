@@ -187,7 +187,7 @@ class Maker:
         return core
 
     def _run(self, statements: Sequence[Statement]) -> list[StatementReply]:
-        """The rows as they are, without faults."""
+        """Return the rows as they are, without faults."""
         return [RowsFound(self._rows(each)) for each in statements]
 
     def _rows(self, statement: Statement) -> tuple[object, ...]:

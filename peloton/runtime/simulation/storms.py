@@ -143,7 +143,7 @@ class Storm:
 def drawn_faults(
     chance: random.Random, faults: Iterable[Fault], *, storm_s: float
 ) -> tuple[dict[str, float], list[StormAction]]:
-    """The strengths of lasting faults, and the times of the momentary ones."""
+    """Return the strengths of lasting faults, and the times of the momentary ones."""
     strengths: dict[str, float] = {}
     actions: list[StormAction] = []
     for fault in faults:

@@ -235,7 +235,7 @@ class World:
     # ---- what there is ----
 
     def owner_of(self, key: Key) -> SimulatedDaemon | None:
-        """Where the shard of a key is open."""
+        """Return the daemon in which the shard of a key is open."""
         shard = self.sharding.shard_of(key)
         return next((each for each in self.living() if shard in each.shards()), None)
 

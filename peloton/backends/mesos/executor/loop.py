@@ -58,16 +58,16 @@ class NoJournal(KeeperJournal):
 class ConnectPauses:
     """Pauses before the next connection to the agent.
 
-    Short where the agent is away: a recovering one waits 2 s for us, by default. Longer each time
-    where it is there and refuses what we say, as we would say the same again; but never so long
-    that we would miss a recovery.
+    They are short if the agent is away: a recovering one waits 2 s for us, by default. They grow if
+    it is there and refuses our calls, as we would send the same again; but never so long that we
+    would miss a recovery.
     """
 
     def __init__(self) -> None:
         self._pause_s = PAUSE_S
 
     def after(self, lasted_s: float, *, refused: bool) -> float:
-        """How long to wait after a connection that lasted so long, and has ended so."""
+        """Return how long to wait after a connection that lasted so long, and ended so."""
         if not refused:
             self._pause_s = PAUSE_S
             return PAUSE_S

@@ -67,7 +67,7 @@ def leave(storm: Storm, action: StormAction) -> None:
 
 
 def overtake(storm: Storm, action: StormAction) -> None:
-    """The daemon that is subscribed stands still until another one has subscribed, and goes on."""
+    """Freeze the subscribed daemon until another one has subscribed."""
     owner = storm.world.owner_of(MACHINES_ENGINE)
     if owner is None:
         return

@@ -112,8 +112,10 @@ def _overtake(
     change: Callable[[], object],
     read: Callable[[SimulatedDaemon], object],
 ) -> None:
-    """An owner is frozen until another one has changed something; as it continues it is asked for
-    it, before it can have learned anything."""
+    """Freeze an owner until another one has changed something.
+
+    As it continues it is asked for the changed object, before it can have learned anything.
+    """
     owner = storm.world.owner_of(of)
     if owner is None:
         return

@@ -51,7 +51,7 @@ class Listener:
 
 
 class SimulatedNotifier(StatelessService):
-    """The service of one life of a daemon."""
+    """The notifier of one life of a daemon."""
 
     def __init__(self, listener: Listener, daemon: SimulatedDaemon) -> None:
         self._listener = listener
@@ -66,7 +66,7 @@ class SimulatedNotifier(StatelessService):
 
 
 class SimulatedRights(StatelessService):
-    """The service of one life of a daemon that schedules ask."""
+    """The service of one life of a daemon that schedules ask for rights."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

@@ -73,7 +73,7 @@ class CheckpointCut(Fact, frozen=True, gc=False, array_like=True):
 
 
 class EntitiesEvicted(Fact, frozen=True, gc=False, array_like=True):
-    """These ended entities were evicted from memory before this frame; recovery drops them too.
+    """Ended entities were evicted from memory before this frame; recovery drops them too.
 
     Otherwise a fact after their revival would be folded onto the older state.
     """

@@ -302,5 +302,4 @@ class Rows(Protocol):
     def run(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """Run statements in any order, perhaps concurrently; replies in the order given."""
 
-    def close(self) -> None:
-        """Close all connections."""
+    def close(self) -> None: ...
