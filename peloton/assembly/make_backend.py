@@ -18,9 +18,8 @@ from peloton.failures import CannotStart
 from peloton.runtime.ports import ClusterRecord
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.runtime.vocabulary import Key
-from peloton.settings.backend import MesosBackendSettings, ProcessBackendSettings
+from peloton.settings.backend import MesosBackendSettings
 from peloton.settings.daemon import DaemonSettings
-from peloton.settings.sandboxes import kept_for_s
 
 
 def make_backends(
@@ -93,13 +92,3 @@ def _mesos(
     if vault is not None:
         backend.secrets.read = vault.read
     return backend
-
-
-def keeper_settings(setting: ProcessBackendSettings) -> KeeperSettings:
-    """Return the arguments of a keeper."""
-    return KeeperSettings(
-        sandboxes_kept_max=setting.keep_sandboxes,
-        sandboxes_kept_s=kept_for_s(setting),
-        sandboxes_kept_mb=setting.keep_sandboxes_mb,
-        disk_free_mb=setting.keep_sandboxes_free_mb,
-    )
