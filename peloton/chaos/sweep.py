@@ -47,14 +47,14 @@ class Sometimes:
         self.reached: Counter[str] = Counter()
 
     def reach(self, name: str, times: int = 1) -> None:
-        """The branch was reached. Raises `KeyError` for a name that was not declared."""
+        """Count a branch that was reached. Raises `KeyError` for a name that was not declared."""
         if name not in self.branches:
             raise KeyError(f"no branch {name!r} was declared")
         if times:
             self.reached[name] += times
 
     def missing(self) -> list[str]:
-        """The branches that were never reached."""
+        """Return the branches that were never reached."""
         return [name for name in self.branches if not self.reached[name]]
 
 

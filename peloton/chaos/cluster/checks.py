@@ -328,7 +328,7 @@ def parts_of(run: str) -> tuple[str, int, int, int]:
 
 
 def pools_use_what_their_lots_hold(cluster: SimulatedCluster) -> None:
-    """R10: the use of a pool without children, as its tree has it, is what its lots hold."""
+    """Check R10: the use of a pool without children, in its tree, is what its lots hold."""
     occupying = held_by_lots(cluster)
     for core in cluster.world.shards().values():
         for index in core.population.indexes.values():

@@ -24,7 +24,7 @@ def held_by_lots(view: ClusterView) -> dict[Key, Resources]:
 
 
 def ledger_equals_the_actors(ledger: ShadowLedger, view: ClusterView) -> None:
-    """R10: the sums of all journaled facts are those of the actors in memory."""
+    """Check R10: the sums of all journaled facts are those of the actors in memory."""
     used = held_by_lots(view)
     for pool in sorted({**used, **ledger.use}):
         live, journaled = used.get(pool, Resources()), ledger.use.get(pool, Resources())

@@ -335,7 +335,7 @@ class ShadowLedger:
     # ---- pools ----
 
     def pool(self, entry: Entry, fact: pf.PoolConfigured) -> None:
-        """A pool was created or updated."""
+        """Create or update a pool."""
         self.pools[entry.key] = (fact.config.parent, fact.config.limit)
 
     def pool_deleted(self, entry: Entry, fact: Any) -> None:
