@@ -229,12 +229,12 @@ def test_large_requests_of_one_caller_in_work_leave_others_room() -> None:
     assert intake.arrived("ann-2", 50_000, who=ANN, now_s=0.0) == (
         "ann has 200000 of 400000 bytes of large requests in work, and asks for 100000"
     )
-    assert "ann has 200000" in intake.held.note()
+    assert "ann has 200000" in intake.shares.note()
     assert not intake.arrived("ann-3", 1000, who=ANN, now_s=0.0)
     assert not intake.arrived("bob-0", 50_000, who=BOB, now_s=0.0)
     for call in ("ann-0", "ann-1", "bob-0"):
         intake.release(call, 0.0)
-    assert intake.held.taken == intake._bytes == 0
+    assert intake.shares.taken == intake._bytes == 0
 
 
 def until(holds: Callable[[], object]) -> None:
