@@ -59,7 +59,7 @@ def _ended(fact: f.RunEnded, now: float) -> Mapping[str, Any]:
 
 WRITE: Mapping[type, Callable[[Any, float], Mapping[str, Any]]] = {
     f.TaskCreated: _created,
-    f.TaskLaunching: lambda fact, now: {} if fact.hold else {"launched_at": now},
+    f.TaskLaunching: lambda fact, now: {} if fact.prepare else {"launched_at": now},
     f.TaskStarted: lambda fact, now: {"started_at": _time_of(fact, now)},
     f.RunEnded: _ended,
     f.TaskRetried: lambda fact, now: {**_FRESH, "begun_at": now},

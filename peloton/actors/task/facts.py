@@ -58,10 +58,10 @@ class AdmissionReleased(Fact, frozen=True, gc=False, array_like=True):
 
 
 class TaskLaunching(Fact, frozen=True, gc=False, array_like=True):
-    """The launch of the current run is owed to the host in the `host` column, or that it holds the
-    room for it."""
+    """The launch of the current run is owed to the host in the `host` column; with `prepare`, first
+    of all that the host grants the room for it."""
 
-    hold: bool = False
+    prepare: bool = False
 
 
 class LaunchAccepted(Fact, frozen=True, gc=False, array_like=True):

@@ -343,7 +343,7 @@ def _retried(task: Task, fact: f.TaskRetried) -> Task:
 
 
 def _launching(task: Task, fact: f.TaskLaunching) -> Task:
-    state = TaskStates.PREPARING if fact.hold else TaskStates.LAUNCHING
+    state = TaskStates.PREPARING if fact.prepare else TaskStates.LAUNCHING
     return replace(task, state=state, because="")
 
 

@@ -83,7 +83,7 @@ def accepted(run: int = 1, members: Bits = ONE) -> hf.RunsAccepted:
 SLICE, VOLUME = slice_of_crowd(CROWD), VolumeConfig("data", 0)
 CREATED = tf.TaskCreated(TaskGoals.SUCCEEDED, Policy(), 0, LOT)
 LAUNCHING, ENDED = tf.TaskLaunching(), tf.RunEnded(SUCCESS)
-HOLDING = tf.TaskLaunching(hold=True)
+HOLDING = tf.TaskLaunching(prepare=True)
 CONFIGURED = hf.HostConfigured(NEED, (), MACHINE_BACKEND, (1, 2), 60.0)
 MADE = jf.JobMade(JOB_KEY, JobSpec("j", "me", STORM_POOL, 1, TaskConfig()), "/p", 0.0)
 ASKED = RequestAnswered("c1-1", b"", b"", 0.0)

@@ -156,10 +156,10 @@ class ShadowLedger:
     def launching(self, entry: Entry, fact: tf.TaskLaunching) -> None:
         """Launch a run, which is intended from now on; one with held room is launched once more."""
         tasks = self.tasks[entry.key]
-        others = tasks.intended if fact.hold else tasks.intended & ~tasks.holding
+        others = tasks.intended if fact.prepare else tasks.intended & ~tasks.holding
         _none(entry, others, rule="R8a", text="run already")
         tasks.holding &= ~entry.members
-        tasks.holding |= entry.members if fact.hold else 0
+        tasks.holding |= entry.members if fact.prepare else 0
         _all(entry, tasks.existing, rule="R8a", text="do not exist")
         tasks.intended |= entry.members
         tasks.launched |= entry.members
