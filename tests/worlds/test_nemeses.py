@@ -39,7 +39,7 @@ NOT_SENT = {
     ("job", "DropPieces"): "to itself",
     ("slice", "RunRefused"): "of its own tasks, in its own shard",
     ("task", "SetTaskGoal"): "of its slice, in its own shard",
-    ("task", "Place"): "of its slice, in its own shard",
+    ("task", "PlaceTasks"): "of its slice, in its own shard",
     ("task", "MarkUnschedulable"): "a slice's to its own tasks, in the shard they share",
     ("task", "SetRunLimit"): "of its slice, in its own shard",
     ("slice", "RunNotStarted"): "of its own tasks, in its own shard",

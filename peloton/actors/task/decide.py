@@ -99,7 +99,7 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
     return Decision(facts=(f.TaskCreated(*created, message.config_version),))
 
 
-def place(task: Task, message: m.Place, at: At) -> Decision:
+def place(task: Task, message: m.PlaceTasks, at: At) -> Decision:
     """A host was found, or holds the room for all of a gang; the launch is owed until the run
     starts or the host refuses it."""
     if not (ready_for_host(task) if at.values else is_held(task)):
@@ -239,7 +239,7 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.Queued: queued,
     m.Admitted: admitted,
     m.TicketReleased: released,
-    m.Place: place,
+    m.PlaceTasks: place,
     m.Accepted: accepted,
     m.RunRefused: refused,
     m.Started: started,

@@ -176,7 +176,7 @@ class TicketReleased(Message, frozen=True, gc=False, array_like=True):
     ticket: int
 
 
-class Place(Message, frozen=True, gc=False, array_like=True):
+class PlaceTasks(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: launch; the values are the hosts, one for each member.
 
     `shares`: as in `Placed`. `prepare`: only have the hosts grant the room. Without values: the
@@ -302,7 +302,7 @@ MESSAGES: dict[int, type] = {
     2: Queued,
     3: Admitted,
     4: TicketReleased,
-    5: Place,
+    5: PlaceTasks,
     6: Accepted,
     7: RunRefused,
     8: Started,

@@ -29,7 +29,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.kind import KIND as TASKS
 from peloton.actors.task.messages import (
     SLICE_SIZE,
-    Place,
+    PlaceTasks,
     SetTaskGoal,
     TaskGoals,
 )
@@ -263,7 +263,7 @@ def test_a_host_that_its_member_has_not_any_more_is_declined() -> None:
     for host, launched in ((B, False), (A, True)):
         outcome = SLICES.decide[Placed](slice_, Placed(1, Bits.of(0), (host,)), at)
         sent = [type(send.message) for send in outcome.sends]
-        assert sent == ([Place] if launched else [Declined])
+        assert sent == ([PlaceTasks] if launched else [Declined])
 
 
 def test_hosts_and_members_are_the_same_pairs_whatever_happens() -> None:

@@ -32,7 +32,7 @@ from peloton.actors.task.kind import KIND as TASK
 from peloton.actors.task.kind import RESOLVE
 from peloton.actors.task.messages import (
     MarkUnschedulable,
-    Place,
+    PlaceTasks,
     Policy,
     RunRefused,
     SetTaskGoal,
@@ -196,7 +196,7 @@ def test_the_first_answer_wins() -> None:
     turn = take_turn(
         KIND, SOME, message=Placed(1, Bits.of(1, 2, 3), hosts), at=at(tasks, 0.1, notes)
     )
-    places = [s for s in turn.sends if isinstance(s.message, Place)]
+    places = [s for s in turn.sends if isinstance(s.message, PlaceTasks)]
     assert [(s.members, s.values) for s in places] == [(Bits.of(1), (hosts[0],))]
     declined = [s.message for s in turn.sends if isinstance(s.message, Declined)]
     assert declined == [Declined(SLICE, Bits.of(1, 2), hosts[1:])], "else the placer counts them"
@@ -207,8 +207,8 @@ def test_how_many_share_a_host_is_launched_with() -> None:
     notes = WishNotes(Bits.of(1), 0.0, 1)
     answer = Placed(1, Bits.of(1), (Key("host/a"),), shares=2)
     turn = take_turn(KIND, SOME, message=answer, at=at(crowd(ready=Bits.of(1)), 0.1, notes))
-    (assigned,) = [s.message for s in turn.sends if isinstance(s.message, Place)]
-    assert assigned == Place(2)
+    (assigned,) = [s.message for s in turn.sends if isinstance(s.message, PlaceTasks)]
+    assert assigned == PlaceTasks(2)
     unborn = Launch(4, shares=2)
     row = SOME.specs[0]
     assert RESOLVE[Launch](SOME, unborn, 0) == Launch(4, row.run, 2)
@@ -270,7 +270,7 @@ def test_a_wish_that_is_kept_is_repeated_only_in_case_the_placer_was_lost() -> N
     room = Placed(1, Bits.of(1), (Key("host/a"),), 3)
     placed = take_turn(KIND, SOME, message=room, at=at(tasks, 6.0, turn.notes, sender=PLACER))
     (launch,) = placed.sends
-    assert isinstance(launch.message, Place) and launch.members == Bits.of(1)
+    assert isinstance(launch.message, PlaceTasks) and launch.members == Bits.of(1)
     left = pursue(SOME, at(crowd(ready=Bits.of(2)), 7.0, placed.notes))
     assert isinstance(left, Decision) and left.notes.kept == Bits.of(2)
     assert wishes(pursue(SOME, at(crowd(ready=Bits.of(2)), 10.5, left.notes))) == [(2, [2])]
@@ -449,7 +449,7 @@ def test_when_a_host_could_run_it_it_asks_for_room_and_is_not_launched(answer: A
     notes = WishNotes(Bits.of(3), 0.0, 1)
     turn = take_turn(KIND, SOME, message=answer, at=at(shelf(3), 0.5, notes))
     assert shelves(turn) == [(False, [3])]
-    assert not [send for send in turn.sends if isinstance(send.message, Place)]
+    assert not [send for send in turn.sends if isinstance(send.message, PlaceTasks)]
 
 
 def test_an_answer_for_both_launches_the_one_and_brings_the_other_back() -> None:
@@ -461,7 +461,7 @@ def test_an_answer_for_both_launches_the_one_and_brings_the_other_back() -> None
     answer = Placed(1, Bits.of(1, 3), (Key("host/a"), Key("host/b")))
     turn = take_turn(KIND, SOME, message=answer, at=at(tasks, 0.5, notes))
     assert shelves(turn) == [(False, [3])]
-    places = [send for send in turn.sends if isinstance(send.message, Place)]
+    places = [send for send in turn.sends if isinstance(send.message, PlaceTasks)]
     assert [(send.members, send.values) for send in places] == [(Bits.of(1), (Key("host/a"),))]
     assert 1 in (turn.notes or notes).wished, "else it were wished for twice"
 

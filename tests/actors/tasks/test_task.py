@@ -256,7 +256,7 @@ def test_a_host_is_taken_by_an_admitted_task_that_waits_for_one_and_by_no_other(
         waits = wanted and state == TaskStates.WAITING and admission == Admission.ADMITTED
         holds = wanted and state == TaskStates.PREPARED
         for at, launches in ((placed, waits), (AT, holds)):
-            turn = take_turn(KIND, task, message=m.Place(), at=at)
+            turn = take_turn(KIND, task, message=m.PlaceTasks(), at=at)
             assert (Launch(1) in replies(turn)) == launches, (goal, state, admission)
 
 

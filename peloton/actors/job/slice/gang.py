@@ -30,7 +30,7 @@ from peloton.actors.task.messages import (
     GiveWay,
     JoinGang,
     KillCause,
-    Place,
+    PlaceTasks,
     TaskGoals,
 )
 from peloton.actors.task.state import (
@@ -94,10 +94,10 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
         # A time of what nobody waits for any more would hide those of the other members.
         return None if gang == NO_GANG else _decided(at, NO_GANG)
     seen = states_of(at.index, forming)
-    if seen.prepared == forming:
-        go = Send(slice_.crowd, Place(), forming)
-        because = counted(len(forming), "member is prepared", many="members are prepared")
-        after = GangNotes(told=forming, prepare_at=at.now)
+    if seen.held == forming:
+        go = Send(slice_.crowd, PlaceTasks(), forming)
+        because = counted(len(forming), "member is held", many="members are held")
+        after = GangNotes(told=forming, held_at=at.now)
         return _decided(at, after, facts=(GangComplete(),), sends=(go,), because=because)
     if seen.preparing or seen.prepared:
         return _await_prepared(slice_, at, gang=gang, seen=seen)
@@ -193,8 +193,8 @@ def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
     told = NO_MEMBERS if late else gang.told & there
     left = Bits(at.index.where(is_held)) & members_of_gang(slice_) - told
     if left:
-        go = Send(slice_.crowd, Place(), left)
-        after = GangNotes(told=told | left, prepare_at=at.now, ending=gang.ending)
+        go = Send(slice_.crowd, PlaceTasks(), left)
+        after = GangNotes(told=told | left, held_at=at.now, ending=gang.ending)
         return _decided(at, after, sends=(go,))
     if gang.told and not told:
         return _decided(at, GangNotes(ending=gang.ending))

@@ -20,7 +20,7 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.volume_homes import launched_at, may_go_there, refused_at
-from peloton.actors.task.messages import MarkUnschedulable, Place, RunRefused
+from peloton.actors.task.messages import MarkUnschedulable, PlaceTasks, RunRefused
 from peloton.actors.task.state import Task, ready_for_host
 from peloton.placement.messages import Declined, HostSummary, Placed, Unplaced
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Key, Send
@@ -61,7 +61,7 @@ def take_hosts(slice_: Slice, message: Placed, at: At) -> Decision:
             facts = launched_at(
                 slice_.volumes, [*zip(wanted, hosts, strict=True)], specs=slice_.specs, at=at
             )
-        sends = (*sends, Send(slice_.crowd, Place(message.shares), wanted, hosts))
+        sends = (*sends, Send(slice_.crowd, PlaceTasks(message.shares), wanted, hosts))
     unused = message.members - wanted
     if unused:
         # The placer counts them as taken until it learns of it.
