@@ -90,13 +90,6 @@ def check_format(path: Path) -> None:
         register.check_format(found)
 
 
-def segments_of(first: int, last: int) -> SegmentList:
-    """Return these positions as segments, of as many frames as a read may find at once: a journal
-    in one file has none."""
-    starts = range(first, last + 1, FRAMES_AT_ONCE)
-    return tuple(SegmentStart(start, b"") for start in starts)
-
-
 class StoredRows:
     """The rows of one file, read as port `Rows` reads them."""
 
@@ -110,6 +103,14 @@ class StoredRows:
         """Return rows of a table; none if the journal has never been started."""
         there = self._read("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
         return self._read(query, values) if there else []
+
+    def segments_of(self, shard: ShardId, first: int, *, last: int) -> SegmentList:
+        """These positions as segments, of so many frames as a read may find at once: a journal in
+        one file has none. Not beyond what is stored: a damaged register may say any position."""
+        ((stored,),) = self._read(sql.LAST_FRAME, shard)
+        first = max(first, 1)
+        starts = range(first, min(last, max(first, stored or 0)) + 1, FRAMES_AT_ONCE)
+        return tuple(SegmentStart(start, b"") for start in starts)
 
     def _run(self, statement: Statement) -> StatementReply:
         try:
@@ -147,7 +148,7 @@ class StoredRows:
     def _register(self, shard: ShardId, row: RegisterRow) -> RegisterRow:
         ((first,),) = self._read(sql.FIRST_FRAME, shard)
         first = min(row.floor + 1, first or row.last_position)
-        return replace(row, segments=segments_of(max(1, first), row.last_position))
+        return replace(row, segments=self.segments_of(shard, first, last=row.last_position))
 
     def _read(self, query: str, values: Sequence[object]) -> list[Any]:
         """Return the rows of a query. Raises Unreachable, Damaged."""

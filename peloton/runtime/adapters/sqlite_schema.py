@@ -92,6 +92,7 @@ READ_ENDED = (
     f" WHERE {SHARD_CLAUSE} AND kind = ? AND key = ? ORDER BY position DESC LIMIT 1"
 )
 FIRST_FRAME = f"SELECT min(position) FROM journal WHERE {SHARD_CLAUSE}"
+LAST_FRAME = f"SELECT max(position) FROM journal WHERE {SHARD_CLAUSE}"
 CUT_FRAMES = f"DELETE FROM journal WHERE {SHARD_CLAUSE} AND position <= ?"
 NEXT_CHECKPOINT = (
     f"SELECT position, epoch FROM checkpoint WHERE {SHARD_CLAUSE} AND (position, epoch) > (?, ?)"

@@ -24,7 +24,7 @@ from pathlib import Path
 from peloton.runtime.adapters import sqlite_bootstrap, sqlite_round
 from peloton.runtime.adapters import sqlite_schema as sql
 from peloton.runtime.adapters.fenced_rows import read_final_state, read_items, read_level
-from peloton.runtime.adapters.sqlite_reading import OwnRows, segments_of
+from peloton.runtime.adapters.sqlite_reading import OwnRows
 from peloton.runtime.adapters.sqlite_round import RoundAnswers, WritesTogether
 from peloton.runtime.adapters.sqlite_wal import WalMover
 from peloton.runtime.adapters.sqlite_witness import JournalWitness, WitnessOptions
@@ -279,7 +279,8 @@ class SqliteJournal:
 
     def read_tail(self, shard: ShardId) -> Iterator[Frame]:
         owned = copy.copy(register.owned_shard(self._owned, shard))
-        owned.segments = segments_of(owned.floor[0] + 1, owned.last_position)
+        first, last = owned.floor[0] + 1, owned.last_position
+        owned.segments = self._rows.segments_of(shard, first, last=last)
         return read_items(self._rows.run, fencing.load_tail(owned), kind=Frame)
 
     def read_ended(self, shard: ShardId, *, kind: str, key: str) -> EndedRow | None:
