@@ -14,7 +14,7 @@ from peloton.runtime.core.principal import (
     TOKEN,
     UNVERIFIED,
     Principal,
-    parse,
+    principal_of,
 )
 
 PART = st.text(max_size=PART_LENGTH_MAX)
@@ -25,7 +25,7 @@ HOW = st.sampled_from((TLS, BASIC, TOKEN, SOCKET, UNVERIFIED, NONE))
 
 @given(st.builds(Principal, PART, HOW, PART, PART, st.just("")))
 def test_there_and_back(principal: Principal) -> None:
-    assert parse(principal.text) == principal
+    assert principal_of(principal.text) == principal
 
 
 def test_the_text_is_for_good() -> None:
@@ -38,21 +38,21 @@ def test_the_text_is_for_good() -> None:
 def test_how_a_name_is_known_is_told_to_people_and_a_role_is_not_journaled() -> None:
     ann = Principal("ann", BASIC, "10.0.0.7", role="operators")
     assert ann.text == "basic:ann@10.0.0.7" and ann.shown == "ann (verified by password)"
-    assert parse(ann.text) == ann._replace(role="")
+    assert principal_of(ann.text) == ann._replace(role="")
     assert Principal("root", TOKEN, "127.0.0.1", "x").text == "token:root@127.0.0.1/x"
-    assert parse("socket:root@unix").shown == "root (verified by socket)"
+    assert principal_of("socket:root@unix").shown == "root (verified by socket)"
 
 
 def test_a_name_alone_is_unverified() -> None:
-    assert parse("ann") == Principal("ann", UNVERIFIED)
-    assert parse("team:ann") == Principal("team:ann", UNVERIFIED)
-    assert parse("") == Principal("", NONE) and parse("").shown == ""
+    assert principal_of("ann") == Principal("ann", UNVERIFIED)
+    assert principal_of("team:ann") == Principal("team:ann", UNVERIFIED)
+    assert principal_of("") == Principal("", NONE) and principal_of("").shown == ""
 
 
 def test_nobody_names_himself_into_a_verified_one() -> None:
     forged = Principal("x@y/z tls:root", UNVERIFIED, caller="tls:root")
-    assert parse(forged.text).how == UNVERIFIED
-    assert parse(forged.text).shown.endswith(" (unverified)")
+    assert principal_of(forged.text).how == UNVERIFIED
+    assert principal_of(forged.text).shown.endswith(" (unverified)")
 
 
 def test_what_is_kept_of_a_name_is_bounded() -> None:
