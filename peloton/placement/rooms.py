@@ -40,7 +40,7 @@ class _Lent(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    """Who needs hosts, what would be free, and who finds them."""
+    """A gang, the room that would be freed, and the proposer that finds its hosts."""
 
     hosts: HostIndex
     parts: list[_Part]
@@ -57,7 +57,7 @@ def rooms_of(
     by: Proposer,
     now: float,
 ) -> list[Send]:
-    """The answers to all who asked what there is room for."""
+    """Return the answers to all questions about room."""
     return [
         room_of(index, ask)
         if isinstance(ask, AskRoom)
@@ -69,7 +69,10 @@ def rooms_of(
 def gang_room_of(
     index: HostIndex, ask: AskGangRoom, *, shapes: KnownShapes, by: Proposer, now: float
 ) -> Send:
-    """The answer. What fits on free room first and fails may fit where all is tried at once."""
+    """Return the answer to one question about room for a gang.
+
+    If placing on free room first fails, it is tried again with all room at once.
+    """
     parts = [_Part(shapes.of(part.shape), len(part.members)) for part in ask.parts]
     parts.sort(key=lambda part: (part.known.need.amounts, part.members), reverse=True)
     trial = _Trial(index, parts, _lent(index, ask), by, now)
@@ -94,7 +97,7 @@ def _lent(index: HostIndex, ask: AskGangRoom) -> _Lent:
 
 
 def _try(trial: _Trial, *, free_first: bool) -> dict[int, Resources] | None:
-    """What is lacking of each row, once all members have hosts; None if they have not."""
+    """Return what each row lacks once all members have hosts, or None if some have none."""
     index, parts, lent, by, now = trial
     done: list[tuple[_Part, Proposed]] = []
     left = [part.members for part in parts]
@@ -120,7 +123,7 @@ def _try(trial: _Trial, *, free_first: bool) -> dict[int, Resources] | None:
 
 
 def _lacking(index: HostIndex, lent: _Lent, *, used: set[int]) -> dict[int, Resources]:
-    """How much less than nothing these rows would have left without what is lent."""
+    """Return by how much the free resources of these rows are negative without what is lent."""
     lack = np.clip(lent.more - index.free[:PORTS, lent.rows], 0, lent.more)
     return {
         row: Resources(*amounts)
@@ -131,7 +134,7 @@ def _lacking(index: HostIndex, lent: _Lent, *, used: set[int]) -> dict[int, Reso
 
 @contextmanager
 def _imagined(index: HostIndex, lent: _Lent) -> Iterator[None]:
-    """Meanwhile the rows have so much more free."""
+    """Give the rows the lent room within the context."""
     rows = lent.rows.tolist()
     index.free[:PORTS, lent.rows] += lent.more
     index.sorted_rows.touch(rows)

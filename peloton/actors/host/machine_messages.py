@@ -71,8 +71,11 @@ class HostUse(enum.IntEnum):
 
 
 class UseAtBackend(Value, frozen=True, gc=False, array_like=True):
-    """What the backend is to know of the use, and what it has answered. `number`: of changes so
-    far; `told`: up to which of them it has answered; `text`: why it could not do the last."""
+    """The use that the backend is to know, and what it has answered.
+
+    `number`: of changes so far; `told`: up to which of them it has answered; `text`: why it could
+    not apply the last.
+    """
 
     wanted: HostUse = HostUse.IN_USE
     number: int = 0
@@ -81,13 +84,16 @@ class UseAtBackend(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def open(self) -> bool:
-        """Whether the backend has still to answer."""
+        """Return whether the backend has still to answer."""
         return self.told < self.number
 
 
 class SetUse(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: this is my use now. Answered with `UseSet`, also where there is nobody to be
-    told; a backend that cannot find that out for now does not answer."""
+    """Host to backend: this is my use now.
+
+    Answered with `UseSet`, also if nobody is to be told; a backend that cannot find that out for
+    now does not answer.
+    """
 
     host: Key
     epoch: int
@@ -96,8 +102,10 @@ class SetUse(Message, frozen=True, gc=False, array_like=True):
 
 
 class UseSet(Message, frozen=True, gc=False, array_like=True):
-    """Backend to host: who shares the machine knows of the use with this number; or `text` says why
-    they will not."""
+    """Backend to host: the other users of the machine know of the use with this number.
+
+    Otherwise `text` says why they will not.
+    """
 
     number: int
     text: str = ""
@@ -135,7 +143,7 @@ class VolumeConfig(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def room(self) -> Resources:
-        """What it takes of its host, whether a run has it or not."""
+        """Return the resources that the volume takes of its host, whether a run has it or not."""
         return Resources(disk=self.size_mb * UNIT)
 
 
@@ -163,8 +171,10 @@ class VolumeDeleted(Value, frozen=True, gc=False, array_like=True):
 
 
 class RemoveVolumes(Message, frozen=True, gc=False, array_like=True):
-    """Host to backend: remove the directories of these volumes. Answered `VolumesRemoved`, also
-    where there are none."""
+    """Host to backend: remove the directories of these volumes.
+
+    Answered `VolumesRemoved`, also if there are none.
+    """
 
     host: Key
     epoch: int
@@ -190,13 +200,13 @@ MACHINE_MESSAGES: dict[int, type] = {
 
 
 def volume_name(crowd: Key, member: int) -> str:
-    """The name of the volume of an instance."""
+    """Return the name of the volume of an instance."""
     _, job, number = crowd.split("/")
     return f"{job}-{int(number) * SLICE_SIZE + member}"
 
 
 def instance_with(volume: str) -> tuple[str, int] | None:
-    """Job and instance of a volume; None if this is the name of none."""
+    """Return job and instance of a volume, or None if the name is no volume's."""
     parsed = parse_pod(f"{volume}-0")
     if parsed is None:
         return None
@@ -206,6 +216,6 @@ def instance_with(volume: str) -> tuple[str, int] | None:
 
 
 def crowd_of_owner(job: str, instance: int) -> tuple[Key, int]:
-    """The crowd of an instance, and which member it is."""
+    """Return the crowd and the member of an instance."""
     number, member = divmod(instance, SLICE_SIZE)
     return crowd_key(job, number), member

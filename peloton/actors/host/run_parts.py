@@ -24,8 +24,10 @@ class Port(Value, frozen=True, gc=False, array_like=True):
 
 
 class Uri(Value, frozen=True, gc=False, array_like=True):
-    """A file that is fetched into the sandbox before the command begins, named `output_file` or as
-    at its source. `extract`: an archive is unpacked as well. `cache`: it may be one kept earlier.
+    """A file that is fetched into the sandbox before the command begins.
+
+    It is named `output_file`, or as at its source. `extract`: an archive is unpacked as well.
+    `cache`: a copy kept earlier may be used.
     """
 
     value: str
@@ -36,10 +38,11 @@ class Uri(Value, frozen=True, gc=False, array_like=True):
 
 
 class MesosWords(Value, frozen=True, gc=False, array_like=True):
-    """What of a run only hosts of Mesos understand, in the words of Mesos, as JSON; or "".
+    """The parts of a run that only hosts of Mesos understand, as JSON in the format of Mesos; or
+    "".
 
-    `executor`: the description of the one that runs the command, but for what follows from the run.
-    `container`: in what it runs, where that is more than an image in one of Mesos' own kind.
+    `executor`: the description of the executor that runs the command, without what follows from the
+    run. `container`: the container, if it is more than an image in Mesos' own container type.
     """
 
     executor: str = ""
@@ -47,10 +50,10 @@ class MesosWords(Value, frozen=True, gc=False, array_like=True):
 
 
 class Container(Value, frozen=True, gc=False, array_like=True):
-    """One of several in a pod: its command as in a `Command`, and its variables beside the run's.
+    """One of several containers in a pod: its command, as in a `Command`, and its own variables.
 
-    Those with `init` come first, are started one after the other, and have to exit with 0 before
-    the others are started together.
+    The variables are added to the run's. Containers with `init` are started first, one after the
+    other, and have to exit with 0 before the others are started together.
     """
 
     name: str
@@ -76,12 +79,12 @@ class SecretRef(Value, frozen=True, gc=False, array_like=True):
 
 
 def place(path: str) -> tuple[str, ...]:
-    """The parts of a path below a sandbox: an absolute one begins there as well."""
+    """Return the parts of a path below a sandbox: an absolute one begins there as well."""
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
 def path_problem(path: str) -> str:
-    """Why a file cannot have this path below a sandbox; empty if it can."""
+    """Return why a file cannot have this path below a sandbox; empty if it can."""
     parts = place(path)
     if not parts or path.endswith("/"):
         return "names no file"
@@ -95,7 +98,7 @@ def path_problem(path: str) -> str:
 
 
 def clash(paths: Sequence[str]) -> str:
-    """What two of these files cannot have together; empty if all can be there."""
+    """Return which two of these paths exclude each other; empty if all can exist together."""
     known: dict[tuple[str, ...], str] = {}
     for path in paths:
         if place(path) in known:

@@ -50,7 +50,7 @@ class ExplainedTree(Tree):
     """The tree as the index of pools and lots, with the answers that a lot asks it for."""
 
     def waits(self, key: Key, now: float = 0.0) -> LotWaits:
-        """Why the waiting members of a lot wait, and how many tickets are before them."""
+        """Return why the waiting members of a lot wait, and how many tickets are before them."""
         return explained(self, key, found=s.why_lot_waits(self, key), now=now)
 
     def lot_verdict(self, key: Key) -> str:
@@ -61,7 +61,7 @@ class ExplainedTree(Tree):
 
 
 def explained(tree: Tree, key: Key, *, found: LotWaits, now: float) -> LotWaits:
-    """The answer with all blockers, the place in the queue and the outlook."""
+    """Return the answer with all blockers, the place in the queue and the outlook."""
     if not found.waiting or found.rule == s.DELETED:
         return found
     blockers = tuple(_blockers(tree, key))
@@ -78,7 +78,7 @@ def explained(tree: Tree, key: Key, *, found: LotWaits, now: float) -> LotWaits:
 
 
 def _blockers(tree: Tree, key: Key) -> Iterator[PoolBlocker]:
-    """In the order of `shortage`: what is too low for ever comes first."""
+    """Yield blockers in the order of `shortage`: what is too low for ever comes first."""
     lot, unit, gang = tree.lots[key], tree.unit(key), tree.gang(key)
     pool = lot.shape.pool
     if gang is not None and gang.head is None:
@@ -200,7 +200,7 @@ def _ahead(tree: Tree, key: Key) -> QueueAhead:
 
 
 def _head_of(tree: Tree, key: Key) -> Key:
-    """What stands for a lot in the queue: itself, or the first lot of its gang."""
+    """Return the queue entry of a lot: itself, or the first lot of its gang."""
     gang = tree.gang(key)
     return gang.head.key if gang is not None and gang.head is not None else key
 
@@ -248,7 +248,7 @@ def _outlook(tree: Tree, key: Key, *, ahead: QueueAhead, found: LotWaits, now: f
 
 
 def _whole(tree: Tree, short: MissingRoom) -> int:
-    """What the pool may have of that kind, in use or not."""
+    """Return what the pool may have of that kind, in use or not."""
     return tree.limit(short.pool).amounts()[short.kind]
 
 

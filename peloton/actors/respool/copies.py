@@ -55,7 +55,7 @@ class PoolsCopy(Value, frozen=True, gc=False, array_like=True):
 
 
 def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
-    """The tree as it is."""
+    """Return the tree as it is."""
     tree: ExplainedTree = at.index
     policy, noted = tree.policy, tree.releases.noted
     return PoolsCopy(

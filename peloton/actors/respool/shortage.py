@@ -38,8 +38,10 @@ class Shortage(NamedTuple):
 
 
 def shortage(tree: Tree, key: Key) -> Shortage:
-    """What one more member of a lot, or its gang, would exceed. A limit below what it needs itself
-    comes first."""
+    """Return what one more member of a lot, or its gang, would exceed.
+
+    A limit below what it needs itself comes first.
+    """
     pool, unit = tree.lots[key].shape.pool, tree.unit(key)
     need = unit.need
     if pool not in tree.pools:
@@ -169,7 +171,7 @@ def _number(millionths: int) -> str:
 
 
 def why_head_waits(tree: Tree, lane: Key) -> str:
-    """Why the first ticket of a lane of a pool waits; "" if none does."""
+    """Return why the first ticket of a lane of a pool waits; "" if none does."""
     queue = tree.queues.get(lane)
     head = queue.first() if queue is not None else None
     if head is None:
@@ -178,7 +180,7 @@ def why_head_waits(tree: Tree, lane: Key) -> str:
 
 
 def why_lot_waits(tree: Tree, key: Key) -> LotWaits:
-    """Why the waiting members of a lot wait, and how many tickets are before them."""
+    """Return why the waiting members of a lot wait, and how many tickets are before them."""
     lot = tree.lots[key]
     pool, lane = lot.shape.pool, lane_of(lot.shape)
     gang = tree.gang(key)

@@ -40,7 +40,7 @@ SCHEDULED_TIME = "PELOTON_SCHEDULED_TIME"
 
 
 def create_first(message: m.CreateSchedule, at: At, *, zones: Zones) -> Decision:
-    """Create it, if it has a moment at all."""
+    """Create the schedule, if it has a moment at all."""
     spec = message.spec
     try:
         next_at = _next(spec, at.wall, zones=zones)
@@ -94,13 +94,13 @@ def delete(schedule: Schedule, message: m.DeleteSchedule, at: At) -> Decision:
 
 
 def due(schedule: Schedule, message: Due, at: At, *, zones: Zones) -> Decision:
-    """A moment has come, perhaps long ago: the last one makes a job, if it and its owner may."""
+    """Let the last moment that has come make a job, if it and the owner may."""
     come = _come(schedule, "", at=at, zones=zones)
     return ask(schedule, at) if come.job else _decided(schedule, (come,), because=come.why)
 
 
 def told_rights(schedule: Schedule, message: m.RightsTold, at: At, *, zones: Zones) -> Decision:
-    """The moment makes its job, or none if its owner may not."""
+    """Let the moment make its job, or none if the owner may not."""
     if schedule.paused or message.asked != question(schedule):
         return Decision()
     come = _come(schedule, message.why, at=at, zones=zones)

@@ -118,7 +118,7 @@ def prepared(task: Task, message: m.Prepared, at: At) -> Decision:
 
 
 def join_gang(task: Task, message: m.JoinGang, at: At) -> Decision:
-    """Request admission with the others: a new run, where the last one has ended."""
+    """Request admission with the others: with a new run, if the last one has ended."""
     if task.goal not in m.WANTED or task.again or message.round <= task.gang_round:
         return Decision(because="it is not to run, or has joined already")
     waits = task.state == TaskStates.WAITING
@@ -197,7 +197,7 @@ def gone(task: Task, message: m.RunGone, at: At) -> Decision:
 
 
 def _not_started(task: Task, outcome: m.RunOutcome) -> tuple[Send, ...]:
-    """Tell the slice that a host did not start the run in time: nothing else ends so by itself."""
+    """Tell the slice that a host did not start the run in time: no other run ends so by itself."""
     late = task.state == TaskStates.KILLING and task.cause == m.KillCause.NONE
     late = late and not task.ends_for_next and task.goal in m.WANTED
     return (Send(PARENT, RunNotStarted()),) if late and outcome.end in _BROKEN else ()

@@ -26,12 +26,12 @@ UNHEALTHY = "health check failed"
 
 
 def over_text(text: str) -> str:
-    """Why a run is ended whose last check found this."""
+    """Return why a run is ended whose last check found this."""
     return f"{UNHEALTHY} too often in a row, at last: {text}" if text else UNHEALTHY
 
 
 class TaskHealth(enum.IntEnum):
-    """What is known of the health of a run; the numbers are those of the original's clients."""
+    """The health of a run; the numbers are those of the original's clients."""
 
     INVALID = 0  # the run has ended
     DISABLED = 1  # nobody checks it
@@ -41,7 +41,7 @@ class TaskHealth(enum.IntEnum):
 
 
 class HttpProbe(Value, frozen=True, gc=False, array_like=True):
-    """A request to a port of the run's own machine; well is any answer from 200 to 399."""
+    """A request to a port of the run's own machine; any answer from 200 to 399 is well."""
 
     port: int
     path: str = "/"
@@ -56,9 +56,9 @@ class HealthCheck(Value, frozen=True, gc=False, array_like=True):
     `unshared`: the command does not get the variables of the run's own environment. `container`:
     whose variables a command gets, of a run with several.
 
-    `readiness`: how it is found out beside whether the run can do its work. Its failures end
-    nothing: after `max_failures` in a row the run is not ready, until one passes. A check that has
-    this alone, neither command nor request, says nothing of the health.
+    `readiness`: another check, of whether the run can do its work. Its failures end nothing: after
+    `max_failures` in a row the run is not ready, until one passes. A check that has only this,
+    neither command nor request, says nothing of the health.
     """
 
     command: str = ""
@@ -73,16 +73,16 @@ class HealthCheck(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def of_health(self) -> bool:
-        """Whether it says anything of the health of the run."""
+        """Return whether the check says anything of the health of the run."""
         return bool(self.command) or self.http is not None or self.readiness is None
 
     def beside(self, readiness: HealthCheck) -> HealthCheck:
-        """The same with this check of the readiness."""
+        """Return the check with this check of the readiness."""
         return msgspec.structs.replace(self, readiness=readiness)
 
     @property
     def by_command(self) -> bool:
-        """Whether a command is needed for any of it."""
+        """Return whether a command is needed for any of it."""
         other = self.readiness
         return bool(self.command) or (other is not None and bool(other.command))
 
@@ -91,7 +91,7 @@ class RetryRules(Value, frozen=True, gc=False, array_like=True):
     """How a batch task is run again after a failure of its program.
 
     `on` and `never` hold exit codes as texts and names of signals: "2", "SIGKILL". With `on`, only
-    what ends in one of these ways is run again.
+    runs that end in one of these ways are run again.
     """
 
     pause_s: float = 1.0  # after the first failure; twice as long after each further one
@@ -100,12 +100,15 @@ class RetryRules(Value, frozen=True, gc=False, array_like=True):
     never: tuple[str, ...] = ()
 
     def pause_after(self, failures: int) -> float:
-        """Seconds before the next attempt after so many failures."""
+        """Return the seconds before the next attempt after so many failures."""
         return Pauses(self.pause_s, self.pause_max_s).after(failures)
 
     def rule_out(self, exit_code: int | None, signal: str) -> bool:
-        """Whether there is no further attempt after such an end. An end without exit code and
-        signal, as of a program that could not be started, is never ruled out."""
+        """Return whether there is no further attempt after such an end.
+
+        An end without exit code and signal, as of a program that could not be started, is never
+        ruled out.
+        """
         ways = {signal} if signal else set()
         if exit_code is not None:
             ways.add(str(exit_code))
@@ -117,8 +120,8 @@ class RetryRules(Value, frozen=True, gc=False, array_like=True):
 class ContainerEnd(Value, frozen=True, gc=False, array_like=True):
     """One of several containers of a run, as far as it came: 0 for what it has not reached.
 
-    Without exit code and signal it goes on; of a run that has ended, nobody knows how it ended.
-    Where its host does not know the name, that is empty: all are told then, in the spec's order.
+    Without exit code and signal it goes on; if its run has ended, nobody knows how it ended. If its
+    host does not know the name, that is empty: all are told then, in the spec's order.
     """
 
     name: str
@@ -130,7 +133,7 @@ class ContainerEnd(Value, frozen=True, gc=False, array_like=True):
 
 
 def steps_of(containers: Iterable[ContainerEnd]) -> int:
-    """How many starts and ends these have behind them: the more, the newer, whoever tells it."""
+    """Return how many starts and ends these containers have behind them: the more, the newer."""
     return sum((one.started_at > 0) + (one.ended_at > 0) for one in containers)
 
 
@@ -139,9 +142,9 @@ class LiveRun(Value, frozen=True, gc=False, array_like=True):
 
     `healthy`: since its last check; None: no check of the health has ended yet, nor of the
     readiness if `ready` is not one of the two last; a text then says why the check could not be
-    carried out so far. `over`: it has failed too often in a row. `unchecked`: nobody carries out
-    the check of its health, and `ungated`: that of its readiness; the texts say why. `containers`:
-    of a pod that has several, all of them, in order.
+    carried out so far. `over`: it has failed too often in a row. `unchecked`: no backend carries
+    out the check of its health, and `ungated`: that of its readiness; the texts say why.
+    `containers`: of a pod that has several, all of them, in order.
     """
 
     healthy: bool | None = None
@@ -155,12 +158,12 @@ class LiveRun(Value, frozen=True, gc=False, array_like=True):
 
     @property
     def unjudged(self) -> LiveRun:
-        """What is known of its containers alone."""
+        """Return what is known of the containers alone."""
         return LiveRun(containers=self.containers)
 
     @property
     def is_judged(self) -> bool:
-        """Whether anything is said of its health or its readiness."""
+        """Return whether anything is said of the health or the readiness."""
         return self != self.unjudged
 
 
@@ -176,7 +179,7 @@ class RunChanged(Message, frozen=True, gc=False, array_like=True):
 
 
 class LiveContainers(Value, frozen=True, gc=False, array_like=True):
-    """The last containers that a task was told of, and of which run."""
+    """The last containers that a task was told of, and their run."""
 
     run: int
     containers: tuple[ContainerEnd, ...]

@@ -150,7 +150,7 @@ def pause_s(task: Task) -> float:
 
 
 def ready_for_host(task: Task) -> bool:
-    """Admitted by its pool, wanted, and not launched."""
+    """Return whether the task is admitted by its pool, wanted, and not launched."""
     admitted = task.state == TaskStates.WAITING and task.admission == Admission.ADMITTED
     return admitted and task.goal in WANTED
 

@@ -178,7 +178,7 @@ def megabytes(value: str | float) -> float:
 
 
 def quantity(value: str | float) -> float:
-    """A number of cpus or gpus."""
+    """Return a number of cpus or gpus."""
     try:
         number = float(value)
     except ValueError:

@@ -21,7 +21,7 @@ SHARDS_IN_FLIGHT_MAX = 16
 
 
 def gather(cluster: Region, query: ListViews, *, wait: Callable[[Future[Any]], Listed]) -> Listed:
-    """What all shards together list; `wait` has the answer of one, or raises.
+    """Return what all shards together list; `wait` returns the answer of one, or raises.
 
     A shard of this process is read on this thread, so that it is not held up; what cannot be read
     because it changes too often, or is elsewhere, is asked for.
@@ -55,7 +55,7 @@ def gather(cluster: Region, query: ListViews, *, wait: Callable[[Future[Any]], L
 
 
 def _read(cluster: Region, shard: Key, *, query: ListViews, best: Best) -> ListViews | None:
-    """Add the pages that need no asking; returns what is left to ask, None if nothing is."""
+    """Add the pages that need no asking; return what is left to ask, or None."""
     rest = query
     while True:
         page = cluster.read(shard, rest)

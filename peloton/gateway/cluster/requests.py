@@ -32,7 +32,7 @@ def request_of(sent: Any, context: Context) -> RequestId | None:
 
 
 def _scope(context: Context) -> str:
-    """Whose key it is; clients that prove nothing cannot be told apart."""
+    """Return the owner of the key; clients that prove nothing cannot be told apart."""
     who = context.principal
     return SCOPE + (who.name if who.authenticated else "")
 

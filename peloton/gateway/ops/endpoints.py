@@ -73,7 +73,7 @@ class Endpoints:
 
 
 def endpoints_json(cluster: Region, job: str) -> tuple[bytes, HTTPStatus]:
-    """The same as JSON, and the status of HTTP; refusals have an `error`."""
+    """Return the endpoints as JSON, and the status of HTTP; refusals have an `error`."""
     sent = wire.ListEndpointsRequest(job_id=job)
     try:
         found = Endpoints(ClusterClient(cluster)).ListEndpoints(sent, CallContext())

@@ -25,13 +25,13 @@ COUNTS = GetPeriods(limit=0)
 
 
 def leaves_late_s(cluster: Region, now: float) -> float:
-    """For how long the first ended job of a local shard should have left memory by now."""
+    """Return for how long the first ended job of a local shard should have left memory by now."""
     due = (held.due_s for held in cluster.ended_retained("job"))
     return max((now - since for since in due if since is not None and since < now), default=0.0)
 
 
 def archive_notes(cluster: Region, now: float) -> tuple[NotReadyReason, ...]:
-    """What lags, of the shards of this daemon; it is no reason against being ready."""
+    """Return what is late in the shards of this daemon; it is no reason against being ready."""
     return tuple(NotReadyReason(ARCHIVE, text) for text in _texts(cluster, now))
 
 
@@ -49,7 +49,7 @@ def _texts(cluster: Region, now: float) -> Iterator[str]:
 
 
 def forgotten_late_s(page: PeriodsListed, now: float) -> float:
-    """For how long the oldest jobs of an archive should have been deleted by now."""
+    """Return for how long the oldest jobs of an archive should have been deleted by now."""
     return max(now - page.due_at, 0.0) if page.due_at else page.late_s
 
 
@@ -59,7 +59,7 @@ QUERY = ListViews("host", limit=SHOWN_MAX)
 
 
 def waiting_hosts(cluster: Region) -> tuple[NotReadyReason, ...]:
-    """One reason for all of them, of the shards of this daemon; none where no host waits.
+    """Return one reason for all waiting hosts of the shards of this daemon; nothing if none waits.
 
     A daemon with such hosts is ready all the same: it serves everything else.
     """

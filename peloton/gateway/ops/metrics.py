@@ -131,7 +131,7 @@ def _rooms(rooms: Iterable[DiskRoom]) -> Iterator[Metric]:
 
 
 def metrics_text(cluster: Region) -> bytes:
-    """The text of one scrape."""
+    """Return the text of one scrape."""
     registry = CollectorRegistry()
     registry.register(ClusterCollector(cluster))
     ProcessCollector(registry=registry)

@@ -73,7 +73,7 @@ class LongCall(CallContext):
         return await self._run(work, *args, CallContext(self._core))
 
     async def share(self, work: Callable[..., Any], *args: Any) -> Any:
-        """As `run`, for more calls than this one, which may end first."""
+        """Call something that blocks, for more calls than this one, which may end first."""
         return await self._run(work, *args, CallContext())
 
     async def shown(self, message: Any) -> bytes:

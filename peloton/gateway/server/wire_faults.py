@@ -20,7 +20,7 @@ PATH_SHOWN = 3
 
 
 def first_fault(described: Descriptor, data: bytes) -> str:
-    """The first fault in the bytes of a message of this type."""
+    """Return the first fault in the bytes of a message of this type."""
     if len(data) > LOOKED_AT_BYTES_MAX:
         return f"in more than {LOOKED_AT_BYTES_MAX} bytes the fault is not searched for"
     path: list[str] = []

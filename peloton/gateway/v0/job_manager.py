@@ -153,17 +153,17 @@ class JobManager:
         return job.RefreshResponse()
 
     def Restart(self, sent: job.RestartRequest, context: Context) -> Any:
-        """New runs of instances of a service, a batch at a time."""
+        """Begin new runs of instances of a service, a batch at a time."""
         how = sent.restartConfig
         return job.RestartResponse(**self._roll(sent, how, context=context, kind=Types.RESTART))
 
     def Start(self, sent: job.StartRequest, context: Context) -> Any:
-        """Instances of a service that were stopped begin new runs, a batch at a time."""
+        """Begin new runs of stopped instances of a service, a batch at a time."""
         how = sent.startConfig
         return job.StartResponse(**self._roll(sent, how, context=context, kind=Types.START))
 
     def Stop(self, sent: job.StopRequest, context: Context) -> Any:
-        """Instances of a service end, a batch at a time."""
+        """End instances of a service, a batch at a time."""
         how = sent.stopConfig
         return job.StopResponse(**self._roll(sent, how, context=context, kind=Types.STOP))
 

@@ -213,7 +213,7 @@ def _lacks(slice_: Slice, opening: m.SliceOpening) -> Bits:
 
 
 def _going(slice_: Slice, message: m.SetSliceGoal) -> Bits:
-    """Members that a rollout removes or has left: they go on as they do, unless stopped."""
+    """Return members that a rollout removes or has left: they go on as they do, unless stopped."""
     if message.opening is None or message.goal not in WANTED:
         return NO_MEMBERS
     return Bits.span(message.opening.count, slice_.count) - message.stopped
@@ -228,7 +228,7 @@ def _downed(rollout: Rollout | None) -> Bits:
 
 
 def _woken(members: Bits, message: m.SetSliceGoal) -> Bits:
-    """Of members that no rollout starts any more, those that the job wants to run."""
+    """Return those of the members that no rollout starts any more which the job wants to run."""
     return members - message.stopped if message.goal in WANTED else NO_MEMBERS
 
 
@@ -322,7 +322,7 @@ def _reason(goal: TaskGoals) -> str:
 
 
 def drop_events(slice_: Slice, message: m.DropInstanceEvents, at: At) -> Decision:
-    """Have a member forget its events up to a run, or those of one run."""
+    """Order a member to forget its events up to a run, or those of one run."""
     member = Bits.of(message.member)
     if not member.raw & at.index.present:
         return Decision(reply=m.InstanceEventsDropped(known=False), because="no such member")

@@ -329,7 +329,7 @@ def _by_ticket(members: Bits, at: At) -> tuple[tuple[int, Bits], ...]:
 
 
 def _by_cause(slice_: Slice, members: Bits, at: At) -> list[tuple[KillCause, Bits]]:
-    """Members by whether their config says that they are not run again."""
+    """Return members by whether their config says that they are not run again."""
     found: dict[KillCause, Bits] = {}
     groups = at.index.columns.groups("spec", members.raw) if members else ()
     for spec, raw in groups:

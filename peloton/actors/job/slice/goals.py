@@ -240,7 +240,7 @@ def spare(slice_: Slice, at: At) -> Decision | None:
 
 
 def forget(slice_: Slice, at: At) -> Decision | None:
-    """No task is left: report to the job, and forget the slice."""
+    """Report to the job that no task is left, and forget the slice."""
     gone = Send(slice_.job, SliceGone(slice_.number))
     return Decision(facts=(SliceForgotten(),), sends=(gone,), because="deleted")
 
@@ -274,7 +274,7 @@ TABLE: Mapping[SliceStates, Mapping[TaskGoals, SliceSteps]] = {
 
 
 def pursue(slice_: Slice, at: At) -> Decision | Rest:
-    """The next step towards the goal."""
+    """Take the next step towards the goal."""
     steps, rest = TABLE[slice_state_of(slice_, at.index)][slice_.goal]
     for step in steps:
         taken = step(slice_, at)

@@ -20,7 +20,10 @@ PLACE_RETRY_S = 1.0
 
 
 def looks_for_host(task: Task) -> bool:
-    """Ready for a host, or unschedulable: only a placer learns of new hosts that could run it."""
+    """Return whether the task is ready for a host, or unschedulable.
+
+    An unschedulable task looks on, as only a placer learns of new hosts that could run it.
+    """
     may = task.admission == Admission.ADMITTED or task.unschedulable
     return may and task.state == TaskStates.WAITING and task.goal in WANTED
 

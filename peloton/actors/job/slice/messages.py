@@ -305,13 +305,13 @@ class LeaveVolume(Message, frozen=True, gc=False, array_like=True):
 
 
 class VolumeLeft(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `LeaveVolume`: on which host its volume was; empty if the slice knows none."""
+    """Answer to `LeaveVolume`: the host of the volume; empty if the slice knows none."""
 
     host: Key
 
 
 class ListVolumeHomes(Query, frozen=True, gc=False, array_like=True):
-    """The hosts with volumes of a slice's members."""
+    """Asks for the hosts with volumes of a slice's members; answered `VolumeHomesListed`."""
 
 
 class VolumeHomesListed(Value, frozen=True, gc=False, array_like=True):

@@ -46,7 +46,8 @@ class ParkingPolicy(NamedTuple):
 
 
 def pursue_with(policy: ParkingPolicy) -> Callable[[Slice, At], Decision | Rest]:
-    """The next step towards the goal; where there is none, what is overdue is given back."""
+    """Return `pursue` for a policy: the next step towards the goal, or else giving back what is
+    overdue."""
     patience_s = policy.patience_s if policy.enabled else 0.0
     if not patience_s:
         return goals.pursue
@@ -63,7 +64,8 @@ def pursue_with(policy: ParkingPolicy) -> Callable[[Slice, At], Decision | Rest]
 
 
 def recall_with(policy: ParkingPolicy) -> Callable[[WishNotes], float | None]:
-    """When to wake the slice without a message: also once the first allocation is overdue."""
+    """Return when to wake the slice without a message: also once the first allocation is
+    overdue."""
     patience_s = policy.patience_s if policy.enabled else 0.0
 
     def recall_s(notes: WishNotes) -> float | None:
@@ -76,7 +78,7 @@ def recall_with(policy: ParkingPolicy) -> Callable[[WishNotes], float | None]:
 
 
 def _noted(slice_: Slice, step: Decision, *, at: At, patience_s: float) -> Decision:
-    """The step; who begins to wait for a host by it is noted, who does no more is forgotten."""
+    """Return the step, noting the members that begin or cease to wait for a host by it."""
     if not isinstance(step.notes, WishNotes):
         return step
     before: WishNotes = at.notes if at.notes is not None else WishNotes()

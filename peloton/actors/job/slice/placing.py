@@ -123,7 +123,7 @@ def keep_wish(slice_: Slice, message: Unplaced, at: At) -> Decision:
 
 
 def host_refused(slice_: Slice, message: RunRefused, at: At) -> Decision:
-    """A host refused members: they wish again at once, with the summary of what it has free.
+    """Wish again at once for refused members, with the summary of what the host has free.
 
     They rest if that could repeat without end: the host refuses again without having more free than
     it had at its last refusal, or too many hosts have refused since the last launch.

@@ -117,8 +117,8 @@ VIOLATES_TEXT = "pod restart would violate SLA"
 class DownBudget(Value, frozen=True, gc=False, array_like=True):
     """Job to slice, with each goal: how many members may be down at once.
 
-    `most`: of the whole job, where several slices share it; 0 where this slice has all of it.
-    `heard`: the number of the last wish of the slice that the job has heard of.
+    `most`: of the whole job, if several slices share it; 0 if this slice has all of it. `heard`:
+    the number of the last wish of the slice that the job has heard of.
     """
 
     allowance: int
@@ -127,15 +127,15 @@ class DownBudget(Value, frozen=True, gc=False, array_like=True):
 
 
 class DownTally(Value, frozen=True, gc=False, array_like=True):
-    """Slice to job: so many members are down, whatever took them down; and so many more are wanted
-    to be, and may not."""
+    """Slice to job: how many members are down, for any reason, and how many more it wishes to
+    take down and may not."""
 
     down: int = 0
     disruption_wanted: int = 0
 
 
 class SparedFor(enum.IntEnum):
-    """What an instance is taken down for."""
+    """The reason for which an instance is taken down."""
 
     WORKFLOW = 1
     MAINTENANCE = 2
@@ -144,9 +144,10 @@ class SparedFor(enum.IntEnum):
 
 
 class AskToEnd(Message, frozen=True, gc=False, array_like=True):
-    """Host in maintenance to slice: these runs, by number, are to end as soon as can be.
+    """Host in maintenance to slice: these runs, by number, are to end as soon as possible.
 
-    Those that the job can spare end at once, the others as it can. Owed until the runs are ending.
+    Those that the job can spare end at once, the others later. The host repeats this until the runs
+    are ending.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -155,9 +156,9 @@ class AskToEnd(Message, frozen=True, gc=False, array_like=True):
 
 
 class SpareAsked(Message, frozen=True, gc=False, array_like=True):
-    """Slice to job: there is a wish of this number; owed until a goal names it.
+    """Slice to job: there is a wish of this number; repeated until a goal names it.
 
-    What is wished for, and who is down by then, is told by the tally that the job asks for.
+    How many are wished for, and are down by then, is told by the tally that the job asks for.
     """
 
     delivery: ClassVar[Delivery] = Delivery.OWED
@@ -167,9 +168,9 @@ class SpareAsked(Message, frozen=True, gc=False, array_like=True):
 
 
 class RestartIfSpared(Message, frozen=True, gc=False, array_like=True):
-    """Client to slice: a new run of this member, if the job can spare it now.
+    """Client to slice: begin a new run of this member, if the job can spare it now.
 
-    Answered `MemberRestarted`, or refused: as `VIOLATES_SLA`; or as `ASKED_JOB` where the slice has
+    Answered `MemberRestarted`, or refused: as `VIOLATES_SLA`; or as `ASKED_JOB` if the slice has
     asked its job for a higher allowance, and the same request may succeed in a moment.
     """
 
@@ -177,12 +178,15 @@ class RestartIfSpared(Message, frozen=True, gc=False, array_like=True):
 
 
 class WantDisruption(Message, frozen=True, gc=False, array_like=True):
-    """A slice to itself: ask the job for so many more, for a time."""
+    """Slice to itself: ask the job for so many more, for a time."""
 
     count: int
 
 
 class MemberRestarted(Value, frozen=True, gc=False, array_like=True):
-    """Answer to `RestartIfSpared`. `wanted`: it is to run at all; else nothing was done."""
+    """Answer to `RestartIfSpared`.
+
+    `wanted`: the member is to run at all; else nothing was done.
+    """
 
     wanted: bool

@@ -86,8 +86,10 @@ def launched_at(
 
 
 def refused_at(homes: VolumeHomes, message: RunRefused, *, members: Bits) -> tuple[Fact, ...]:
-    """What is to be journaled when their home has refused these members and says that they have no
-    volume there. A host that does not say it, or is not their home, changes nothing."""
+    """Return the facts to journal when the home of these members has refused them.
+
+    Only a host that is their home, and says that they have no volume there, changes anything.
+    """
     if message.volumes is None:
         return ()
     free = members - message.volumes
