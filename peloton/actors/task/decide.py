@@ -36,7 +36,7 @@ from peloton.actors.task.state import (
     Admission,
     Task,
     TaskStates,
-    is_held,
+    is_prepared,
     is_wanted,
     pause_s,
     ready_for_host,
@@ -102,7 +102,7 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
 def place(task: Task, message: m.PlaceTasks, at: At) -> Decision:
     """A host was found, or holds the room for all of a gang; the launch is owed until the run
     starts or the host refuses it."""
-    if not (ready_for_host(task) if at.values else is_held(task)):
+    if not (ready_for_host(task) if at.values else is_prepared(task)):
         return Decision(because="told to launch when no host was awaited, nor room held")
     launch = Launch(task.run, shares=message.shares, prepare=message.prepare)
     return Decision(facts=(f.TaskLaunching(message.prepare),), sends=(Send(HOST, launch),))

@@ -155,7 +155,7 @@ def ready_for_host(task: Task) -> bool:
     return admitted and task.goal in WANTED
 
 
-def is_held(task: Task) -> bool:
+def is_prepared(task: Task) -> bool:
     """Whether a host holds its room; one that is to end gives that back by itself."""
     return task.state == TaskStates.PREPARED and task.goal in WANTED
 

@@ -314,10 +314,8 @@ class ShardShell(Shell):
         if turned.load:
             send(context.reader_of(self.shard), Load(self.shard, turned.load, self.ref))
         if turned.mail:
-            stamp, withheld = Stamp(self.shard, core.epoch), self._withheld_for
-            self._withheld += context.round.hand_over(
-                self, turned.mail, stamp=stamp, withheld=withheld
-            )
+            stamp, late = Stamp(self.shard, core.epoch), self._withheld_for
+            self._withheld += context.round.hand_over(self, turned.mail, stamp=stamp, withheld=late)
 
     def close_frame(self) -> Work | None:
         assert self.core is not None

@@ -45,6 +45,7 @@ from peloton.actors.task.messages import (
     GiveWay,
     KillCause,
     PlaceTasks,
+    Prepared,
     RunGone,
     RunOutcome,
     RunRefused,
@@ -549,14 +550,14 @@ def test_a_gang_that_can_never_fit_gives_its_tickets_back() -> None:
 def test_a_repeated_or_late_word_starts_nobody() -> None:
     stage = Stage()
     stage.admit()
-    for message in (PlaceTasks(), GiveWay(KillCause.HOLD_DROPPED, "late"), Held(7)):
+    for message in (PlaceTasks(), GiveWay(KillCause.PREPARATION_DROPPED, "late"), Prepared(7)):
         stage.tell(0, message)
     assert stage.states() == ["WAITING"] * 3
-    stage.tell(0, PlaceTasks(hold=True), (Key("host/h"),))
+    stage.tell(0, PlaceTasks(prepare=True), (Key("host/h"),))
     stage.tell(0, PlaceTasks())
-    assert stage.tasks[0].state == TaskStates.HOLDING, "it is not held yet"
+    assert stage.tasks[0].state == TaskStates.PREPARING, "it is not prepared yet"
     stage.tell(0, SetTaskGoal(3, TaskGoals.KILLED, stage.tasks[0].policy, 0, Key("lot/j/0/0")))
-    stage.tell(0, Held(1))
+    stage.tell(0, Prepared(1))
     stage.tell(0, PlaceTasks())
     assert stage.tasks[0].state == TaskStates.KILLING
 

@@ -326,9 +326,9 @@ def starts(*members: int) -> Entry:
 
 WHOLE: list[Step] = [OPENED, holds(0, 1), COMPLETE, GO, starts(0, 1)]
 PARTS: dict[str, list[Step]] = {
-    "R29 starts as complete, and no host holds [1]": [OPENED, holds(0), COMPLETE],
-    "R29 and no host holds [0]": [OPENED, holds(0, 1), gives_back(0), COMPLETE],
-    "R29 no host holds [0, 1]": [OPENED, COMPLETE],
+    "R29 starts as complete, and no host has prepared [1]": [OPENED, holds(0), COMPLETE],
+    "R29 and no host has prepared [0]": [OPENED, holds(0, 1), gives_back(0), COMPLETE],
+    "R29 no host has prepared [0, 1]": [OPENED, COMPLETE],
     "R29 members [0] launch before": [OPENED, LAUNCHING],
     "R29 members [0, 1] launch before": [OPENED, holds(0, 1), GO],
     "R29 launch before the gang is complete": [*WHOLE, FORMED, LAUNCHING],

@@ -38,7 +38,7 @@ from peloton.actors.task.state import (
     ON_HOST,
     Task,
     TaskStates,
-    is_held,
+    is_prepared,
     waits_for_gang,
 )
 from peloton.pauses import Pauses
@@ -78,7 +78,7 @@ def states_of(index: Any, forming: Bits) -> GangStates:
     def some(test: Any) -> Bits:
         return Bits(index.where(test)) & forming
 
-    return GangStates(some(looks_for_host), some(_is_preparing), some(is_held))
+    return GangStates(some(looks_for_host), some(_is_preparing), some(is_prepared))
 
 
 def gang_step(slice_: Slice, at: At) -> Decision | None:
@@ -94,10 +94,10 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
         # A time of what nobody waits for any more would hide those of the other members.
         return None if gang == NO_GANG else _decided(at, NO_GANG)
     seen = states_of(at.index, forming)
-    if seen.held == forming:
+    if seen.prepared == forming:
         go = Send(slice_.crowd, PlaceTasks(), forming)
-        because = counted(len(forming), "member is held", many="members are held")
-        after = GangNotes(told=forming, held_at=at.now)
+        because = counted(len(forming), "member is prepared", many="members are prepared")
+        after = GangNotes(told=forming, prepare_at=at.now)
         return _decided(at, after, facts=(GangComplete(),), sends=(go,), because=because)
     if seen.preparing or seen.prepared:
         return _await_prepared(slice_, at, gang=gang, seen=seen)
@@ -191,10 +191,10 @@ def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
     there = Bits(at.index.where(_in_preparation)) & members_of_gang(slice_)
     late = at.now >= gang.prepare_at + PREPARE_LIMIT_S
     told = NO_MEMBERS if late else gang.told & there
-    left = Bits(at.index.where(is_held)) & members_of_gang(slice_) - told
+    left = Bits(at.index.where(is_prepared)) & members_of_gang(slice_) - told
     if left:
         go = Send(slice_.crowd, PlaceTasks(), left)
-        after = GangNotes(told=told | left, held_at=at.now, ending=gang.ending)
+        after = GangNotes(told=told | left, prepare_at=at.now, ending=gang.ending)
         return _decided(at, after, sends=(go,))
     if gang.told and not told:
         return _decided(at, GangNotes(ending=gang.ending))

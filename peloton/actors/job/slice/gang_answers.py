@@ -62,9 +62,9 @@ def gang_placed(slice_: Slice, message: GangPlaced, at: At) -> Decision:
         again = Send(slice_.crowd, MarkUnschedulable(False), members - ready)
         sends = (again, *_declined(message, looking, at))
         return Decision(sends=sends, notes=replace(notes, gang=after), because="it fits now")
-    after = replace(after, assigned=members, held_at=at.now)
-    hold = tuple(
-        Send(slice_.crowd, PlaceTasks(part.shares, hold=True), part.members, part.hosts)
+    after = replace(after, assigned=members, prepare_at=at.now)
+    orders = tuple(
+        Send(slice_.crowd, PlaceTasks(part.shares, prepare=True), part.members, part.hosts)
         for part in message.parts
     )
     because = f"hosts for a gang of {len(members)}: to be prepared first"

@@ -112,7 +112,7 @@ class GangCheck:
         of = self._slices.get(slice_of_crowd(entry.key))
         if of is None:
             return
-        if fact.hold:
+        if fact.prepare:
             of.told &= ~entry.members
             return
         ending = entry.members & of.ending
