@@ -169,3 +169,13 @@ def test_commands_record_who_gave_them(peloton: Terminal, words: tuple[str, ...]
     assert peloton(words[0], "--pool", "/hello", "--detach", *words[1:]).code == 0
     sent = peloton.cluster.called("Create")[-1].request.config
     assert sent.owner == getpass.getuser()
+
+
+def test_only_an_end_of_line_ends_a_command_of_a_file(peloton: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "commands"
+    file.write_bytes("echo a\x85b\r\n\necho c\fd\u2028e\n".encode())
+    assert peloton("map", "--pool", "/hello", "--detach", str(file)).code == 0
+    sent = peloton.cluster.called("Create")[-1].request.config
+    commands = [one.command.value for _, one in sorted(sent.instanceConfig.items())]
+    made = [command.partition("; ")[2] for command in commands]
+    assert made == ["echo a\x85b", "echo c\fd\u2028e"]

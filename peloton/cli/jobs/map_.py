@@ -200,13 +200,14 @@ def read(words: Sequence[str]) -> list[str]:
 def lines_of(name: str) -> list[str]:
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        lines = data.decode("utf-8-sig").splitlines()
+        # Not splitlines: it also cuts a command at form feeds and the like.
+        lines = data.decode("utf-8-sig").split("\n")
     except FileNotFoundError:
         text = f"{name}: there is no such file; put values of a template after `:::`"
         raise click.UsageError(text) from None
     except UnicodeDecodeError:
         raise BadSpec(f"{'stdin' if name == '-' else name}: no text in UTF-8") from None
-    return [line for line in lines if line]
+    return [line for line in (each.removesuffix("\r") for each in lines) if line]
 
 
 def spec_of(peloton: Client, commands: Sequence[str], *, options: dict[str, Any]) -> Any:

@@ -64,7 +64,6 @@ def is_troubled(host: Host | HostView) -> bool:
     return host.state in OUT_OF_REACH or host.maintenance != Maintenance.NONE
 
 
-"""Why an order about pools of hosts is not carried out: it is owed, and comes again."""
 HOST_POOLS_MAX = 1000
 
 # Codes of refusals.

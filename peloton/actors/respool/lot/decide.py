@@ -26,7 +26,6 @@ from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Message
 
 ORDERS_PER_FRAME = 1024
 """Orders to one lot in one frame, more than there can be: each waits for an answer."""
-"""The ticket is sent again until it is answered."""
 
 
 def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:

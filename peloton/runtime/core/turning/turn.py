@@ -1,7 +1,8 @@
 """One turn: a message is decided, facts are folded, the goal is pursued until it rests.
 
-Turns a state and a message into a `TurnOutcome`. Nothing is kept or changed, so that a turn that
-raises has no effect. The same function serves a cell and a class of a crowd.
+Turns a state and a message into a `TurnOutcome`. Nothing is kept, so that a turn that raises has
+no effect; only the index of the pools, which is derived, is changed by the steps of its kind. The
+same function serves a cell and a class of a crowd.
 """
 
 from __future__ import annotations
