@@ -61,7 +61,7 @@ class Tale:
         if answer is not None:
             operation.end(answer, self._now_s - 0.5)
         if what is Asked.CREATE:
-            self.record.note(self.record.wishes, JOB, value=WantedJob(JOB, 1, 1.0, operation))
+            self.record.note(self.record.wanted_jobs, JOB, value=WantedJob(JOB, 1, 1.0, operation))
         return operation
 
     def missed(self) -> list[str]:
