@@ -198,7 +198,7 @@ def hosts_keep_their_slack(view: ClusterView) -> None:
     for key, host in view.cells("host").items():
         if host.used.slack - host.capacity.slack >= EPSILON and key not in view.machines.cut_off:
             raise Contradiction(
-                f"R9 {key}: {host.used.slack} of {host.capacity.slack} slack occupying"
+                f"R9 {key}: {host.used.slack} of {host.capacity.slack} slack used"
             )
 
 

@@ -164,5 +164,5 @@ def take_half() -> None:
 def test_a_host_that_keeps_what_it_does_not_have_is_found_out() -> None:
     take_half()
     kept = Planted(slack, "occupying_runs", lambda _: lambda host: ())
-    with planted(kept), pytest.raises(Contradiction, match="^R9 .* slack held"):
+    with planted(kept), pytest.raises(Contradiction, match="^R9 .* slack used"):
         take_half()
