@@ -194,8 +194,8 @@ MISTAKES = [
         [
             "line 4: pools./a.see[0]: expected a text, found '7'",
             "line 6: pools./a.see[2]: 'b' is given twice",
-            "line 7: pools./a.see[3]: '' is no name, role:ROLE or '*'",
-            "line 8: pools./a.see[4]: 'role:' is no name, role:ROLE or '*'",
+            "line 7: pools./a.see[3]: '' is not a name, role:ROLE or '*'",
+            "line 8: pools./a.see[4]: 'role:' is not a name, role:ROLE or '*'",
         ],
     ),
     (

@@ -190,8 +190,8 @@ def test_a_reservation_is_complete_once_there_is_room(deployment: Deployment, ho
 @pytest.mark.parametrize(
     ("task", "cpu", "names", "text"),
     [
-        ("", 1.0, ["a"], "no name of a task"),
-        ("a/b", 1.0, ["a"], "no name of a task"),
+        ("", 1.0, ["a"], "not the name of a task"),
+        ("a/b", 1.0, ["a"], "not the name of a task"),
         ("t", 1.0, [], "no host is named"),
         ("t", 1.0, ["nobody"], "not a Peloton agent"),
         ("t", 99.0, ["a", "b"], "too small"),
