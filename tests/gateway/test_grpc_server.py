@@ -46,10 +46,7 @@ def test_bytes_that_are_no_message(deployment: Deployment) -> None:
     call = deployment.channel.unary_unary("/peloton.api.job.JobManager/Create")
     code, text = code_of(call, b"\xff\xff\xff\xff")
     assert code == grpc.StatusCode.INVALID_ARGUMENT
-    assert text == (
-        "the bytes are no peloton.api.v0.job.CreateRequest: "
-        "the message is truncated: a number does not end"
-    )
+    assert text == ("the bytes are no peloton.api.v0.job.CreateRequest: the message is truncated")
 
 
 def test_health(deployment: Deployment) -> None:
