@@ -89,6 +89,16 @@ class Troubled:
         found = members(self.cluster).items()
         return next((node for name, node in found if name.rpartition(".")[0] == own), None)
 
+    def published(self) -> dict[str, Any]:
+        """The same, once there is one; who waits in vain reads what the daemon said."""
+        try:
+            return until(self.node)
+        except AssertionError as error:
+            code, said = self.process.poll(), self.cluster.errors(self.name)
+            raise AssertionError(
+                f"{self.name} ({self.member}, exit code {code}) publishes nothing:\n{said}"
+            ) from error
+
     def stands_aside(self) -> str:
         """Its own words, once it has said why."""
         until(lambda: "stands aside and owns no shard" in self.cluster.errors(self.name))
@@ -133,7 +143,7 @@ def test_one_that_nobody_reaches_owns_nothing_says_why_and_stops_nobody(
                 made = clients.create(clients.request(instances=1))  # at the first attempt
                 assert clients.ended(made).done
                 assert {owner.decode() for owner in owners(cluster.zookeeper)} <= first
-            node = until(troubled.node)
+            node = troubled.published()
             assert node["aside"] and {"jobmgr", "resmgr", "hostmgr"} <= {*node["unfit"]}
 
         expired = Troubled(cluster, "old", listen={}, tls=tls(authority, "old", expired=True))
