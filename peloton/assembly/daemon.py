@@ -19,6 +19,7 @@ from peloton.assembly.backends import Backends
 from peloton.assembly.canary import Canary
 from peloton.assembly.default_pool import DefaultPool
 from peloton.assembly.exchange import fleet_ports, open_exchange
+from peloton.assembly.extensions import extensions, missing_kinds
 from peloton.assembly.first_messages import FirstMessages, apart, configured
 from peloton.assembly.folders import (
     adopt_copy,
@@ -48,7 +49,6 @@ from peloton.runtime.adapters.grpc_exchange import GrpcExchange
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.adapters.system_clock import SystemClock
 from peloton.runtime.core.ended.gathering import GATHERED_MIN
-from peloton.runtime.core.entities.codec import known_level
 from peloton.runtime.core.health import CASSANDRA, DISK
 from peloton.runtime.core.turning.supervision import Failure, attempt
 from peloton.runtime.ports import (
@@ -166,6 +166,7 @@ class Daemon:
     def _start(self, failed: Callable[[], None]) -> None:
         settings = self._settings
         # Before anything is written: a start that fails should leave nothing behind.
+        self._extensions = extensions()
         self._listeners.read_permissions()
         self._listeners.check()
         check_accounts(settings, self._options.names, report=log_line)
@@ -177,7 +178,8 @@ class Daemon:
         vault = self._vault = self._listeners.vault = open_vault(settings, keys)
         self._undo += [vault.store.close] if vault is not None else []
         # Who we are comes first: nothing of another cluster may be touched.
-        self._record = record = self._listeners.record = self._bootstrap(journal)
+        record, self._sizes = self._bootstrap(journal)
+        self._record = self._listeners.record = record
         self._take_keeper()
         membership = self._outside.membership if self._outside else self._meet(record)
         outside = ExternalServices(journal, membership)
@@ -203,7 +205,7 @@ class Daemon:
             # All owners are here: each host is configured before it hears of its backend. To a
             # shard that is not claimed yet a message would be lost for a second.
             first.start_backend = backends.start
-            root.own_all(settings.sizes).add_done_callback(lambda opened: self._opened())
+            root.own_all(self._sizes).add_done_callback(lambda opened: self._opened())
         else:
             first.answered.add_done_callback(lambda answered: self._collector.own())
             backends.start()
@@ -234,11 +236,9 @@ class Daemon:
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
 
-    def _bootstrap(self, journal: Journal) -> ClusterRecord:
-        settings = self._settings
+    def _bootstrap(self, journal: Journal) -> tuple[ClusterRecord, dict[str, int]]:
         try:
-            newest = known_level(kinds_of(settings))
-            return journal.bootstrap(settings.sizes, name=settings.cluster, level=newest)
+            return self._extensions.bootstrap(journal, self._settings)
         except JournalError as error:
             raise CannotStart(f"{self._journal_text}: {error}") from error
 
@@ -295,9 +295,9 @@ class Daemon:
         store = DISK if fleet is None else CASSANDRA
         try:
             root = assemble(
-                kinds_of(settings),
+                {**kinds_of(settings), **self._extensions.kinds},
                 outside.journal,
-                sizes=settings.sizes,
+                sizes=self._sizes,
                 drivers=drivers,
                 setup=DaemonSetup(limits, fleet, store, self._record),
             )
@@ -305,6 +305,7 @@ class Daemon:
             raise CannotStart(f"{self._journal_text}: {error}") from error
         root.region.status.report = log_line
         root.region.status.rooms = measured_disks(settings)
+        root.region.status.notes.append(missing_kinds(self._record.shards, self._sizes))
         root.collector = self._collector
         drivers.on_broken = root.give_up
         return root

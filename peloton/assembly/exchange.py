@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+from peloton.assembly.extensions import extensions
 from peloton.assembly.kinds import SERVICE_MESSAGES
 from peloton.assembly.machine import process_name
 from peloton.failures import CannotStart
@@ -32,7 +33,7 @@ def fleet_ports(
 ) -> FleetPorts:
     """Return the ports with which a new process joins the fleet."""
     address = settings.listen.advertise or exchange.address
-    node = MemberNode(address, tuple(settings.roles))
+    node = MemberNode(address, (*settings.roles, *extensions().roles(settings)))
     ports = FleetPorts(process_name(), node, membership, exchange, SERVICE_MESSAGES)
     if settings.zookeeper is None:
         return ports

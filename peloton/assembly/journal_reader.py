@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from peloton.actors.host.ledger import OCCUPYING, names_of
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.actors.task.state import ON_HOST
+from peloton.assembly.extensions import extensions
 from peloton.assembly.kinds import kinds
 from peloton.assembly.servers import open_cassandra
 from peloton.failures import CannotStart
@@ -106,7 +107,8 @@ class JournalReader:
             source.rows.close()
             raise
         # A journal may be without a group that this program has: none of its keys are in it.
-        self._rehearsal = Rehearsal(kinds({**ALONE_SHARDS, **record.shards}), record.shards)
+        known = {**kinds({**ALONE_SHARDS, **record.shards}), **extensions().kinds}
+        self._rehearsal = Rehearsal(known, record.shards)
 
     def close(self) -> None:
         self._source.rows.close()

@@ -18,6 +18,7 @@ from peloton.actors.schedule.messages import AskRights
 from peloton.assembly import access, task_accounts, task_images, task_limits
 from peloton.assembly.access import ClientAccess
 from peloton.assembly.dead_threads import DEAD_THREADS
+from peloton.assembly.extensions import extensions
 from peloton.assembly.mesos_access import far_files
 from peloton.assembly.owner_rights import OwnerRights, audit_entry
 from peloton.assembly.port_holder import port_holder
@@ -206,6 +207,7 @@ class ClientListeners:
             outside=self._settings.backend.mesos is not None,
             lease=self.lease,
             files=self.files,
+            extensions=extensions().kinds,
         )
 
     @functools.cached_property

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
+from peloton.assembly.installed import BadInstalled, Installed, load
 from peloton.failures import CannotStart
 from peloton.gateway.translate.strategy_choice import StrategyChoice
 from peloton.placement.strategies import (
@@ -27,26 +28,20 @@ OWN_DISTRIBUTION = "peloton-scheduler"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}", re.ASCII)
 
 
-class BadStrategy(CannotStart):
-    """An installed strategy that cannot be used; the text names it and its distribution."""
-
-
 def installed_strategies(found: Iterable[EntryPoint] | None = None) -> Mapping[str, Strategy]:
-    """Return all strategies by name, with those registered by others. Raises BadStrategy.
+    """Return all strategies by name, with those registered by others. Raises BadInstalled.
 
     A strategy that is registered twice counts once.
     """
     table, sources = {**STRATEGIES}, dict.fromkeys(STRATEGIES, OWN_DISTRIBUTION)
-    every = entry_points(group=STRATEGY_GROUP) if found is None else found
-    for entry in sorted(set(every), key=lambda each: (each.name, _owner(each), each.value)):
-        strategy = _loaded(entry)
-        known = table.get(entry.name)
+    for each in load(STRATEGY_GROUP, "placement strategy", wanted=Strategy, found=found):
+        known = table.get(each.name)
         if known is not None:
-            if strategy is known:
+            if each.found is known:
                 continue
-            text = f"{sources[entry.name]} has a strategy of that name"
-            raise BadStrategy(f"{_source(entry)}: {text}")
-        table[entry.name], sources[entry.name] = _checked(entry, strategy), _owner(entry)
+            text = f"{sources[each.name]} has a strategy of that name"
+            raise BadInstalled(f"{each.source}: {text}")
+        table[each.name], sources[each.name] = _checked(each), each.owner
     return table
 
 
@@ -72,38 +67,17 @@ def strategy_problems(settings: DaemonSettings) -> list[str]:
     return []
 
 
-def _owner(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else "an unknown distribution"
-
-
-def _source(entry: EntryPoint) -> str:
-    version = f" {entry.dist.version}" if entry.dist is not None else ""
-    return f"placement strategy {entry.name!r} of {_owner(entry)}{version} ({entry.value})"
-
-
-def _loaded(entry: EntryPoint) -> Strategy:
-    try:
-        strategy = entry.load()
-    except Exception as error:  # whatever the import of somebody else's module raises
-        text = f"cannot be loaded: {type(error).__name__}: {error}"
-        raise BadStrategy(f"{_source(entry)} {text}") from error
-    if not isinstance(strategy, Strategy):
-        text = f"is a {type(strategy).__name__}, not a Strategy of peloton.placement.strategies"
-        raise BadStrategy(f"{_source(entry)} {text}")
-    return strategy
-
-
-def _checked(entry: EntryPoint, strategy: Strategy) -> Strategy:
+def _checked(installed: Installed) -> Strategy:
     """Return the strategy with a guard around it, after a trial on two hosts."""
-    source = _source(entry)
-    if strategy.name != entry.name or _NAME.fullmatch(entry.name) is None:
+    source, strategy = installed.source, installed.found
+    if strategy.name != installed.name or _NAME.fullmatch(installed.name) is None:
         text = f"calls itself {strategy.name!r}; both are one name of a-z, 0-9, - and _"
-        raise BadStrategy(f"{source} {text}")
+        raise BadInstalled(f"{source} {text}")
     if not callable(strategy.rank) or strategy.each_max < 1:
-        raise BadStrategy(f"{source} needs a `rank` to call, and an `each_max` of 1 or more")
-    found = guarded(strategy, f"{_owner(entry)} ({entry.value})")
+        raise BadInstalled(f"{source} needs a `rank` to call, and an `each_max` of 1 or more")
+    found = guarded(strategy, f"{installed.owner} ({installed.value})")
     try:
         try_rank(found)
     except StrategyFailed as error:
-        raise BadStrategy(f"{source} fails on two empty hosts: {error}") from error
+        raise BadInstalled(f"{source} fails on two empty hosts: {error}") from error
     return found

@@ -6,7 +6,7 @@ supported yet. `serving.py` runs the calls: nothing of the cluster ever waits fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import ServiceDescriptor
@@ -43,6 +43,7 @@ from peloton.gateway.cluster.files_anywhere import FilesAnywhere
 from peloton.gateway.cluster.gates import Gates
 from peloton.gateway.cluster.names_in_texts import TextGate
 from peloton.gateway.cluster.sandboxes import SandboxFiles
+from peloton.gateway.ops.actors import Actors
 from peloton.gateway.ops.endpoints import Endpoints
 from peloton.gateway.ops.health import Health
 from peloton.gateway.ops.ops import Ops
@@ -70,9 +71,10 @@ from peloton.gateway.v1alpha.admin import AdminService
 from peloton.gateway.v1alpha.pods import PodService
 from peloton.gateway.v1alpha.service_watches import WATCHES_MAX, WatchService
 from peloton.gateway.v1alpha.stateless import StatelessJobs
-from peloton.ops.v1 import endpoints_pb2, ops_pb2, outputs_pb2, plans_pb2, schedules_pb2
+from peloton.ops.v1 import actors_pb2, endpoints_pb2, ops_pb2, outputs_pb2, plans_pb2, schedules_pb2
 from peloton.runtime.far_files import FarFiles
 from peloton.runtime.job_files import JobFileStore
+from peloton.runtime.kinds import Kind
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.secret_vault import SecretVault
 from peloton.settings.config import RECEIVE_MAX_BYTES
@@ -97,7 +99,7 @@ class ServerOptions(NamedTuple):
     how many streams of WatchService may be open. `locks`: what is locked down. `secrets`: those of
     jobs; None: there are none. `far_files`: sources of the files of runs on other machines.
     `outside`: the hosts are of a cluster of another kind, which runs images and fetches files.
-    `lease`: keeps what the runs of a job leave, if that can be done.
+    `lease`: keeps what the runs of a job leave, if that can be done. `extensions`: kinds of others.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -115,6 +117,7 @@ class ServerOptions(NamedTuple):
     outside: bool = False
     lease: Leases = lambda job, for_s: False
     files: JobFileStore | None = None
+    extensions: Mapping[str, Kind] = {}
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -227,7 +230,17 @@ def _own_services(
     return [
         (
             ops_pb2.DESCRIPTOR.services_by_name["Ops"],
-            Ops(cluster_client, feed, scarce_gpu=scarce_gpu, locks=options.locks),
+            Ops(
+                cluster_client,
+                feed,
+                scarce_gpu=scarce_gpu,
+                locks=options.locks,
+                extensions=options.extensions.keys(),
+            ),
+        ),
+        (
+            actors_pb2.DESCRIPTOR.services_by_name["Actors"],
+            Actors(cluster_client, feed, kinds=options.extensions),
         ),
         (
             plans_pb2.DESCRIPTOR.services_by_name["Plans"],

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from peloton import missing_package
 from peloton.assembly import access, exchange, mesos_access, task_images, task_limits
+from peloton.assembly.extensions import extension_problems
 from peloton.assembly.folders import behind_text, witness_options
 from peloton.assembly.listeners import why_not
 from peloton.assembly.port_holder import command_of, port_holder
@@ -83,6 +84,7 @@ def _daemon(settings: DaemonSettings, options: StartOptions, *, running: int) ->
     yield from key_problems(settings)
     yield from texts_now(dates_of(certificate_files(settings)), good=False)
     yield from strategy_problems(settings)
+    yield from extension_problems()
     yield from mesos_access.problems(settings.backend)
     if settings.journal.sqlite is not None:
         folder = settings.journal.sqlite.folder

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from peloton.ops.v1.actors_pb2 import Kind
+from peloton.sdk.actors import ActorCalls, extension_kinds
 from peloton.sdk.addresses import Addresses, Written, ZooKeeperAddresses, addresses_of
 from peloton.sdk.credentials import ClientTlsFiles, Credentials, Login, from_environment
 from peloton.sdk.hosts import HostCalls
@@ -140,6 +142,14 @@ class Client:
 
     def _fill(self, request: Any, changes: bool) -> None:
         fill(request, lambda typed: self.job_id(typed, changes=changes))
+
+    def actors(self, kind: str) -> ActorCalls:
+        """Return the calls on the actors of an extension's kind."""
+        return ActorCalls(self._wire, kind)
+
+    def kinds(self) -> list[Kind]:
+        """Return the kinds of extensions that the cluster serves."""
+        return extension_kinds(self._wire)
 
     def on_warning(self, warned: Callable[[str], None]) -> None:
         """Call `warned` with each warning of the cluster, such as of a job that its pool can never

@@ -9,6 +9,11 @@ yet, and they have to be readable before the journal is.
     pools:
       /:         {administer: ["role:admin"], see: ["*"]}
       /ml:       {submit: [ann, "role:ml"], stop: [ann]}
+    kinds:
+      lock:      {submit: ["role:ml"], see: ["*"]}
+
+Actors of an extension's kind are told by who may `submit`, and asked and followed by who may `see`;
+of a kind without a rule only those who administer the root may do either.
 
 Each permission of a pool is that of the nearest pool at or above it that names it; one that none
 names is nobody's.
@@ -50,10 +55,14 @@ class Permission(enum.StrEnum):
     ADMINISTER = "administer"
 
 
+FIELDS = ("pools", "kinds")
 PERMISSIONS = (*(each.value for each in Permission),)
 FILE_OPTION = "access.file"
+OF_KIND = "kind:"
+KIND = re.compile(r"[a-z][a-z0-9_]{0,30}", re.ASCII)
 PoolRules = Mapping[str, Mapping[Permission, frozenset[str]]]
-"""By the path of a pool: the names, roles or `*` of each permission that is named there."""
+"""By the path of a pool, or `kind:` and a kind: the names, roles or `*` of each permission that is
+named there."""
 
 
 def read_access(path: Path) -> PoolRules:
@@ -118,26 +127,31 @@ class _Reader:
             return {}
         found: dict[str, Mapping[Permission, frozenset[str]]] = {}
         for name, key, value in self._entries(top, "the file"):
-            if name != "pools":
-                self._wrong(key, f"unknown field `{name}`, {_meant(name, ('pools',))}")
+            if name not in FIELDS:
+                self._wrong(key, f"unknown field `{name}`, {_meant(name, FIELDS)}")
                 continue
-            for path, at, rules in self._entries(value, "pools"):
+            for path, at, rules in self._entries(value, name):
+                if name == "kinds":
+                    if KIND.fullmatch(path) is None:
+                        self._wrong(at, f"kinds: {path!r} is not the name of a kind")
+                    found[OF_KIND + path] = self._rules(f"kinds.{path}", rules)
+                    continue
                 if PATH.fullmatch(path) is None:
                     self._wrong(at, f"pools: {path!r} is not the path of a pool{_path_meant(path)}")
-                found[path] = self._rules(path, rules)
+                found[path] = self._rules(f"pools.{path}", rules)
         if not self.texts and Permission.ADMINISTER not in found.get(ROOT_PATH, {}):
             text = "pools./: missing required field `administer`: hosts, calls of operators"
             self._wrong(top, f"{text} and pools without a rule need somebody")
         return found
 
-    def _rules(self, path: str, node: Any) -> Mapping[Permission, frozenset[str]]:
+    def _rules(self, where: str, node: Any) -> Mapping[Permission, frozenset[str]]:
         found: dict[Permission, frozenset[str]] = {}
-        for name, key, value in self._entries(node, f"pools.{path}"):
+        for name, key, value in self._entries(node, where):
             if name in PERMISSIONS:
-                found[Permission(name)] = self._names(f"pools.{path}.{name}", value)
+                found[Permission(name)] = self._names(f"{where}.{name}", value)
             else:
                 text = f"unknown permission `{name}`, {_meant(name, PERMISSIONS)}"
-                self._wrong(key, f"pools.{path}: {text}")
+                self._wrong(key, f"{where}: {text}")
         return found
 
     def _names(self, where: str, node: Any) -> frozenset[str]:

@@ -13,7 +13,7 @@ import pytest
 
 from peloton.assembly.strategies import (
     STRATEGY_GROUP,
-    BadStrategy,
+    BadInstalled,
     installed_strategies,
     strategies_of,
     strategy_problems,
@@ -127,7 +127,7 @@ def test_what_cannot_be_used_stops_the_start_and_names_its_distribution(
     site: Site, what: str, code: str, entry: str, says: str
 ) -> None:
     site.install("acme-placing", code, entry)
-    with pytest.raises(BadStrategy, match=says) as caught:
+    with pytest.raises(BadInstalled, match=says) as caught:
         installed_strategies()
     assert "of acme-placing 1.5 (old_hardware:SMALLEST)" in str(caught.value)
     assert isinstance(caught.value, CannotStart)
@@ -136,7 +136,7 @@ def test_what_cannot_be_used_stops_the_start_and_names_its_distribution(
 def test_two_distributions_cannot_have_one_name(site: Site) -> None:
     site.install("acme-placing", CODE, ENTRY)
     site.install("zeta", CODE, "smallest = newer:SMALLEST", module="newer")
-    with pytest.raises(BadStrategy, match="of zeta 1.5 .*: acme-placing has a strategy"):
+    with pytest.raises(BadInstalled, match="of zeta 1.5 .*: acme-placing has a strategy"):
         installed_strategies()
 
 

@@ -27,6 +27,7 @@ PURE = (
     "peloton/runtime/kinds.py",
     "peloton/runtime/ports.py",
     "peloton/pauses.py",
+    "peloton/sdk/kit/",
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

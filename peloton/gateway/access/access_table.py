@@ -11,67 +11,25 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from peloton.actors.respool.messages import ROOT, GetPool, pool_key
+from peloton.gateway.access.targets import (
+    AccessTarget,
+    ClusterTarget,
+    JobTarget,
+    KindTarget,
+    NewPoolTarget,
+    PoolTarget,
+    RenamedPoolTarget,
+    ScheduleTarget,
+)
 from peloton.gateway.translate import counterparts
-from peloton.gateway.translate.actor_keys import BadKey, named_schedule, own_schedule, parse_key
+from peloton.gateway.translate.actor_keys import FORMS, BadKey, named_schedule, parse_key
 from peloton.gateway.translate.texts import job_of_update, job_of_volume, known_job, pod_parts
-from peloton.runtime.core.principal import Principal
-from peloton.runtime.vocabulary import Key
 from peloton.settings.permissions_file import Permission
 
 SHOWN_RANGES_MAX = 20
 SHOWN_HOSTS_MAX = 20
 
 
-class JobTarget(NamedTuple):
-    """A job; what belongs to a job is named by the job."""
-
-    job: Key
-
-
-class PoolTarget(NamedTuple):
-    """An existing pool, by its key or its path."""
-
-    query: GetPool
-
-
-class NewPoolTarget(NamedTuple):
-    """A pool that is to have this name, below this parent."""
-
-    parent: Key
-    name: str
-
-
-class RenamedPoolTarget(NamedTuple):
-    """An existing pool that is to have this name."""
-
-    pool: Key
-    name: str
-
-
-class ScheduleTarget(NamedTuple):
-    """A schedule, of the same pool and creator as its jobs.
-
-    A caller may have an own schedule of this name, which precedes the common one; `exact`: the
-    common one.
-    """
-
-    schedule: Key
-    exact: bool = False
-
-    def meant_by(self, who: Principal) -> tuple[Key, ...]:
-        """Return the schedules that may be meant, the likelier one first."""
-        named = self.schedule.partition("/")[2]
-        own = () if self.exact else (own_schedule(named, who),)
-        return (*own, self.schedule)
-
-
-class ClusterTarget(NamedTuple):
-    """The cluster as a whole: its hosts, and calls of operators."""
-
-
-AccessTarget: TypeAlias = (
-    JobTarget | ScheduleTarget | PoolTarget | NewPoolTarget | RenamedPoolTarget | ClusterTarget
-)
 Objects: TypeAlias = Mapping[str, Any]
 
 
@@ -115,7 +73,8 @@ def _actor(sent: Any) -> AccessTarget | None:
     try:
         key = parse_key(sent.key).key
     except BadKey:
-        return None
+        kind = sent.key.partition("/")[0]
+        return None if kind in FORMS else KindTarget(kind)
     kind, _, name = key.partition("/")
     if kind == "respool":
         return _pool(name)
@@ -130,7 +89,17 @@ def _watched(sent: Any) -> AccessTarget | None:
     if sent.pool:
         return _pool_at(sent.pool) or _pool(sent.pool)
     seen = (*OF_JOBS, "respool")
+    if len(sent.kinds) == 1 and sent.kinds[0] not in FORMS:
+        return KindTarget(sent.kinds[0])
     return None if all(kind in seen for kind in sent.kinds) else ClusterTarget()
+
+
+def _of_kind(sent: Any) -> AccessTarget:
+    return KindTarget(sent.kind)
+
+
+def _told(sent: Any) -> Objects:
+    return {"actor": f"{sent.kind}/{sent.name}", "message": sent.message}
 
 
 def _stopped(sent: Any) -> Objects:
@@ -236,6 +205,7 @@ HOSTS, HOSTS_V1 = "peloton.api.v0.host.svc.HostService", "peloton.api.v1alpha.ho
 JOBS, TASKS = "peloton.api.v0.job.JobManager", "peloton.api.v0.task.TaskManager"
 POOLS, OPS = "peloton.api.v0.respool.ResourceManager", "peloton.ops.v1.Ops"
 SCHEDULES, PLANS = "peloton.ops.v1.Schedules", "peloton.ops.v1.Plans"
+ACTORS = "peloton.ops.v1.Actors"
 INTERNAL_HOSTS = "peloton.private.hostmgr.hostsvc.InternalHostService"
 HOST_MANAGER = "peloton.private.hostmgr.v1alpha.svc.HostManagerService"
 INTERNAL_TASKS = "peloton.private.resmgr.ResourceManagerService"
@@ -343,6 +313,11 @@ _FIRST: dict[str, AccessRow] = {
     f"{OPS}.ForgetHost": AccessRow(
         ADMINISTER, _cluster, objects=lambda sent: {"host": sent.name, "lose_runs": sent.lose_runs}
     ),
+    f"{ACTORS}.ListKinds": OPEN,
+    f"{ACTORS}.Tell": AccessRow(SUBMIT, _of_kind, objects=_told),
+    f"{ACTORS}.Ask": AccessRow(SEE, _of_kind),
+    f"{ACTORS}.ListActors": AccessRow(SEE, _of_kind),
+    f"{ACTORS}.WatchActor": AccessRow(SEE, _of_kind),
     f"{PLANS}.PlanJob": AccessRow(SUBMIT, lambda sent: _pool(sent.config.respoolID.value)),
     f"{PLANS}.PlanPool": AccessRow(ADMINISTER, _planned_pool),
     f"{PLANS}.ExplainPool": AccessRow(SEE, lambda sent: _pool_at(sent.path), filtered=True),

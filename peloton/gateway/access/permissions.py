@@ -25,6 +25,7 @@ from peloton.runtime.core.reading.listing import BELOW, CREATOR, Where, nearest
 from peloton.settings.config import BadSetting
 from peloton.settings.permissions_file import (
     EVERYBODY,
+    OF_KIND,
     ROLE,
     ROOT_PATH,
     Permission,
@@ -85,10 +86,18 @@ class Rights:
         created = bool(self._name) and creator_in(created_by) == self._name
         return created or self.may(permission, path)
 
+    def may_with_kind(self, permission: Permission, kind: str) -> bool:
+        """Return whether the caller may do this with the actors of an extension's kind."""
+        rule = self._rules.get(OF_KIND + kind, {})
+        shown_by = (Permission.SUBMIT,) if permission == Permission.SEE else ()
+        named = (rule.get(one, frozenset()) for one in (*INCLUDED_IN[permission], *shown_by))
+        return self.everything or any(not names.isdisjoint(self._who) for names in named)
+
     def _signs(self) -> tuple[str, ...]:
         """Return the paths below which other things are visible than above, with + if more are."""
         signs: dict[str, str] = {}
-        for path in sorted({ROOT_PATH, *self._rules}):  # parents before children
+        paths = (path for path in self._rules if not path.startswith(OF_KIND))
+        for path in sorted({ROOT_PATH, *paths}):  # parents before children
             sign = "+" if self.may(Permission.SEE, path) else "-"
             if nearest(path, signs.get) != sign:
                 signs[path] = sign

@@ -17,16 +17,17 @@ from google.protobuf.message_factory import GetMessageClass
 from peloton.actors.job.messages import GetJob, JobView
 from peloton.actors.respool.messages import ROOT, GetPool, PoolView
 from peloton.actors.schedule.messages import GetSchedule, ScheduleView
-from peloton.gateway.access.access_table import (
-    AccessRow,
+from peloton.gateway.access.access_table import AccessRow
+from peloton.gateway.access.permissions import Rights
+from peloton.gateway.access.targets import (
     ClusterTarget,
     JobTarget,
+    KindTarget,
     NewPoolTarget,
     PoolTarget,
     RenamedPoolTarget,
     ScheduleTarget,
 )
-from peloton.gateway.access.permissions import Rights
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, end
 from peloton.gateway.server.audit import AuditEntry, AuditLog, AuditNote, ReadAnswer
 from peloton.gateway.server.calls import CallContext
@@ -164,6 +165,9 @@ class Gate:
             self._check_schedule(target, context, rights=rights, look=look)
         elif isinstance(target, ClusterTarget):
             self._deny(context, Permission.ADMINISTER, path=ROOT_PATH)
+        elif isinstance(target, KindTarget):
+            if not rights.may_with_kind(permission, target.kind):
+                self._deny(context, permission, path=target.kind, where="kind ")
         else:
             self._check_pool(target, context, rights=rights, look=look)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal as signals
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -51,7 +51,8 @@ from peloton.gateway.translate.texts import known_job
 from peloton.gateway.translate.translate_pool import standing_of
 from peloton.gateway.v0.resource_manager import visible_pools
 from peloton.ops.v1 import ops_pb2 as ops
-from peloton.runtime.vocabulary import Bits, Key, Unavailable, kind_of
+from peloton.runtime.vocabulary import Absent, Bits, Key, Unavailable, kind_of
+from peloton.sdk.kit import GetState
 from peloton.settings.permissions_file import Permission
 
 WAITERS_MAX = 4096
@@ -70,11 +71,13 @@ class Ops:
         *,
         scarce_gpu: bool = False,
         locks: FollowedLocks = NO_LOCKS,
+        extensions: Collection[str] = (),
     ) -> None:
         self._cluster_client, self._locks = cluster_client, locks
+        self._extensions = extensions
         self._early = EarlyChecks(cluster_client, scarce_gpu=scarce_gpu)
         self._waits, self._waiting = JobWaits(feed), cluster_client.shared("calls of WaitJob")
-        self._watches = Watches(cluster_client, feed)
+        self._watches = Watches(cluster_client, feed, extensions=extensions)
 
     def Why(self, sent: ops.WhyRequest, context: Context) -> Any:
         """Return the reason of each instance that is not at its goal; equal reasons are grouped.
@@ -195,7 +198,7 @@ class Ops:
 
     def Redrive(self, sent: ops.RedriveRequest, context: Context) -> Any:
         """Redrive all dead letters of an actor, in their order."""
-        key = _parsed(sent.key, context).key
+        key = self._parsed(sent.key, context).key
         found = self._cluster_client.wait(self._cluster_client.cluster.quarantine(), context)
         facts = [fact for owner, fact in found if owner == key]
         if sent.message:
@@ -208,7 +211,7 @@ class Ops:
 
     def Story(self, sent: ops.StoryRequest, context: Context) -> Any:
         """Return the recent transitions of one actor, with their causes."""
-        key, member = _parsed(sent.key, context)
+        key, member = self._parsed(sent.key, context)
         lines = [] if is_hidden(context) else self._lines(key, member, context=context)
         if not lines and not self._exists(key, member, context=context):
             # An actor that exists may have no lines: it did nothing since its daemon started.
@@ -256,6 +259,13 @@ class Ops:
             problem=problem,
         )
 
+    def _parsed(self, text: str, context: Context) -> ActorKey:
+        """Return the key that a client names."""
+        try:
+            return parse_key(text, extensions=self._extensions)
+        except BadKey as error:
+            end(context, Code.INVALID_ARGUMENT, text=str(error), field="key")
+
     def _job(self, job_id: str, context: Context) -> JobView:
         return existing_job(self._cluster_client, job_id, context=context)
 
@@ -274,6 +284,9 @@ class Ops:
         if kind == "schedule":
             found = self._cluster_client.ask(key, schedule_messages.GetSchedule(), context=context)
             return isinstance(found, schedule_messages.ScheduleView)
+        if kind in self._extensions:
+            found = self._cluster_client.ask(key, GetState(), context=context)
+            return not isinstance(found, Absent)
         if kind == "inventory":
             return int(name) < len(self._cluster_client.cluster.shards_of(kind))
         return known_host(self._cluster_client, key, context=context)
@@ -355,11 +368,3 @@ def _members(key: Key, fact: Any) -> Iterator[tuple[str, int | None]]:
     crowd, _, number = key.rpartition("/")
     for member in members:
         yield f"{crowd}/{int(number) * SLICE_SIZE + member}", member
-
-
-def _parsed(text: str, context: Context) -> ActorKey:
-    """Return the key that a client names."""
-    try:
-        return parse_key(text)
-    except BadKey as error:
-        end(context, Code.INVALID_ARGUMENT, text=str(error), field="key")

@@ -9,6 +9,7 @@ own feeds is marked as a gap.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import job_key
@@ -53,8 +54,11 @@ class WatchScope(NamedTuple):
 class Watches:
     """The streams of one server."""
 
-    def __init__(self, cluster_client: ClusterClient, feed: ClusterFeed) -> None:
+    def __init__(
+        self, cluster_client: ClusterClient, feed: ClusterFeed, *, extensions: Collection[str] = ()
+    ) -> None:
         self._cluster_client, self._feed = cluster_client, feed
+        self._kinds = (*FORMS, *extensions)
         self._open = cluster_client.shared("streams of Watch")
 
     async def watch(self, sent: ops.WatchRequest, call: LongCall) -> None:
@@ -90,9 +94,9 @@ class Watches:
             pool = self._pool(sent.pool, context)
             kinds = (*OF_JOBS, "respool")
             return WatchScope(self._shards(kinds), FollowChanges(kinds=kinds), pool)
-        strangers = [kind for kind in sent.kinds if kind not in FORMS]
+        strangers = [kind for kind in sent.kinds if kind not in self._kinds]
         if strangers:
-            text = f"kinds: no kind {strangers[0]!r}; there are {', '.join(FORMS)}"
+            text = f"kinds: no kind {strangers[0]!r}; there are {', '.join(self._kinds)}"
             end(context, Code.INVALID_ARGUMENT, text=text)
         named = (*dict.fromkeys(sent.kinds),)
         return WatchScope(self._shards(named), FollowChanges(kinds=named))

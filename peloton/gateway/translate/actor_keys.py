@@ -7,7 +7,7 @@ task as a member of its crowd. Whether there is such an actor is checked elsewhe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -23,6 +23,8 @@ from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key, key
 
 KEY_LENGTH_MAX = 300
+NAME_LENGTH_MAX = 200
+EXTENSION_NAME = re.compile(rf"[^/\s\x00-\x1f\x7f]{{1,{NAME_LENGTH_MAX}}}")
 SCHEDULE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _OWNED_NAME = re.compile(rf"(?:[^/:]+:)?{SCHEDULE_NAME.pattern}", re.ASCII)
 DIGITS_MAX = 10
@@ -41,19 +43,28 @@ class ActorKey(NamedTuple):
     member: int | None = None
 
 
-def parse_key(text: str) -> ActorKey:
-    """Return the key that a client names; raises `BadKey`."""
+def parse_key(text: str, *, extensions: Collection[str] = ()) -> ActorKey:
+    """Return the key that a client names; raises `BadKey`. `extensions`: kinds beside ours."""
     if len(text) > KEY_LENGTH_MAX:
         raise BadKey(f"{len(text)} characters, the limit is {KEY_LENGTH_MAX}")
     kind, _, rest = text.partition("/")
+    if kind in extensions and rest:
+        return ActorKey(extension_key(kind, rest))
     form = FORMS.get(kind)
     if form is None or not rest:
-        raise BadKey(f"{text!r} is not KIND/NAME; kinds: {', '.join(FORMS)}")
+        raise BadKey(f"{text!r} is not KIND/NAME; kinds: {', '.join((*FORMS, *extensions))}")
     parts = rest.split("/")
     found = form.parse(*parts) if len(parts) == form.names.count("/") + 1 else None
     if found is None:
         raise BadKey(f"{text!r} is not {kind}/{form.names}")
     return found
+
+
+def extension_key(kind: str, name: str) -> Key:
+    """Return the key of an actor of an extension's kind. Raises BadKey."""
+    if EXTENSION_NAME.fullmatch(name) is None:
+        raise BadKey(f"{name!r} is not 1 to {NAME_LENGTH_MAX} printable characters without /")
+    return key(kind, name)
 
 
 def named_schedule(name: str) -> Key:

@@ -40,6 +40,7 @@ from peloton.api.v1alpha.volume.svc import volume_svc_pb2 as volume_svc_v1
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as watch_svc
 from peloton.gateway.access.access_table import (
     ACCESS_TABLE,
+    ACTORS,
     ADMIN,
     COUNTERPARTS,
     ENDPOINTS,
@@ -66,6 +67,7 @@ from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.serving import Server
 from peloton.gateway.server.unimplemented import described_services
 from peloton.gateway.translate.stateless_specs import job_spec_of
+from peloton.ops.v1 import actors_pb2 as actors
 from peloton.ops.v1 import endpoints_pb2, outputs_pb2, schedules_pb2_grpc
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import plans_pb2 as plans
@@ -105,7 +107,7 @@ UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 def services() -> list[ServiceDescriptor]:
     """All that a server may serve."""
-    modules = (ops, wire, plans, endpoints_pb2, outputs_pb2, health_pb2, reflection_pb2)
+    modules = (ops, wire, plans, actors, endpoints_pb2, outputs_pb2, health_pb2, reflection_pb2)
     found = [one for each in modules for one in each.DESCRIPTOR.services_by_name.values()]
     return [*described_services(), *found]
 
@@ -267,6 +269,12 @@ REQUESTS: dict[str, Made] = {
     ),
     f"{SCHEDULES}.GetSchedule": lambda o, r, by: wire.GetScheduleRequest(name=o.schedule(r, by)),
     f"{SCHEDULES}.ListSchedules": lambda o, r, by: wire.ListSchedulesRequest(),
+    # Of a kind without a rule, which is not installed: who may call it is told so.
+    f"{ACTORS}.ListKinds": lambda o, r, by: actors.ListKindsRequest(),
+    f"{ACTORS}.Tell": lambda o, r, by: actors.TellRequest(kind="lock", name="a"),
+    f"{ACTORS}.Ask": lambda o, r, by: actors.AskRequest(kind="lock", name="a"),
+    f"{ACTORS}.ListActors": lambda o, r, by: actors.ListActorsRequest(kind="lock"),
+    f"{ACTORS}.WatchActor": lambda o, r, by: actors.WatchActorRequest(kind="lock", name="a"),
     f"{SCHEDULES}.PauseSchedule": lambda o, r, by: wire.PauseScheduleRequest(
         name=o.schedule(r, by)
     ),
@@ -591,7 +599,7 @@ WITHOUT_OBJECT = {f"{OPS}.ListQuarantine", f"{OPS}.Redrive", f"{OPS}.ListHosts"}
     *(
         name
         for name in REQUESTS
-        if name.startswith((*HOST_SERVICES, ADMIN, "grpc.", "peloton.private."))
+        if name.startswith((*HOST_SERVICES, ADMIN, ACTORS, "grpc.", "peloton.private."))
     ),
 }
 

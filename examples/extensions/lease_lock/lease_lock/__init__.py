@@ -1,0 +1,1 @@
+"""Locks with leases: the kind `lock` of a Peloton cluster, and a client."""

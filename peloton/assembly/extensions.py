@@ -1,0 +1,98 @@
+"""The kinds of actors that other distributions bring.
+
+    [project.entry-points."peloton.kinds"]
+    lock = "lease_lock.kind:LOCK"
+
+Each has a group of shards of its own, which daemons with the role jobmgr own. A group is added to
+the cluster record when a daemon that has the kind starts; daemons without it leave its shards to
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint
+from typing import NamedTuple
+
+from peloton.assembly.installed import BadInstalled, load
+from peloton.assembly.kinds import kinds, kinds_of
+from peloton.failures import CannotStart
+from peloton.runtime.core.entities.codec import known_level
+from peloton.runtime.core.health import NotReadyReason
+from peloton.runtime.kinds import Kind
+from peloton.runtime.ports import ClusterRecord, Journal
+from peloton.sdk.kit import ActorKind, BadKind, build
+from peloton.settings.daemon import ALONE_SHARDS, ROLES, DaemonSettings
+
+KIND_GROUP = "peloton.kinds"
+OWNING_ROLE = "jobmgr"
+
+
+class Extensions(NamedTuple):
+    """The kinds of others by name, and how many shards a new cluster has of each."""
+
+    kinds: Mapping[str, Kind]
+    shards: Mapping[str, int]
+
+    def bootstrap(
+        self, journal: Journal, settings: DaemonSettings
+    ) -> tuple[ClusterRecord, dict[str, int]]:
+        """Return the cluster record, with the groups of these kinds, and how many shards this
+        daemon knows of each group. Raises JournalError.
+
+        What a later version of an extension declares changes nothing: shard counts never change.
+        """
+        level = known_level(kinds_of(settings))
+        record = journal.bootstrap(settings.sizes, name=settings.cluster, level=level)
+        own = {name: record.shards.get(name, count) for name, count in self.shards.items()}
+        sizes = {**settings.sizes, **own}
+        return journal.bootstrap(sizes) if own.keys() - record.shards.keys() else record, sizes
+
+    def roles(self, settings: DaemonSettings) -> tuple[str, ...]:
+        """Return the groups that a daemon of these settings serves."""
+        return tuple(sorted(self.kinds)) if OWNING_ROLE in settings.roles else ()
+
+
+def installed_kinds(found: Iterable[EntryPoint] | None = None) -> Extensions:
+    """Return the kinds that are registered. Raises BadInstalled with all mistakes of one."""
+    table: dict[str, Kind] = {}
+    shards: dict[str, int] = {}
+    owners = dict.fromkeys((*kinds(ALONE_SHARDS), *ROLES), "Peloton itself")
+    for each in load(KIND_GROUP, "kind", wanted=ActorKind, found=found):
+        declared = each.found
+        if declared.name != each.name:
+            raise BadInstalled(f"{each.source} calls itself {declared.name!r}: both are one name")
+        if each.name in owners:
+            raise BadInstalled(f"{each.source}: {owners[each.name]} has a kind of that name")
+        try:
+            table[each.name] = build(declared)
+        except BadKind as error:
+            raise BadInstalled(f"{each.source} cannot work:\n{error}") from error
+        shards[each.name], owners[each.name] = declared.shards, each.owner
+    return Extensions(table, shards)
+
+
+@cache
+def extensions() -> Extensions:
+    """Return the kinds that are installed beside this process. Raises BadInstalled."""
+    return installed_kinds()
+
+
+def extension_problems() -> list[str]:
+    """Return why the installed kinds would prevent a start."""
+    try:
+        extensions()
+    except CannotStart as error:
+        return str(error).split("\n")
+    return []
+
+
+def missing_kinds(
+    recorded: Mapping[str, int], known: Mapping[str, int]
+) -> Callable[[], tuple[NotReadyReason, ...]]:
+    """Return the note of health on kinds that the cluster has and this daemon has not."""
+    missing = sorted(recorded.keys() - known.keys())
+    text = "not installed here, so other daemons serve their actors: " + ", ".join(missing)
+    notes = (NotReadyReason("extensions", text),) if missing else ()
+    return lambda: notes

@@ -1,0 +1,90 @@
+"""What one turn of an extension's actor may cost. A turn beyond a limit raises, and has no effect.
+
+The runtime treats it as any turn that raises: it is tried again, then the message becomes a dead
+letter, and an actor with several of those is quarantined. Recovery checks nothing here, so limits
+may be lowered at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import msgpack
+
+from peloton.runtime.kinds import Decide
+from peloton.runtime.vocabulary import SELF, SENDER, At, Decision, Rest, Send, kind_of
+
+Fold = Callable[[Any, Any], Any]
+_ENCODE = msgpack.Encoder().encode
+
+
+class TurnLimits(NamedTuple):
+    """The limits of one kind. `turn_s` is processor time of the thread; sizes are as encoded."""
+
+    state_bytes: int = 256 * 1024  # of one actor
+    turn_bytes: int = 64 * 1024  # of the facts of one turn, and of what it sends
+    sends: int = 100  # of one turn
+    turn_s: float = 0.5
+
+
+class LimitExceeded(Exception):
+    """A turn exceeded a limit of its kind; the text names kind, limit and size."""
+
+
+class Outlines(NamedTuple):
+    """What the decisions of a kind are held to."""
+
+    kind: str
+    limits: TurnLimits
+    folds: Mapping[type, Fold]
+    replies: Collection[type[Any]]
+    targets: Collection[str]  # kinds that may be sent messages
+
+    def check(self, state: Any, decision: Decision) -> Decision:
+        """Return the decision. Raises LimitExceeded, or TypeError for what was not declared."""
+        for fact in decision.facts:
+            if type(fact) not in self.folds:
+                raise TypeError(f"{self.kind}: no function folds the fact {type(fact).__name__}")
+        reply = decision.reply
+        if reply is not None and type(reply) not in self.replies:
+            raise TypeError(f"{self.kind}: the reply {type(reply).__name__} was not declared")
+        self._at_most("sends", len(decision.sends), most=self.limits.sends)
+        for send in decision.sends:
+            self._may_send(send)
+        made = (decision.facts, [send.message for send in decision.sends], reply)
+        self._at_most("turn_bytes", len(_ENCODE(made)), most=self.limits.turn_bytes)
+        if decision.facts:
+            for fact in decision.facts:
+                state = self.folds[type(fact)](state, fact)
+            self._at_most("state_bytes", len(_ENCODE(state)), most=self.limits.state_bytes)
+        return decision
+
+    def _at_most(self, limit: str, found: int, *, most: int) -> None:
+        if found > most:
+            raise LimitExceeded(f"{self.kind}: {limit}: {found}, at most {most}")
+
+    def _may_send(self, send: Send) -> None:
+        to = send.to
+        if to not in (SELF, SENDER) and kind_of(to) not in self.targets:
+            text = f"{self.kind} sends to {to}; declared in `sends_to`: {', '.join(self.targets)}"
+            raise TypeError(text)
+
+    def of_messages(self, decide: Decide) -> Decide:
+        """Return the same function, held to the limits."""
+
+        def limited(state: Any, message: Any, at: At) -> Decision:
+            return self.check(state, decide(state, message, at))
+
+        return limited
+
+    def of_steps(
+        self, pursue: Callable[[Any, At], Decision | Rest]
+    ) -> Callable[[Any, At], Decision | Rest]:
+        """Return the same function, held to the limits."""
+
+        def limited(state: Any, at: At) -> Decision | Rest:
+            step = pursue(state, at)
+            return step if isinstance(step, Rest) else self.check(state, step)
+
+        return limited
