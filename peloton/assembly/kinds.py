@@ -28,6 +28,7 @@ from peloton.actors.task import kind as task
 from peloton.placement.messages import PLACER_MESSAGES
 from peloton.runtime.adapters.time_zones import zone_of
 from peloton.runtime.kinds import Kind
+from peloton.sdk.kit.calls import CLIENT_MESSAGES
 from peloton.settings.archive import byte_count
 from peloton.settings.daemon import DaemonSettings
 
@@ -37,6 +38,7 @@ SERVICE_MESSAGES = {
     "link": LINK_MESSAGES,
     "notifier": NOTIFIER_MESSAGES,
     "rights": RIGHTS_MESSAGES,
+    "client": CLIENT_MESSAGES,
 }
 """Messages that ephemeral services receive from other daemons, by the prefix of their keys."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from peloton.actors.schedule.messages import AskRights
 from peloton.assembly import access, task_accounts, task_images, task_limits
 from peloton.assembly.access import ClientAccess
+from peloton.assembly.actor_calls import ActorClient
 from peloton.assembly.dead_threads import DEAD_THREADS
 from peloton.assembly.extensions import extensions
 from peloton.assembly.mesos_access import far_files
@@ -42,6 +43,8 @@ from peloton.runtime.far_files import FarFiles
 from peloton.runtime.ports import ClusterRecord
 from peloton.runtime.shells.region import Region
 from peloton.runtime.shells.secret_vault import SecretVault
+from peloton.runtime.vocabulary import kind_of
+from peloton.sdk.kit.calls import CLIENT
 from peloton.settings.config import Address, BadSetting
 from peloton.settings.daemon import DaemonSettings
 from peloton.settings.notify import AllowedUrls
@@ -115,6 +118,7 @@ class ClientListeners:
 
         judge = OwnerRights(self._permissions, lambda: self.access.users, denied=denied)
         region.register_service(judge.key, judge, outward=True)
+        region.routes.roles[kind_of(CLIENT)] = "api"  # whether or not we have one ourselves
 
     def check(self) -> None:
         """Raise CannotStart if an address is busy now, or the files of access are unusable."""
@@ -184,6 +188,9 @@ class ClientListeners:
         served = [Address(one.host, port) for one, port in zip(addresses, ports, strict=False)]
         allowed.publish(served)
         server.start(broken=broken)
+        client = ActorClient(server, region)
+        region.register_service(kind_of(CLIENT), client, role="api")
+        self._stop_grpc.append(client.close)
         self._stop_grpc.append(lambda: server.stop(grace_s=CALLS_GRACE_S).wait(CALLS_STOP_S_MAX))
         # The last comes first. The port is free for others before we have ended, so the entries go
         # before it does; and calls of who finds none must not be refused as those of a stranger.

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -29,7 +28,7 @@ from peloton.gateway.access import authentication as authn
 from peloton.gateway.access.authentication import SECRETS, UNIX, Authentication, without_secrets
 from peloton.gateway.access.guard import CallCode, CallEnded, Guard
 from peloton.gateway.access.principals import SharedQuota, claimed, host_of
-from peloton.gateway.server.calls import LEFT, CallContext, Later
+from peloton.gateway.server.calls import CallContext, Later
 from peloton.gateway.server.carrier import call_server
 from peloton.gateway.server.gate import (
     AnswerGate,
@@ -41,7 +40,9 @@ from peloton.gateway.server.gate import (
     gated,
     no_gate,
 )
+from peloton.gateway.server.inner_calls import InnerAnswer, InnerCall, InnerRequest
 from peloton.gateway.server.intake import Intake
+from peloton.gateway.server.later_answers import LaterAnswers
 from peloton.gateway.server.long_calls import LOOP, LongCall
 from peloton.gateway.server.receiving import answer_next, parsed, take_one
 from peloton.gateway.server.served_calls import ServedCall
@@ -55,8 +56,6 @@ AT_ONCE_BYTES_MAX = 16 * 1024
 """A larger request is not parsed on the thread that all calls share."""
 LONG_CALL_BYTES_MAX = 1024 * 1024
 """A call that waits or streams keeps its request as long as it lasts."""
-LOOK_S = 1.0
-"""How often calls that wait for a `Later` are looked through for those that are late."""
 END_S_MAX = 0.3
 """How long the last statuses of a stop may take to leave."""
 STOPPING = "this daemon is stopping: retry, or call another one"
@@ -91,9 +90,8 @@ class Server:
         """All that its callers share a limited number of."""
         self.administers: Callable[[CallContext], bool] = lambda context: True
         """Whether a caller may have the places that are kept for administrators."""
-        self._later: dict[ServedCall, tuple[float, Later, str]] = {}  # with when they are late
-        self._looks = False  # whether a look through those is due
         self._lock = threading.Lock()
+        self._later = LaterAnswers(self.calls, self._lock)
         self._long: dict[asyncio.Task[None], None] = {}
         self._stopping = False
         self.locked: Callable[[str], str] = lambda method: ""
@@ -104,7 +102,7 @@ class Server:
         self._refusals: Mapping[str, str] = {}
         most = LONG_CALLS_MAX + 2 * CALLS_MAX
         intake.administers = lambda call: self.administers(CallContext(call))
-        self._open_intake = intake.for_open_calls()
+        self._intake, self._open_intake = intake, intake.for_open_calls()
         self._core = call_server(
             options, self._begin, calls_max=most, intake=intake, open_intake=self._open_intake
         )
@@ -153,6 +151,19 @@ class Server:
         """Stop: refuse new calls, end long ones, give others `grace_s`; all end UNAVAILABLE."""
         return Stopping(LOOP.call(self._stop(grace_s)))
 
+    def call(self, request: InnerRequest) -> Future[InnerAnswer]:
+        """Make a call from inside of this process; the future never raises."""
+        call = InnerCall(request, intake=self._intake, loop=LOOP.get())
+
+        def begin() -> None:
+            with Guard(call.end, request.path):
+                if self._stopping:
+                    raise CallEnded(CallCode.UNAVAILABLE, STOPPING)
+                self._admitted(call)
+
+        LOOP.get().call_soon_threadsafe(begin)
+        return call.answer
+
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call something that blocks, on a thread of the pool."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
@@ -189,6 +200,9 @@ class Server:
                 call.principal = claimed(sent, host_of(call.peer()))
                 gate.refused(call)
             raise
+        self._admitted(call)
+
+    def _admitted(self, call: ServedCall) -> None:
         call.said = partial(self._answers.status, context=CallContext(call))
         locked = self.locked(self._named.get(call.method, ""))
         if locked:
@@ -261,7 +275,7 @@ class Server:
             if why:
                 raise CallEnded(CallCode.RESOURCE_EXHAUSTED, why)
             if quick is not None:
-                self._answer_later(call, quick, name=name)
+                self._later.answer(call, quick, name=name)
             else:
                 call.keep()
                 self._pool.submit(answer, call, [data])
@@ -275,55 +289,6 @@ class Server:
             call.let_go()
 
         return lambda call: take_one(call, take, name=name)
-
-    def _answer_later(self, call: ServedCall, later: Later, *, name: str) -> None:
-        with self._lock:
-            self._later[call] = (time.monotonic() + later.wait_s, later, name)
-            first, self._looks = not self._looks, True
-        if first:
-            LOOP.get().call_soon_threadsafe(self._end_late)
-
-        # It must not hold `later`, which holds the future: what a call has made would be freed only
-        # by the collector.
-        def answer(future: Future[Any]) -> None:
-            with self._lock:
-                found = self._later.pop(call, None)
-                if found is None:
-                    return  # it was late
-                self.calls.leave(call.principal)
-            with Guard(call.end, name):
-                call.end(message=found[1].encode(future.result()))
-
-        call.on_cancel = lambda: self._leave(call)
-        if call.cancelled:  # before it was set
-            self._leave(call)
-        later.future.add_done_callback(answer)
-
-    def _leave(self, call: ServedCall) -> None:
-        """Free the place of a call whose client does not wait any more."""
-        with self._lock:
-            found = self._later.pop(call, None)
-            if found is None:
-                return
-            self.calls.leave(call.principal)
-        found[1].future.cancel()
-        call.end(CallCode.CANCELLED.value[0], LEFT)  # for its note: nobody is there any more
-
-    def _end_late(self) -> None:
-        """End the calls whose answers are late; on the loop, as long as any call waits."""
-        now_s = time.monotonic()
-        with self._lock:
-            late = [(call, *found) for call, found in self._later.items() if found[0] <= now_s]
-            for call, *_ in late:
-                del self._later[call]
-                self.calls.leave(call.principal)
-            self._looks = bool(self._later)
-            if self._looks:
-                asyncio.get_running_loop().call_later(LOOK_S, self._end_late)
-        for call, _, later, name in late:
-            later.future.cancel()
-            with Guard(call.end, name):
-                later.late()
 
     # ---- calls that wait on the loop ----
 

@@ -7,9 +7,9 @@ journals hold it (as `who` of an entry and of some facts):
 
 HOW is `tls` (the name is in a verified certificate), `basic` (the name came with its password),
 `token` or `socket` (the client showed the daemon's token, or opened its socket, and so acts for the
-user who runs it), `unverified` (the client claims the name) or `none` (it gave no name). Empty
-parts are left out with their separator; separators within a part are percent-encoded. Text of
-another form is a name alone, and unverified.
+user who runs it), `extension` (an actor of an installed kind, which is the name), `unverified` (the
+client claims the name) or `none` (it gave no name). Empty parts are left out with their separator;
+separators within a part are percent-encoded. Text of another form is a name alone, and unverified.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-TLS, BASIC, TOKEN, SOCKET = "tls", "basic", "token", "socket"
+TLS, BASIC, TOKEN, SOCKET, EXTENSION = "tls", "basic", "token", "socket", "extension"
 UNVERIFIED, NONE = "unverified", "none"
 VERIFIED_BY = {
     TLS: "verified by TLS",
     BASIC: "verified by password",
     TOKEN: "verified by token",
     SOCKET: "verified by socket",
+    EXTENSION: "an extension of the cluster",
 }
 """For people, how it is known who called."""
 PART_LENGTH_MAX = 128

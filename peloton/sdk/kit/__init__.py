@@ -8,6 +8,7 @@ goal table. Here are the declaration, its checks and its limits; nothing here kn
 
 from peloton.runtime.vocabulary import At, Decision, Key, Refused, Send, key
 from peloton.sdk.kit.building import BadKind, build
+from peloton.sdk.kit.calls import CallAnswered, ClusterCall
 from peloton.sdk.kit.declaring import ActorKind
 from peloton.sdk.kit.limits import LimitExceeded, TurnLimits
 from peloton.sdk.kit.values import (
@@ -22,6 +23,6 @@ from peloton.sdk.kit.values import (
 
 __all__ = [
     "ActorFact", "ActorKind", "ActorMessage", "ActorQuery", "ActorReply", "ActorState", "At",
-    "BadKind", "Decision", "GetState", "Key", "LimitExceeded", "Refused", "Send", "TurnLimits",
-    "build", "key", "refusal",
+    "BadKind", "CallAnswered", "ClusterCall", "Decision", "GetState", "Key", "LimitExceeded",
+    "Refused", "Send", "TurnLimits", "build", "key", "refusal",
 ]  # fmt: skip

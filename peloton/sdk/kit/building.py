@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,9 @@ from peloton.runtime.vocabulary import (
     Key,
     Refused,
     Rest,
+    Send,
 )
+from peloton.sdk.kit.calls import CallAnswered, order
 from peloton.sdk.kit.checking import problems
 from peloton.sdk.kit.declaring import ActorKind, GoalTable
 from peloton.sdk.kit.limits import Fold, Outlines
@@ -45,9 +47,14 @@ def build(declared: ActorKind) -> Kind:
         folds=folds,
         replies={*declared.replies, Refused},
         targets=(name, *declared.sends_to),
+        owes=_owes(declared.hooks),
     )
     decide = {message: lines.of_messages(each) for message, each in declared.messages.items()}
     absent = {message: _absent(state, each) for message, each in decide.items()}
+    messages = {class_number(message): message for message in declared.messages}
+    if "calls" in declared.hooks:
+        decide[CallAnswered] = lines.of_messages(_answered(declared.hooks))
+        messages[class_number(CallAnswered)] = CallAnswered
     if declared.dues:
         decide[Due] = lines.of_messages(_due(declared.dues))
     goals = declared.goals
@@ -60,8 +67,8 @@ def build(declared: ActorKind) -> Kind:
         evolve=folds,
         pursue=settled if goals is None else lines.of_steps(_pursue(goals)),
         deadline=declared.hooks.get("deadline", no_deadline),
-        owed=declared.hooks.get("owes", lambda state: ()),
-        messages={class_number(message): message for message in declared.messages},
+        owed=lines.owes,
+        messages=messages,
         facts={class_number(fact): fact for fact in declared.facts},
         queries={class_number(query): query for query in declared.queries},
         answers={**replies, class_number(row): row},
@@ -82,6 +89,34 @@ def _fold(state: type, function: Fold, *, over: Callable[[Any], bool] | None) ->
         return None if over is not None and over(after) else after
 
     return folded
+
+
+def _owes(hooks: Mapping[str, Callable[..., Any]]) -> Callable[[Any], tuple[Send, ...]]:
+    """Return the function of what a state owes: messages, and calls as messages to a client."""
+    sends: Callable[..., Any] = hooks.get("owes", _nothing)
+    calls: Callable[..., Any] = hooks.get("calls", _nothing)
+    return lambda state: (*sends(state), *map(order, calls(state)))
+
+
+def _nothing(state: Any) -> tuple[Any, ...]:
+    return ()
+
+
+def _answered(hooks: Mapping[str, Callable[..., Any]]) -> Callable[..., Decision]:
+    """Return the function of answers, which come again and late, to those that are awaited."""
+    calls, function = hooks["calls"], hooks["answered"]
+
+    def answered(state: Any, answer: CallAnswered, at: At) -> Decision:
+        awaited = any(
+            call.id == answer.id and (not call.seen or call.seen != answer.digest)
+            for call in calls(state)
+        )
+        if not awaited:
+            return Decision(because=f"call {answer.id} is not awaited any more")
+        decision: Decision = function(state, answer, at)
+        return decision
+
+    return answered
 
 
 def _due(dues: dict[str, Callable[..., Decision]]) -> Callable[[Any, Due, At], Decision]:

@@ -27,6 +27,7 @@ _ROLES: dict[str, tuple[str, type, int]] = {
 """By the table: the word for its classes, their base, and how many arguments a function gets."""
 _HOOK_ARGUMENTS = 1
 _STEP_ARGUMENTS = 2
+_ANSWERED_ARGUMENTS = 3
 
 
 def problems(kind: ActorKind) -> list[str]:
@@ -67,7 +68,11 @@ def _each(kind: ActorKind) -> Iterator[tuple[str, str]]:
     for name, function in kind.dues.items():
         yield from _of_function(function, f"what {name} is due for", takes=_STEP_ARGUMENTS)
     for name, function in kind.hooks.items():
-        yield from _of_function(function, f"`{name}`", takes=_HOOK_ARGUMENTS)
+        takes = _ANSWERED_ARGUMENTS if name == "answered" else _HOOK_ARGUMENTS
+        yield from _of_function(function, f"`{name}`", takes=takes)
+    if ("calls" in kind.hooks) != ("answered" in kind.hooks):
+        some = kind.hooks.get("calls") or kind.hooks["answered"]
+        yield place(some), "`calls` need a function `answered` for their answers, and that `calls`"
     if ("deadline" in kind.hooks) != bool(kind.dues):
         some = kind.hooks.get("deadline") or next(iter(kind.dues.values()))
         yield place(some), "a deadline needs a function `due` for its name, and that a deadline"

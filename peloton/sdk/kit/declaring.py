@@ -94,9 +94,23 @@ class ActorKind:
     def owes(self, function: F) -> F:
         """Declare a function of (state) → tuple of Send, of messages that must arrive.
 
-        They are repeated until a state no longer owes them.
+        Each is sent when a state first owes it, and again until a state owes it no more.
         """
         return self._hook("owes", function)
+
+    def calls(self, function: F) -> F:
+        """Declare a function of (state) → tuple of ClusterCall: calls to the cluster as its client.
+
+        Each is made when a state first owes it, and again until a state owes it no more.
+        """
+        return self._hook("calls", function)
+
+    def answered(self, function: F) -> F:
+        """Declare a function of (state, CallAnswered, at) → Decision, for calls that are owed.
+
+        It has to journal that the call is not owed any more, or that it has been `seen`.
+        """
+        return self._hook("answered", function)
 
     def pursues(self, phase: Callable[[Any], Any], steps: Mapping[Any, Sequence[Step]]) -> None:
         """Declare the goal table: by phase the steps, each of (state, at) → Decision or None.

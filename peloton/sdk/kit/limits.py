@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import msgpack
+from msgspec.structs import replace
 
 from peloton.runtime.kinds import Decide
 from peloton.runtime.vocabulary import SELF, SENDER, At, Decision, Rest, Send, kind_of
@@ -40,6 +41,7 @@ class Outlines(NamedTuple):
     folds: Mapping[type, Fold]
     replies: Collection[type[Any]]
     targets: Collection[str]  # kinds that may be sent messages
+    owes: Callable[[Any], tuple[Send, ...]]
 
     def check(self, state: Any, decision: Decision) -> Decision:
         """Return the decision. Raises LimitExceeded, or TypeError for what was not declared."""
@@ -52,13 +54,26 @@ class Outlines(NamedTuple):
         self._at_most("sends", len(decision.sends), most=self.limits.sends)
         for send in decision.sends:
             self._may_send(send)
+        if decision.facts:
+            decision = self._owing(state, decision)
         made = (decision.facts, [send.message for send in decision.sends], reply)
         self._at_most("turn_bytes", len(_ENCODE(made)), most=self.limits.turn_bytes)
-        if decision.facts:
-            for fact in decision.facts:
-                state = self.folds[type(fact)](state, fact)
-            self._at_most("state_bytes", len(_ENCODE(state)), most=self.limits.state_bytes)
         return decision
+
+    def _owing(self, state: Any, decision: Decision) -> Decision:
+        """Return the decision with the sends that the state owes after its facts, and not before.
+
+        The runtime repeats what is owed; the first time is that of the turn.
+        """
+        after = state
+        for fact in decision.facts:
+            after = self.folds[type(fact)](after, fact)
+        self._at_most("state_bytes", len(_ENCODE(after)), most=self.limits.state_bytes)
+        if after is None:
+            return decision
+        before = self.owes(state)
+        new = tuple(send for send in self.owes(after) if send not in before)
+        return replace(decision, sends=(*decision.sends, *new)) if new else decision
 
     def _at_most(self, limit: str, found: int, *, most: int) -> None:
         if found > most:

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from peloton.gateway.access.authentication import Authentication
-from peloton.gateway.server import serving
+from peloton.gateway.server import later_answers, serving
 from peloton.gateway.server.calls import CallContext, Later
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.long_calls import LongCall
@@ -180,7 +180,7 @@ def test_no_thread_waits_for_an_answer(postponing: Postponing, ask: Callable[[st
 def test_an_answer_that_does_not_come(
     postponing: Postponing, ask: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "LOOK_S", 0.02)
+    monkeypatch.setattr(later_answers, "LOOK_S", 0.02)
     slow = ask("slow")
     postponing.arrived(1)
     postponing.wait_s = 0.1
