@@ -1,0 +1,117 @@
+"""Ends turns of extensions that take too long: all shards of a daemon share one thread.
+
+A thread looks at the processor time of functions that run, and raises an exception in the thread of
+one that has had more than its kind's `turn_s`. So a loop ends as a turn that raises, with the
+message as a dead letter after a few attempts. What loops inside of one call of a C function, such
+as a hopeless regular expression, cannot be ended so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from peloton.runtime.kinds import Kind
+from peloton.sdk.kit import LimitExceeded
+
+LOOK_S = 0.05
+R = TypeVar("R")
+
+
+class _TurnTooLong(BaseException):
+    """No `Exception`: a function that handles those would go on."""
+
+
+class _Running(NamedTuple):
+    clock: int  # of the processor time of its thread
+    until_s: float
+
+
+class TurnWatch:
+    """The watch of one process; its thread begins with the first function."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[int, _Running] = {}  # by the id of the thread
+        self._some = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def timed(self, function: Callable[..., R], *, kind: str, limit_s: float) -> Callable[..., R]:
+        """Return the function with a limit: beyond it `LimitExceeded` is raised."""
+
+        @functools.wraps(function)
+        def limited(*arguments: Any) -> R:
+            thread = threading.get_ident()
+            if thread in self._running:  # within another function of the kind
+                return function(*arguments)
+            try:
+                self._begin(thread, limit_s)
+                try:
+                    return function(*arguments)
+                finally:
+                    self._end(thread)
+            except _TurnTooLong:
+                self._end(thread)  # it may have come within the first one
+                text = f"{kind}: turn_s: more than {limit_s:g} s of processor time"
+                raise LimitExceeded(text) from None
+
+        return limited
+
+    def _begin(self, thread: int, limit_s: float) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._look, name="turn-watch", daemon=True)
+            self._thread.start()
+        clock = time.pthread_getcpuclockid(thread)
+        self._running[thread] = _Running(clock, time.clock_gettime(clock) + limit_s)
+        self._some.set()
+
+    def _end(self, thread: int) -> None:
+        with self._lock:
+            self._running.pop(thread, None)
+            _raise_in(thread, None)  # one that was raised a moment ago, and has not come yet
+
+    def _look(self) -> None:
+        while True:
+            self._some.wait()
+            time.sleep(LOOK_S)
+            if not self._running:
+                self._some.clear()
+            with self._lock:
+                for thread, running in [*self._running.items()]:
+                    if time.clock_gettime(running.clock) > running.until_s:
+                        _raise_in(thread, _TurnTooLong)
+
+
+WATCH = TurnWatch()
+
+
+def watched(kind: Kind, limit_s: float, *, watch: TurnWatch = WATCH) -> Kind:
+    """Return the kind with a limit on the time of each of its functions."""
+
+    def timed(function: Any) -> Any:
+        return watch.timed(function, kind=kind.name, limit_s=limit_s)
+
+    def each(table: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {cls: timed(function) for cls, function in table.items()}
+
+    return replace(
+        kind,
+        decide=each(kind.decide),
+        absent=each(kind.absent),
+        inspect=each(kind.inspect),
+        pursue=timed(kind.pursue),
+        owed=timed(kind.owed),
+    )
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Let this exception be raised in a thread soon; None: none that has not come yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), ctypes.py_object(error) if error is not None else None
+    )
