@@ -63,7 +63,7 @@ from peloton.actors.host.reports import (
     unreachable,
 )
 from peloton.actors.host.slack import slack_measured
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.use import use_set
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send
@@ -216,6 +216,21 @@ def owed(host: Host) -> tuple[Send, ...]:
     drains = host.maintenance == Maintenance.DRAINING
     asked = asked_to_end(host) if drains else ()
     return (*ends, *asked_again(host), *move_owed(host), *asked)
+
+
+def deadline(host: Host) -> tuple[str, float] | None:
+    """Return the name of the host's deadline and its seconds, or None.
+
+    A host that is not reachable has the time after which its machine is considered lost; any other
+    one the time for which it is held, or else for which placers leave it out.
+    """
+    if host.state == HostStates.UNREACHABLE:
+        return "unreachable", host.unreachable_timeout_s
+    if host.hold is not None:
+        return hold_deadline(host.hold)
+    if host.quarantine is not None:
+        return QUARANTINE, host.quarantine.seconds
+    return None
 
 
 def due(host: Host, message: Due, at: At) -> Decision:

@@ -1,9 +1,11 @@
 """Goal table of a host: it should be up or, from the start of a maintenance on, down.
 
-The table is total: for each state and goal, the steps in their order, of which the first that has
-something to do is taken, and how the host rests where none has. Messages take the steps towards UP;
-those towards DOWN are taken when runs have ended. Times that are over are ended here too, because
-the deadline of an unreachable host, or of something else, may have taken the place of theirs.
+The table is total: for each state and phase of a maintenance (NONE: there is none), the steps in
+their order, of which the first that has something to do is taken, and how the host rests where none
+has. Messages take the steps towards UP; those towards DOWN are taken when runs have ended. Times
+that are over are ended here too, because the deadline of an unreachable host, or of something else,
+may have taken the place of theirs. A host that is lost or in maintenance has no holds, and comes
+back from a maintenance without a quarantine.
 
 No step here may depend on a report of the backend, which alone knows what runs. Such a report may
 be lost, and the backend does not repeat it; so a host that waits for one, or holds runs whose ends
@@ -13,30 +15,21 @@ recovery the backend is polled at once.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from peloton.actors.host.holds.holding import end_hold, hold_deadline
+from peloton.actors.host.holds.holding import end_hold
 from peloton.actors.host.holds.task_holds import end_task_holds, next_over
 from peloton.actors.host.maintenance import drain, end_daemons
 from peloton.actors.host.messages import PingBackend
 from peloton.actors.host.moving import take_down
 from peloton.actors.host.orders import list_runs
-from peloton.actors.host.quarantine import QUARANTINE, end_quarantine
+from peloton.actors.host.quarantine import end_quarantine
 from peloton.actors.host.slack import take_slack_back
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.host.use import use_again
 from peloton.actors.host.volumes import is_removing
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value
-
-
-class HostGoals(enum.StrEnum):
-    """Whether a host should be up or down."""
-
-    UP = "up"
-    DOWN = "down"
-
 
 POLL_EVERY_S: Mapping[HostStates, float] = {
     HostStates.RECONCILING: 5.0,
@@ -105,43 +98,37 @@ def _question(host: Host, at: At) -> Send:
 
 HostSteps: TypeAlias = tuple[tuple[Callable[[Host, At], Decision | None], ...], Rest]
 _OVER = end_hold, end_task_holds, end_quarantine
-_ASKS: HostSteps = (*_OVER, poll), WAITING  # for a list of runs, or any word of the backend
+_POLLS: HostSteps = (poll,), WAITING  # for a list of runs, or any word of the backend
+_IN_DOUBT: Mapping[Maintenance, HostSteps] = {
+    Maintenance.NONE: ((*_OVER, poll), WAITING),
+    Maintenance.DRAINING: _POLLS,
+    Maintenance.DRAINED: _POLLS,
+    Maintenance.DOWN: _POLLS,
+}
 
-TABLE: Mapping[HostStates, Mapping[HostGoals, HostSteps]] = {
-    HostStates.RECONCILING: {HostGoals.UP: _ASKS, HostGoals.DOWN: _ASKS},
+TABLE: Mapping[HostStates, Mapping[Maintenance, HostSteps]] = {
+    HostStates.RECONCILING: _IN_DOUBT,
     HostStates.UP: {
-        HostGoals.UP: ((*_OVER, take_slack_back, poll), SETTLED),
-        HostGoals.DOWN: ((*_OVER, take_slack_back, end_daemons, drain, take_down, poll), WAITING),
+        Maintenance.NONE: ((*_OVER, take_slack_back, poll), SETTLED),
+        Maintenance.DRAINING: ((take_slack_back, end_daemons, drain, poll), WAITING),
+        Maintenance.DRAINED: ((take_down, poll), WAITING),
+        Maintenance.DOWN: ((poll,), SETTLED),
     },
-    HostStates.UNREACHABLE: {HostGoals.UP: _ASKS, HostGoals.DOWN: _ASKS},
+    HostStates.UNREACHABLE: _IN_DOUBT,
     HostStates.LOST: {
-        HostGoals.UP: _ASKS,
-        HostGoals.DOWN: ((*_OVER, drain, take_down, poll), WAITING),
+        Maintenance.NONE: ((end_quarantine, poll), WAITING),
+        Maintenance.DRAINING: ((drain, poll), WAITING),
+        Maintenance.DRAINED: ((take_down, poll), WAITING),
+        Maintenance.DOWN: _POLLS,
     },
 }
 
 
 def pursue(host: Host, at: At) -> Decision | Rest:
     """The next step towards the goal: down from the start of a maintenance to its completion."""
-    goal = HostGoals.UP if host.maintenance == Maintenance.NONE else HostGoals.DOWN
-    steps, rest = TABLE[host.state][goal]
+    steps, rest = TABLE[host.state][host.maintenance]
     for step in steps:
         taken = step(host, at)
         if taken is not None:
             return taken
     return rest
-
-
-def deadline(host: Host) -> tuple[str, float] | None:
-    """Return the name of the host's deadline and its seconds, or None.
-
-    A host that is not reachable has the time after which its machine is considered lost; any other
-    one the time for which it is held, or else for which placers leave it out.
-    """
-    if host.state == HostStates.UNREACHABLE:
-        return "unreachable", host.unreachable_timeout_s
-    if host.hold is not None:
-        return hold_deadline(host.hold)
-    if host.quarantine is not None:
-        return QUARANTINE, host.quarantine.seconds
-    return None

@@ -10,14 +10,14 @@ from peloton.actors.host import machine_messages as mm
 from peloton.actors.host import messages as m
 from peloton.actors.host import view
 from peloton.actors.host.configuring import from_backend
-from peloton.actors.host.decide import ABSENT, DECIDE, owed
+from peloton.actors.host.decide import ABSENT, DECIDE, deadline, owed
 from peloton.actors.host.facts import (
     FACTS,
     RunsForgotten,
     SetForgotten,
 )
 from peloton.actors.host.folds import EVOLVE
-from peloton.actors.host.goals import deadline, pursue, recall_s
+from peloton.actors.host.goals import pursue, recall_s
 from peloton.actors.host.holds import hold_messages as hm
 from peloton.actors.host.inventory.messages import (
     HostPoolChanged,

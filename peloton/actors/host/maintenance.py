@@ -80,8 +80,7 @@ def _has_only_daemons(host: Host) -> bool:
 
 def end_daemons(host: Host, at: At) -> Decision | None:
     """End the runs of daemon jobs, once no other run is left; until then, and after it, None."""
-    drains = host.maintenance == Maintenance.DRAINING
-    stops = run_names(_not_ending(host)) if drains and _has_only_daemons(host) else ()
+    stops = run_names(_not_ending(host)) if _has_only_daemons(host) else ()
     if not stops:
         return None
     facts = (f.DaemonsEnding(HOST_MAINTENANCE),)
@@ -130,7 +129,7 @@ def no_host(message: Any, at: At) -> Decision:
 def drain(host: Host, at: At) -> Decision | None:
     """Have drained once no run holds anything; a backend that was told that the host drains is to
     put the machine out of use."""
-    if host.maintenance != Maintenance.DRAINING or occupying_runs(host):
+    if occupying_runs(host):
         return None
     told = host.use.wanted == HostUse.DRAINING
     facts, sends = use_changed(host, Maintenance.DRAINED, at) if told else ((), ())

@@ -43,7 +43,7 @@ def _refused(code: str, text: str) -> Decision:
 def take_down(host: Host, at: At) -> Decision | None:
     """Go down once no task waits for word of a run, and the backend has put the machine out of use;
     the pools' owner is asked to take a host that moves."""
-    if host.maintenance != Maintenance.DRAINED or host.runs or awaits_backend(host):
+    if host.runs or awaits_backend(host):
         return None
     asked = (_request(host),) if host.moving else ()
     because = MOVED if host.moving else "down for maintenance"

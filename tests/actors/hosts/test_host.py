@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.decide import owed
-from peloton.actors.host.goals import POLL_EVERY_S, HostNotes, deadline
+from peloton.actors.host.decide import deadline, owed
+from peloton.actors.host.goals import POLL_EVERY_S, HostNotes
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import OCCUPYING, RUN_TABLE, RunEvent, RunPhase, RunStep
 from peloton.actors.host.live.live_messages import LimitRun, LimitRuns

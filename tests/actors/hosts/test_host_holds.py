@@ -13,9 +13,8 @@ from hypothesis import given
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.decide import owed
+from peloton.actors.host.decide import deadline, owed
 from peloton.actors.host.folds import folded
-from peloton.actors.host.goals import deadline
 from peloton.actors.host.granting import HELD
 from peloton.actors.host.holds import hold_messages as hm
 from peloton.actors.host.holds.foreign_names import (

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.goals import HostNotes, deadline, recall_s
+from peloton.actors.host.decide import deadline
+from peloton.actors.host.goals import HostNotes, recall_s
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import OCCUPYING, RunPhase
 from peloton.actors.host.state import Host as Actor
