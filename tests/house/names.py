@@ -16,7 +16,7 @@ from tests.house.tree import Module
 # Each kind of actor has the same files with the same names in them: knowing one is knowing all.
 OF_EVERY_KIND = frozenset(
     "ABSENT ANSWERS DECIDE EVOLVE FACTS KIND MESSAGES QUERIES TABLE"
-    " deadline owed pursue recall_s report".split()
+    " decide_with deadline owed pursue recall_s report".split()
 )
 
 

@@ -8,6 +8,7 @@ backend.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -53,12 +54,14 @@ from peloton.actors.host.moving import move, move_owed, not_moved
 from peloton.actors.host.orders import start_order, starts_of, stop_order
 from peloton.actors.host.ports_in_use import ports_in_use
 from peloton.actors.host.prepared_runs import asked_again, prepared_now
-from peloton.actors.host.quarantine import QUARANTINE, quarantine_over
+from peloton.actors.host.quarantine import QUARANTINE, quarantine_over, watching
 from peloton.actors.host.reports import (
     backend_down,
     backend_up,
     host_gone,
     recheck_backend,
+    runs_ended,
+    runs_listed,
     runs_started,
     unreachable,
 )
@@ -242,39 +245,44 @@ def due(host: Host, message: Due, at: At) -> Decision:
     return decide(host, message, at)
 
 
-DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
-    m.ConfigureHost: configure,
-    m.Launch: launch,
-    m.KillRun: kill,
-    m.RunSeen: seen,
-    m.BackendUp: from_backend(backend_up),
-    m.BackendDown: from_backend(backend_down),
-    m.RecheckBackend: recheck_backend,
-    m.HostGone: host_gone,
-    m.StartMaintenance: start,
-    m.CompleteMaintenance: complete,
-    m.SetHostPool: set_pool,
-    m.HostAppeared: host_appeared,
-    m.RunsStarted: from_backend(runs_started),
-    mm.SlackReported: from_backend(slack_measured),
-    RunsChanged: from_backend(runs_changed),
-    ChangeSeen: change_seen,
-    LimitRun: run_limited,
-    hm.HoldHost: hold,
-    hm.ReleaseHold: release,
-    hm.LaunchForeign: launch_foreign,
-    hm.KillForeign: kill_foreign,
-    hm.HoldForTask: hold_for_task,
-    hm.ReleaseTaskHolds: release_task_holds,
-    mm.MoveToPool: move,
-    mm.PoolMoveRefused: not_moved,
-    mm.DeleteVolume: volumes.delete,
-    mm.VolumesRemoved: from_backend(volumes.removed),
-    mm.UseSet: from_backend(use_set),
-    mm.PortsInUse: from_backend(ports_in_use),
-    Due: due,
-}
-"""But for reports that have ends, which `kind.py` watches for signs of trouble."""
+def decide_with(*, quarantine_after: int) -> Mapping[type, Callable[[Any, Any, At], Decision]]:
+    """Return the decision on each message, for hosts that are quarantined after so many failures of
+    their own; 0: never."""
+    watched = functools.partial(watching, after=quarantine_after)
+    return {
+        m.ConfigureHost: configure,
+        m.Launch: launch,
+        m.KillRun: kill,
+        m.RunSeen: seen,
+        m.BackendUp: from_backend(backend_up),
+        m.BackendDown: from_backend(backend_down),
+        m.RecheckBackend: recheck_backend,
+        m.HostGone: host_gone,
+        m.StartMaintenance: start,
+        m.CompleteMaintenance: complete,
+        m.SetHostPool: set_pool,
+        m.HostAppeared: host_appeared,
+        m.RunsStarted: from_backend(runs_started),
+        m.RunsEnded: from_backend(watched(runs_ended)),
+        m.RunsListed: from_backend(watched(runs_listed)),
+        mm.SlackReported: from_backend(slack_measured),
+        RunsChanged: from_backend(runs_changed),
+        ChangeSeen: change_seen,
+        LimitRun: run_limited,
+        hm.HoldHost: hold,
+        hm.ReleaseHold: release,
+        hm.LaunchForeign: launch_foreign,
+        hm.KillForeign: kill_foreign,
+        hm.HoldForTask: hold_for_task,
+        hm.ReleaseTaskHolds: release_task_holds,
+        mm.MoveToPool: move,
+        mm.PoolMoveRefused: not_moved,
+        mm.DeleteVolume: volumes.delete,
+        mm.VolumesRemoved: from_backend(volumes.removed),
+        mm.UseSet: from_backend(use_set),
+        mm.PortsInUse: from_backend(ports_in_use),
+        Due: due,
+    }
 
 
 def _refuse(message: m.Launch, at: At) -> Decision:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from peloton.actors.host import machine_messages as mm
 from peloton.actors.host import messages as m
 from peloton.actors.host import view
-from peloton.actors.host.configuring import from_backend
-from peloton.actors.host.decide import ABSENT, DECIDE, deadline, owed
+from peloton.actors.host.decide import ABSENT, deadline, decide_with, owed
 from peloton.actors.host.facts import (
     FACTS,
     RunsForgotten,
@@ -25,11 +23,9 @@ from peloton.actors.host.inventory.messages import (
     inventory_key,
 )
 from peloton.actors.host.live.live_messages import LIVE_MESSAGES
-from peloton.actors.host.quarantine import watching
-from peloton.actors.host.reports import runs_ended, runs_listed
 from peloton.actors.host.state import Host
 from peloton.runtime.kinds import Kind, Listing
-from peloton.runtime.vocabulary import At, Decision, Key
+from peloton.runtime.vocabulary import Key
 
 MESSAGES: Mapping[int, type] = {
     **m.MESSAGES,
@@ -48,14 +44,6 @@ def _parent(shards: int) -> Callable[[Key, object], Key]:
     return lambda key, state: inventories[zlib.crc32(_partition(key).encode()) % shards]
 
 
-def _watched(after: int) -> dict[type, Callable[[Any, Any, At], Decision]]:
-    """Return the decisions on reports that have ends of runs."""
-    return {
-        m.RunsEnded: from_backend(watching(runs_ended, after=after)),
-        m.RunsListed: from_backend(watching(runs_listed, after=after)),
-    }
-
-
 def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
     """Return the kind, for a cluster whose hostmgr group has `shards` shards.
 
@@ -65,7 +53,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         name="host",
         group="hostmgr",
         state=Host,
-        decide={**DECIDE, **_watched(quarantine_after)},
+        decide=decide_with(quarantine_after=quarantine_after),
         absent=ABSENT,
         pursue=pursue,
         evolve=EVOLVE,

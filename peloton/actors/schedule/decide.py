@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ from peloton.actors.mentions import job_mention
 from peloton.actors.schedule import facts as f
 from peloton.actors.schedule import messages as m
 from peloton.actors.schedule.cron import Moments, Zones
-from peloton.actors.schedule.goals import ask, question
+from peloton.actors.schedule.rights import ask, question
 from peloton.actors.schedule.state import EVOLVE, NO_JOB_YET, RightsPending, Schedule
 from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Fact, Key, Refused, Send
 
@@ -262,17 +263,25 @@ def _missing(message: Any, at: At) -> Decision:
     return Decision(reply=Refused(NOT_FOUND, "schedule not found", "name"))
 
 
-DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
-    m.CreateSchedule: create,
-    m.DeleteSchedule: delete,
-    MakeHandled: made,
-    AwaitNoted: noted,
-    EndTold: told,
-}
-"""But for what needs a time zone, which `kind.py` adds."""
+def decide_with(zones: Zones) -> Mapping[type, Callable[[Any, Any, At], Decision]]:
+    """Return the decision on each message, with moments in the time zones that `zones` knows."""
+    return {
+        m.CreateSchedule: create,
+        m.PauseSchedule: partial(pause, zones=zones),
+        m.DeleteSchedule: delete,
+        m.RightsTold: partial(told_rights, zones=zones),
+        MakeHandled: made,
+        AwaitNoted: noted,
+        EndTold: told,
+        Due: partial(due, zones=zones),
+    }
 
-ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
-    m.PauseSchedule: _missing,
-    m.DeleteSchedule: _missing,
-    EndTold: told_absent,
-}
+
+def absent_with(zones: Zones) -> Mapping[type, Callable[[Any, At], Decision]]:
+    """Return the decision on each message where there is no such schedule."""
+    return {
+        m.CreateSchedule: partial(create_first, zones=zones),
+        m.PauseSchedule: _missing,
+        m.DeleteSchedule: _missing,
+        EndTold: told_absent,
+    }

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from peloton.actors.schedule import messages as m
 from peloton.actors.schedule.cron import Zones
 from peloton.actors.schedule.decide import (
-    ABSENT,
-    DECIDE,
-    create_first,
-    due,
+    absent_with,
+    decide_with,
     get_schedule,
     next_moment,
     owed,
-    pause,
     schedule_line,
-    told_rights,
 )
 from peloton.actors.schedule.facts import FACTS
-from peloton.actors.schedule.goals import pursue, recall_s
+from peloton.actors.schedule.rights import pursue, recall_s
 from peloton.actors.schedule.state import EVOLVE, Schedule
 from peloton.runtime.kinds import Kind, Listing
-from peloton.runtime.vocabulary import OWN_STATE, Due
+from peloton.runtime.vocabulary import OWN_STATE
 
 
 def kind(zones: Zones) -> Kind:
@@ -31,13 +25,8 @@ def kind(zones: Zones) -> Kind:
         name="schedule",
         group="jobmgr",
         state=Schedule,
-        decide={
-            **DECIDE,
-            m.PauseSchedule: partial(pause, zones=zones),
-            m.RightsTold: partial(told_rights, zones=zones),
-            Due: partial(due, zones=zones),
-        },
-        absent={**ABSENT, m.CreateSchedule: partial(create_first, zones=zones)},
+        decide=decide_with(zones),
+        absent=absent_with(zones),
         pursue=pursue,
         evolve=EVOLVE,
         messages=m.MESSAGES,

@@ -14,7 +14,6 @@ from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.schedule import decide
 from peloton.actors.schedule.decide import next_moment, owed
 from peloton.actors.schedule.facts import MomentCome
-from peloton.actors.schedule.goals import ASK_AGAIN_S, pursue
 from peloton.actors.schedule.messages import (
     RIGHTS,
     AskRights,
@@ -23,6 +22,7 @@ from peloton.actors.schedule.messages import (
     ScheduleSpec,
     schedule_key,
 )
+from peloton.actors.schedule.rights import ASK_AGAIN_S, pursue
 from peloton.actors.schedule.state import EVOLVE, NO_JOB_YET, RightsPending, Schedule
 from peloton.chaos.cluster.world.cluster import job_spec
 from peloton.runtime.adapters.time_zones import zone_of

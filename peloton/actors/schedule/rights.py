@@ -1,7 +1,7 @@
-"""What a schedule does by itself: it waits for its next moment, or rests while it is paused.
+"""How a schedule asks whether its owner may still create the job of a moment.
 
-The clock and its jobs take the steps (`decide.py`). Pursuing only repeats a question whose answer
-was lost.
+The clock and the answers of jobs take the steps of a schedule (`decide.py`), so it has no table of
+goals: to pursue is only to ask again what was not answered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ASK_AGAIN_S = 5.0
 
 
 def pursue(schedule: Schedule, at: At) -> Decision | Rest:
-    """Take the next step towards the goal."""
+    """Ask again, once an answer counts as lost; else wait for the next moment, or rest."""
     notes = at.notes
     if notes is not None and notes.again_at is not None and notes.again_at <= at.now:
         waits = not schedule.paused and 0 < schedule.next_at <= at.wall
