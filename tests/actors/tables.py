@@ -33,6 +33,6 @@ def goal_tables() -> dict[str, GoalTable]:
 
 
 def states_and_goals(table: GoalTable) -> tuple[type[enum.Enum], list[type[enum.Enum]]]:
-    """The types of its rows and of its columns. A row may be None: not known yet."""
+    """The types of its rows and of its columns."""
     rows, columns = [*table][-1], [*[*table.values()][-1]]
     return type(rows), [*dict.fromkeys(map(type, columns))]

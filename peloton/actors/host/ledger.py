@@ -3,7 +3,9 @@
 Alike runs of one crowd are one record (`RunSet`), so that a thousand cost what one does; names of
 runs are derived when they are needed. A run stays in the ledger until its task has seen its end,
 though its resources are free from the end on. `RUN_TABLE` has the step of a host in each phase of a
-run for each event; `decide` and `reports` take the steps.
+run for each event; `decide` and `reports` take the steps. A run that is not in the ledger has no
+phase: a launch is granted or refused, a kill is answered `RunGone`, and what is reported to run is
+killed.
 """
 
 from __future__ import annotations
@@ -55,19 +57,17 @@ class RunStep(enum.IntEnum):
     """What the host does upon an event. A change of phase is journaled first."""
 
     NOTHING = 1
-    GRANT = 2  # or refuse: then ACCEPTED, PREPARED or REFUSED
-    ANSWER = 3  # from the ledger
-    ANSWER_GONE = 4
-    KILL = 5  # then KILLING
-    KILL_AGAIN = 6
-    KILL_UNOWNED = 7  # no task owns the run
-    START_AGAIN = 8  # the order was lost
-    STARTED = 9  # then STARTED
-    ENDED = 10  # then ENDED
-    LOST = 11  # then ENDED, as lost
-    FORGET = 12
-    START_PREPARED = 13  # then ACCEPTED
-    RELEASE = 14  # and forget it: nothing was started
+    ANSWER = 2  # from the ledger
+    KILL = 3  # then KILLING
+    KILL_AGAIN = 4
+    KILL_UNOWNED = 5  # no task owns the run
+    START_AGAIN = 6  # the order was lost
+    STARTED = 7  # then STARTED
+    ENDED = 8  # then ENDED
+    LOST = 9  # then ENDED, as lost
+    FORGET = 10
+    START_PREPARED = 11  # then ACCEPTED
+    RELEASE = 12  # and forget it: nothing was started
 
 
 _E, _S = RunEvent, RunStep
@@ -82,17 +82,7 @@ _FINISHED: Mapping[RunEvent, RunStep] = {
     _E.PREPARE: _S.ANSWER,
 }
 
-RUN_TABLE: Mapping[RunPhase | None, Mapping[RunEvent, RunStep]] = {
-    None: {  # not in the ledger
-        _E.LAUNCH: _S.GRANT,
-        _E.KILL: _S.ANSWER_GONE,
-        _E.SEEN: _S.NOTHING,
-        _E.STARTED: _S.KILL_UNOWNED,
-        _E.ENDED: _S.NOTHING,
-        _E.LISTED: _S.KILL_UNOWNED,
-        _E.UNLISTED: _S.NOTHING,
-        _E.PREPARE: _S.GRANT,
-    },
+RUN_TABLE: Mapping[RunPhase, Mapping[RunEvent, RunStep]] = {
     RunPhase.ACCEPTED: {
         _E.LAUNCH: _S.ANSWER,
         _E.KILL: _S.KILL,
@@ -349,9 +339,9 @@ def _order(of: RunSet) -> tuple[int, int]:
     return of.run, of.members.raw & -of.members.raw
 
 
-def step(run: LedgerRun | RunSet | None, event: RunEvent) -> RunStep:
-    """Return the step for an event of runs of the ledger, or of unknown ones (None)."""
-    return RUN_TABLE[None if run is None else run.phase][event]
+def step(some: RunSet, event: RunEvent) -> RunStep:
+    """Return the step for an event of runs of the ledger."""
+    return RUN_TABLE[some.phase][event]
 
 
 def pick_ports(

@@ -773,12 +773,10 @@ EVENTS: dict[RunEvent, tuple[Message, tuple[int, ...]]] = {
 def taken(before: Host, turn: Turn) -> RunStep:
     """The step that a host has taken with the run of member 0, by what can be seen of it."""
     old, new = before.runs.get(pod(0)), turn.state.runs.get(pod(0))
-    if old is None or new is None:
-        if old is not new and old is not None and old.phase == RunPhase.PREPARED:
-            return RunStep.RELEASE
-        if old is not new:
-            return RunStep.FORGET if new is None else RunStep.GRANT
-    elif new.phase != old.phase:
+    assert old is not None
+    if new is None:
+        return RunStep.RELEASE if old.phase == RunPhase.PREPARED else RunStep.FORGET
+    if new.phase != old.phase:
         if new.phase == RunPhase.ENDED:
             return RunStep.LOST if new.outcome is not None and new.outcome.system else RunStep.ENDED
         if old.phase == RunPhase.PREPARED:
@@ -786,22 +784,31 @@ def taken(before: Host, turn: Turn) -> RunStep:
         return RunStep.KILL if new.phase == RunPhase.KILLING else RunStep.STARTED
     ordered = {type(order) for order in orders(turn)}
     if m.StopRuns in ordered:
-        occupying = old is not None and old.phase in OCCUPYING - {RunPhase.PREPARED}
+        occupying = old.phase in OCCUPYING - {RunPhase.PREPARED}
         return RunStep.KILL_AGAIN if occupying else RunStep.KILL_UNOWNED
     if m.StartRuns in ordered:
         return RunStep.START_AGAIN
-    answers = [message for message, _ in replies(turn)]
-    if t.RunGone(1) in answers:
-        return RunStep.ANSWER_GONE
-    return RunStep.ANSWER if answers else RunStep.NOTHING
+    return RunStep.ANSWER if replies(turn) else RunStep.NOTHING
 
 
 @pytest.mark.parametrize("event", RunEvent, ids=lambda event: event.name)
-@pytest.mark.parametrize("phase", RUN_TABLE, ids=lambda phase: phase.name if phase else "unknown")
-def test_a_host_follows_the_run_table(phase: RunPhase | None, event: RunEvent) -> None:
-    host = up() if phase is None else with_run(phase)
+@pytest.mark.parametrize("phase", RUN_TABLE, ids=lambda phase: phase.name)
+def test_a_host_follows_the_run_table(phase: RunPhase, event: RunEvent) -> None:
+    host = with_run(phase)
     message, members = EVENTS[event]
     assert taken(host, receive(host, message, *members)) == RUN_TABLE[phase][event]
+
+
+@pytest.mark.parametrize("event", RunEvent, ids=lambda event: event.name)
+def test_what_is_told_of_a_run_that_the_ledger_has_not(event: RunEvent) -> None:
+    message, members = EVENTS[event]
+    turn = receive(up(), message, *members)
+    granted = {RunEvent.LAUNCH: RunPhase.ACCEPTED, RunEvent.PREPARE: RunPhase.PREPARED}.get(event)
+    run = turn.state.runs.get(pod(0))
+    assert (None if run is None else run.phase) == granted
+    runs = event in (RunEvent.STARTED, RunEvent.LISTED)
+    assert any(isinstance(order, m.StopRuns) for order in orders(turn)) == runs
+    assert (t.RunGone(1) in [sent for sent, _ in replies(turn)]) == (event == RunEvent.KILL)
 
 
 def test_a_start_that_is_reported_late_has_its_own_time() -> None:
