@@ -5,6 +5,7 @@ Orders to the backend are checked, reports are made by hand.
 
 from __future__ import annotations
 
+from math import nextafter
 from typing import Any
 
 import hypothesis.strategies as st
@@ -241,10 +242,20 @@ def test_a_launch_uses_the_hold() -> None:
     assert h.orders(receive(host, m.Launch(1, SPEC), 0)), "what is left is free again"
 
 
-def test_a_launch_that_comes_after_the_time_of_its_hold_is_refused() -> None:
-    late = receive(held(), launch("t-1"), now=9.1 + HOLD_S)
-    assert isinstance(late.reply, Refused) and late.reply.code == hm.NO_HOLD
-    assert not h.orders(late) and late.facts == (f.HoldEnded("one", "expired"),)
+UNTIL = 9.0 + HOLD_S
+
+
+@pytest.mark.parametrize(("now", "over"), [(nextafter(UNTIL, 0.0), False), (UNTIL, True)])
+def test_a_hold_is_over_at_its_end_for_whoever_asks(now: float, over: bool) -> None:
+    ended = f.HoldEnded("one", "expired")
+    used = receive(held(), launch("t-1"), now=now)
+    assert isinstance(used.reply, Refused) == over == (ended in used.facts)
+    other = receive(held(), hm.HoldHost("two", "bob", HOLD_S), now=now)
+    assert isinstance(other.reply, hm.HostHeld) == over == (ended in other.facts)
+    assert (receive(held(), Pursue(), now=now).state.hold is None) == over
+    for_task = receive(h.up(), hm.HoldForTask("t-0", h.CROWD, 0, "zoe", HOLD_S)).state
+    awaited = receive(for_task, Pursue(), now=now).state
+    assert (awaited.task_holds == ()) == over
 
 
 def test_a_hold_is_used_up_by_its_first_launch() -> None:

@@ -39,7 +39,7 @@ def launch_foreign(host: Host, message: hm.LaunchForeign, at: At) -> Decision:
     if host.hold is None or host.hold.name != message.hold:
         text = f"host offer {message.hold} is not held, or was used already"
         return Decision(reply=Refused(hm.NO_HOLD, text), because=text)
-    if host.hold.until < at.now:  # its deadline comes behind this
+    if hm.is_over(host.hold, at.now):  # its deadline comes behind this
         text = f"host offer {message.hold} has expired"
         return Decision(reply=Refused(hm.NO_HOLD, text), because=text)
     problem = _problem(host, message, at)

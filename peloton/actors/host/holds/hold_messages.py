@@ -124,6 +124,11 @@ class TaskHold(Value, frozen=True, gc=False, array_like=True):
     reserved: bool = False
 
 
+def is_over(taken: HostHold | TaskHold, now: float) -> bool:
+    """Return whether the time of a hold is over: it lasts until, and not at, `until`."""
+    return now >= taken.until
+
+
 def comes_for(hint: Iterable[str], tasks: Container[str]) -> bool:
     """Return whether a client with this hint comes for one of the tasks for which a host is
     held."""

@@ -24,7 +24,7 @@ def hold(host: Host, message: hm.HoldHost, at: At) -> Decision:
         return no_host(message, at)
     # One whose time is over is no obstacle: its deadline may come behind this message.
     ended: tuple[Fact, ...] = ()
-    if host.hold is not None and at.now >= host.hold.until:
+    if host.hold is not None and hm.is_over(host.hold, at.now):
         ended = expired(host.hold).facts
         host = folded(host, ended)
     if host.hold is not None and host.hold.name == message.name:
@@ -66,7 +66,8 @@ def not_held(message: hm.ReleaseHold, at: At) -> Decision:
 
 def end_hold(host: Host, at: At) -> Decision | None:
     """End the hold, once its time is over."""
-    return expired(host.hold) if host.hold is not None and at.now >= host.hold.until else None
+    taken = host.hold
+    return expired(taken) if taken is not None and hm.is_over(taken, at.now) else None
 
 
 def expired(taken: hm.HostHold) -> Decision:

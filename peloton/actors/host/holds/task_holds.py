@@ -89,15 +89,16 @@ def ended_holds(tasks: Iterable[str], reason: str) -> tuple[f.TaskHoldsEnded, ..
 
 def alive(host: Host, now: float) -> tuple[hm.TaskHold, ...]:
     """Return the holds whose time is not over."""
-    return tuple(one for one in host.task_holds if now < one.until)
+    return tuple(one for one in host.task_holds if not hm.is_over(one, now))
 
 
 def end_task_holds(host: Host, at: At) -> Decision | None:
     """End the holds whose time is over."""
-    if not host.task_holds or at.now < next_over(host):
+    if not host.task_holds:
         return None
-    gone = (one.task for one in host.task_holds if at.now >= one.until)
-    return Decision(facts=ended_holds(gone, TASK_EXPIRED), because="holds for tasks expired")
+    gone = [one.task for one in host.task_holds if hm.is_over(one, at.now)]
+    because = "holds for tasks expired"
+    return Decision(ended_holds(gone, TASK_EXPIRED), because=because) if gone else None
 
 
 def next_over(host: Host) -> float:

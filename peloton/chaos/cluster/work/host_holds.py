@@ -105,7 +105,7 @@ class HoldCheck:
         if used is None or used[0] is not entry:
             raise Contradiction(f"R22 {fact.crowd} is launched on {entry.key} without a hold")
         taken = used[1]
-        if fact.run != foreign_number(taken.name) or fact.at > taken.until:
+        if fact.run != foreign_number(taken.name) or fact.at >= taken.until:
             text = f"{fact.crowd} is launched at {fact.at} on a hold until {taken.until}"
             raise Contradiction(f"R22 {text}")
         self.launched += 1
