@@ -13,7 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peloton.actors.host.ledger import OCCUPYING, names_of
+from peloton.actors.host.ledger import names_of
+from peloton.actors.host.orders import occupying_runs, run_names
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.actors.task.state import ON_HOST
 from peloton.assembly.extensions import extensions
@@ -163,9 +164,8 @@ class JournalReader:
         population = self._rehearsal.recovered(contents).population
         for key in sorted(population.cells):
             if key.startswith("host/"):
-                for run in population.cells.peek(key).runs.values():
-                    if run.phase in OCCUPYING:
-                        yield run.pod, _name(key)
+                for run in run_names(occupying_runs(population.cells.peek(key))):
+                    yield run, _name(key)
         for key in sorted(population.crowds):
             if key.startswith("task/"):
                 crowd = population.crowds.peek(key)

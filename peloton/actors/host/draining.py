@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from peloton.actors.host.ledger import LedgerRun, RunPhase, RunSet
+from peloton.actors.host.ledger import RunPhase, RunSet
 from peloton.actors.host.machine_messages import HostUse, UseAtBackend
 from peloton.actors.mentions import job_mention
 from peloton.runtime.vocabulary import Key, counted
@@ -32,7 +32,7 @@ def why_draining(waiting: Iterable[tuple[Key, int]]) -> str:
     return f"{runs} on until services can spare them: {jobs}{more}"
 
 
-def waits_for_slice(some: RunSet | LedgerRun) -> bool:
+def waits_for_slice(some: RunSet) -> bool:
     """Return whether runs on a draining host continue until their slice ends them."""
     return some.asks and some.phase in (RunPhase.ACCEPTED, RunPhase.STARTED)
 

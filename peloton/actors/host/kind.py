@@ -69,7 +69,7 @@ def kind(shards: int, *, quarantine_after: int = 0) -> Kind:
         inspect={m.GetHost: view.get_host},
         queries={501: m.GetHost},
         answers={
-            501: view.HostAnswer,
+            501: Host,
             502: HostView,
             503: m.MaintenanceSet,
             504: HostPoolChanged,

@@ -128,35 +128,11 @@ RUN_TABLE: Mapping[RunPhase, Mapping[RunEvent, RunStep]] = {
 }
 
 
-class LedgerRun(Value, frozen=True, gc=False, array_like=True):
-    """One run in the ledger. `spec` is kept until the start is reported."""
-
-    crowd: Key
-    member: int
-    run: int
-    phase: RunPhase
-    resources: Resources
-    spec: RunSpec | None = None
-    ports: tuple[int, ...] = ()
-    outcome: RunOutcome | None = None
-    reason: str = ""
-    since: float = 0.0  # when it was accepted
-    ended_at: float | None = None  # where the end was reported long after it
-    labels: tuple[Label, ...] = ()  # that the host counts while the run holds resources
-    started_at: float | None = None  # where the start was reported long after it
-    devices: tuple[int, ...] = ()  # indices of the gpus that are its own
-    priority: int = 0  # of a run on slack
-    asks: bool = False  # its slice ends it for maintenance
-
-    @property
-    def pod(self) -> str:
-        """Return the run's name."""
-        return pod_id(self.crowd, self.member, run=self.run)
-
-
 class RunSet(Value, frozen=True, gc=False, array_like=True):
-    """Runs of one crowd that differ in nothing but their member; the fields are those of
-    `LedgerRun`."""
+    """Runs of one crowd that differ in nothing but their member, and each have these `resources`.
+
+    `spec` is kept until the start is reported.
+    """
 
     members: Bits
     run: int
@@ -166,13 +142,13 @@ class RunSet(Value, frozen=True, gc=False, array_like=True):
     ports: tuple[int, ...] = ()
     outcome: RunOutcome | None = None
     reason: str = ""
-    since: float = 0.0
-    ended_at: float | None = None
-    labels: tuple[Label, ...] = ()
-    started_at: float | None = None
-    devices: tuple[int, ...] = ()
-    priority: int = 0
-    asks: bool = False
+    since: float = 0.0  # when they were accepted
+    ended_at: float | None = None  # where the end was reported long after it
+    labels: tuple[Label, ...] = ()  # that the host counts while the runs hold resources
+    started_at: float | None = None  # where the start was reported long after it
+    devices: tuple[int, ...] = ()  # indices of the gpus that are their own
+    priority: int = 0  # of runs on slack
+    asks: bool = False  # their slice ends them for maintenance
 
 
 class Found(NamedTuple):
@@ -189,8 +165,8 @@ NO_SETS: tuple[RunSet, ...] = ()
 class Ledger(Value, frozen=True, gc=False, array_like=True):
     """The runs of a host: sets of alike runs, by crowd.
 
-    As a mapping the ledger maps the name of a run to a `LedgerRun`, which is made on demand. Equal
-    ledgers have equal sets, whatever happened in which order (`_merged`).
+    As a mapping the ledger maps the name of a run to the set that has it. Equal ledgers have equal
+    sets, whatever happened in which order (`_merged`).
     """
 
     grouped: immutables.Map[Key, tuple[RunSet, ...]] = immutables.Map()
@@ -216,10 +192,10 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
                 return Found(crowd, member, each)
         return None
 
-    def get(self, pod: str) -> LedgerRun | None:
-        """Return the run of this name, or None."""
+    def get(self, pod: str) -> RunSet | None:
+        """Return the set that has the run of this name, or None."""
         found = self.find(pod)
-        return None if found is None else one_run(found.crowd, found.member, of=found.of)
+        return None if found is None else found.of
 
     def put(self, crowd: Key, new: RunSet) -> Ledger:
         """Return the ledger with these runs; those of the same members and number are replaced."""
@@ -258,7 +234,7 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
             return Ledger(self.grouped.set(crowd, merged))
         return Ledger(self.grouped.delete(crowd)) if crowd in self.grouped else self
 
-    def __getitem__(self, pod: str) -> LedgerRun:
+    def __getitem__(self, pod: str) -> RunSet:
         found = self.get(pod)
         if found is None:
             raise KeyError(pod)
@@ -268,9 +244,8 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
         return self.find(pod) is not None
 
     def __iter__(self) -> Iterator[str]:
-        for crowd, each in self.sets():
-            for member in each.members:
-                yield pod_id(crowd, member, run=each.run)
+        for name, _ in self.items():
+            yield name
 
     def __len__(self) -> int:
         return sum(len(each.members) for _, each in self.sets())
@@ -278,38 +253,11 @@ class Ledger(Value, frozen=True, gc=False, array_like=True):
     def __bool__(self) -> bool:
         return len(self.grouped) > 0
 
-    def values(self) -> Iterator[LedgerRun]:
-        """Yield every run."""
+    def items(self) -> Iterator[tuple[str, RunSet]]:
+        """Yield the name of every run with the set that has it."""
         for crowd, each in self.sets():
             for member in each.members:
-                yield one_run(crowd, member, of=each)
-
-    def items(self) -> Iterator[tuple[str, LedgerRun]]:
-        """Yield every run with its name."""
-        for run in self.values():
-            yield run.pod, run
-
-
-def one_run(crowd: Key, member: int, *, of: RunSet) -> LedgerRun:
-    """Return one run of a set."""
-    return LedgerRun(
-        crowd,
-        member,
-        of.run,
-        of.phase,
-        of.resources,
-        of.spec,
-        of.ports,
-        of.outcome,
-        of.reason,
-        of.since,
-        of.ended_at,
-        of.labels,
-        of.started_at,
-        of.devices,
-        of.priority,
-        of.asks,
-    )
+                yield pod_id(crowd, member, run=each.run), each
 
 
 def _less(of: RunSet, raw: int) -> RunSet:

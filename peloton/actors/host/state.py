@@ -95,7 +95,9 @@ class Host(Value, frozen=True, gc=False, array_like=True):
     @property
     def unused(self) -> Resources:
         """Return the resources that no run occupies."""
-        return room_left(self.capacity, self.used)
+        unused = self.capacity - self.used
+        # Where slack was taken back, its runs may still be ending: that is no room for anybody.
+        return unused.with_slack(0) if unused.slack < 0 else unused
 
     @property
     def used_by_runs(self) -> Resources:
@@ -160,13 +162,6 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         # Of a port that has no place here the host itself refuses the run.
         used = {port_label(port): 1 for port in self.ports_in_use[:left]}
         return tuple(sorted({**used, **self.running}.items()))
-
-
-def room_left(capacity: Resources, used: Resources) -> Resources:
-    """Return what is left of the capacity by runs that hold `used`."""
-    unused = capacity - used
-    # Where slack was taken back, its runs may still be ending: that is no room for anybody.
-    return unused.with_slack(0) if unused.slack < 0 else unused
 
 
 def configuration(host: Host) -> f.HostConfigured:

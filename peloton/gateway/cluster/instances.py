@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.view import HostAnswer
+from peloton.actors.host.state import Host
 from peloton.actors.job.messages import JobView, StartInstances, StopJob
 from peloton.actors.job.slice.messages import (
     DropInstanceEvents,
@@ -130,7 +130,7 @@ class Instances:
         if not view.host or all(port.number for port in view.config.ports):
             return
         host = self._cluster_client.ask(Key(view.host), GetHost(), context=context)
-        run = host.runs.get(runtime.mesosTaskId.value) if isinstance(host, HostAnswer) else None
+        run = host.runs.get(runtime.mesosTaskId.value) if isinstance(host, Host) else None
         if run is not None:
             for port, number in zip(view.config.ports, run.ports, strict=False):
                 runtime.ports[port.name] = number

@@ -15,8 +15,7 @@ from peloton.actors.host.inventory.messages import (
     inventory_key,
 )
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.state import HostStates, Maintenance
-from peloton.actors.host.view import HostAnswer
+from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import SLACK, Resources, amount
 from peloton.gateway.cluster.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.gateway.cluster.soon import listed_soon
@@ -79,7 +78,7 @@ def _asked(cluster_client: ClusterClient, query: ListHosts, *, context: Context)
 
 def with_runs(
     cluster_client: ClusterClient, hosts: Iterable[Key], *, context: Context, removed: bool = False
-) -> Iterator[tuple[Key, HostAnswer]]:
+) -> Iterator[tuple[Key, Host]]:
     """Yield the hosts with the runs in their ledgers, in order.
 
     Hosts that do not exist are left out, and unless `removed`, those that no longer belong to the
@@ -88,7 +87,7 @@ def with_runs(
     keys = [*hosts]
     answers = cluster_client.each(((key, GetHost()) for key in keys), context)
     for key, answer in zip(keys, answers, strict=True):
-        if isinstance(answer, HostAnswer) and (removed or not answer.removed):
+        if isinstance(answer, Host) and (removed or not answer.removed):
             yield key, answer
 
 

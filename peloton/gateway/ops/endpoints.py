@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.view import HostAnswer
+from peloton.actors.host.state import Host
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.api.v0.task import task_pb2 as task
@@ -60,7 +60,7 @@ class Endpoints:
 
     def _hosts(
         self, views: list[tuple[InstanceView, task.TaskInfo]], context: Context
-    ) -> dict[Key, HostAnswer]:
+    ) -> dict[Key, Host]:
         """Return the hosts that have picked ports: only they know which."""
         named = dict.fromkeys(
             Key(view.host)
@@ -69,7 +69,7 @@ class Endpoints:
         )
         answers = self._cluster_client.each(((host, GetHost()) for host in named), context)
         pairs = zip(named, answers, strict=True)
-        return {host: answer for host, answer in pairs if isinstance(answer, HostAnswer)}
+        return {host: answer for host, answer in pairs if isinstance(answer, Host)}
 
 
 def endpoints_json(cluster: Region, job: str) -> tuple[bytes, HTTPStatus]:
@@ -87,9 +87,7 @@ def endpoints_json(cluster: Region, job: str) -> tuple[bytes, HTTPStatus]:
     return json.dumps(shown, sort_keys=True).encode() + b"\n", HTTPStatus.OK
 
 
-def endpoint_of(
-    view: InstanceView, info: task.TaskInfo, *, host: HostAnswer | None
-) -> wire.Endpoint:
+def endpoint_of(view: InstanceView, info: task.TaskInfo, *, host: Host | None) -> wire.Endpoint:
     """Return one instance; a port that its host has not told is left out."""
     runtime = info.runtime
     run = runtime.mesosTaskId.value

@@ -10,13 +10,9 @@ from typing import Any
 from peloton.actors.host.draining import waits_for_slice, why_not_down
 from peloton.actors.host.holds.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
-from peloton.actors.host.ledger import LedgerRun
+from peloton.actors.host.ledger import RunSet
 from peloton.actors.host.messages import GetHost, HostGone
-from peloton.actors.host.state import (
-    Maintenance,
-    room_left,
-)
-from peloton.actors.host.view import HostAnswer
+from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.inventories import all_hosts
@@ -41,7 +37,7 @@ def host_views(cluster_client: ClusterClient, context: Context) -> list[ops.Host
 
 def known_host(cluster_client: ClusterClient, host: Key, *, context: Context) -> bool:
     """Return whether there is a host of this key."""
-    return isinstance(cluster_client.ask(host, GetHost(), context=context), HostAnswer)
+    return isinstance(cluster_client.ask(host, GetHost(), context=context), Host)
 
 
 def host_with_runs(
@@ -50,11 +46,10 @@ def host_with_runs(
     """Return a host and the runs of its ledger, those with the lowest names first."""
     at = key("host", sent.name)
     found = cluster_client.ask(at, GetHost(), context=context)
-    if not isinstance(found, HostAnswer) or found.removed:
+    if not isinstance(found, Host) or found.removed:
         end(context, Code.NOT_FOUND, text=f"no such host: {sent.name}")
     limit = min(sent.limit or SHOWN_RUNS_MAX, SHOWN_RUNS_MAX)
-    runs = sorted(found.runs.items())
-    held = found.hold is not None or bool(found.task_holds)
+    runs = sorted(found.runs)
     quarantined = found.quarantine is not None
     state, text = state_and_text(
         HostStanding(found.state, found.maintenance, quarantined, found.labels),
@@ -67,19 +62,21 @@ def host_with_runs(
             state=state,
             text=text,
             capacity=amounts(found.capacity),
-            free=amounts(Resources() if held else room_left(found.capacity, found.used)),
+            free=amounts(found.free),
             runs=len(runs),
             attributes={label.key: label.value for label in found.labels},
         ),
-        runs=[_run_of(pod, run) for pod, run in runs[:limit]],
+        runs=[_run_of(pod, found.runs[pod]) for pod in runs[:limit]],
         more=max(0, len(runs) - limit),
     )
 
 
-def _why(host: HostAnswer) -> str:
+def _why(host: Host) -> str:
     if host.because or host.maintenance == Maintenance.NONE:
         return host.because or ("held for a caller" if host.hold is not None else "")
-    waiting = ((run.crowd, 1) for run in host.runs.values() if waits_for_slice(run))
+    waiting = (
+        (crowd, len(some.members)) for crowd, some in host.runs.sets() if waits_for_slice(some)
+    )
     return why_not_down(waiting, host.use)
 
 
@@ -90,7 +87,7 @@ def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, contex
     """
     host = key("host", sent.name)
     found = cluster_client.ask(host, GetHost(), context=context)
-    if not isinstance(found, HostAnswer) or found.removed:
+    if not isinstance(found, Host) or found.removed:
         end(context, Code.NOT_FOUND, text=f"no such host: {sent.name}")
     # The host itself checks for runs: it may grant one after any check made here.
     lost = cluster_client.ask(host, HostGone(sent.lose_runs), context=context)
@@ -118,7 +115,7 @@ def _host_of(view: HostView) -> Any:
     )
 
 
-def _run_of(pod: str, run: LedgerRun) -> Any:
+def _run_of(pod: str, run: RunSet) -> Any:
     return ops.HostRun(
         pod=shown_run(pod),
         phase=run.phase.name,

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.state import Maintenance
-from peloton.actors.host.view import HostAnswer
+from peloton.actors.host.orders import occupying_runs, run_names
+from peloton.actors.host.state import Host, Maintenance
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.host import host_pb2
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
@@ -50,10 +49,10 @@ class DrainingHosts:
         It is drained by itself, at the latest once its backend answers.
         """
         host = self._cluster_client.ask(key("host", sent.hostname), GetHost(), context=context)
-        draining = isinstance(host, HostAnswer) and not host.removed
+        draining = isinstance(host, Host) and not host.removed
         if not draining or host.maintenance != Maintenance.DRAINING:
             end(context, Code.NOT_FOUND, text="Host not in DRAINING state")
-        occupying = sum(run.phase in OCCUPYING for run in host.runs.values())
+        occupying = sum(len(some.members) for _, some in occupying_runs(host))
         if occupying:
             text = f"{occupying} runs have not ended: the host is drained by itself once they have"
             end(context, Code.FAILED_PRECONDITION, text=text)
@@ -89,4 +88,4 @@ class DrainingHosts:
             if host_pb2.HostState.Value(wire_state(view)) == state
         ]
         for _, host in with_runs(self._cluster_client, hosts, context=context):
-            yield from sorted(name for name, run in host.runs.items() if run.phase in OCCUPYING)
+            yield from sorted(run_names(occupying_runs(host)))

@@ -11,9 +11,9 @@ import uuid
 from collections import deque
 from collections.abc import Iterable
 
-from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.view import HostAnswer
+from peloton.actors.host.orders import occupying_runs
+from peloton.actors.host.state import Host
 from peloton.actors.resources import amount
 from peloton.api.v1alpha.host import host_pb2 as host
 from peloton.gateway.cluster.cluster_client import Code, end
@@ -187,10 +187,10 @@ class HostWatches:
     async def _summary(self, key: Key) -> host.HostSummary | None:
         ask = self._feed.cluster.ask
         found = await self._feed.answered(lambda: ask(key, GetHost()), patience_s=None)
-        return summary_of(key, found) if isinstance(found, HostAnswer) else None
+        return summary_of(key, found) if isinstance(found, Host) else None
 
 
-def summary_of(key: Key, found: HostAnswer) -> host.HostSummary:
+def summary_of(key: Key, found: Host) -> host.HostSummary:
     """Return a host with what is free there."""
     free = found.capacity - found.used
     summary = host.HostSummary(
@@ -204,7 +204,7 @@ def summary_of(key: Key, found: HostAnswer) -> host.HostSummary:
     )
     for label in found.labels:
         summary.labels.add(key=label.key, value=label.value)
-    taken = {port for run in found.runs.values() if run.phase in OCCUPYING for port in run.ports}
+    taken = {port for _, some in occupying_runs(found) for port in some.ports}
     first, last = found.ports
     for port in sorted(one for one in taken if first <= one < last):
         if first < port:

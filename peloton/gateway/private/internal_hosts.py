@@ -11,7 +11,7 @@ from typing import Any
 
 from peloton.actors.host.holds.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
-from peloton.actors.host.ledger import OCCUPYING
+from peloton.actors.host.orders import occupying_runs, run_names
 from peloton.actors.resources import SLACK, BadAmount, Resources
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.mesos.v1.master import master_pb2 as master
@@ -110,7 +110,7 @@ class InternalHostService(DrainingHosts, HostPoolCapacities, Reservations):
         found = hostsvc.GetHostsByQueryResponse()
         for key, host in with_runs(self._cluster_client, chosen, context=context):
             view = chosen[key]
-            runs = sorted(name for name, run in host.runs.items() if run.phase in OCCUPYING)
+            runs = sorted(run_names(occupying_runs(host)))
             found.hosts.add(
                 hostname=client_name(key),
                 resources=mesos_resources(unused_of(view)),

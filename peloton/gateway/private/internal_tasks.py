@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from peloton.actors.host.holds.foreign_names import shown_run
-from peloton.actors.host.ledger import OCCUPYING, LedgerRun
+from peloton.actors.host.ledger import OCCUPYING, RunSet
 from peloton.actors.job.messages import JobStopped, StopJob
 from peloton.actors.job.slice.messages import FindInstances, InstanceView
 from peloton.actors.job.totals import ENDED_NAMES
@@ -109,8 +109,8 @@ class ResourceManagerService(OutsideSchedulers, HostScores):
         for host, answer in with_runs(self._cluster_client, hosts, context=context):
             name = client_name(host)
             tasks = found.hostTasksMap[name].tasks
-            runs = (answer.runs[run] for run in sorted(answer.runs))
-            tasks.extend(_task(run, name) for run in runs if run.phase in OCCUPYING)
+            runs = ((pod, answer.runs[pod]) for pod in sorted(answer.runs))
+            tasks.extend(_task(pod, run, host=name) for pod, run in runs if run.phase in OCCUPYING)
         return found
 
     def GetOrphanTasks(self, sent: resmgrsvc.GetOrphanTasksRequest, context: Context) -> Any:
@@ -206,8 +206,8 @@ def _missing(name: str) -> resmgrsvc.TasksNotFound:
     return resmgrsvc.TasksNotFound(task={"value": name}, message="task not found")
 
 
-def _task(run: LedgerRun, host: str) -> resmgr.Task:
-    shown = shown_run(run.pod)
+def _task(pod: str, run: RunSet, *, host: str) -> resmgr.Task:
+    shown = shown_run(pod)
     task_id, _, _ = shown.rpartition("-")
     job, _, _ = task_id.rpartition("-")
     of = run.resources

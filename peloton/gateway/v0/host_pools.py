@@ -24,7 +24,7 @@ from peloton.actors.host.inventory.messages import (
     MakeHostPool,
 )
 from peloton.actors.host.messages import GetHost, SetHostPool
-from peloton.actors.host.view import HostAnswer
+from peloton.actors.host.state import Host
 from peloton.gateway.cluster.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.gateway.cluster.inventories import all_hosts, by_kind, capacity_of, slack_by_kind
 from peloton.gateway.translate.texts import client_name
@@ -83,7 +83,7 @@ class HostPoolCalls:
         """Move a host from one pool to another, at once; what runs there stays."""
         host = key("host", sent.hostname)
         view = self._cluster_client.ask(host, GetHost(), context=context)
-        if not isinstance(view, HostAnswer) or view.removed:
+        if not isinstance(view, Host) or view.removed:
             end(context, Code.NOT_FOUND, text="host not found")
         message = AssignHost(host, sent.sourcePool, sent.destinationPool)
         codes = {**_CODES, NO_POOL: Code.INVALID_ARGUMENT}

@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from peloton.actors.host.ledger import OCCUPYING, LedgerRun
+from peloton.actors.host.ledger import RunSet
+from peloton.actors.host.orders import occupying_runs
 from peloton.actors.job.messages import GetJob, JobView, job_key
 from peloton.gateway.cluster.cluster_client import ClusterClient, Context
 from peloton.gateway.cluster.inventories import takes_work, with_runs
@@ -22,6 +23,8 @@ from peloton.runtime.vocabulary import Key
 SHARED = "shared"
 """Hosts of no other pool are ever moved."""
 Score = tuple[int, int, float, Key]
+JobsRuns = list[tuple[Key, RunSet]]
+"""Sets of runs, with their jobs."""
 
 
 class HostScores:
@@ -39,17 +42,17 @@ def cheapest_hosts(cluster_client: ClusterClient, context: Context) -> list[str]
     """Return the hosts that may be moved, the cheapest first."""
     pools = hosts_by_pool(cluster_client, context)
     hosts = [view.summary.host for view in pools.get(SHARED, ()) if takes_work(view)]
-    runs: dict[Key, list[LedgerRun]] = {
-        host: [run for run in answer.runs.values() if run.phase in OCCUPYING]
+    runs: dict[Key, JobsRuns] = {
+        host: [(job_of(crowd), some) for crowd, some in occupying_runs(answer)]
         for host, answer in with_runs(cluster_client, hosts, context=context)
     }
-    named = {job_of(run) for some in runs.values() for run in some}
+    named = {job for some in runs.values() for job, _ in some}
     jobs = _jobs(cluster_client, named, context=context)
     now_s = time.time()
     scores = [
         score_of(host, some, jobs=jobs, now_s=now_s)
         for host, some in runs.items()
-        if all(may_move(jobs.get(job_of(run))) for run in some)
+        if all(may_move(jobs.get(job)) for job, _ in some)
     ]
     return [client_name(score[-1]) for score in sorted(scores)]
 
@@ -63,9 +66,9 @@ def _jobs(
     return {job: view for job, view in found if isinstance(view, JobView)}
 
 
-def job_of(run: LedgerRun) -> Key:
-    """Return the job of a run, whose crowd is `task/JOB/SLICE`."""
-    return job_key(run.crowd.split("/")[1])
+def job_of(crowd: Key) -> Key:
+    """Return the job of a crowd, which is `task/JOB/SLICE`."""
+    return job_key(crowd.split("/")[1])
 
 
 def may_move(job: JobView | None) -> bool:
@@ -76,8 +79,9 @@ def may_move(job: JobView | None) -> bool:
     return job.spec.preemptible if own is None else own
 
 
-def score_of(host: Key, runs: list[LedgerRun], *, jobs: dict[Key, JobView], now_s: float) -> Score:
+def score_of(host: Key, runs: JobsRuns, *, jobs: dict[Key, JobView], now_s: float) -> Score:
     """Return the number of tasks, the sum of their priorities, and their average running time."""
-    priority = sum(jobs[job_of(run)].spec.priority for run in runs)
-    ran_s = sum(now_s - run.since for run in runs) / len(runs) if runs else 0.0
-    return len(runs), priority, ran_s, host
+    count = sum(len(some.members) for _, some in runs)
+    priority = sum(jobs[job].spec.priority * len(some.members) for job, some in runs)
+    ran_s = sum((now_s - some.since) * len(some.members) for _, some in runs)
+    return count, priority, ran_s / max(1, count), host

@@ -128,7 +128,7 @@ def test_ports_and_devices_are_of_the_same_run() -> None:
     both = replace(GPU, ports=(m.Port("web", 0, "WEB"),))
     turn = receive(up(2), m.Launch(1, both), 0, 1)
     assert starts(turn) == [(0,), (1,)]
-    assert [len(run.ports) for run in turn.state.runs.values()] == [1, 1]
+    assert [len(run.ports) for _, run in turn.state.runs.items()] == [1, 1]
 
 
 def test_runs_on_a_hold_get_devices_too() -> None:
@@ -166,7 +166,12 @@ def test_no_device_is_held_twice_whatever_happens(steps: list[tuple[str, int, in
         elif which in reference:
             host = ended(host, which)
             del reference[which]
-        held = {run.member: {*run.devices} for run in host.runs.values() if run.phase in OCCUPYING}
+        held = {
+            member: {*some.devices}
+            for _, some in host.runs.sets()
+            for member in some.members
+            if some.phase in OCCUPYING
+        }
         assert held == reference
 
 

@@ -67,7 +67,7 @@ def ended(host: Host, member: int, crowd: Key = ONE) -> Host:
 def counted(host: Host) -> dict[Label, int]:
     """The labels of all runs that hold resources, one by one."""
     found: dict[Label, int] = {}
-    for run in host.runs.values():
+    for _, run in host.runs.items():
         for label in run.labels if run.phase in OCCUPYING else ():
             found[label] = found.get(label, 0) + 1
     return found
@@ -83,7 +83,7 @@ def test_a_second_run_of_a_spread_job_is_refused_whichever_slice_it_is_of() -> N
 
 def test_two_of_a_spread_job_in_one_launch_are_one_too_many() -> None:
     turn = receive(up(), m.Launch(1, SPREAD), 0, 1)
-    held = [run.pod for run in turn.state.runs.values() if run.phase in OCCUPYING]
+    held = [pod for pod, run in turn.state.runs.items() if run.phase in OCCUPYING]
     assert held == [t.pod_id(ONE, 0, run=1)]
     assert refusals(turn) == [([1], "spread: 1 of the job's instances are on the host")]
 
@@ -174,7 +174,7 @@ def test_the_counts_are_those_of_the_runs_whatever_happens(steps: list) -> None:
             spec, crowd, members, shares = rest
             before, held = dict(host.running), {*host.runs}
             host = receive(host, m.Launch(1, spec, shares), *members, crowd=crowd).state
-            fresh = [run for run in host.runs.values() if run.pod not in held]
+            fresh = [run for pod, run in host.runs.items() if pod not in held]
             granted = sum(1 for run in fresh if run.phase in OCCUPYING)
             if granted and spec is SPREAD:
                 assert before.get(MINE, 0) + granted <= shares + 1

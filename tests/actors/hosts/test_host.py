@@ -223,7 +223,7 @@ def test_ports_are_picked_and_never_given_twice() -> None:
     one = m.RunSpec(Resources(1), "x", ports=(dynamic,))
     again = receive(turn.state, m.Launch(1, one), 2, 3)
     assert [members for _, members in replies(again)] == [[3]]
-    ports = [run.ports for run in again.state.runs.values() if run.phase == RunPhase.ACCEPTED]
+    ports = [run.ports for _, run in again.state.runs.items() if run.phase == RunPhase.ACCEPTED]
     assert sorted(ports) == [(31001, 31000), (31002,)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host import view
 from peloton.actors.host.folds import EVOLVE, folded
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import Ledger, LedgerRun, RunPhase, RunSet
+from peloton.actors.host.ledger import Ledger, RunPhase, RunSet
 from peloton.actors.host.orders import list_runs
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
@@ -77,22 +76,22 @@ def played(history: list[Fact]) -> Host:
     return host
 
 
-def ledger_of(runs: Iterable[LedgerRun]) -> Ledger:
-    """A ledger of these runs."""
+def ledger_of(runs: Iterable[tuple[str, RunSet]]) -> Ledger:
+    """A ledger of these runs, which are put one by one."""
     ledger = Ledger()
-    for run in runs:
-        _, _, *alike = msgspec.structs.astuple(run)
-        ledger = ledger.put(run.crowd, RunSet(Bits.of(run.member), *alike))
+    for pod, some in runs:
+        crowd, member, _ = parse_pod(pod)
+        ledger = ledger.put(crowd, replace(some, members=Bits.of(member)))
     return ledger
 
 
 @given(st.lists(facts(), max_size=12))
 def test_a_ledger_is_the_same_however_its_runs_came_together(history: list[Fact]) -> None:
     host = played(history)
-    runs = {**dict(host.runs.items())}
+    runs = dict(host.runs.items())
     assert sorted(runs) == sorted(host.runs) and len(host.runs) == len(runs)
-    assert all(host.runs[pod] == run and run.pod == pod for pod, run in runs.items())
-    backwards = ledger_of([*runs.values()][::-1])
+    assert all(host.runs[pod] == run and parse_pod(pod)[2] == run.run for pod, run in runs.items())
+    backwards = ledger_of([*runs.items()][::-1])
     assert backwards == host.runs and [*backwards.sets()] == [*host.runs.sets()]
 
 

@@ -58,7 +58,7 @@ def test_all_runs_are_stopped_once_and_nothing_is_granted() -> None:
     assert turn.reply == m.MaintenanceSet(Maintenance.DRAINING)
     stops = [order.runs for order in h.orders(turn) if isinstance(order, m.StopRuns)]
     assert stops == [(h.pod(0),)], "1 is being killed already"
-    assert {run.phase for run in turn.state.runs.values()} == {RunPhase.KILLING}
+    assert {run.phase for _, run in turn.state.runs.items()} == {RunPhase.KILLING}
     refused = receive(turn.state, m.Launch(1, SPEC), 2)
     ((answer, _),) = h.replies(refused)
     assert answer.reason == "host is draining" and not answer.summary.up  # type: ignore[attr-defined]

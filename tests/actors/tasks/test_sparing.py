@@ -225,7 +225,7 @@ def test_a_host_asks_until_the_runs_are_ending() -> None:
         found = take_turn(h.KIND, host, message=message, at=at)
         host = found.state
     assert host.maintenance == Maintenance.DRAINING
-    assert {run.phase for run in host.runs.values()} == {RunPhase.STARTED}
+    assert {run.phase for _, run in host.runs.items()} == {RunPhase.STARTED}
     (ask,) = [send for send in found.sends if isinstance(send.message, AskToEnd)]
     assert ask.message == AskToEnd(((1, Bits.of(0, 1)),)) and ask in h.KIND.owed(host)
     at = At(now=9.0, key=h.HOST, sender=h.CROWD, members=Bits.of(0), epoch=h.EPOCH)

@@ -12,8 +12,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from peloton.actors.host.state import HostStates
-from peloton.actors.host.view import HostAnswer
+from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.spec import JobSpec, TaskConfig
 from peloton.actors.job.totals import ENDED_NAMES
 from peloton.actors.resources import UNIT, Resources
@@ -146,7 +145,7 @@ def test_slack_that_was_taken_back_is_not_less_than_none() -> None:
     """The runs on it are still ending, and the list of hosts says so already."""
     room = Resources(cpu=4 * UNIT, slack=UNIT)
     used = Resources(cpu=UNIT, slack=3 * UNIT)
-    found = HostAnswer(HostStates.UP, room, (), Key("x/b"), (0, 1), 60.0, used=used)
+    found = Host(HostStates.UP, room, (), Key("x/b"), (0, 1), 60.0, used=used)
     sent = ops.ShowHostRequest(name="a")
     shown = host_with_runs(client(found), sent, context=Call()).host
     assert (shown.free.cpu, shown.free.slack, shown.capacity.slack) == (3.0, 0.0, 1.0)

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host import facts as hf
-from peloton.actors.host.ledger import LedgerRun, RunPhase
+from peloton.actors.host.ledger import Ledger, RunPhase, RunSet
 from peloton.actors.host.machine_messages import VolumeConfig
 from peloton.actors.host.messages import RunEnd, RunSpec
 from peloton.actors.job import facts as jf
@@ -54,7 +54,6 @@ from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.checkers import DecodedFrame
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Bits, Key, Refused, key
-from tests.actors.hosts.test_host_ledger import ledger_of
 
 replace = msgspec.structs.replace
 JOB = "j".rjust(36, "0")
@@ -357,12 +356,12 @@ def _missing_process(view: Shown) -> None:
 
 
 def _kept_run(view: Shown) -> None:
-    ended = LedgerRun(CROWD, 0, 1, RunPhase.ENDED, Resources())
+    ended = RunSet(ONE, 1, RunPhase.ENDED, Resources())
     host = view.cells("host")[HOST]
     view.machines.running = {
         run: process for run, process in view.machines.running.items() if process.host != HOST
     }
-    view.cells("host")[HOST] = replace(host, runs=ledger_of([ended]), used=Resources())
+    view.cells("host")[HOST] = replace(host, runs=Ledger().put(CROWD, ended), used=Resources())
 
 
 def _fits(view: Shown) -> None:
